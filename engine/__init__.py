@@ -1,0 +1,1 @@
+"""One run: data, models, local training, the client and server actors."""

@@ -1,0 +1,64 @@
+"""The client actor: a thin Ray shell around `ClientHost`, pinned to its share of a CPU or GPU."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import ray
+import torch
+
+from algorithms.updates import Vector
+from engine.config import Training
+from engine.host import ClientHost
+from engine.messages import ClientData, EvaluateReport, EvaluateTask, ImageSet, TrainTask
+
+
+@ray.remote(max_restarts=0)
+class Client:
+    """Hosts one federated client, or several that take turns. Keeps no state that a round depends on."""
+
+    def __init__(self, threads: int, gpu_share: float) -> None:
+        self._threads = threads
+        self._device = "cuda" if gpu_share else "cpu"
+        if gpu_share:
+            torch.cuda.set_per_process_memory_fraction(gpu_share)
+
+    def pid(self) -> int:
+        """Return the actor's process id."""
+        return os.getpid()
+
+    def prepare(
+        self,
+        model: str,
+        num_classes: int,
+        training: Training,
+        seed: int,
+        server_set: ImageSet,
+        server_parts: Mapping[int, slice],
+        *clients: ClientData,
+    ) -> None:
+        """Take over the clients of a run; those of an earlier run are dropped."""
+        self._host = ClientHost(
+            model=model,
+            num_classes=num_classes,
+            training=training,
+            seed=seed,
+            clients=clients,
+            server_set=server_set,
+            server_parts=server_parts,
+            device=self._device,
+            threads=self._threads,
+        )
+
+    def train(
+        self, tasks: Sequence[TrainTask], memories: Mapping[int, Vector], *models: Vector
+    ) -> tuple[Any, ...]:
+        """Return the reports, the memories, then one update a task: an object each in the store."""
+        results = self._host.train(tasks, models, memories)
+        kept = {report.client: memory for report, _, memory in results if memory is not None}
+        return [report for report, _, _ in results], kept, *(np.asarray(update) for _, update, _ in results)
+
+    def evaluate(self, tasks: Sequence[EvaluateTask], *models: Vector) -> list[EvaluateReport]:
+        """Test the models at this actor's clients."""
+        return self._host.evaluate(tasks, models)

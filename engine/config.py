@@ -1,0 +1,54 @@
+"""The parts of a run's configuration that data sets and training need; `run_config` puts them together."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+PositiveInt = Annotated[int, Field(gt=0, strict=True)]
+
+
+class Section(BaseModel):
+    """A part of the configuration: frozen, and a key it does not know is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Split(Section):
+    """How a data set is dealt out to clients; the defaults are the papers'."""
+
+    num_clusters: PositiveInt = 3
+    """Hidden groups of clients."""
+    draws: PositiveInt | None = None
+    """Draws with replacement a client; None is floor(pool size / clients), the published rule."""
+    test_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    """Share of a client's images that is its test set, rounded up."""
+    alpha: Annotated[float, Field(gt=0)] = 1.0
+    """Concentration of the symmetric Dirichlet that draws an imbalanced cluster's class shares."""
+    proportions: Literal["drawn", "published"] = "drawn"
+    """Class shares of imbalanced clusters: drawn with the run's seed, or those of the published scenario."""
+    test_leakage: Literal["published", "none"] = "published"
+    """`published`: clients draw independently, so about half of a client's test images are in another
+    client's training set. `none`: no test image of any client is in any client's training set."""
+    server_images: PositiveInt | None = None
+    """Images of the server's test set, the first of a seeded order; None is the whole official test set."""
+
+
+class Training(Section):
+    """What a client does in a round (Table 3 of the OCFL papers gives the values per data set)."""
+
+    rounds: PositiveInt
+    local_epochs: PositiveInt = 3
+    batch_size: PositiveInt
+    optimizer: Literal["sgd", "adam"]
+    learning_rate: Annotated[float, Field(gt=0)]
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Of SGD."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """L2 penalty added to the gradient, as `torch.optim` does it."""
+
+
+class Evaluation(Section):
+    """When models are tested."""
+
+    every: PositiveInt = 1
+    """Test in every n-th round and in the last; clustering does not need tests."""

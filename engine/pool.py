@@ -1,0 +1,95 @@
+"""Where clients live: the interface that a federation needs, and the pool in this process."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from algorithms.updates import Vector
+from engine.config import Training
+from engine.host import ClientHost
+from engine.messages import ClientData, EvaluateReport, EvaluateTask, ImageSet, TrainReport, TrainTask
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What comes back from one client's local training."""
+
+    report: TrainReport
+    update: Vector
+    """After minus before, shape (P,); with Ray a read-only view of the object store."""
+    memory: Vector | None
+    """What the client's optimizer remembers, if it is told to."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What clients need to know before a run."""
+
+    model: str
+    num_classes: int
+    training: Training
+    seed: int
+    clients: tuple[ClientData, ...]
+    server_set: ImageSet
+    server_parts: Mapping[int, slice]
+    """Client -> its part of the server's test set, for testing aggregated models together."""
+
+
+class Pool(Protocol):
+    """Trains and tests clients, wherever they are; results come back in the order of the tasks."""
+
+    def prepare(self, setup: Setup) -> None:
+        """Hand the clients of a run their data; what an earlier run left is dropped."""
+
+    def train(
+        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Vector]
+    ) -> list[Trained]:
+        """Train the clients of `tasks`, each from one of `models`."""
+
+    def evaluate(self, tasks: Sequence[EvaluateTask], models: Sequence[Vector]) -> list[EvaluateReport]:
+        """Test `models` at the clients of `tasks`."""
+
+
+class InProcessPool:
+    """All clients in this process, one after the other: for tests, debuggers and profilers."""
+
+    def __init__(self, device: str = "cpu", threads: int = 1) -> None:
+        self._device = device
+        self._threads = threads
+        self._host: ClientHost | None = None
+
+    def prepare(self, setup: Setup) -> None:
+        """Hand the clients of a run their data."""
+        self._host = make_host(setup, [data.client for data in setup.clients], self._device, self._threads)
+
+    @property
+    def host(self) -> ClientHost:
+        """The host of all clients."""
+        assert self._host is not None, "prepare() comes first"
+        return self._host
+
+    def train(
+        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Vector]
+    ) -> list[Trained]:
+        """Train the clients of `tasks`, each from one of `models`."""
+        return [Trained(*result) for result in self.host.train(tasks, models, memories)]
+
+    def evaluate(self, tasks: Sequence[EvaluateTask], models: Sequence[Vector]) -> list[EvaluateReport]:
+        """Test `models` at the clients of `tasks`."""
+        return self.host.evaluate(tasks, models)
+
+
+def make_host(setup: Setup, clients: Sequence[int], device: str, threads: int) -> ClientHost:
+    """Return a host for some of the clients of a run."""
+    held = set(clients)
+    return ClientHost(
+        model=setup.model,
+        num_classes=setup.num_classes,
+        training=setup.training,
+        seed=setup.seed,
+        clients=[data for data in setup.clients if data.client in held],
+        server_set=setup.server_set,
+        server_parts=setup.server_parts,
+        device=device,
+        threads=threads,
+    )

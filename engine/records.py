@@ -1,0 +1,152 @@
+"""What a run leaves behind, row by row; the same bytes every time, so no clock reading here.
+
+`rounds` has one row a round, `clients` one row a round and client. Everything else (scores, tables,
+figures) is computed from these.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from algorithms.base import Diagnostics, Labels
+from engine.evaluation import Scores, scores
+from engine.messages import Counts, TrainReport
+
+SCORES = {
+    "loss": pa.float64(),
+    "accuracy": pa.float64(),
+    "f1_union": pa.float64(),
+    "f1_own": pa.float64(),
+    "balanced_accuracy": pa.float64(),
+    "recall": pa.list_(pa.float64()),
+}
+"""`f1_union` averages over the classes true or predicted (as published), `f1_own` over the true ones;
+`recall` has one value a class, NaN where the class is absent."""
+
+TESTS = ("local_own", "local_server", "cluster_own", "cluster_server")
+"""Which model (the locally trained one; its cluster's, after aggregation) on which test set (the client's
+own; the server's)."""
+
+ROUNDS = pa.schema(
+    {
+        "round": pa.int32(),
+        "temperature": pa.float64(),
+        "clusters": pa.int32(),
+        "clustered": pa.bool_(),
+        "bytes_down": pa.int64(),
+        "bytes_up": pa.int64(),
+        "excluded": pa.int32(),
+        "warnings": pa.int32(),
+        "mean_norm": pa.float64(),
+        "max_norm": pa.float64(),
+    }
+)
+
+CLIENTS = pa.schema(
+    {
+        "round": pa.int32(),
+        "client": pa.int32(),
+        "cluster": pa.int32(),
+        "true_cluster": pa.int32(),
+        "excluded": pa.bool_(),
+        "train_images": pa.int32(),
+        "test_images": pa.int32(),
+        "train_loss": pa.float64(),
+        "train_accuracy": pa.float64(),
+        "update_norm": pa.float64(),
+        **{f"{test}_{name}": kind for test in TESTS for name, kind in SCORES.items()},
+    }
+)
+
+TIMINGS = pa.schema(
+    {
+        "round": pa.int32(),
+        "seconds": pa.float64(),
+        "train_seconds": pa.float64(),
+        "cluster_seconds": pa.float64(),
+        "evaluate_seconds": pa.float64(),
+        "slowest_client": pa.int32(),
+        "slowest_client_seconds": pa.float64(),
+    }
+)
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """The rows of one round."""
+
+    round: Mapping[str, Any]
+    clients: Sequence[Mapping[str, Any]]
+    timing: Mapping[str, Any]
+    warnings: tuple[str, ...]
+    """In words, for the log; `round` holds their number."""
+
+
+def round_row(
+    *,
+    number: int,
+    temperature: float,
+    clusters: int,
+    diagnostics: Diagnostics,
+    bytes_down: int,
+    bytes_up: int,
+    excluded: int,
+) -> dict[str, Any]:
+    """Return the row of `ROUNDS`; `number` counts from 1."""
+    return {
+        "round": number,
+        "temperature": temperature,
+        "clusters": clusters,
+        "clustered": diagnostics.clustered,
+        "bytes_down": bytes_down,
+        "bytes_up": bytes_up,
+        "excluded": excluded,
+        "warnings": excluded + len(diagnostics.warnings),
+        "mean_norm": diagnostics.mean_norm,
+        "max_norm": diagnostics.max_norm,
+    }
+
+
+def client_row(
+    *,
+    number: int,
+    report: TrainReport,
+    labels_K: Labels,
+    truth_K: Labels,
+    train_images: int,
+    test_images: int,
+    tests: Mapping[str, Counts | None],
+) -> dict[str, Any]:
+    """Return the row of `CLIENTS` of one client; a test that was not made leaves nulls."""
+    client = report.client
+    row: dict[str, Any] = {
+        "round": number,
+        "client": client,
+        "cluster": int(labels_K[client]),
+        "true_cluster": int(truth_K[client]),
+        "excluded": not report.usable,
+        "train_images": train_images,
+        "test_images": test_images,
+        "train_loss": report.train_loss,
+        "train_accuracy": report.train_accuracy,
+        "update_norm": report.update_norm,
+    }
+    for test, counts in tests.items():
+        row |= _score_columns(test, None if counts is None else scores(counts))
+    return row
+
+
+def _score_columns(test: str, result: Scores | None) -> dict[str, Any]:
+    if result is None:
+        return {f"{test}_{name}": None for name in SCORES}
+    values = {
+        "loss": result.loss,
+        "accuracy": result.accuracy,
+        "f1_union": result.f1_union,
+        "f1_own": result.f1_own,
+        "balanced_accuracy": result.balanced_accuracy,
+        "recall": result.recall_L.tolist(),
+    }
+    return {f"{test}_{name}": value for name, value in values.items()}

@@ -1,0 +1,115 @@
+"""One frozen model describes a run completely; its canonical JSON hashes to the run's id."""
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from algorithms.base import Algorithm
+from algorithms.registry import ALGORITHMS, create
+from engine.config import Evaluation, PositiveInt, Section, Split, Training
+from engine.datasets import find
+from engine.errors import ConfigError, unknown
+from engine.explain import explain
+from engine.models import MODELS
+
+
+class RunConfig(Section):
+    """Everything that a run's numbers depend on, and nothing else (not where it runs, nor how fast)."""
+
+    dataset: str
+    """A name of `fedgrid data`, `folder:PATH` or `npz:PATH`."""
+    overlap: Literal["overlapping", "nonoverlapping"]
+    """Whether the hidden groups share classes."""
+    balance: Literal["balanced", "imbalanced"]
+    """Whether groups have equal sizes and natural class shares."""
+    clients: PositiveInt
+    algorithm: dict[str, Any]
+    """`name`, a name of `fedgrid algorithms`, and all of its settings."""
+    seed: Annotated[int, Field(ge=0, strict=True)]
+    model: str
+    """A name of `fedgrid models`."""
+    training: Training
+    split: Split = Split()
+    evaluation: Evaluation = Evaluation()
+
+    @cached_property
+    def run_id(self) -> str:
+        """Twelve hexadecimal digits that stand for this configuration."""
+        return sha256(self.canonical_json().encode()).hexdigest()[:12]
+
+    @property
+    def scenario(self) -> str:
+        """Who holds which images, as in `mnist-15-overlapping-imbalanced`."""
+        kind, _, path = self.dataset.partition(":")
+        dataset = f"{kind}_{Path(path).stem}" if path else kind
+        return f"{dataset}-{self.clients}-{self.overlap}-{self.balance}"
+
+    @property
+    def name(self) -> str:
+        """The run as people read it: `mnist-15-overlapping-imbalanced-ocfl_hdbscan-s0`."""
+        return f"{self.scenario}-{self.algorithm['name'].replace('-', '_')}-s{self.seed}"
+
+    def canonical_json(self) -> str:
+        """Return the configuration as JSON with sorted keys and no spaces."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+
+    def make_algorithm(self) -> Algorithm:
+        """Return the algorithm, configured."""
+        settings = {key: value for key, value in self.algorithm.items() if key != "name"}
+        return create(self.algorithm["name"], settings)
+
+
+DEFAULTS: dict[str, Any] = {
+    "dataset": "digits",
+    "overlap": "nonoverlapping",
+    "balance": "balanced",
+    "clients": 15,
+    "algorithm": "ocfl-hdbscan",
+    "seed": 0,
+}
+
+
+def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
+    """Fill in what `given` leaves out: the data set's model and training, the algorithm's settings.
+
+    `algorithm` is a name, or a mapping with `name` and the settings to change.
+
+    Raises:
+        ConfigError: for a key, name or value that does not exist; nothing has been started then.
+        DataError: for a `folder:` or `npz:` data set that cannot be read.
+    """
+    values = {**DEFAULTS, **given}
+    dataset = find(str(values["dataset"]), data_dir)
+    training = values.get("training", {})
+    if not isinstance(training, Mapping):
+        raise ConfigError(f"training = {training!r}: expected keys such as rounds, batch_size, learning_rate")
+    values["dataset"] = dataset.name
+    values["training"] = {**dataset.training.model_dump(), **training}
+    values["model"] = values.get("model", dataset.model)
+    if values["model"] not in MODELS:
+        raise unknown("model", str(values["model"]), MODELS)
+    values["algorithm"] = _complete_algorithm(values["algorithm"])
+    try:
+        return RunConfig(**values)
+    except ValidationError as error:
+        raise explain(error, RunConfig) from error
+
+
+def _complete_algorithm(given: object) -> dict[str, Any]:
+    choice = dict(given) if isinstance(given, Mapping) else {"name": given}
+    name = str(choice.pop("name", None))
+    if name not in ALGORITHMS:
+        raise unknown("algorithm", name, ALGORITHMS)
+    try:
+        settings = create(name, choice).settings
+    except ValidationError as error:
+        message = explain(error, type(ALGORITHMS[name].settings))
+        raise ConfigError(f"algorithm {name}: {message}") from error
+    except ValueError as error:
+        raise ConfigError(f"algorithm {name}: {error}") from error
+    return {"name": name, **settings.model_dump(mode="json")}

@@ -1,0 +1,63 @@
+"""The server actor: drives the rounds of one run after another, its client actors beside it."""
+
+from pathlib import Path
+
+import ray
+from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from engine.errors import RunError
+from engine.ray_pool import RayPool
+from engine.records import RoundRecord
+from engine.resources import SERVER_CPUS, Placement
+from engine.run_config import RunConfig
+from engine.session import Session
+
+GROUP_TIMEOUT = 120.0
+
+
+@ray.remote(max_restarts=0)
+class Server:
+    """A `Session` whose clients are Ray actors in the server's own placement group."""
+
+    def __init__(self, group: PlacementGroup, placement: Placement, data_dir: Path, threads: int) -> None:
+        self._pool = RayPool(group, placement)
+        self._session = Session(self._pool, data_dir, threads=threads)
+
+    def open(self, config: RunConfig, storage: Path) -> int:
+        """Start or continue a run; return the number of rounds it has already."""
+        return self._session.open(config, storage)
+
+    def next_round(self) -> RoundRecord:
+        """Run and keep one round."""
+        return self._session.next_round()
+
+    def client_pids(self) -> list[int]:
+        """Return the process ids of the client actors."""
+        return self._pool.pids()
+
+
+def reserve(placement: Placement) -> PlacementGroup:
+    """Reserve a server and its clients together, so that two runs never starve each other.
+
+    Raises:
+        RunError: if the cluster does not grant it in two minutes.
+    """
+    group = ray.util.placement_group(placement.bundles(), strategy="PACK")
+    if not group.wait(GROUP_TIMEOUT):
+        ray.util.remove_placement_group(group)
+        raise RunError(
+            f"waited {GROUP_TIMEOUT:g} s for {placement.num_actors} client actors with "
+            f"{placement.cpus_per_actor:g} CPU and {placement.gpus_per_actor:g} GPU each: other jobs hold "
+            "the cluster; wait for them or ask for less (--clients-per-actor)"
+        )
+    return group
+
+
+def start_server(
+    group: PlacementGroup, placement: Placement, data_dir: Path, threads: int
+) -> ray.ActorHandle:
+    """Start the server in bundle 0 of `group`."""
+    strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
+    options = Server.options(num_cpus=SERVER_CPUS, scheduling_strategy=strategy)  # type: ignore[attr-defined]
+    return options.remote(group, placement, data_dir, threads)

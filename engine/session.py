@@ -1,0 +1,121 @@
+"""A run from configuration to finished folder, in whatever pool its clients live."""
+
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from engine.datasets import find, load
+from engine.errors import FedgridError
+from engine.federation import Federation, Progress
+from engine.initialise import initial_vector
+from engine.messages import ClientData
+from engine.models import build
+from engine.pool import Pool, Setup
+from engine.records import RoundRecord
+from engine.run_config import RunConfig
+from engine.run_folder import RunFolder, folder_of
+from engine.splits import server_subset, split_pool
+from engine.vectors import layout_of
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run, ready for its next round."""
+
+    folder: RunFolder
+    federation: Federation
+    progress: Progress
+
+
+class Session:
+    """Opens runs, one after the other, and takes them forward a round at a time."""
+
+    def __init__(self, pool: Pool, data_dir: Path, *, threads: int = 1) -> None:
+        self._pool = pool
+        self._data_dir = data_dir
+        self._threads = threads
+        self._run: Opened | None = None
+
+    def open(self, config: RunConfig, storage: Path) -> int:
+        """Start or continue the run of `config`; return the number of rounds it has already.
+
+        Raises:
+            DataError: if the images are not to be had.
+            ConfigError: if the configuration does not fit the data.
+        """
+        folder = RunFolder(folder_of(storage, config), config)
+        progress = folder.open()
+        setup, truth = prepare(config, self._data_dir)
+        self._pool.prepare(setup)
+        dataset = find(config.dataset, self._data_dir)
+        federation = Federation(
+            algorithm=config.make_algorithm(),
+            layout=layout_of(build(config.model, dataset.shape, dataset.num_classes)),
+            seed=config.seed,
+            rounds=config.training.rounds,
+            evaluate_every=config.evaluation.every,
+            truth_K=truth,
+            train_images_K=[len(client.train) for client in setup.clients],
+            test_images_K=[len(client.test) for client in setup.clients],
+            threads=self._threads,
+        )
+        if progress is None:
+            model = initial_vector(config.model, dataset.shape, dataset.num_classes, config.seed)
+            progress = federation.begin(model)
+        folder.log(f"round {progress.rounds_done} of {config.training.rounds} done, going on")
+        self._run = Opened(folder, federation, progress)
+        return progress.rounds_done
+
+    def next_round(self) -> RoundRecord:
+        """Run, and keep, one round.
+
+        Raises:
+            RunError: if the round cannot be finished; the folder is as it was after the round before.
+        """
+        assert self._run is not None, "open() comes first"
+        folder, federation = self._run.folder, self._run.federation
+        try:
+            progress, record = federation.next_round(self._run.progress, self._pool)
+        except FedgridError as error:
+            folder.log(f"failed: {error}")
+            raise
+        except Exception:
+            folder.log(f"failed: {traceback.format_exc()}")
+            raise
+        folder.save(record, progress)
+        self._run = Opened(folder, federation, progress)
+        if progress.rounds_done == federation.rounds:
+            folder.finish()
+        return record
+
+
+def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
+    """Load and deal out the images of a run; return what clients need and their true clusters, shape (K,)."""
+    dataset = find(config.dataset, data_dir)
+    pool_set, server_set = load(config.dataset, data_dir)
+    splits = split_pool(
+        pool_set.labels,
+        dataset=config.dataset,
+        num_classes=dataset.num_classes,
+        overlap=config.overlap,
+        balance=config.balance,
+        num_clients=config.clients,
+        split=config.split,
+        seed=config.seed,
+    )
+    server_set = server_subset(server_set, config.split.server_images, config.seed)
+    bounds = np.linspace(0, len(server_set), config.clients + 1).round().astype(int)
+    setup = Setup(
+        model=config.model,
+        num_classes=dataset.num_classes,
+        training=config.training,
+        seed=config.seed,
+        clients=tuple(
+            ClientData(part.client, pool_set.take(part.train), pool_set.take(part.test)) for part in splits
+        ),
+        server_set=server_set,
+        server_parts={client: slice(bounds[client], bounds[client + 1]) for client in range(config.clients)},
+    )
+    return setup, np.array([part.cluster for part in splits], np.int64)

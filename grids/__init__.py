@@ -1,0 +1,1 @@
+"""Many runs: presets, expansion, the launcher, the command line."""
