@@ -7,12 +7,12 @@ columns, once, with matrix products. Shapes: K clients in the view, P entries of
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from algorithms.layout import Layout
 
@@ -178,8 +178,11 @@ class Updates:
 
     def _map_blocks(self, function: Callable[[slice], T], width: int) -> list[T]:
         columns = [slice(start, min(start + BLOCK, width)) for start in range(0, width, BLOCK)]
-        with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(self._threads) as pool:
-            return list(pool.map(function, columns))
+        with _blas().limit(limits=1, user_api="blas"):
+            if self._threads == 1 or len(columns) == 1:
+                return [function(part) for part in columns]
+            with ThreadPoolExecutor(self._threads) as pool:
+                return list(pool.map(function, columns))
 
     def _block_products(self, columns: slice) -> Matrix:
         """Return the Gram matrix of (r, c_1, .., c_K-1): the first vector is the reference."""
@@ -194,3 +197,12 @@ class Updates:
     def _block_manhattan(self, columns: slice) -> Matrix:
         block = np.stack([vector[columns] for vector in self._vectors])
         return np.stack([np.abs(block - row).sum(axis=1, dtype=np.float64) for row in block])
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """Look for the BLAS libraries of this process once: it takes milliseconds.
+
+    A product is always one thread's work, so that its bits do not depend on the number of cores.
+    """
+    return ThreadpoolController()

@@ -45,6 +45,8 @@ class Training(Section):
     """Of SGD."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """L2 penalty added to the gradient, as `torch.optim` does it."""
+    keep_optimizer_state: bool = False
+    """Whether a client's momentum or Adam moments last from round to round; fresh ones otherwise."""
 
 
 class Evaluation(Section):

@@ -1,7 +1,7 @@
 """The pool of client actors: which actor hosts whom, what they are sent, and what happens when one dies."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError, RayTaskError
@@ -19,6 +19,7 @@ MAX_DEATHS = 3
 START_TIMEOUT = 300.0
 """Seconds for an actor to start and take its data: a bundle is reserved, so only a broken node needs more."""
 
+Ref: TypeAlias = "ray.ObjectRef[Any]"
 Task = TypeVar("Task", TrainTask, EvaluateTask)
 
 
@@ -35,11 +36,11 @@ class RayPool:
         self._actors = [self._start(index) for index in range(placement.num_actors)]
         self._deaths = [0] * placement.num_actors
         self._home: dict[int, int] = {}
-        self._shared: dict[int, tuple[Vector, ray.ObjectRef]] = {}
+        self._shared: dict[int, tuple[Vector, Ref]] = {}
 
     def pids(self) -> list[int]:
         """Return the process ids of the actors."""
-        return ray.get([actor.pid.remote() for actor in self._actors], timeout=START_TIMEOUT)
+        return list(ray.get([actor.pid.remote() for actor in self._actors], timeout=START_TIMEOUT))
 
     def prepare(self, setup: Setup) -> None:
         """Deal the clients out to the actors, largest first, each to the one with least work so far."""
@@ -57,11 +58,11 @@ class RayPool:
         shares = self._shares(tasks)
         refs = self._share_models(models)
 
-        def submit(index: int) -> list[ray.ObjectRef]:
+        def submit(index: int) -> list[Ref]:
             mine = shares[index]
             kept = {task.client: memories[task.client] for task in mine if task.client in memories}
             train = self._actors[index].train.options(num_returns=2 + len(mine))
-            return train.remote(mine, kept, *refs)
+            return list(train.remote(mine, kept, *refs))
 
         trained = {}
         for reports, kept, *updates in self._each(
@@ -76,7 +77,7 @@ class RayPool:
         shares = self._shares(tasks)
         refs = self._share_models(models)
 
-        def submit(index: int) -> list[ray.ObjectRef]:
+        def submit(index: int) -> list[Ref]:
             return [self._actors[index].evaluate.remote(shares[index], *refs)]
 
         results = self._each(shares, submit, "testing the aggregated models").values()
@@ -84,7 +85,7 @@ class RayPool:
         return [by_client[task.client] for task in tasks]
 
     def _each(
-        self, indices: Mapping[int, Any] | range, submit: Callable[[int], list[ray.ObjectRef]], when: str
+        self, indices: Mapping[int, Any] | range, submit: Callable[[int], list[Ref]], when: str
     ) -> dict[int, list[Any]]:
         """Call the actors at `indices` together; where one dies, replace it and call it again."""
         pending = {index: submit(index) for index in indices}
@@ -98,8 +99,8 @@ class RayPool:
                     raise _cause(error) from error
                 except RayActorError as error:
                     dead[index] = error
-            for index, error in dead.items():
-                self._replace(index, error, when)
+            for index, death in dead.items():
+                self._replace(index, death, when)
             pending = {index: submit(index) for index in dead}
         return results
 
@@ -126,7 +127,7 @@ class RayPool:
             num_cpus=share.cpus_per_actor, num_gpus=share.gpus_per_actor, scheduling_strategy=strategy
         ).remote(share.threads, share.gpus_per_actor)
 
-    def _prepare(self, index: int) -> list[ray.ObjectRef]:
+    def _prepare(self, index: int) -> list[Ref]:
         setup = self._setup
         data = [self._data[client] for client, home in self._home.items() if home == index]
         ref = self._actors[index].prepare.remote(
@@ -146,7 +147,7 @@ class RayPool:
             shares.setdefault(self._home[task.client], []).append(task)
         return shares
 
-    def _share_models(self, models: Sequence[Vector]) -> list[ray.ObjectRef]:
+    def _share_models(self, models: Sequence[Vector]) -> list[Ref]:
         """Put every distinct model into the object store once, and keep it there while it is in use."""
         self._shared = {id(model): self._shared.get(id(model)) or (model, ray.put(model)) for model in models}
         return [self._shared[id(model)][1] for model in models]

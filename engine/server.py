@@ -1,6 +1,7 @@
 """The server actor: drives the rounds of one run after another, its client actors beside it."""
 
 from pathlib import Path
+from typing import Any
 
 import ray
 from ray.util.placement_group import PlacementGroup
@@ -43,7 +44,7 @@ def reserve(placement: Placement) -> PlacementGroup:
     Raises:
         RunError: if the cluster does not grant it in two minutes.
     """
-    group = ray.util.placement_group(placement.bundles(), strategy="PACK")
+    group: PlacementGroup = ray.util.placement_group(placement.bundles(), strategy="PACK")
     if not group.wait(GROUP_TIMEOUT):
         ray.util.remove_placement_group(group)
         raise RunError(
@@ -56,7 +57,7 @@ def reserve(placement: Placement) -> PlacementGroup:
 
 def start_server(
     group: PlacementGroup, placement: Placement, data_dir: Path, threads: int
-) -> ray.ActorHandle:
+) -> Any:
     """Start the server in bundle 0 of `group`."""
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
     options = Server.options(num_cpus=SERVER_CPUS, scheduling_strategy=strategy)  # type: ignore[attr-defined]

@@ -9,9 +9,8 @@ import numpy as np
 from engine.datasets import find, load
 from engine.errors import FedgridError
 from engine.federation import Federation, Progress
-from engine.initialise import initial_vector
+from engine.initialise import blank, initial_vector
 from engine.messages import ClientData
-from engine.models import build
 from engine.pool import Pool, Setup
 from engine.records import RoundRecord
 from engine.run_config import RunConfig
@@ -52,7 +51,7 @@ class Session:
         dataset = find(config.dataset, self._data_dir)
         federation = Federation(
             algorithm=config.make_algorithm(),
-            layout=layout_of(build(config.model, dataset.shape, dataset.num_classes)),
+            layout=layout_of(blank(config.model, dataset.shape, dataset.num_classes)),
             seed=config.seed,
             rounds=config.training.rounds,
             evaluate_every=config.evaluation.every,

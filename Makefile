@@ -1,0 +1,29 @@
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: quickstart test lint constraints clean
+
+quickstart: .venv/installed
+	$(BIN)/fedgrid run quickstart
+
+test: .venv/installed
+	$(BIN)/python -m pytest
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("fedgrid needs Python 3.11 or newer; make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+constraints: .venv/installed
+	(echo "# Versions that the Makefile installs; \`make constraints\` renews this file from the environment."; \
+	 $(BIN)/python -m pip freeze --exclude-editable | grep == | sort -f) > constraints.new
+	mv constraints.new constraints.txt
+
+clean:
+	rm -rf .venv

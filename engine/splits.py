@@ -1,0 +1,234 @@
+"""Deal a pool of images out to clients, by the rule of the OCFL papers' blueprints.
+
+Every client draws floor(pool / clients) images WITH replacement from its cluster's classes, drops its own
+duplicates, and keeps 30 % (rounded up) as its local test set. Balanced clusters draw evenly from their
+images, so classes have their natural frequencies; an imbalanced cluster has one vector of class shares,
+from a symmetric Dirichlet, for all its clients. (Read from the class counts of the authors' forty
+blueprints; the papers' text differs in places.)
+
+The published splits LEAK: clients draw independently, so 43 to 52 % of a client's test images are in the
+training set of another client. Scores on them flatter whatever trains clients together.
+`test_leakage='none'` removes this: a seeded 30 % of each class is test for everybody and the rest is for
+training, and of the images a client drew each goes where it belongs. Draws, images and class shares of a
+client stay what they were; the sizes of its two sets are right in expectation instead of exactly.
+
+Shapes: K clients, C clusters, L classes, N images.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.config import Split
+from engine.errors import ConfigError, DataError
+from engine.groups import Balance, Overlap, class_sets, cluster_sizes
+from engine.messages import ClassLabels, ImageSet
+from engine.scenarios import (
+    EQUAL_SIZES_AS_PUBLISHED,
+    PUBLISHED_NUM_CLUSTERS,
+    SCENARIOS,
+    Scenario,
+    published_shares,
+)
+from engine.seeds import generator
+
+__all__ = [
+    "SCENARIOS",
+    "Balance",
+    "ClientSplit",
+    "Overlap",
+    "Scenario",
+    "class_sets",
+    "class_shares",
+    "cluster_sizes",
+    "draw",
+    "leakage",
+    "server_subset",
+    "split_pool",
+]
+
+Positions = NDArray[np.int64]
+Shares = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ClientSplit:
+    """What one client holds, as positions into the pool: ascending, each once, train and test disjoint."""
+
+    client: int
+    cluster: int
+    """Hidden group, from 0."""
+    train: Positions
+    test: Positions
+
+
+def split_pool(
+    pool_labels: ClassLabels,
+    *,
+    dataset: str,
+    num_classes: int,
+    overlap: Overlap,
+    balance: Balance,
+    num_clients: int,
+    split: Split,
+    seed: int,
+) -> tuple[ClientSplit, ...]:
+    """Return what each of K clients holds; clusters are runs of client ids. A pure function.
+
+    Args:
+        pool_labels: int64, shape (N,), 0..L-1, every class present.
+        dataset: Name of the data set; with the other choices it names the scenario, and different
+            scenarios draw independently. Where the user's own images lie makes no difference.
+
+    Raises:
+        ConfigError: the choices do not fit the pool or one another.
+        DataError: a class without images, or a label that is no class.
+    """
+    scenario = Scenario(dataset.partition(":")[0], overlap, balance, num_clients)
+    positions_L = positions_by_class(pool_labels, num_classes)
+    sets = class_sets(num_classes, split.num_clusters, overlap)
+    shares = class_shares(scenario, [len(positions) for positions in positions_L], split, seed)
+    sizes = sizes_of(scenario, split.num_clusters)
+    draws = draws_per_client(len(pool_labels), num_clients, split.draws)
+    test_for_all = (
+        common_test(positions_L, split.test_share, generator(seed, f"common test of {scenario.name}"))
+        if split.test_leakage == "none"
+        else None
+    )
+    clients = []
+    for client, cluster in enumerate(np.repeat(np.arange(split.num_clusters), sizes).tolist()):
+        rng = generator(seed, f"split of {scenario.name}", client=client)
+        held = draw(rng, [positions_L[label] for label in sets[cluster]], shares[cluster], draws)
+        if test_for_all is None:
+            train, test = cut(rng, held, split.test_share)
+        else:
+            train, test = held[~test_for_all[held]], held[test_for_all[held]]
+        _require_both(client, train, test)
+        clients.append(ClientSplit(client, cluster, train, test))
+    return tuple(clients)
+
+
+def positions_by_class(pool_labels: ClassLabels, num_classes: int) -> tuple[Positions, ...]:
+    """Return the positions of each class in the pool, ascending."""
+    outside = (pool_labels < 0) | (pool_labels >= num_classes)
+    if outside.any():
+        raise DataError(
+            f"label {pool_labels[outside][0]} at position {np.flatnonzero(outside)[0]} of the pool "
+            f"is no class; allowed: 0 to {num_classes - 1}"
+        )
+    positions_L = tuple(np.flatnonzero(pool_labels == label) for label in range(num_classes))
+    for label, positions in enumerate(positions_L):
+        if len(positions) == 0:
+            raise DataError(f"class {label} has no images in the pool; remove the class or add images")
+    return positions_L
+
+
+def sizes_of(scenario: Scenario, num_clusters: int) -> tuple[int, ...]:
+    """Return the clients of each cluster, with the one exception among the published scenarios."""
+    if scenario.name == EQUAL_SIZES_AS_PUBLISHED and num_clusters == PUBLISHED_NUM_CLUSTERS:
+        return cluster_sizes(scenario.num_clients, num_clusters, "balanced")
+    return cluster_sizes(scenario.num_clients, num_clusters, scenario.balance)
+
+
+def class_shares(scenario: Scenario, counts_L: Sequence[int], split: Split, seed: int) -> tuple[Shares, ...]:
+    """Return each cluster's shares of draws, in the order of its class set.
+
+    Args:
+        counts_L: Images of each class in the pool; a balanced cluster's shares are in their proportion.
+    """
+    sets = class_sets(len(counts_L), split.num_clusters, scenario.overlap)
+    if scenario.balance == "balanced":
+        counts_C = [np.array([counts_L[label] for label in labels], float) for labels in sets]
+        return tuple(counts / counts.sum() for counts in counts_C)
+    if split.proportions == "published":
+        shares = published_shares(scenario)
+        if [len(share) for share in shares] != [len(labels) for labels in sets]:
+            raise ConfigError(
+                f"split.proportions 'published' of '{scenario.name}' is for {len(shares)} clusters and the "
+                f"data set's own classes, not {split.num_clusters} clusters of {len(counts_L)} classes; "
+                "take 'drawn'"
+            )
+        return shares
+    return tuple(
+        generator(seed, f"class shares of {scenario.name}, cluster {cluster}").dirichlet(
+            np.full(len(labels), split.alpha)
+        )
+        for cluster, labels in enumerate(sets)
+    )
+
+
+def draws_per_client(pool_size: int, num_clients: int, draws: int | None) -> int:
+    """Return the draws a client makes: `draws` if given, else floor(pool / clients)."""
+    if draws is not None:
+        return draws
+    if num_clients > pool_size:
+        raise ConfigError(
+            f"{num_clients} clients cannot share {pool_size} images; "
+            f"take at most {pool_size} clients or set split.draws"
+        )
+    return pool_size // num_clients
+
+
+def draw(
+    rng: np.random.Generator, positions_by_label: Sequence[Positions], shares: Shares, draws: int
+) -> Positions:
+    """Draw with replacement, a class by `shares` and then one of its images; return each image once."""
+    counts = rng.multinomial(draws, shares)
+    drawn = [
+        rng.choice(positions, size=count)
+        for positions, count in zip(positions_by_label, counts.tolist(), strict=True)
+    ]
+    return np.unique(np.concatenate(drawn))
+
+
+def cut(rng: np.random.Generator, held: Positions, test_share: float) -> tuple[Positions, Positions]:
+    """Cut a client's images into train and test; test has `test_share` of them, rounded up."""
+    num_test = share_of(len(held), test_share)
+    shuffled = rng.permutation(held)
+    return np.sort(shuffled[num_test:]), np.sort(shuffled[:num_test])
+
+
+def common_test(
+    positions_L: Sequence[Positions], test_share: float, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Set apart `test_share` of each class, rounded up but never the whole class; True where test."""
+    test_for_all = np.zeros(sum(len(positions) for positions in positions_L), bool)
+    for positions in positions_L:
+        num_test = min(share_of(len(positions), test_share), len(positions) - 1)
+        test_for_all[rng.permutation(positions)[:num_test]] = True
+    return test_for_all
+
+
+def share_of(count: int, share: float) -> int:
+    """Return `share` of `count`, rounded up; decimal, so that 0.1 of 30 is 3 and not 4."""
+    return ceil(Fraction(repr(share)) * count)
+
+
+def leakage(splits: Sequence[ClientSplit]) -> float:
+    """Return the share of a client's test images that any other client trains on, mean over clients."""
+    every_train = np.unique(np.concatenate([split.train for split in splits]))
+    return float(np.mean([np.isin(split.test, every_train).mean() for split in splits]))
+
+
+def server_subset(server: ImageSet, count: int | None, seed: int) -> ImageSet:
+    """Return the first `count` images of a seeded order of the server's test set; None is all of it."""
+    if count is None:
+        return server
+    if count > len(server):
+        raise ConfigError(
+            f"split.server_images {count} is more than the {len(server)} images of the server's test set; "
+            f"take at most {len(server)}, or leave it out for all"
+        )
+    return server.take(generator(seed, "server images").permutation(len(server))[:count])
+
+
+def _require_both(client: int, train: Positions, test: Positions) -> None:
+    if len(train) == 0 or len(test) == 0:
+        raise ConfigError(
+            f"client {client} would hold {len(train)} training and {len(test)} test images, at least one of "
+            "each is needed; take fewer clients or more split.draws"
+        )

@@ -1,0 +1,217 @@
+"""What the commands do, once their options are read."""
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from algorithms.registry import ALGORITHMS
+from engine.blueprint import of as blueprint_of
+from engine.datasets import DATASETS, find, is_here, load
+from engine.models import MODELS
+from engine.resources import Request
+from engine.run_config import RunConfig
+from engine.splits import split_pool
+from grids.backend import Backend, InProcessBackend, RayBackend
+from grids.launch import Outcome, forget, launch
+from grids.presets import Grid
+from grids.report import Bars, JsonLines, Lines
+from grids.tables import choice_table, class_count_table, failure_table, result_table
+from grids.track import RunLog
+from tracking import ui
+
+
+def run_grid(
+    grid: Grid,
+    storage: Path,
+    data_dir: Path,
+    *,
+    request: Request,
+    in_process: bool,
+    fresh: bool,
+    as_json: bool,
+    console: Console,
+) -> bool:
+    """Run a grid and show its results; return whether a run failed."""
+    check_data(grid.runs, data_dir)
+    storage.mkdir(parents=True, exist_ok=True)
+    log = RunLog(grid.name, storage, _warn)
+    if fresh:
+        forget(grid.runs, storage, log)
+    reporter = _reporter(grid.runs, as_json, console)
+    with ExitStack() as stack:
+        backend: Backend = InProcessBackend(data_dir)
+        if not in_process:
+            backend = stack.enter_context(RayBackend(data_dir, request))
+        stack.enter_context(reporter)
+        outcomes = launch(grid.runs, storage, backend, log, reporter)
+    if not as_json:
+        _show(outcomes, storage, log.uri, console)
+    return any(outcome.error for outcome in outcomes)
+
+
+def check_data(runs: Sequence[RunConfig], data_dir: Path) -> None:
+    """Download what is missing and deal every scenario out once, so that what cannot be fails now.
+
+    Raises:
+        DataError: images are missing, damaged, or cannot be downloaded.
+        ConfigError: a split that the data set cannot carry.
+    """
+    labels: dict[str, Any] = {}
+    seen = set()
+    for run in runs:
+        if run.dataset not in labels:
+            labels[run.dataset] = load(run.dataset, data_dir)[0].labels
+        scenario = (run.scenario, run.seed, run.split)
+        if scenario not in seen:
+            seen.add(scenario)
+            deal(run, labels[run.dataset], data_dir)
+
+
+def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
+    """Show the data sets, where they come from and which are here."""
+    rows = []
+    for dataset in DATASETS.values():
+        rows.append(
+            {
+                "name": dataset.name,
+                "title": dataset.title,
+                "images": "x".join(map(str, dataset.shape)),
+                "classes": dataset.num_classes,
+                "pool": dataset.pool_size,
+                "here": is_here(dataset.name, data_dir),
+                "download_mb": dataset.download_mb,
+                "source": dataset.source,
+            }
+        )
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    table = choice_table(
+        ("name", "images", "classes", "pool", "here", "source"),
+        [
+            (
+                str(row["name"]),
+                str(row["images"]),
+                str(row["classes"]),
+                f"{row['pool']:,}",
+                "yes" if row["here"] else f"no ({row['download_mb']} MB)",
+                str(row["source"]),
+            )
+            for row in rows
+        ],
+    )
+    console.print(table)
+    console.print(
+        "\nYour own images: folder:PATH (train/<class>/*, test/<class>/*) or npz:PATH (MedMNIST's keys)."
+    )
+    console.print(f"Data folder: {data_dir}", soft_wrap=True)
+
+
+def show_scenario(
+    config: RunConfig, data_dir: Path, csv: Path | None, as_json: bool, console: Console
+) -> None:
+    """Show, and write where asked, the class counts per client of a scenario."""
+    pool, server = load(config.dataset, data_dir)
+    splits = deal(config, pool.labels, data_dir)
+    blueprint = blueprint_of(splits, pool.labels, server.labels, find(config.dataset, data_dir).num_classes)
+    if csv is not None:
+        blueprint.write(csv)
+    if as_json:
+        clients = [
+            {
+                "client": part.client,
+                "group": part.cluster,
+                "train": blueprint.train_KL[part.client].tolist(),
+                "test": blueprint.test_KL[part.client].tolist(),
+            }
+            for part in splits
+        ]
+        print(json.dumps({"scenario": config.scenario, "seed": config.seed, "clients": clients}, indent=2))
+        return
+    console.print(f"[bold]{config.scenario}[/], seed {config.seed}: images per class")
+    console.print(class_count_table(blueprint, [part.cluster for part in splits]))
+    if csv is None:
+        console.print("Write this as the authors' blueprint csv with --csv FILE.")
+    else:
+        console.print(f"Written to {csv}", soft_wrap=True)
+
+
+def list_algorithms(as_json: bool, console: Console) -> None:
+    """Show the algorithms, one line each, with source."""
+    if as_json:
+        entries = [
+            {
+                "name": entry.name,
+                "title": entry.title,
+                "summary": entry.summary,
+                "source": entry.source,
+                "settings": entry.settings.model_dump(mode="json"),
+            }
+            for entry in ALGORITHMS.values()
+        ]
+        print(json.dumps(entries, indent=2))
+        return
+    rows = [(entry.name, entry.title, entry.summary, entry.source) for entry in ALGORITHMS.values()]
+    console.print(choice_table(("name", "in tables", "what it does", "source"), rows))
+    console.print(
+        "\nSettings and their defaults: fedgrid algorithms --json; set one with --set algorithm.KEY=VALUE"
+    )
+
+
+def list_models(as_json: bool, console: Console) -> None:
+    """Show the models, one line each, with source."""
+    rows = [(entry.name, entry.description, entry.source) for entry in MODELS.values()]
+    if as_json:
+        keys = ("name", "summary", "source")
+        print(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=2))
+        return
+    console.print(choice_table(("name", "what it is", "source"), rows))
+
+
+def deal(config: RunConfig, pool_labels: Any, data_dir: Path) -> Any:
+    """Return who holds which images of the pool."""
+    return split_pool(
+        pool_labels,
+        dataset=config.dataset,
+        num_classes=find(config.dataset, data_dir).num_classes,
+        overlap=config.overlap,
+        balance=config.balance,
+        num_clients=config.clients,
+        split=config.split,
+        seed=config.seed,
+    )
+
+
+def _reporter(runs: Sequence[RunConfig], as_json: bool, console: Console) -> Bars | Lines | JsonLines:
+    if as_json:
+        return JsonLines()
+    return Bars(console, runs) if console.is_terminal else Lines(console)
+
+
+def _warn(text: str) -> None:
+    Console(stderr=True).print(f"[yellow]warning:[/] {text}", highlight=False, soft_wrap=True)
+
+
+def _show(outcomes: Sequence[Outcome], storage: Path, uri: str, console: Console) -> None:
+    console.print()
+    console.print(result_table([outcome for outcome in outcomes if not outcome.error]))
+    if any(outcome.error for outcome in outcomes):
+        console.print(failure_table(outcomes))
+    console.print(
+        "pers.: each cluster's model on its clients' own test images; gen.: on the server's test set;\n"
+        "F1 over a test set's own classes; gap: |pers. acc. - gen. acc.|; means over clients; –: none."
+    )
+    console.print(
+        f"\nWritten to {storage} (a folder a run: config.json, *.parquet, figures/)", soft_wrap=True
+    )
+    console.print(f"MLflow store: {uri}", soft_wrap=True)
+    console.print(f"See it:  [bold]fedgrid ui --storage {storage}", soft_wrap=True)
+
+
+def serve_ui(storage: Path, port: int, console: Console) -> None:
+    """Serve the MLflow UI on loopback until interrupted."""
+    ui.serve(storage, port)

@@ -1,0 +1,117 @@
+"""From what a user writes (a preset, a YAML file, options) to run configurations."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from engine.errors import ConfigError, unknown
+from engine.run_config import RunConfig, complete
+
+AXES = ("dataset", "overlap", "balance", "clients", "seed", "algorithm")
+"""Keys that may be lists; the last varies fastest."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A set of runs with a name."""
+
+    name: str
+    runs: tuple[RunConfig, ...]
+
+
+def preset_names() -> list[str]:
+    """Return the names of the presets that come with fedgrid."""
+    folder = files("grids") / "presets"
+    return sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+
+
+def load_grid(what: str | None, options: Mapping[str, Any], changes: Sequence[str], data_dir: Path) -> Grid:
+    """Return the grid that a command line describes.
+
+    Args:
+        what: a preset's name, the path of a YAML file, or None for options alone.
+        options: values that replace those of the file, by key.
+        changes: `key.key=value` each, applied last.
+
+    Raises:
+        ConfigError: if anything is misspelt or cannot be.
+    """
+    name, values = _read(what) if what else ("runs", {})
+    values = {**values, **options}
+    for change in changes:
+        values = _apply(values, change)
+    return Grid(name, expand(values, data_dir))
+
+
+def expand(values: Mapping[str, Any], data_dir: Path) -> tuple[RunConfig, ...]:
+    """Return one configuration for every combination of the axes.
+
+    Raises:
+        ConfigError: if two of them are the same run.
+    """
+    choices = [
+        values[axis] if isinstance(values[axis], list) else [values[axis]] for axis in AXES if axis in values
+    ]
+    given = [axis for axis in AXES if axis in values]
+    fixed = {key: value for key, value in values.items() if key not in AXES}
+    runs = tuple(
+        complete({**fixed, **dict(zip(given, combination, strict=True))}, data_dir)
+        for combination in product(*choices)
+    )
+    seen: dict[str, RunConfig] = {}
+    for run in runs:
+        if run.run_id in seen:
+            raise ConfigError(f"the same run twice: {run.name} ({run.run_id}); check the lists for repeats")
+        seen[run.run_id] = run
+    return runs
+
+
+def _read(what: str) -> tuple[str, dict[str, Any]]:
+    path = Path(what)
+    if path.suffix in (".yaml", ".yml") or path.is_file():
+        if not path.is_file():
+            raise ConfigError(f"no file {what}; presets: {', '.join(preset_names())}")
+        return path.stem, _parse(path.read_text(), what)
+    if what not in preset_names():
+        raise unknown("preset", what, preset_names())
+    return what, _parse((files("grids") / "presets" / f"{what}.yaml").read_text(), what)
+
+
+def _parse(text: str, source: str) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{source}: expected keys such as dataset: and algorithm:")
+    return {str(key): value for key, value in values.items()}
+
+
+def _apply(values: Mapping[str, Any], change: str) -> dict[str, Any]:
+    key, equals, text = change.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"--set {change}: expected KEY=VALUE, as in training.rounds=5")
+    return _with(values, key.split("."), yaml.safe_load(text), change)
+
+
+def _with(values: Mapping[str, Any], keys: Sequence[str], value: Any, change: str) -> dict[str, Any]:
+    key, *rest = keys
+    if not rest:
+        return {**values, key: value}
+    inner = values.get(key, {})
+    if key == "algorithm":
+        choices = inner if isinstance(inner, list) else [inner]
+        changed = [_with(_as_mapping(choice), rest, value, change) for choice in choices]
+        return {**values, key: changed}
+    if not isinstance(inner, Mapping):
+        raise ConfigError(f"--set {change}: {key} is {inner!r}, it has no keys")
+    return {**values, key: _with(inner, rest, value, change)}
+
+
+def _as_mapping(choice: Any) -> dict[str, Any]:
+    return dict(choice) if isinstance(choice, Mapping) else {"name": choice}

@@ -1,0 +1,116 @@
+"""Tables for people: the results of a grid, the class counts of a scenario, what there is to choose from."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from algorithms.registry import ALGORITHMS
+from engine.blueprint import Blueprint
+from grids.launch import Outcome
+
+RESULT_COLUMNS = {
+    "clustering_round": "clust.\nround",
+    "clusters": "clus-\nters",
+    "ari": "ARI",
+    "ami": "AMI",
+    "homogeneity": "homo-\ngen.",
+    "completeness": "com-\nplete",
+    "personalised_accuracy": "pers.\nacc.",
+    "personalised_f1": "pers.\nF1",
+    "generalised_accuracy": "gen.\nacc.",
+    "generalised_f1": "gen.\nF1",
+    "learning_gap": "gap",
+}
+"""Score -> heading. Personalised: a cluster's model on its clients' own test sets; generalised: on the
+server's test set."""
+
+
+def result_row(outcome: Outcome) -> dict[str, object]:
+    """Return what the results table says of one run, by name."""
+    scores = outcome.scores.as_dict() if outcome.scores else {}
+    return {
+        "run": outcome.config.name,
+        "run_id": outcome.config.run_id,
+        "scenario": outcome.config.scenario,
+        "algorithm": outcome.config.algorithm["name"],
+        "seed": outcome.config.seed,
+        **{name: scores.get(name) for name in RESULT_COLUMNS},
+        "seconds": round(outcome.seconds, 1),
+        "error": outcome.error,
+        "folder": str(outcome.folder),
+    }
+
+
+def result_table(outcomes: Sequence[Outcome]) -> Table:
+    """Return the results of a grid, one row a run, a section a scenario and seed."""
+    table = Table(title="Final round", title_justify="left", title_style="bold", header_style="bold")
+    table.add_column("algorithm", no_wrap=True)
+    for heading in [*RESULT_COLUMNS.values(), "sec."]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    several = len({_section(outcome) for outcome in outcomes}) > 1
+    section = None
+    for outcome in outcomes:
+        if several and _section(outcome) != section:
+            section = _section(outcome)
+            table.add_section()
+            table.add_row(f"[bold]{section}")
+        row = result_row(outcome)
+        cells = [_cell(row[name]) for name in RESULT_COLUMNS]
+        table.add_row(_title(outcome), *cells, f"{outcome.seconds:.1f}", style="red" if outcome.error else "")
+    return table
+
+
+def failure_table(outcomes: Sequence[Outcome]) -> Table:
+    """Return the runs that failed and why."""
+    table = Table(title="Failed", title_justify="left", title_style="bold red", header_style="bold")
+    table.add_column("run", no_wrap=True)
+    table.add_column("cause")
+    for outcome in outcomes:
+        if outcome.error:
+            table.add_row(outcome.config.name, outcome.error)
+    return table
+
+
+def class_count_table(blueprint: Blueprint, clusters: Sequence[int]) -> Table:
+    """Return who holds what: images per class of every client's training and test set."""
+    table = Table(header_style="bold")
+    for heading in ("client", "group", "set", "images", *map(str, range(len(blueprint.server_L)))):
+        table.add_column(heading, justify="left" if heading == "set" else "right")
+    for client, cluster in enumerate(clusters):
+        if client and cluster != clusters[client - 1]:
+            table.add_section()
+        table.add_row(str(client), str(cluster), "train", *_counts(blueprint.train_KL[client]))
+        table.add_row("", "", "test", *_counts(blueprint.test_KL[client]))
+    table.add_section()
+    table.add_row("server", "", "test", *_counts(blueprint.server_L))
+    return table
+
+
+def choice_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a plain list of what there is, one line each."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for index, heading in enumerate(headings):
+        table.add_column(heading, no_wrap=index == 0)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _counts(counts_L: NDArray[np.int64]) -> list[str]:
+    return [str(counts_L.sum()), *(str(count) if count else "·" for count in counts_L)]
+
+
+def _section(outcome: Outcome) -> str:
+    return f"{outcome.config.scenario}, seed {outcome.config.seed}"
+
+
+def _title(outcome: Outcome) -> str:
+    return ALGORITHMS[outcome.config.algorithm["name"]].title
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
