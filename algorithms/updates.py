@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 BLOCK = 32768
 """Columns a block: with 30 clients four megabytes, which stay in a core's cache."""
+SAMPLE = 65536
+"""Entries that are enough to tell long vectors from short ones."""
 LANES = 16
 """Rows of a block are padded with zeros to a multiple of this: matrix products are twice as fast."""
 
@@ -131,10 +133,17 @@ class Updates:
         """Inner products of all pairs, in one pass."""
         if not self.clients:
             return Products(np.zeros((0, 0)), np.zeros(0), 0.0)
-        total_KK = np.asarray(sum(self._map_blocks(self._block_products, self._width)))
-        differences_KK, cross_K = total_KK.copy(), total_KK[0].copy()
-        differences_KK[0], differences_KK[:, 0], cross_K[0] = 0.0, 0.0, 0.0
-        return Products(differences_KK, cross_K, float(total_KK[0, 0]))
+        reference = self._reference()
+        order = [reference, *(index for index in range(len(self.clients)) if index != reference)]
+        vectors = [self._vectors[index][: self._width] for index in order]
+        total_KK = np.asarray(
+            sum(self._map_blocks(lambda columns: _block_products(vectors, columns), self._width))
+        )
+        common = float(total_KK[0, 0])
+        cross_K = total_KK[0] - np.eye(1, len(order))[0] * common
+        total_KK[0], total_KK[:, 0] = 0.0, 0.0
+        position = np.argsort(order)
+        return Products(total_KK[np.ix_(position, position)], cross_K[position], common)
 
     @property
     def gram_KK(self) -> Matrix:
@@ -184,19 +193,29 @@ class Updates:
             with ThreadPoolExecutor(self._threads) as pool:
                 return list(pool.map(function, columns))
 
-    def _block_products(self, columns: slice) -> Matrix:
-        """Return the Gram matrix of (r, c_1, .., c_K-1): the first vector is the reference."""
-        num_rows = len(self._vectors)
-        block = np.empty((-(-num_rows // LANES) * LANES, columns.stop - columns.start), np.float32)
-        block[0] = self._vectors[0][columns]
-        for row, vector in zip(block[1:], self._vectors[1:], strict=False):
-            np.subtract(vector[columns], block[0], out=row)
-        block[num_rows:] = 0.0
-        return (block @ block.T)[:num_rows, :num_rows].astype(np.float64)
+    def _reference(self) -> int:
+        """Return the position of the shortest vector that is not zero, judged by a sample of entries.
+
+        Seen from a long vector the short ones are all alike; seen from a short one nothing is lost.
+        """
+        step = max(1, self._width // SAMPLE)
+        norms_K = [float(np.linalg.norm(vector[: self._width : step])) for vector in self._vectors]
+        return min(range(len(norms_K)), key=lambda index: (norms_K[index] == 0, norms_K[index]))
 
     def _block_manhattan(self, columns: slice) -> Matrix:
         block = np.stack([vector[columns] for vector in self._vectors])
         return np.stack([np.abs(block - row).sum(axis=1, dtype=np.float64) for row in block])
+
+
+def _block_products(vectors: list[Vector], columns: slice) -> Matrix:
+    """Return the Gram matrix of (r, c_1, .., c_K-1) in these columns: the first vector is the reference."""
+    num_rows = len(vectors)
+    block = np.empty((-(-num_rows // LANES) * LANES, columns.stop - columns.start), np.float32)
+    block[0] = vectors[0][columns]
+    for row, vector in zip(block[1:], vectors[1:], strict=False):
+        np.subtract(vector[columns], block[0], out=row)
+    block[num_rows:] = 0.0
+    return (block @ block.T)[:num_rows, :num_rows].astype(np.float64)
 
 
 @cache

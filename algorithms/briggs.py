@@ -1,0 +1,99 @@
+"""BCL: cluster once, in a fixed round, by agglomerative clustering of the updates (FL+HC).
+
+Source: Briggs, Fan, Andras, Federated learning with hierarchical clustering of local updates to improve
+training on non-IID data, IJCNN 2020, arXiv:2004.11791.
+
+Shapes: K clients that are clustered.
+"""
+
+from typing import Literal
+
+import numpy as np
+from pydantic import NonNegativeFloat, PositiveInt, model_validator
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
+from sklearn.cluster import AgglomerativeClustering
+
+from algorithms.base import Diagnostics, Labels, State
+from algorithms.clusterers import labels_to_groups
+from algorithms.fedopt import FedOpt, FedOptSettings, moving, split_positions
+from algorithms.updates import Matrix, Updates
+
+
+class BriggsSettings(FedOptSettings):
+    """When and how the updates are clustered."""
+
+    round: PositiveInt = 21
+    """The round of the clustering, counted from 1."""
+    threshold: NonNegativeFloat = 0.4
+    """Clusters merge while their distance is below this; in units of the metric (cosine: 0..2)."""
+    linkage: Literal["average", "complete", "single", "ward"] = "average"
+    metric: Literal["cosine", "euclidean", "manhattan"] = "cosine"
+
+    @model_validator(mode="after")
+    def _ward_is_euclidean(self) -> "BriggsSettings":
+        if self.linkage == "ward" and self.metric != "euclidean":
+            raise ValueError(f"linkage 'ward' needs metric 'euclidean', not '{self.metric}'")
+        return self
+
+
+class BriggsAsPublishedSettings(BriggsSettings):
+    """The settings of the archived runs; linkage and metric were fixed."""
+
+    similarity_over: Literal["parameters", "state"] = "state"
+    threshold: NonNegativeFloat = 0.05
+    linkage: Literal["average"] = "average"
+    metric: Literal["cosine"] = "cosine"
+
+
+class Briggs(FedOpt):
+    """One clustering, in `round`; before it plain averaging, after it a fixed partition."""
+
+    settings: BriggsSettings
+
+    def recluster(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Split the federation's only cluster, if this is the round.
+
+        Clients without an update, or with a zero one, join the largest cluster. With fewer than two
+        others there is no clustering, now or later.
+        """
+        if round_index + 1 != self.settings.round:
+            return state, Diagnostics()
+        part = moving(updates)
+        if len(part.clients) < 2:
+            warning = "fewer than two clients have an update in the clustering round: no clusters"
+            return state, Diagnostics(warnings=(warning,))
+        distances_KK = self.distances(part)
+        groups = labels_to_groups(self.cut(distances_KK), distances_KK, "residual")
+        return split_positions(state, 0, part, groups), Diagnostics(clustered=True)
+
+    def distances(self, updates: Updates) -> Matrix:
+        """Return the distances in the chosen metric, shape (K, K)."""
+        if self.settings.metric == "cosine":
+            return updates.cosine_distances_KK
+        if self.settings.metric == "euclidean":
+            return updates.euclidean_distances_KK
+        return updates.manhattan_distances_KK
+
+    def cut(self, distances_KK: Matrix) -> Labels:
+        """Return the clusters whose merges are all below the threshold, K >= 2."""
+        tree = linkage(squareform(distances_KK, checks=False), self.settings.linkage)
+        # scipy merges up to and including a height, scikit-learn and the paper below it.
+        below = np.nextafter(self.settings.threshold, -np.inf)
+        return np.asarray(fcluster(tree, below, criterion="distance"), np.int64)
+
+
+class BriggsAsPublished(Briggs):
+    """The OCFL authors' version: cosine similarities in the place of distances, so unlike clients join."""
+
+    def cut(self, distances_KK: Matrix) -> Labels:
+        """Return the clusters whose mean similarity is below the threshold."""
+        method = AgglomerativeClustering(
+            n_clusters=None,
+            metric="precomputed",
+            linkage=self.settings.linkage,
+            distance_threshold=self.settings.threshold,
+        )
+        return np.asarray(method.fit(1 - distances_KK).labels_, np.int64)

@@ -1,0 +1,75 @@
+"""OCFL: cluster once, in the first round in which the clients' updates start to point apart.
+
+Source: Zuziak, Pellungrini, Rinzivillo, One-Shot Clustering for Federated Learning, IEEE BigData 2024,
+arXiv:2503.04231, and arXiv:2509.01587 (moving average). Follows the authors' code, not the text, on two
+points: the temperature must rise strictly, and the first round never clusters (start value +inf).
+
+Shapes: K clients of the federation.
+"""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+from threadpoolctl import threadpool_limits
+
+from algorithms.base import Diagnostics, State
+from algorithms.clusterers import NOISE, AnyClusterer, KMeans, labels_to_groups
+from algorithms.fedopt import FedOpt, FedOptSettings, moving, split_positions
+from algorithms.similarity import temperature
+from algorithms.temperature import rises
+from algorithms.updates import Updates, Vector
+
+
+class OcflSettings(FedOptSettings):
+    """How, and how soon, OCFL clusters."""
+
+    clusterer: AnyClusterer = KMeans()
+    window: Annotated[int, Field(ge=1)] = 1
+    """Rounds of the temperature's moving average; 1 is the published switch."""
+    noise: Literal["nearest", "residual"] = "nearest"
+    """Where clients go that the clusterer calls noise: to the nearest cluster, or into one of their own."""
+    unclustered_consumes_shot: bool = False
+    """Whether the one clustering is used up when the clusterer finds none (as published)."""
+
+
+class Ocfl(FedOpt):
+    """One-shot clustering, with any clusterer.
+
+    Memory: `temperatures` (float64, the last `window` + 1) and `shot_taken` (bool, shape (1,)).
+    """
+
+    settings: OcflSettings
+
+    def init(self, model: Vector, num_clients: int) -> State:
+        """Return the state of one cluster, the shot not taken."""
+        state = super().init(model, num_clients)
+        return state.remember(temperatures=np.zeros(0), shot_taken=np.array([False]))
+
+    def recluster(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Take the temperature; at its first rise split the federation's only cluster.
+
+        Clients without an update, or with a zero one (it has no direction), have no say and go where
+        the largest cluster goes. With fewer than two others there is no temperature in this round.
+        """
+        part = moving(updates)
+        if state.memory["shot_taken"].any() or len(part.clients) < 2:
+            return state, Diagnostics()
+        latest = np.append(state.memory["temperatures"], temperature(part.cosine_distances_KK))
+        state = state.remember(temperatures=latest[-self.settings.window - 1 :])
+        if not rises(latest.tolist(), self.settings.window):
+            return state, Diagnostics()
+        return self._shoot(state, part, rng)
+
+    def _shoot(self, state: State, updates: Updates, rng: np.random.Generator) -> tuple[State, Diagnostics]:
+        distances_KK = updates.cosine_distances_KK
+        with threadpool_limits(limits=1):
+            labels = self.settings.clusterer.fit(distances_KK, rng)
+        if (labels == NOISE).all() and not self.settings.unclustered_consumes_shot:
+            warning = f"{self.settings.clusterer.name} found no clusters: the next rise is tried instead"
+            return state, Diagnostics(warnings=(warning,))
+        groups = labels_to_groups(labels, distances_KK, self.settings.noise)
+        state = split_positions(state, 0, updates, groups).remember(shot_taken=np.array([True]))
+        return state, Diagnostics(clustered=True)

@@ -1,0 +1,159 @@
+"""Every algorithm by name. Adding one is a module and an entry here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any
+
+from algorithms.base import Algorithm, Settings
+from algorithms.briggs import Briggs, BriggsAsPublished, BriggsAsPublishedSettings, BriggsSettings
+from algorithms.clusterers import (
+    HDBSCAN,
+    AffinityAsPublished,
+    AffinityPropagation,
+    Clusterer,
+    HDBSCANAsPublished,
+    KMeans,
+    MeanShift,
+)
+from algorithms.fedopt import FedOpt, FedOptSettings
+from algorithms.ocfl import Ocfl, OcflSettings
+from algorithms.sattler import Sattler, SattlerAsPublished, SattlerAsPublishedSettings, SattlerSettings
+
+FEDOPT_SOURCE = "Reddi et al. 2021, arXiv:2003.00295"
+SATTLER_SOURCE = "Sattler et al. 2021, arXiv:1910.01991"
+BRIGGS_SOURCE = "Briggs et al. 2020, arXiv:2004.11791"
+OCFL_SOURCE = "Zuziak et al. 2024, arXiv:2503.04231; 2025, arXiv:2509.01587"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An algorithm as the command line lists it."""
+
+    name: str
+    title: str
+    """As in tables."""
+    summary: str
+    """One line."""
+    source: str
+    algorithm: type[Algorithm]
+    settings: Settings
+    """The defaults."""
+
+
+def _ocfl(name: str, title: str, summary: str, settings: OcflSettings) -> Entry:
+    return Entry(name, title, summary, OCFL_SOURCE, Ocfl, settings)
+
+
+def _ocfl_as_published(clusterer: Clusterer) -> OcflSettings:
+    return OcflSettings(
+        clusterer=clusterer, noise="residual", unclustered_consumes_shot=True, similarity_over="state"
+    )
+
+
+_ENTRIES = (
+    Entry("bnc", "BNC", "one model for all: FedOpt, the baseline", FEDOPT_SOURCE, FedOpt, FedOptSettings()),
+    Entry(
+        "sattler",
+        "SCL",
+        "splits a cluster in two whenever its mean update vanishes but its members' do not",
+        SATTLER_SOURCE,
+        Sattler,
+        SattlerSettings(),
+    ),
+    Entry(
+        "briggs",
+        "BCL",
+        "agglomerative clustering of the updates, once, in a fixed round",
+        BRIGGS_SOURCE,
+        Briggs,
+        BriggsSettings(),
+    ),
+    _ocfl(
+        "ocfl-kmeans",
+        "OCFL-KM",
+        "clusters once, at the temperature's first rise, with k-means",
+        OcflSettings(clusterer=KMeans()),
+    ),
+    _ocfl(
+        "ocfl-affinity",
+        "OCFL-AFF",
+        "clusters once, at the temperature's first rise, with affinity propagation",
+        OcflSettings(clusterer=AffinityPropagation()),
+    ),
+    _ocfl(
+        "ocfl-meanshift",
+        "OCFL-MS",
+        "clusters once, at the temperature's first rise, with mean-shift",
+        OcflSettings(clusterer=MeanShift()),
+    ),
+    _ocfl(
+        "ocfl-hdbscan",
+        "OCFL-HDB",
+        "clusters once, at the temperature's first rise, with HDBSCAN",
+        OcflSettings(clusterer=HDBSCAN()),
+    ),
+    Entry(
+        "sattler-as-published",
+        "SCL as published",
+        "complete linkage, norms over the whole state, first split in round 22",
+        SATTLER_SOURCE,
+        SattlerAsPublished,
+        SattlerAsPublishedSettings(),
+    ),
+    Entry(
+        "briggs-as-published",
+        "BCL as published",
+        "similarities in the place of distances: joins unlike clients",
+        BRIGGS_SOURCE,
+        BriggsAsPublished,
+        BriggsAsPublishedSettings(),
+    ),
+    _ocfl(
+        "ocfl-affinity-as-published",
+        "OCFL-AFF as published",
+        "distances in the place of similarities: trades members between clusters",
+        _ocfl_as_published(AffinityAsPublished()),
+    ),
+    _ocfl(
+        "ocfl-hdbscan-as-published",
+        "OCFL-HDB as published",
+        "scikit-learn's HDBSCAN; all noise clients are one cluster",
+        _ocfl_as_published(HDBSCANAsPublished()),
+    ),
+)
+
+ALGORITHMS: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+
+
+def create(name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Algorithm:
+    """Return the algorithm `name` with `settings` changed, the others at the entry's defaults.
+
+    A `clusterer` may leave out what stays at the default, its name included.
+
+    Raises:
+        ValueError: unknown algorithm, or the clusterer of another one (a table would list the run
+            under the wrong name).
+        pydantic.ValidationError: unknown or impossible settings (also a ValueError).
+    """
+    if name not in ALGORITHMS:
+        near = get_close_matches(name, ALGORITHMS, n=1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise ValueError(f"unknown algorithm '{name}'; {hint}known: {', '.join(ALGORITHMS)}")
+    entry = ALGORITHMS[name]
+    values = {**entry.settings.model_dump(), **settings}
+    if isinstance(entry.settings, OcflSettings):
+        values["clusterer"] = _complete(name, entry.settings.clusterer, values["clusterer"])
+    return entry.algorithm(type(entry.settings).model_validate(values))
+
+
+def _complete(name: str, default: Clusterer, given: object) -> object:
+    if isinstance(given, Clusterer):
+        given = given.model_dump()
+    if not isinstance(given, Mapping):
+        return given
+    chosen = {**default.model_dump(), **given}
+    if chosen["name"] != default.name:
+        raise ValueError(f"{name} clusters with '{default.name}', not '{chosen['name']}': name its algorithm")
+    return chosen

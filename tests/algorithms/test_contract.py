@@ -1,0 +1,254 @@
+"""What holds for every registered algorithm, on a federation small enough to see through.
+
+A new algorithm is tested here by being registered; if its defaults do not act within six rounds, name
+settings that do in `ACTING` and `EAGER`.
+"""
+
+import numpy as np
+import pytest
+from small_cases import (
+    Federation,
+    check_valid,
+    clients,
+    freeze,
+    frozen,
+    partition,
+    rng,
+    start,
+    step,
+    updates_of,
+)
+
+from algorithms.base import State
+from algorithms.registry import ALGORITHMS, create
+
+NAMES = list(ALGORITHMS)
+CLUSTERING = [name for name in NAMES if name != "bnc"]
+RIGHT = [name for name in NAMES if not name.endswith("-as-published")]
+
+ACTING = {
+    "sattler": {"epsilon_1": 1.0, "epsilon_2": 1.0, "cooldown": 3},
+    "sattler-as-published": {"epsilon_1": 1.5, "epsilon_2": 1.0, "cooldown": 2},
+    "briggs": {"round": 4},
+    "briggs-as-published": {"round": 4, "threshold": 0.5},
+}
+"""Settings with which an algorithm acts in round 3 or 4 of the federation's six."""
+EAGER = {
+    "sattler": {"epsilon_1": 1e6, "epsilon_2": 1e-6, "cooldown": 0},
+    "sattler-as-published": {"epsilon_1": 1e6, "epsilon_2": 1e-6, "cooldown": 0},
+    "briggs": {"round": 2},
+    "briggs-as-published": {"round": 2},
+}
+"""Settings with which an algorithm acts in round 1 if it can at all."""
+
+
+def acting(name, **overrides):
+    return create(name, {**ACTING.get(name, {}), **overrides})
+
+
+def saved(state):
+    """Return `state` after a round trip through bytes, as a checkpoint makes one."""
+
+    def copied(array):
+        return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape).copy()
+
+    return State(
+        tuple(copied(model) for model in state.models),
+        copied(state.labels_K),
+        {name: copied(array) for name, array in state.memory.items()},
+    )
+
+
+def same_bits(one, other):
+    return (
+        [model.tobytes() for model in one.models] == [model.tobytes() for model in other.models]
+        and one.labels_K.tobytes() == other.labels_K.tobytes()
+        and {name: (array.dtype, array.shape, array.tobytes()) for name, array in one.memory.items()}
+        == {name: (array.dtype, array.shape, array.tobytes()) for name, array in other.memory.items()}
+    )
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """The federation's six rounds of FedOpt."""
+    return Federation().play(create("bnc", {}))
+
+
+@pytest.mark.parametrize("name", CLUSTERING)
+def test_until_it_acts_it_is_fedopt_to_the_bit(name, plain):
+    history = Federation().play(acting(name))
+    acted = [index for index, (_, diagnostics) in enumerate(history) if diagnostics.clustered]
+    assert acted, "the settings in ACTING must make it act"
+    assert acted[0] >= 2
+    for (state, _), (reference, _) in zip(history[: acted[0]], plain, strict=False):
+        assert partition(state) == {frozenset(range(12))}
+        assert state.models[0].tobytes() == reference.models[0].tobytes()
+
+
+@pytest.mark.parametrize("name", CLUSTERING)
+def test_the_partition_changes_only_in_rounds_that_say_so(name):
+    federation, algorithm = Federation(), acting(name)
+    before = start(algorithm, 12, federation.model)
+    for state, diagnostics in federation.play(algorithm):
+        if partition(state) != partition(before):
+            assert diagnostics.clustered
+        before = state
+
+
+@pytest.mark.parametrize("name", ["briggs", "ocfl-kmeans", "ocfl-affinity", "ocfl-hdbscan"])
+def test_the_hidden_groups_are_found(name):
+    state, _ = Federation().play(acting(name))[-1]
+    assert partition(state) == {frozenset(range(group, 12, 3)) for group in range(3)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_state_is_valid(name):
+    for state, _ in Federation().play(acting(name)):
+        check_valid(state, 12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_step_is_a_function_of_its_arguments(name):
+    """Twice the same arguments give the same bits, on the same object and on a fresh one."""
+    federation, algorithm = Federation(), acting(name)
+    state = start(algorithm, 12, federation.model)
+    for round_index in range(6):
+        vectors = federation.vectors(round_index, state, algorithm)
+        first, second, third = (
+            step(one, state, round_index, vectors, federation.num_buffers)
+            for one in (algorithm, algorithm, acting(name))
+        )
+        assert same_bits(first[0], second[0])
+        assert same_bits(first[0], third[0])
+        assert first[1] == second[1] == third[1]
+        state = first[0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_step_leaves_its_arguments_alone(name):
+    """The arrays are read-only, and hold what they held."""
+    federation, algorithm = Federation(), acting(name)
+    state = start(algorithm, 12, federation.model)
+    for round_index in range(6):
+        vectors = federation.vectors(round_index, state, algorithm)
+        kept = {client: vector.tobytes() for client, vector in vectors.items()}
+        before, copy = freeze(state), saved(state)
+        view = updates_of(vectors, federation.num_buffers, similarity_over=algorithm.settings.similarity_over)
+        state, _ = algorithm.step(before, round_index, view, rng(round_index))
+        assert same_bits(before, copy)
+        assert {client: vector.tobytes() for client, vector in vectors.items()} == kept
+
+
+@pytest.mark.parametrize("server_optimizer", ["none", "adam"])
+@pytest.mark.parametrize("name", NAMES)
+def test_interrupted_after_any_round_it_continues_as_if_it_had_not_been(name, server_optimizer):
+    """All that an algorithm knows is in its state: a fresh object and plain arrays are enough."""
+    federation, options = Federation(), {"server_optimizer": server_optimizer}
+    whole = federation.play(acting(name, **options))
+    for done in range(1, 6):
+        rest = federation.play(acting(name, **options), range(done, 6), saved(whole[done - 1][0]))
+        assert same_bits(rest[-1][0], whole[-1][0])
+        assert [diagnostics for _, diagnostics in rest] == [diagnostics for _, diagnostics in whole[done:]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_permutation_of_the_clients_permutes_the_partition_and_nothing_else(name):
+    order = tuple(int(client) for client in rng(11).permutation(12))
+    usual = Federation().play(acting(name))
+    permuted = Federation(order=order).play(acting(name))
+    for (state, said), (other, other_said) in zip(usual, permuted, strict=True):
+        renamed = {frozenset(order[client] for client in cluster) for cluster in partition(other)}
+        assert renamed == partition(state)
+        assert said.clustered == other_said.clustered
+        for client in range(12):
+            np.testing.assert_allclose(
+                other.models[other.labels_K[client]],
+                state.models[state.labels_K[order[client]]],
+                rtol=1e-6,
+                atol=1e-5,
+            )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_clusters_without_an_update_stay_as_they_are(name):
+    """After round 4 only the clients of client 0's cluster send anything."""
+    federation, algorithm = Federation(), acting(name)
+    before, _ = federation.play(algorithm, range(5))[-1]
+    present = before.members(int(before.labels_K[0]))
+    vectors = federation.vectors(5, before, algorithm)
+    after, _ = step(
+        algorithm, before, 5, {client: vectors[client] for client in present}, federation.num_buffers
+    )
+    check_valid(after, 12)
+    for client in set(range(12)) - set(present):
+        old, new = int(before.labels_K[client]), int(after.labels_K[client])
+        assert after.members(new) == before.members(old)
+        assert after.models[new].tobytes() == before.models[old].tobytes()
+
+
+SIX = [(3.0, 1.0), (3.0, 1.5), (-1.0, 2.0), (-1.0, 2.5), (-2.0, -3.0), (-2.0, -3.5)]
+DEGENERATE = {
+    "all identical": (6, clients(*[(1, 2)] * 6)),
+    "all zero": (6, clients(*[(0, 0)] * 6)),
+    "one zero": (6, clients((0, 0), *SIX[1:])),
+    "all but one zero": (6, clients(*[(0, 0)] * 5, (1, 1))),
+    "equal up to rounding": (6, clients(*[(1, 1 + 1e-7 * client) for client in range(6)])),
+    "one client": (1, clients((1, 2))),
+    "two clients": (2, clients((1, 0), (0, 1))),
+    "two identical clients": (2, clients((1, 1), (1, 1))),
+    "two opposite clients": (2, clients((1, 0), (-1, 0))),
+    "three clients": (3, clients((1, 0), (0, 1), (-1, -1))),
+    "half of the clients missing": (6, {0: SIX[0], 3: SIX[3], 5: SIX[5]}),
+    "all but two clients missing": (6, {1: SIX[1], 4: SIX[4]}),
+    "all but one client missing": (6, {4: SIX[4]}),
+    "tiny updates": (6, clients(*[(1e-18 * x, 1e-18 * y) for x, y in SIX])),
+    "huge updates": (6, clients(*[(1e15 * x, 1e15 * y) for x, y in SIX])),
+    "one huge update": (6, clients((1e12, 1e12), *SIX[1:])),
+}
+
+
+@pytest.mark.parametrize("case", DEGENERATE)
+@pytest.mark.parametrize("name", NAMES)
+def test_degenerate_rounds_raise_nothing(name, case):
+    """Round 0 is cold (parallel updates), then the case comes four times, then the clients are back."""
+    num_clients, vectors = DEGENERATE[case]
+    algorithm = create(name, EAGER.get(name, {}))
+    cold = clients(*[(1.0, 1.0)] * num_clients)
+    state = start(algorithm, num_clients)
+    for round_index, given in enumerate([cold, *[vectors] * 4, clients(*SIX[:num_clients])]):
+        state, _ = step(algorithm, state, round_index, given)
+        check_valid(state, num_clients)
+
+
+@pytest.mark.parametrize("case", ["all identical", "all zero", "one client", "two identical clients"])
+@pytest.mark.parametrize("name", RIGHT)
+def test_updates_that_cannot_be_told_apart_are_not_split(name, case):
+    num_clients, vectors = DEGENERATE[case]
+    algorithm = create(name, EAGER.get(name, {}))
+    state = start(algorithm, num_clients)
+    for round_index, given in enumerate([clients(*[(1.0, 1.0)] * num_clients), vectors, vectors]):
+        state, _ = step(algorithm, state, round_index, given)
+    assert partition(state) == {frozenset(range(num_clients))}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_round_may_be_the_first_to_miss_clients(name):
+    """Clients 1 and 8 are gone in every round: they are always in a cluster and never in a mean."""
+    federation, algorithm = Federation(), acting(name)
+    state = start(algorithm, 12, federation.model)
+    for round_index in range(6):
+        vectors = federation.vectors(round_index, state, algorithm)
+        loud = {**vectors, 1: frozen(np.full(20, 1e9)), 8: frozen(np.full(20, -1e9))}
+        present = {client: vector for client, vector in loud.items() if client not in (1, 8)}
+        state, _ = step(algorithm, state, round_index, present, federation.num_buffers)
+        check_valid(state, 12)
+        assert max(abs(model).max() for model in state.models) < 100
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_client_is_sent_models_that_exist(name):
+    algorithm = acting(name)
+    for state, _ in Federation().play(algorithm):
+        candidates = algorithm.candidates(state)
+        assert len(candidates) == 12
+        assert all(sent and set(sent) <= set(range(len(state.models))) for sent in candidates)

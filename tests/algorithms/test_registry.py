@@ -1,0 +1,118 @@
+"""The algorithms by name."""
+
+import pytest
+
+from algorithms.base import Algorithm
+from algorithms.clusterers import HDBSCAN, AffinityPropagation, KMeans, MeanShift
+from algorithms.registry import ALGORITHMS, create
+
+TITLES = {
+    "bnc": "BNC",
+    "sattler": "SCL",
+    "briggs": "BCL",
+    "ocfl-kmeans": "OCFL-KM",
+    "ocfl-affinity": "OCFL-AFF",
+    "ocfl-meanshift": "OCFL-MS",
+    "ocfl-hdbscan": "OCFL-HDB",
+}
+PUBLISHED = [
+    "sattler-as-published",
+    "briggs-as-published",
+    "ocfl-affinity-as-published",
+    "ocfl-hdbscan-as-published",
+]
+
+
+def test_the_papers_algorithms_and_their_titles():
+    assert {name: ALGORITHMS[name].title for name in TITLES} == TITLES
+    assert set(PUBLISHED) <= set(ALGORITHMS)
+
+
+def test_every_entry_describes_itself_in_one_line():
+    titles = [entry.title for entry in ALGORITHMS.values()]
+    assert len(set(titles)) == len(titles)
+    for name, entry in ALGORITHMS.items():
+        assert entry.name == name
+        for text in (entry.title, entry.summary, entry.source):
+            assert text.strip() == text != ""
+            assert "\n" not in text
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_name_makes_an_algorithm_with_its_defaults(name):
+    algorithm = create(name, {})
+    assert isinstance(algorithm, Algorithm)
+    assert vars(algorithm) == {"settings": algorithm.settings}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_similarity_is_over_the_parameters_and_as_published_over_the_state(name):
+    over = "state" if name.endswith("-as-published") else "parameters"
+    assert create(name, {}).settings.similarity_over == over
+    other = {"state": "parameters", "parameters": "state"}[over]
+    assert create(name, {"similarity_over": other}).settings.similarity_over == other
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_takes_the_server_settings(name):
+    settings = create(name, {"server_learning_rate": 0.5, "server_optimizer": "adam"}).settings
+    assert settings.server_learning_rate == 0.5
+    assert settings.server_optimizer == "adam"
+
+
+@pytest.mark.parametrize(
+    ("name", "clusterer"),
+    [
+        ("ocfl-kmeans", KMeans),
+        ("ocfl-affinity", AffinityPropagation),
+        ("ocfl-meanshift", MeanShift),
+        ("ocfl-hdbscan", HDBSCAN),
+    ],
+)
+def test_each_ocfl_has_its_clusterer(name, clusterer):
+    assert isinstance(create(name, {"window": 3}).settings.clusterer, clusterer)
+
+
+def test_the_papers_settings_are_the_defaults():
+    kmeans, hdbscan = (create(name, {}).settings.clusterer for name in ("ocfl-kmeans", "ocfl-hdbscan"))
+    assert kmeans.num_clusters == 3
+    assert hdbscan.min_cluster_share == 0.2
+    published = create("briggs-as-published", {}).settings
+    assert (published.round, published.threshold, published.linkage, published.metric) == (
+        21,
+        0.05,
+        "average",
+        "cosine",
+    )
+    published = create("sattler-as-published", {}).settings
+    assert (published.cooldown, published.linkage) == (20, "complete")
+
+
+def test_overrides_reach_the_clusterer():
+    assert create("ocfl-kmeans", {"clusterer": {"name": "kmeans", "num_clusters": 5}}).settings.clusterer == (
+        KMeans(num_clusters=5)
+    )
+
+
+def test_create_leaves_the_overrides_alone():
+    overrides = {"window": 2}
+    create("ocfl-kmeans", overrides)
+    assert overrides == {"window": 2}
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match="ocfl-kmean'.*ocfl-kmeans") as caught:
+        create("ocfl-kmean", {})
+    assert all(name in str(caught.value) for name in ALGORITHMS)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_typo_in_a_setting_is_refused_by_name(name):
+    with pytest.raises(ValueError, match="server_learning_rte"):
+        create(name, {"server_learning_rte": 1.0})
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_settings_cannot_be_changed_afterwards(name):
+    with pytest.raises(ValueError, match="frozen"):
+        create(name, {}).settings.server_learning_rate = 2.0

@@ -1,0 +1,218 @@
+"""Sattler's clustered federated learning: bipartitions of clusters that have stopped moving together."""
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from small_cases import clients, model_of, partition, sets, start, step
+
+from algorithms.base import split
+from algorithms.registry import create
+
+OPPOSED = clients((2, 0), (2, 0), (-2, 0), (-2, 0))
+"""Mean 0 < 0.35, norms 2 > 1, four clients: a cluster that splits."""
+SPLIT = sets([0, 1], [2, 3])
+WHOLE = sets([0, 1, 2, 3])
+
+
+def take(vectors, num_clients=4, round_index=20, name="sattler", **settings):
+    """Take one step from a single cluster."""
+    algorithm = create(name, settings)
+    return step(algorithm, start(algorithm, num_clients), round_index, vectors)
+
+
+def scaled(vectors, factor):
+    return {client: factor * np.asarray(vector) for client, vector in vectors.items()}
+
+
+def shifted(vectors, by):
+    return {client: np.asarray(vector) + by for client, vector in vectors.items()}
+
+
+def unit(*degrees, norm=1.0):
+    return clients(
+        *[(norm * np.cos(np.radians(angle)), norm * np.sin(np.radians(angle))) for angle in degrees]
+    )
+
+
+def test_a_cluster_at_a_standstill_splits_and_each_child_takes_its_own_mean():
+    state, diagnostics = take(OPPOSED)
+    assert partition(state) == SPLIT
+    assert [model.tolist() for model in state.models] == [[2, 0], [-2, 0]]
+    assert diagnostics.clustered
+    assert diagnostics.mean_norm == pytest.approx(0, abs=1e-6)
+    assert diagnostics.max_norm == pytest.approx(2)
+
+
+def test_no_split_while_the_mean_still_moves():
+    """Shifted by (1, 0) the mean has norm 1 >= 0.35; nothing else changes sides."""
+    state, diagnostics = take(shifted(OPPOSED, (1, 0)))
+    assert partition(state) == WHOLE
+    assert state.models[0].tolist() == [1, 0]
+    assert not diagnostics.clustered
+    assert diagnostics.mean_norm == pytest.approx(1)
+    assert diagnostics.max_norm == pytest.approx(3)
+
+
+def test_no_split_when_the_clients_are_at_a_standstill_too():
+    """A quarter of the size: mean 0, norms 0.5 <= 1."""
+    assert partition(take(scaled(OPPOSED, 0.25))[0]) == WHOLE
+
+
+@pytest.mark.parametrize(("epsilon_1", "expected"), [(0.5, WHOLE), (0.51, SPLIT)])
+def test_the_norm_of_the_mean_must_lie_below_epsilon_1(epsilon_1, expected):
+    """Shifted by (0.5, 0) the mean is exactly 0.5."""
+    assert partition(take(shifted(OPPOSED, (0.5, 0)), epsilon_1=epsilon_1)[0]) == expected
+
+
+@pytest.mark.parametrize(("epsilon_2", "expected"), [(2.0, WHOLE), (1.99, SPLIT)])
+def test_the_largest_norm_must_exceed_epsilon_2(epsilon_2, expected):
+    assert partition(take(OPPOSED, epsilon_2=epsilon_2)[0]) == expected
+
+
+def test_one_large_update_is_enough_for_epsilon_2():
+    """Norms 1.5, 0.5, 0.5, 0.5; the mean of 1.5, -0.5, -0.5, -0.5 is 0."""
+    vectors = clients((1.5, 0), (-0.5, 0), (-0.5, 0), (-0.5, 0))
+    assert partition(take(vectors)[0]) == sets([0], [1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("name", "last_without"), [("sattler", 19), ("sattler-as-published", 20)], ids=["right", "as published"]
+)
+def test_the_cooldown(name, last_without):
+    """Cooldown 20: possible from round 20 on (counted from 0); the published code waits one round more."""
+    settings = {"name": name, "epsilon_1": 0.35, "epsilon_2": 1.0, "cooldown": 20}
+    assert partition(take(OPPOSED, round_index=last_without, **settings)[0]) == WHOLE
+    assert partition(take(OPPOSED, round_index=last_without + 1, **settings)[0]) == SPLIT
+
+
+def test_the_first_round_can_split_without_a_cooldown():
+    assert partition(take(OPPOSED, round_index=0, cooldown=0)[0]) == SPLIT
+
+
+def test_two_members_never_split():
+    assert partition(take(clients((2, 0), (-2, 0)), 2)[0]) == sets([0, 1])
+
+
+def test_three_members_may_leave_one_alone():
+    """(2, 0) against (-1, 0.1) and (-1, -0.1): mean 0, largest norm 2."""
+    assert partition(take(clients((2, 0), (-1, 0.1), (-1, -0.1)), 3)[0]) == sets([0], [1, 2])
+
+
+def test_only_usable_members_count():
+    """Three members, of which two have an update: no split."""
+    assert partition(take({0: (2, 0), 2: (-2, 0)}, 3)[0]) == sets([0, 1, 2])
+
+
+def test_members_without_an_update_join_the_larger_child():
+    """Client 2 of five is missing: {0} and {1, 3, 4} part."""
+    vectors = {0: (3, 0), 1: (-1, 0), 3: (-1, 0), 4: (-1, 0)}
+    state, _ = take(vectors, 5)
+    assert partition(state) == sets([0], [1, 2, 3, 4])
+    assert model_of(state, 2) == [-1, 0]
+
+
+@pytest.mark.parametrize("name", ["sattler", "sattler-as-published"])
+def test_a_later_cluster_splits_into_its_own_ids(name):
+    """Cluster {5, ..., 9} splits into {5, 7} and {6, 8, 9}, not into positions 0 to 4 of its own matrix.
+
+    Its mean is (3 - 2 + 3 - 2 - 2) / 5 = 0; cluster {0, ..., 4} moves on together by (1, 0).
+    """
+    algorithm = create(name, {"epsilon_1": 0.35, "epsilon_2": 1.0})
+    before = split(start(algorithm, 10), 0, [range(5), range(5, 10)])
+    vectors = clients(*[(1, 0)] * 5) | clients((3, 0), (-2, 0), (3, 0), (-2, 0), (-2, 0), first=5)
+    state, diagnostics = step(algorithm, before, 30, vectors)
+    assert partition(state) == sets(range(5), [5, 7], [6, 8, 9])
+    assert model_of(state, 0) == [1, 0]
+    assert model_of(state, 5) == [3, 0]
+    assert model_of(state, 6) == [-2, 0]
+    assert diagnostics.mean_norm == pytest.approx(1)
+    assert diagnostics.max_norm == pytest.approx(3)
+
+
+def test_several_clusters_may_split_in_one_round():
+    algorithm = create("sattler", {})
+    before = split(start(algorithm, 8), 0, [[0, 2, 4, 6], [1, 3, 5, 7]])
+    vectors = {0: (2, 0), 2: (2, 0), 4: (-2, 0), 6: (-2, 0), 1: (0, 2), 3: (0, -2), 5: (0, 2), 7: (0, -2)}
+    state, _ = step(algorithm, before, 20, vectors)
+    assert partition(state) == sets([0, 2], [4, 6], [1, 5], [3, 7])
+    assert [model_of(state, client) for client in (0, 4, 1, 3)] == [[2, 0], [-2, 0], [0, 2], [0, -2]]
+
+
+def test_a_cluster_splits_into_two_at_most_in_a_round():
+    """Three directions 120 degrees apart: two of them stay together until the next round."""
+    directions = unit(0, 0.1, 115, 115.1, 240, 240.1, norm=2)
+    state, _ = take(directions, 6)
+    assert partition(state) == sets([0, 1, 2, 3], [4, 5])
+
+
+CHAIN = {"epsilon_1": 1.9, "epsilon_2": 1.95}
+"""Directions 0, 38, 80, 130 degrees of norm 2: the mean has norm 1.35 < 1.9."""
+
+
+def test_single_linkage_cuts_the_widest_gap():
+    """Gaps 38, 42, 50: the bipartition with the least similarity across is {0, 38, 80} and {130}."""
+    state, _ = take(unit(0, 38, 80, 130, norm=2), linkage="single", **CHAIN)
+    assert partition(state) == sets([0, 1, 2], [3])
+
+
+def test_complete_linkage_keeps_the_children_compact():
+    """0 and 38 merge; then 80 and 130 (50 degrees apart) before {0, 38} and 80 (80 degrees apart)."""
+    state, _ = take(unit(0, 38, 80, 130, norm=2), linkage="complete", **CHAIN)
+    assert partition(state) == sets([0, 1], [2, 3])
+
+
+def test_the_published_split_is_by_complete_linkage():
+    state, _ = take(unit(0, 38, 80, 130, norm=2), name="sattler-as-published", round_index=21, **CHAIN)
+    assert partition(state) == sets([0, 1], [2, 3])
+
+
+@pytest.mark.parametrize("linkage", ["single", "complete"])
+@pytest.mark.parametrize(("gamma_max", "expected"), [(0.70, SPLIT), (0.71, WHOLE)])
+def test_the_gamma_test(linkage, gamma_max, expected):
+    """Children at right angles: alpha across is 0, so gamma_max must lie below sqrt(1 / 2) = 0.7071.
+
+    The mean (1, 1) has norm 1.414 < 1.5.
+    """
+    vectors = clients((2, 0), (2, 0), (0, 2), (0, 2))
+    state, _ = take(vectors, linkage=linkage, gamma_max=gamma_max, epsilon_1=1.5, epsilon_2=1.9)
+    assert partition(state) == expected
+
+
+def test_identical_updates_are_never_split():
+    """Even where the norms would allow it: sqrt((1 - 1) / 2) = 0 is not above gamma_max = 0."""
+    vectors = clients(*[(2, 0)] * 4)
+    assert partition(take(vectors, epsilon_1=3.0, epsilon_2=1.0)[0]) == WHOLE
+
+
+def test_norms_leave_the_buffers_out():
+    """A counter of 3 a client would lift the mean's norm to 3."""
+    algorithm = create("sattler", {})
+    vectors = {client: (*vector, 3) for client, vector in OPPOSED.items()}
+    state, _ = step(algorithm, start(algorithm, 4, (0, 0, 0)), 20, vectors, num_buffers=1)
+    assert partition(state) == SPLIT
+    assert [model.tolist() for model in state.models] == [[2, 0, 3], [-2, 0, 3]]
+
+
+def test_published_norms_count_the_buffers():
+    """Hence no split on models with BatchNorm: the mean's norm is 3 > 0.35."""
+    algorithm = create("sattler-as-published", {})
+    vectors = {client: (*vector, 3) for client, vector in OPPOSED.items()}
+    state, _ = step(algorithm, start(algorithm, 4, (0, 0, 0)), 30, vectors, num_buffers=1)
+    assert partition(state) == WHOLE
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"epsilon_1": -1.0},
+        {"epsilon_2": -1.0},
+        {"cooldown": -1},
+        {"linkage": "ward"},
+        {"gamma_max": 1.5},
+        {"eps1": 1},
+    ],
+)
+def test_impossible_settings_are_refused_by_name(settings):
+    (name,) = settings
+    with pytest.raises((ValidationError, ValueError), match=name):
+        create("sattler", settings)
