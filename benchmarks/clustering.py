@@ -1,6 +1,6 @@
 """Gram matrix, cosine distances and temperature of 30 ResNet-34 updates, from Ray's object store.
 
-    python benchmarks/clustering.py
+    python -m benchmarks.clustering
 
 Prints seconds, the ratio to a Gram matrix made tensor by tensor (each tensor of all updates stacked and
 multiplied, the usual way) in the same minute, and the peak of memory that ours adds.

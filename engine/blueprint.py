@@ -53,8 +53,15 @@ class Blueprint:
         return text.getvalue()
 
     def write(self, path: Path) -> None:
-        """Write the csv file."""
-        path.write_text(self.to_csv(), encoding="utf-8", newline="")
+        """Write the csv file.
+
+        Raises:
+            DataError: the file cannot be written.
+        """
+        try:
+            path.write_text(self.to_csv(), encoding="utf-8", newline="")
+        except OSError as error:
+            raise DataError(f"{path} cannot be written: {error.strerror}; name another file") from error
 
 
 def of(
@@ -85,21 +92,19 @@ def read(path: Path) -> Blueprint:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} cannot be read as a blueprint csv file: {error}") from error
     classes = _classes(path, rows)
-    counts = {}
+    counts: dict[tuple[str, str], NDArray[np.int64]] = {}
     for line, row in enumerate(rows[1:], start=2):
         key, counts_L = _row(f"{path}, line {line}", row, len(classes))
         if key in counts:
             raise DataError(f"{path}, line {line}: a second row for {key[0]} {key[1]}; keep one")
         counts[key] = counts_L
-    num_clients = (len(counts) - 1) // 2
-    wanted = [SERVER, *((str(client), part) for client in range(num_clients) for part in PARTITIONS)]
-    missing = [key for key in wanted if key not in counts]
-    if missing or num_clients == 0 or len(counts) != len(wanted):
-        client_id, partition = missing[0] if missing else (str(num_clients), PARTITIONS[0])
-        raise DataError(
-            f"{path}, line {len(rows)}: the file ends without a row '{client_id},{partition}'; a blueprint "
-            f"has one {SERVER[0]} row, and a {' and a '.join(PARTITIONS)} row for each client from 0 up"
-        )
+    num_clients = max(len({client_id for client_id, _ in counts if client_id != SERVER[0]}), 1)
+    for key in [SERVER, *((str(client), part) for client in range(num_clients) for part in PARTITIONS)]:
+        if key not in counts:
+            raise DataError(
+                f"{path}, line {len(rows)}: the file ends without a row '{','.join(key)}'; a blueprint "
+                f"has one {SERVER[0]} row, and a {' and a '.join(PARTITIONS)} row for each client from 0 up"
+            )
     train_KL, test_KL = (
         np.stack([counts[str(client), partition] for client in range(num_clients)])
         for partition in PARTITIONS

@@ -67,7 +67,7 @@ def _tensors(progress: Progress) -> dict[str, np.ndarray]:
         "rounds_done": np.array(progress.rounds_done, np.int64),
         "labels": state.labels_K,
         **{f"model/{index:06d}": np.array(model, copy=None) for index, model in enumerate(state.models)},
-        **{f"memory/{name}": np.ascontiguousarray(array) for name, array in state.memory.items()},
+        **{f"memory/{name}": np.asarray(array, order="C") for name, array in state.memory.items()},
         **{f"client/{client:06d}": memory for client, memory in progress.memories.items()},
     }
 

@@ -9,6 +9,7 @@ settings, except for digits and the user's own images.
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -52,10 +53,7 @@ class Dataset:
 DIGITS_TRAINING = Training(rounds=15, batch_size=32, optimizer="sgd", learning_rate=0.1)
 MNIST_TRAINING = Training(rounds=50, batch_size=32, optimizer="sgd", learning_rate=1e-2)
 CIFAR10_TRAINING = Training(rounds=80, batch_size=64, optimizer="sgd", learning_rate=1e-2)
-PATHMNIST_TRAINING = Training(
-    rounds=75, batch_size=128, optimizer="adam", learning_rate=1e-7, weight_decay=0.01
-)
-BLOODMNIST_TRAINING = PATHMNIST_TRAINING.model_copy(update={"learning_rate": 1e-6})
+MEDMNIST_TRAINING = partial(Training, rounds=75, batch_size=128, optimizer="adam", weight_decay=0.01)
 
 DATASETS: dict[str, Dataset] = {
     "digits": Dataset(
@@ -123,7 +121,7 @@ DATASETS: dict[str, Dataset] = {
         pool_size=100000,
         download_mb=206,
         model="resnet34",
-        training=PATHMNIST_TRAINING,
+        training=MEDMNIST_TRAINING(learning_rate=1e-7),
         read=npz_files.read,
         location="pathmnist.npz",
         files=("pathmnist.npz",),
@@ -138,7 +136,7 @@ DATASETS: dict[str, Dataset] = {
         pool_size=13671,
         download_mb=36,
         model="resnet34",
-        training=BLOODMNIST_TRAINING,
+        training=MEDMNIST_TRAINING(learning_rate=1e-6),
         read=npz_files.read,
         location="bloodmnist.npz",
         files=("bloodmnist.npz",),

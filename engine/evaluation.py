@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from engine.messages import Counts
 
-TEST_BATCH = 64
+TEST_BATCH = 128
 """Images a test batch. Fixed, since the last bits of a loss depend on it; larger ones fall out of cache."""
 
 

@@ -1,17 +1,21 @@
 """One line for what pydantic found wrong: the key, its place, and what is allowed."""
 
+from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
 from engine.errors import ConfigError
 
+Model: TypeAlias = BaseModel | type[BaseModel]
 
-def explain(error: ValidationError, model: BaseModel | type[BaseModel]) -> ConfigError:
+
+def explain(error: ValidationError, model: Model) -> ConfigError:
     """Return the first finding of `error` in terms of the configuration's keys.
 
-    `model` is what was validated: the class, or an instance where a field's value knows more keys than
-    its type does (an algorithm's clusterer).
+    `model` is what was validated: its class, or an instance where a value knows more keys than its
+    field's type does (an algorithm's clusterer).
     """
     finding = error.errors(include_url=False, include_context=False)[0]
     location = tuple(str(part) for part in finding["loc"])
@@ -26,13 +30,13 @@ def explain(error: ValidationError, model: BaseModel | type[BaseModel]) -> Confi
             return ConfigError(f"{place}: {message}" if place else message)
         case "model_type":
             known = ", ".join(_keys(_section(model, location)))
-            return ConfigError(f"{place} = {finding['input']!r}: expected keys, of {known}")
+            return ConfigError(f"{place} = {finding['input']!r}: expected KEY: VALUE with keys of {known}")
         case _:
             message = finding["msg"][0].lower() + finding["msg"][1:]
             return ConfigError(f"{place} = {finding['input']!r}: {message}")
 
 
-def _unknown_key(location: tuple[str, ...], model: BaseModel | type[BaseModel]) -> str:
+def _unknown_key(location: tuple[str, ...], model: Model) -> str:
     *section, key = location
     known = _keys(_section(model, section))
     near = get_close_matches(key, known, n=1)
@@ -41,16 +45,13 @@ def _unknown_key(location: tuple[str, ...], model: BaseModel | type[BaseModel]) 
     return f"unknown key '{key}'{where}; {hint}allowed: {', '.join(known)}"
 
 
-def _section(
-    model: BaseModel | type[BaseModel], location: Iterable[str]
-) -> BaseModel | type[BaseModel]:
-    """Follow the keys of `location` into `model`; every one of them names a section."""
+def _section(model: Model, location: Iterable[str]) -> Model:
+    """Follow the keys of `location`, each of which names a section, into `model`."""
     for key in location:
-        annotation = model.__pydantic_fields__[key].annotation
-        inner = getattr(model, key, annotation)
-        model = inner if isinstance(inner, BaseModel) else annotation
+        section: Any = model.__pydantic_fields__[key].annotation
+        model = getattr(model, key, section)
     return model
 
 
-def _keys(model: BaseModel | type[BaseModel]) -> list[str]:
+def _keys(model: Model) -> list[str]:
     return list(model.__pydantic_fields__)

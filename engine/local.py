@@ -24,7 +24,7 @@ from engine.vectors import FlatModule
 
 
 @dataclass(frozen=True)
-class Trained:
+class LocalResult:
     """What local training leaves behind."""
 
     model: Vector
@@ -102,6 +102,7 @@ class _Adam:
 OPTIMIZERS: dict[str, type[_Sgd] | type[_Adam]] = {"sgd": _Sgd, "adam": _Adam}
 
 
+@torch.enable_grad()
 def train(
     flat: FlatModule,
     start: Vector,
@@ -110,7 +111,7 @@ def train(
     training: Training,
     rng: np.random.Generator,
     memory: Vector | None = None,
-) -> Trained:
+) -> LocalResult:
     """Train from `start` on all images for `training.local_epochs` epochs.
 
     A last batch of a single image is left out for models with BatchNorm, which has no variance there.
@@ -122,7 +123,7 @@ def train(
         labels: int64, shape (N,), on the same device.
         training: the settings.
         rng: draws one permutation of the images an epoch.
-        memory: what `Trained.memory` was in the client's last round; None starts a fresh optimizer.
+        memory: what `LocalResult.memory` was in the client's last round; None starts a fresh optimizer.
 
     Raises:
         ConfigError: batches of one image for a model with BatchNorm.
@@ -131,17 +132,17 @@ def train(
     flat.write(start)
     optimizer = OPTIMIZERS[training.optimizer](flat, training, memory)
     flat.module.train()
-    inputs = to_inputs(images.permute(0, 2, 3, 1).contiguous())
+    pixels = images.permute(0, 2, 3, 1).contiguous()
     logits, targets = [], []
     for _ in range(training.local_epochs):
         order = torch.from_numpy(rng.permutation(len(labels))).to(labels.device, non_blocking=True)
-        epoch_inputs, epoch_labels = inputs[order].permute(0, 3, 1, 2), labels[order]
+        epoch_inputs, epoch_labels = to_inputs(pixels[order]).permute(0, 3, 1, 2), labels[order]
         for begin in range(0, len(labels) - smallest + 1, training.batch_size):
             batch = slice(begin, begin + training.batch_size)
             logits.append(_step(flat, optimizer, epoch_inputs[batch], epoch_labels[batch]))
             targets.append(epoch_labels[batch])
     losses, accuracies = _running(logits, targets, training.local_epochs)
-    return Trained(
+    return LocalResult(
         model=flat.read(),
         losses=losses,
         accuracies=accuracies,
@@ -160,7 +161,6 @@ def _smallest_batch(module: nn.Module, batch_size: int) -> int:
     return 2
 
 
-@torch.enable_grad()
 def _step(flat: FlatModule, optimizer: _Optimizer, images: Tensor, labels: Tensor) -> Tensor:
     """Train on one batch; return its logits before the step."""
     logits: Tensor = flat.module(images)

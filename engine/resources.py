@@ -8,6 +8,9 @@ from engine.errors import ConfigError
 SERVER_CPUS = 0.1
 """The server waits while clients train: its share is for bookkeeping only."""
 
+SMALLEST_SHARE = 0.01
+"""Of a CPU, for a client actor that is not told its share."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -53,23 +56,27 @@ def plan(num_clients: int, cpus: float, gpus: float, request: Request) -> Placem
         gpus_per_client = 0.05 if gpus else 0.0
     _check(num_clients, cpus, gpus, gpus_per_client, request)
     free = cpus - SERVER_CPUS
-    slots = floor(gpus / gpus_per_client + 1e-9) if gpus_per_client else max(1, floor(cpus + 1e-9))
-    if request.cpus_per_client:
-        slots = min(slots, floor(free / request.cpus_per_client + 1e-9))
+    most = floor(free / (request.cpus_per_client or SMALLEST_SHARE) + 1e-9)
+    if gpus_per_client:
+        # An actor's share lies on one GPU: two GPUs hold four shares of 0.4, not five.
+        most = min(most, floor(gpus) * floor(1 / gpus_per_client + 1e-9))
+    slots = most if gpus_per_client or request.cpus_per_client else min(most, max(1, floor(cpus + 1e-9)))
     actors = min(num_clients, slots)
     if request.clients_per_actor:
         actors = -(-num_clients // request.clients_per_actor)
-    share = request.cpus_per_client or min(1.0, floor(100 * free / actors) / 100)
-    if actors * share > free + 1e-9 or share <= 0 or actors * gpus_per_client > gpus + 1e-9:
-        fit = max(1, min(slots, floor(free / (request.cpus_per_client or 0.01))))
+    if actors > most:
         raise ConfigError(
-            f"{actors} client actors with {share:g} CPU and {gpus_per_client:g} GPU each do not fit on "
-            f"{cpus:g} CPUs and {gpus:g} GPUs; --clients-per-actor {-(-num_clients // fit)} would"
+            f"{actors} client actors with {request.cpus_per_client or SMALLEST_SHARE:g} CPU and "
+            f"{gpus_per_client:g} GPU each do not fit on {cpus:g} CPUs and {gpus:g} GPUs; "
+            f"--clients-per-actor {-(-num_clients // slots)} would"
         )
+    share = request.cpus_per_client or min(1.0, floor(100 * free / actors + 1e-9) / 100)
     return Placement(actors, share, gpus_per_client)
 
 
 def _check(num_clients: int, cpus: float, gpus: float, gpus_per_client: float, request: Request) -> None:
+    if cpus < SERVER_CPUS + SMALLEST_SHARE:
+        raise ConfigError(f"the cluster has {cpus:g} CPUs; a run needs one at least")
     if request.clients_per_actor is not None and request.clients_per_actor < 1:
         raise ConfigError(f"--clients-per-actor {request.clients_per_actor}: expected 1 to {num_clients}")
     if request.cpus_per_client is not None and not 0 < request.cpus_per_client <= cpus - SERVER_CPUS:

@@ -90,9 +90,9 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
         raise ConfigError(f"training = {training!r}: expected keys such as rounds, batch_size, learning_rate")
     values["dataset"] = dataset.name
     values["training"] = {**dataset.training.model_dump(), **training}
-    values["model"] = values.get("model", dataset.model)
+    values["model"] = str(values.get("model", dataset.model))
     if values["model"] not in MODELS:
-        raise unknown("model", str(values["model"]), MODELS)
+        raise unknown("model", values["model"], MODELS)
     values["algorithm"] = _complete_algorithm(values["algorithm"])
     try:
         return RunConfig(**values)
@@ -102,13 +102,15 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
 
 def _complete_algorithm(given: object) -> dict[str, Any]:
     choice = dict(given) if isinstance(given, Mapping) else {"name": given}
-    name = str(choice.pop("name", None))
+    if "name" not in choice:
+        raise ConfigError(f"algorithm = {given!r}: name is missing; known: {', '.join(ALGORITHMS)}")
+    name = str(choice.pop("name"))
     if name not in ALGORITHMS:
         raise unknown("algorithm", name, ALGORITHMS)
     try:
         settings = create(name, choice).settings
     except ValidationError as error:
-        message = explain(error, type(ALGORITHMS[name].settings))
+        message = explain(error, ALGORITHMS[name].settings)
         raise ConfigError(f"algorithm {name}: {message}") from error
     except ValueError as error:
         raise ConfigError(f"algorithm {name}: {error}") from error

@@ -18,6 +18,7 @@ from engine.federation import Progress
 from engine.records import CLIENTS, ROUNDS, TIMINGS, RoundRecord
 from engine.run_config import RunConfig
 
+START_AGAIN = "delete its folder to start this run again"
 SCHEMAS = {"rounds": ROUNDS, "clients": CLIENTS, "timings": TIMINGS}
 
 
@@ -59,7 +60,7 @@ class RunFolder:
 
         Raises:
             ConfigError: if the folder belongs to another configuration.
-            RunError: if every state is damaged.
+            RunError: if every state is damaged, or the records of the rounds before it are.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         text = json.dumps(self.config.model_dump(mode="json"), indent=2, sort_keys=True) + "\n"
@@ -99,8 +100,15 @@ class RunFolder:
             file.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {message}\n")
 
     def _read(self, name: str, rounds_done: int) -> pa.Table:
-        table = pq.read_table(self.path / f"{name}.parquet", schema=SCHEMAS[name])
-        return table.filter(pc.field("round") <= rounds_done).combine_chunks()
+        path = self.path / f"{name}.parquet"
+        try:
+            table = pq.read_table(path, schema=SCHEMAS[name])
+        except (OSError, pa.ArrowException) as error:
+            raise RunError(f"{path} is missing or damaged; {START_AGAIN}") from error
+        table = table.filter(pc.field("round") <= rounds_done).combine_chunks()
+        if pc.max(table["round"]).as_py() != rounds_done:
+            raise RunError(f"{path} lacks round {rounds_done}; {START_AGAIN}")
+        return table
 
     def _write(self, name: str) -> None:
         path = self.path / f"{name}.parquet"

@@ -64,6 +64,8 @@ class Session:
             model = initial_vector(config.model, dataset.shape, dataset.num_classes, config.seed)
             progress = federation.begin(model)
         folder.log(f"round {progress.rounds_done} of {config.training.rounds} done, going on")
+        if progress.rounds_done == federation.rounds:
+            folder.finish()
         self._run = Opened(folder, federation, progress)
         return progress.rounds_done
 

@@ -1,0 +1,1 @@
+"""Each prints a ratio; none is a test."""

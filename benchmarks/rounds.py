@@ -1,0 +1,85 @@
+"""Times rounds of the Ray engine and of a plain loop in turns, in the same minute."""
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+from benchmarks.plain_loop import PlainLoop
+from engine.resources import Request
+from engine.run_config import RunConfig, complete
+from engine.session import prepare
+from grids.backend import RayBackend
+
+SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
+NEVER = 10**6
+"""Rounds of a run that is never finished, so that the last round's tests are not timed."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds a round, one value a repetition."""
+
+    engine: list[float]
+    plain: list[float]
+    samples: int
+    """Images trained on in a round, epochs counted."""
+
+    @property
+    def ratio(self) -> float:
+        """Median of plain / engine seconds: above 1 the engine is faster."""
+        return statistics.median(p / e for p, e in zip(self.plain, self.engine, strict=True))
+
+
+def data_dir() -> Path:
+    """Return where MNIST lies: FEDGRID_DATA, or the shared folder beside this checkout."""
+    return Path(os.environ.get("FEDGRID_DATA", SHARED_DATA)).absolute()
+
+
+def config(draws: int, epochs: int) -> RunConfig:
+    """Return 15 clients with about 0.7 x `draws` MNIST images each, never tested."""
+    values = {
+        "dataset": "mnist",
+        "algorithm": "bnc",
+        "split": {"draws": draws},
+        "training": {"rounds": NEVER, "local_epochs": epochs},
+        "evaluation": {"every": NEVER},
+    }
+    return complete(values, data_dir())
+
+
+def compare(run: RunConfig, *, rounds: int, repetitions: int) -> Timing:
+    """Time `rounds` rounds of each side, `repetitions` times in turns."""
+    setup, _ = prepare(run, data_dir())
+    samples = run.training.local_epochs * sum(len(client.train) for client in setup.clients)
+    with (
+        tempfile.TemporaryDirectory() as storage,
+        PlainLoop(setup) as plain,
+        RayBackend(data_dir(), Request()) as engine,
+    ):
+        engine.open(run, Path(storage))
+        sides: list[Callable[[], object]] = [lambda: engine.submit_round()(), plain.next_round]
+        for side in sides:
+            side()
+        times: list[list[float]] = [[], []]
+        for _ in range(repetitions):
+            for side, seconds in zip(sides, times, strict=True):
+                start = time.perf_counter()
+                for _ in range(rounds):
+                    side()
+                seconds.append((time.perf_counter() - start) / rounds)
+    return Timing(times[0], times[1], samples)
+
+
+def show(timing: Timing, title: str) -> None:
+    """Print both sides and their ratio."""
+    engine, plain = statistics.median(timing.engine), statistics.median(timing.plain)
+    print(title)
+    print(f"engine  {engine:.3f} s a round, {timing.samples / engine:,.0f} training samples/s")
+    print(f"plain   {plain:.3f} s a round, {timing.samples / plain:,.0f} training samples/s")
+    print(f"throughput engine / plain {timing.ratio:.2f}, cost engine / plain {1 / timing.ratio:.2f}")

@@ -1,0 +1,206 @@
+"""A run's progress on disk: whole or not there, and never the only copy."""
+
+import re
+
+import numpy as np
+import pytest
+
+from algorithms.base import State
+from engine import checkpoint
+from engine.errors import RunError
+from engine.federation import Progress
+
+
+def vector(*entries):
+    return np.array(entries, np.float32)
+
+
+def progress(rounds_done=1, num_models=2, memory=None, memories=None):
+    """Three clients; two models of two entries, which differ from round to round."""
+    models = tuple(vector(rounds_done, model) for model in range(num_models))
+    return Progress(rounds_done, State(models, np.array([0, 1, 0]), memory or {}), memories or {})
+
+
+def described(kept):
+    """Return every array of a progress by name: type, shape and bytes."""
+    arrays = {
+        "labels": kept.state.labels_K,
+        **{f"model {index}": model for index, model in enumerate(kept.state.models)},
+        **{f"memory {name}": array for name, array in kept.state.memory.items()},
+        **{f"client {client}": array for client, array in kept.memories.items()},
+    }
+    return kept.rounds_done, {
+        name: (array.dtype, array.shape, array.tobytes()) for name, array in sorted(arrays.items())
+    }
+
+
+def files(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+MEMORIES = {
+    "nothing yet": {"temperatures": np.zeros(0)},
+    "a switch": {"shot_taken": np.array([True])},
+    "a number": {"last_split": np.array(7)},
+    "a table": {"cluster_first": np.arange(6, dtype=np.float32).reshape(2, 3)},
+    "a transposed table": {"graph": np.arange(6, dtype=np.float32).reshape(2, 3).T},
+    "every other entry": {"picked": np.arange(6)[::2]},
+    "the ends of float32": {"norms": vector(np.inf, -0.0, np.nan, 1e-45, 3.4e38)},
+    "several": {"b": np.arange(3, dtype=np.int32), "a": np.array([1, 2], np.uint8), "c/d": np.zeros((0, 4))},
+}
+
+
+@pytest.mark.parametrize("memory", MEMORIES.values(), ids=MEMORIES)
+def test_a_progress_comes_back_byte_for_byte(tmp_path, memory):
+    saved = progress(memory=memory, memories={2: vector(1, 2, 3), 0: vector(4)})
+    checkpoint.save(tmp_path, saved)
+    assert described(checkpoint.load(tmp_path)) == described(saved)
+
+
+def test_models_come_back_in_order_however_many(tmp_path):
+    saved = progress(num_models=12)
+    checkpoint.save(tmp_path, saved)
+    assert [model[1] for model in checkpoint.load(tmp_path).state.models] == list(range(12))
+
+
+def test_what_was_loaded_saves_to_the_same_bytes(tmp_path):
+    checkpoint.save(tmp_path, progress(memory=MEMORIES["several"], memories={1: vector(1), 0: vector(2)}))
+    before = (tmp_path / "state-000001.safetensors").read_bytes()
+    checkpoint.save(tmp_path, checkpoint.load(tmp_path))
+    assert (tmp_path / "state-000001.safetensors").read_bytes() == before
+
+
+def test_models_that_are_views_of_other_arrays_come_back(tmp_path):
+    """An algorithm may leave a row, or every other entry, of something larger; Ray, read-only memory."""
+    table = np.arange(8, dtype=np.float32).reshape(2, 4)
+    table.setflags(write=False)
+    saved = Progress(1, State((table[1], table[0, ::2]), np.zeros(3, np.int64)), {0: table[:, 1]})
+    checkpoint.save(tmp_path, saved)
+    assert described(checkpoint.load(tmp_path)) == described(saved)
+
+
+def test_a_new_folder_has_no_progress(tmp_path):
+    assert checkpoint.load(tmp_path) is None
+
+
+def test_the_last_two_states_are_kept_each_with_a_checksum(tmp_path):
+    for rounds_done in (8, 9, 10, 11):
+        checkpoint.save(tmp_path, progress(rounds_done))
+    assert files(tmp_path) == [
+        "state-000010.safetensors",
+        "state-000010.sha256",
+        "state-000011.safetensors",
+        "state-000011.sha256",
+    ]
+    assert checkpoint.load(tmp_path).rounds_done == 11
+
+
+def test_the_checksum_is_what_sha256sum_checks(tmp_path):
+    checkpoint.save(tmp_path, progress(1))
+    text = (tmp_path / "state-000001.sha256").read_text()
+    assert re.fullmatch(r"[0-9a-f]{64}  state-000001\.safetensors\n", text)
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def lose_checksum(path):
+    path.with_suffix(".sha256").unlink()
+
+
+def empty_checksum(path):
+    path.with_suffix(".sha256").write_bytes(b"")
+
+
+DAMAGES = (truncate, empty, flip, lose_checksum, empty_checksum)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_with_the_newest_damaged_the_one_before_is_used(tmp_path, damage):
+    for rounds_done in (1, 2):
+        checkpoint.save(tmp_path, progress(rounds_done))
+    damage(tmp_path / "state-000002.safetensors")
+    assert described(checkpoint.load(tmp_path)) == described(progress(1))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_repeated_round_replaces_the_damaged_state(tmp_path, damage):
+    for rounds_done in (1, 2):
+        checkpoint.save(tmp_path, progress(rounds_done))
+    damage(tmp_path / "state-000002.safetensors")
+    checkpoint.save(tmp_path, progress(2))
+    assert checkpoint.load(tmp_path).rounds_done == 2
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_with_every_state_damaged_the_user_is_told(tmp_path, damage):
+    for rounds_done in (1, 2):
+        checkpoint.save(tmp_path, progress(rounds_done))
+        damage(tmp_path / f"state-{rounds_done:06d}.safetensors")
+    message = f"every state in {tmp_path} is damaged (state-000002.safetensors, state-000001.safetensors); "
+    with pytest.raises(RunError, match=re.escape(message) + "delete the folder to start this run again"):
+        checkpoint.load(tmp_path)
+
+
+class Killed(BaseException):
+    """Stands for `kill -9`: nothing catches it, nothing is cleaned up."""
+
+
+def kill_before_call(monkeypatch, owner, name, count):
+    """Raise `Killed` in the `count`-th call of `owner.name`, from 0."""
+    original, calls = getattr(owner, name), iter(range(1000))
+
+    def counted(*args, **options):
+        if next(calls) == count:
+            raise Killed
+        return original(*args, **options)
+
+    monkeypatch.setattr(owner, name, counted)
+
+
+STEPS = [
+    (checkpoint, "save_file", 0),
+    (checkpoint, "_checksum", 0),
+    (checkpoint, "_flush", 0),
+    (checkpoint, "_flush", 1),
+    (checkpoint, "_flush", 2),
+    (checkpoint.Path, "write_text", 0),
+    (checkpoint.Path, "replace", 0),
+    (checkpoint.Path, "replace", 1),
+    (checkpoint.Path, "unlink", 0),
+    (checkpoint.Path, "unlink", 1),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "count"), STEPS)
+def test_a_kill_at_any_step_of_writing_loses_one_round_at_most(tmp_path, monkeypatch, owner, name, count):
+    for rounds_done in (1, 2):
+        checkpoint.save(tmp_path, progress(rounds_done))
+    with monkeypatch.context() as patch:
+        kill_before_call(patch, owner, name, count)
+        with pytest.raises(Killed):
+            checkpoint.save(tmp_path, progress(3))
+    assert checkpoint.load(tmp_path).rounds_done in (2, 3)
+    for rounds_done in (3, 4):
+        checkpoint.save(tmp_path, progress(rounds_done))
+        assert described(checkpoint.load(tmp_path)) == described(progress(rounds_done))
+
+
+def test_a_small_file_is_the_old_or_the_new_one(tmp_path, monkeypatch):
+    path = tmp_path / "done.json"
+    checkpoint.write_text(path, "old")
+    kill_before_call(monkeypatch, checkpoint.Path, "replace", 0)
+    with pytest.raises(Killed):
+        checkpoint.write_text(path, "new")
+    assert path.read_text() == "old"

@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from engine import models, vectors
+from engine.errors import ConfigError
+from engine.initialise import initial_vector, initialise
+
+
+@pytest.mark.parametrize("name", ["tinyvgg", "digitnet"])
+def test_weights_are_those_that_torch_would_draw_from_the_same_seed(name):
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        expected = models.build(name, (1, 8, 8), 10)
+    module = models.build(name, (1, 8, 8), 10)
+    initialise(module, torch.Generator().manual_seed(5))
+    assert vectors.read(module).tobytes() == vectors.read(expected).tobytes()
+
+
+def test_batch_norm_starts_as_the_identity_with_no_batch_counted():
+    module = nn.Sequential(nn.BatchNorm2d(2))
+    vectors.write(module, np.full(9, 7, np.float32))
+    initialise(module, torch.Generator())
+    weight, bias, mean, variance, batches = [1, 1], [0, 0], [0, 0], [1, 1], [0]
+    assert vectors.read(module).tolist() == weight + bias + mean + variance + batches
+
+
+def test_the_global_generator_is_neither_read_nor_moved():
+    before = torch.get_rng_state()
+    first = initial_vector("tinyvgg", (1, 28, 28), 10, seed=1)
+    torch.rand(3)
+    again = initial_vector("tinyvgg", (1, 28, 28), 10, seed=1)
+    torch.set_rng_state(before)
+    initial_vector("resnet34", (1, 8, 8), 10, seed=1)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert first.tobytes() == again.tobytes()
+
+
+def test_another_seed_gives_another_model():
+    first, other = (initial_vector("digitnet", (1, 8, 8), 10, seed) for seed in (1, 2))
+    assert first.dtype == np.float32
+    assert not np.array_equal(first, other)
+
+
+def test_resnet34_starts_with_the_weight_norm_seen_in_the_ocfl_archive():
+    """Facts, 5(h): expected L1 norm at the start 207292 for three channels and nine classes, sd 27."""
+    vector = initial_vector("resnet34", (3, 28, 28), 9, seed=0)
+    with torch.device("meta"):
+        layout = vectors.layout_of(models.build("resnet34", (3, 28, 28), 9))
+    norm = np.abs(vector[: layout.num_parameters]).sum(dtype=np.float64)
+    assert norm == pytest.approx(207_292, abs=4 * 27)
+
+
+def test_a_layer_whose_default_is_not_known_is_refused():
+    with pytest.raises(ConfigError, match="no initialisation for a layer of type 'LSTM'; known: BatchNorm1d"):
+        initialise(nn.Sequential(nn.LSTM(2, 2)), torch.Generator())

@@ -1,0 +1,261 @@
+"""One model describes a run: what is left out is filled in, what is misspelt is refused in one line."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from algorithms.registry import ALGORITHMS
+from engine.errors import ConfigError, DataError
+from engine.run_config import RunConfig, complete
+
+NOWHERE = Path("no-data-needed")
+
+
+def run(**given):
+    return complete(given, NOWHERE)
+
+
+def training(dataset):
+    values = run(dataset=dataset).training
+    return (
+        values.optimizer,
+        values.learning_rate,
+        values.batch_size,
+        values.weight_decay,
+        values.rounds,
+        values.local_epochs,
+    )
+
+
+def test_nothing_given_is_a_run_on_digits():
+    config = run()
+    assert config.name == "digits-15-nonoverlapping-balanced-ocfl_hdbscan-s0"
+    assert config.model == "digitnet"
+    assert training("digits") == ("sgd", 0.1, 32, 0, 15, 3)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "model", "expected"),
+    [
+        ("mnist", "tinyvgg", ("sgd", 1e-2, 32, 0, 50, 3)),
+        ("fmnist", "tinyvgg", ("sgd", 1e-2, 32, 0, 50, 3)),
+        ("cifar10", "resnet34", ("sgd", 1e-2, 64, 0, 80, 3)),
+        ("pathmnist", "resnet34", ("adam", 1e-7, 128, 0.01, 75, 3)),
+        ("bloodmnist", "resnet34", ("adam", 1e-6, 128, 0.01, 75, 3)),
+    ],
+)
+def test_each_data_set_brings_its_model_and_the_papers_training(dataset, model, expected):
+    """Table 3 of the OCFL papers: optimizer, learning rate, batch, weight decay, rounds, local epochs."""
+    assert run(dataset=dataset).model == model
+    assert training(dataset) == expected
+    assert run(dataset=dataset).training.momentum == 0
+    assert not run(dataset=dataset).training.keep_optimizer_state
+
+
+def test_what_is_given_replaces_the_default_and_nothing_else():
+    config = run(dataset="mnist", model="digitnet", training={"rounds": 5})
+    assert config.model == "digitnet"
+    assert config.training == run(dataset="mnist").training.model_copy(update={"rounds": 5})
+
+
+def test_an_algorithm_by_name_gets_all_of_its_settings():
+    config = run(algorithm="ocfl-kmeans")
+    assert config.algorithm["name"] == "ocfl-kmeans"
+    assert config.algorithm["window"] == 1
+    assert config.algorithm["clusterer"] == {"name": "kmeans", "num_clusters": 3}
+
+
+def test_an_algorithms_settings_can_be_changed_at_any_depth():
+    config = run(algorithm={"name": "ocfl-kmeans", "window": 4, "clusterer": {"num_clusters": 5}})
+    assert config.algorithm["window"] == 4
+    assert config.algorithm["clusterer"] == {"name": "kmeans", "num_clusters": 5}
+    assert config.make_algorithm().settings.clusterer.num_clusters == 5
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_configured_algorithm_has_the_settings_that_are_written_down(name):
+    config = run(algorithm=name)
+    settings = config.make_algorithm().settings
+    assert {"name": name, **settings.model_dump(mode="json")} == config.algorithm
+
+
+def test_a_run_is_named_readably():
+    config = run(dataset="mnist", overlap="overlapping", balance="imbalanced")
+    assert config.scenario == "mnist-15-overlapping-imbalanced"
+    assert config.name == "mnist-15-overlapping-imbalanced-ocfl_hdbscan-s0"
+    assert re.fullmatch("[0-9a-f]{12}", config.run_id)
+
+
+def test_the_order_of_keys_does_not_matter():
+    one = run(seed=1, clients=6, training={"rounds": 5, "momentum": 0.5}, algorithm={"name": "bnc"})
+    other = run(algorithm="bnc", training={"momentum": 0.5, "rounds": 5}, clients=6, seed=1)
+    assert one.run_id == other.run_id
+
+
+def test_a_default_written_out_is_the_same_run():
+    assert run().run_id == run(training={"rounds": 15}, split={"num_clusters": 3}, model="digitnet").run_id
+
+
+def test_a_number_is_the_same_with_and_without_a_decimal_point():
+    assert run(training={"weight_decay": 0}).run_id == run(training={"weight_decay": 0.0}).run_id
+    assert run(split={"alpha": 1}).run_id == run().run_id
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dataset": "mnist"},
+        {"overlap": "overlapping"},
+        {"balance": "imbalanced"},
+        {"clients": 16},
+        {"seed": 1},
+        {"model": "tinyvgg"},
+        {"algorithm": "ocfl-kmeans"},
+        {"algorithm": {"name": "ocfl-hdbscan", "window": 2}},
+        {"algorithm": {"name": "ocfl-hdbscan", "clusterer": {"min_cluster_share": 0.3}}},
+        {"training": {"rounds": 16}},
+        {"training": {"local_epochs": 2}},
+        {"training": {"batch_size": 16}},
+        {"training": {"optimizer": "adam"}},
+        {"training": {"learning_rate": 0.2}},
+        {"training": {"momentum": 0.9}},
+        {"training": {"weight_decay": 0.1}},
+        {"training": {"keep_optimizer_state": True}},
+        {"split": {"num_clusters": 2}},
+        {"split": {"draws": 10}},
+        {"split": {"test_share": 0.2}},
+        {"split": {"alpha": 0.5}},
+        {"split": {"proportions": "published"}},
+        {"split": {"test_leakage": "none"}},
+        {"split": {"server_images": 100}},
+        {"evaluation": {"every": 2}},
+    ],
+    ids=json.dumps,
+)
+def test_any_change_is_another_run(change):
+    assert run(**change).run_id != run().run_id
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("dataset", ["digits", "pathmnist"])
+def test_a_run_survives_json(name, dataset):
+    config = run(dataset=dataset, algorithm=name, training={"learning_rate": 1e-7})
+    again = RunConfig.model_validate_json(config.canonical_json())
+    assert again.run_id == config.run_id
+    assert again == config
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_kept_configuration_can_be_run_again(name):
+    """As a YAML file, whose reader takes 1e-07 for text."""
+    config = run(dataset="pathmnist", algorithm=name)
+    kept = yaml.safe_load(json.dumps(config.model_dump(mode="json")))
+    assert complete(kept, NOWHERE).run_id == config.run_id
+
+
+def test_a_configuration_cannot_be_changed():
+    with pytest.raises(ValueError, match="frozen"):
+        run().seed = 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"sed": 1}, "unknown key 'sed'; did you mean 'seed'? allowed: dataset, overlap, balance, clients"),
+        (
+            {"training": {"round": 3}},
+            "unknown key 'round' in training; did you mean 'rounds'? allowed: rounds, local_epochs",
+        ),
+        (
+            {"split": {"draw": 3}},
+            "unknown key 'draw' in split; did you mean 'draws'? allowed: num_clusters, draws",
+        ),
+        ({"evaluation": {"evry": 3}}, "unknown key 'evry' in evaluation; did you mean 'every'?"),
+        (
+            {"algorithm": "ocfl-hdb"},
+            "unknown algorithm 'ocfl-hdb'; did you mean 'ocfl-hdbscan'? known: bnc, sattler",
+        ),
+        (
+            {"algorithm": {"name": "sattler", "windw": 2}},
+            "algorithm sattler: unknown key 'windw'; allowed: similarity_over, server_optimizer",
+        ),
+        (
+            {"algorithm": {"name": "ocfl-kmeans", "windw": 2}},
+            "algorithm ocfl-kmeans: unknown key 'windw'; did you mean 'window'? allowed: similarity_over",
+        ),
+        (
+            {"algorithm": {"name": "ocfl-kmeans", "clusterer": {"num_cluster": 2}}},
+            "algorithm ocfl-kmeans: unknown key 'num_cluster' in clusterer; did you mean 'num_clusters'? "
+            "allowed: name, num_clusters",
+        ),
+        (
+            {"algorithm": {"name": "ocfl-kmeans", "clusterer": "hdbscan"}},
+            "algorithm ocfl-kmeans: clusterer = 'hdbscan': expected KEY: VALUE with keys of name",
+        ),
+        (
+            {"algorithm": {"name": "ocfl-kmeans", "clusterer": {"name": "hdbscan"}}},
+            "algorithm ocfl-kmeans: ocfl-kmeans clusters with 'kmeans', not 'hdbscan': name its algorithm",
+        ),
+        ({"algorithm": {"window": 2}}, "algorithm = {'window': 2}: name is missing; known: bnc, sattler"),
+        ({"dataset": "mnst"}, "unknown dataset 'mnst'; did you mean 'mnist'? known: digits, mnist, fmnist"),
+        ({"model": "resnet"}, "unknown model 'resnet'; did you mean 'resnet34'? known: tinyvgg, resnet34"),
+        (
+            {"overlap": "overlaping"},
+            "overlap = 'overlaping': input should be 'overlapping' or 'nonoverlapping'",
+        ),
+    ],
+)
+def test_a_typo_is_refused_with_what_is_allowed(given, message):
+    with pytest.raises(ConfigError, match=re.escape(message)) as refused:
+        complete(given, NOWHERE)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"clients": 0}, "clients = 0: input should be greater than 0"),
+        ({"clients": -3}, "clients = -3: input should be greater than 0"),
+        ({"clients": 1.5}, "clients = 1.5: input should be a valid integer"),
+        ({"clients": True}, "clients = True: input should be a valid integer"),
+        ({"clients": "15"}, "clients = '15': input should be a valid integer"),
+        ({"clients": [15]}, "clients = [15]: input should be a valid integer"),
+        ({"seed": -1}, "seed = -1: input should be greater than or equal to 0"),
+        ({"seed": False}, "seed = False: input should be a valid integer"),
+        ({"training": {"rounds": 0}}, "training.rounds = 0: input should be greater than 0"),
+        ({"training": {"rounds": True}}, "training.rounds = True: input should be a valid integer"),
+        ({"training": {"batch_size": 0.5}}, "training.batch_size = 0.5: input should be a valid integer"),
+        ({"training": {"learning_rate": 0}}, "training.learning_rate = 0: input should be greater than 0"),
+        ({"training": {"learning_rate": float("nan")}}, "input should be a finite number"),
+        ({"training": {"optimizer": "adm"}}, "training.optimizer = 'adm': input should be 'sgd' or 'adam'"),
+        ({"training": {"keep_optimizer_state": 2}}, "training.keep_optimizer_state = 2: input should be"),
+        ({"training": 5}, "training = 5: expected"),
+        ({"split": 5}, "split = 5: expected KEY: VALUE with keys of num_clusters, draws"),
+        ({"split": {"draws": 0}}, "split.draws = 0: input should be greater than 0"),
+        ({"split": {"test_share": 1}}, "split.test_share = 1: input should be less than 1"),
+        ({"evaluation": {"every": 0}}, "evaluation.every = 0: input should be greater than 0"),
+        (
+            {"algorithm": {"name": "ocfl-hdbscan", "window": 0}},
+            "algorithm ocfl-hdbscan: window = 0: input should be greater than or equal to 1",
+        ),
+        (
+            {"algorithm": {"name": "ocfl-kmeans", "clusterer": {"num_clusters": 0}}},
+            "algorithm ocfl-kmeans: clusterer.num_clusters = 0: input should be greater than 0",
+        ),
+        ({"algorithm": ["bnc"]}, "unknown algorithm"),
+        ({"dataset": 3}, "unknown dataset '3'"),
+        ({"model": ["tinyvgg"]}, "unknown model"),
+    ],
+)
+def test_an_impossible_value_is_refused_with_its_place(given, message):
+    with pytest.raises(ConfigError, match=re.escape(message)) as refused:
+        complete(given, NOWHERE)
+    assert "\n" not in str(refused.value)
+
+
+def test_own_images_that_are_not_there_are_named(tmp_path):
+    with pytest.raises(DataError, match=re.escape(str(tmp_path / "mine.npz"))):
+        complete({"dataset": f"npz:{tmp_path / 'mine.npz'}"}, NOWHERE)
