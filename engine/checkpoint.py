@@ -63,13 +63,15 @@ def _path(folder: Path, rounds_done: int) -> Path:
 
 def _tensors(progress: Progress) -> dict[str, np.ndarray]:
     state = progress.state
-    return {
+    tensors = {
         "rounds_done": np.array(progress.rounds_done, np.int64),
         "labels": state.labels_K,
-        **{f"model/{index:06d}": np.array(model, copy=None) for index, model in enumerate(state.models)},
-        **{f"memory/{name}": np.asarray(array, order="C") for name, array in state.memory.items()},
+        **{f"model/{index:06d}": model for index, model in enumerate(state.models)},
+        **{f"memory/{name}": array for name, array in state.memory.items()},
         **{f"client/{client:06d}": memory for client, memory in progress.memories.items()},
     }
+    # safetensors writes a strided view's bytes in the wrong order, without a word.
+    return {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
 
 
 def _progress(path: Path) -> Progress:

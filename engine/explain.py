@@ -1,8 +1,7 @@
 """One line for what pydantic found wrong: the key, its place, and what is allowed."""
 
-from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
@@ -14,8 +13,7 @@ Model: TypeAlias = BaseModel | type[BaseModel]
 def explain(error: ValidationError, model: Model) -> ConfigError:
     """Return the first finding of `error` in terms of the configuration's keys.
 
-    `model` is what was validated: its class, or an instance where a value knows more keys than its
-    field's type does (an algorithm's clusterer).
+    `model` is what was validated; an instance says more than a type where a part may be one of several.
     """
     finding = error.errors(include_url=False, include_context=False)[0]
     location = tuple(str(part) for part in finding["loc"])
@@ -29,29 +27,38 @@ def explain(error: ValidationError, model: Model) -> ConfigError:
             message = finding["msg"].removeprefix("Value error, ")
             return ConfigError(f"{place}: {message}" if place else message)
         case "model_type":
-            known = ", ".join(_keys(_section(model, location)))
-            return ConfigError(f"{place} = {finding['input']!r}: expected KEY: VALUE with keys of {known}")
+            section = _find(model, location)
+            known = f" of {', '.join(_keys(section))}" if section is not None else ""
+            return ConfigError(f"{place} = {finding['input']!r}: expected KEY: VALUE with keys{known}")
         case _:
             message = finding["msg"][0].lower() + finding["msg"][1:]
             return ConfigError(f"{place} = {finding['input']!r}: {message}")
 
 
 def _unknown_key(location: tuple[str, ...], model: Model) -> str:
-    *section, key = location
-    known = _keys(_section(model, section))
-    near = get_close_matches(key, known, n=1)
+    *sections, key = location
+    section = _find(model, tuple(sections))
+    if section is None:
+        return f"unknown key '{'.'.join(location)}'"
+    near = get_close_matches(key, _keys(section), n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
-    where = f" in {'.'.join(section)}" if section else ""
-    return f"unknown key '{key}'{where}; {hint}allowed: {', '.join(known)}"
-
-
-def _section(model: Model, location: Iterable[str]) -> Model:
-    """Follow the keys of `location`, each of which names a section, into `model`."""
-    for key in location:
-        section: Any = model.__pydantic_fields__[key].annotation
-        model = getattr(model, key, section)
-    return model
+    where = f" in {'.'.join(sections)}" if sections else ""
+    return f"unknown key '{key}'{where}; {hint}allowed: {', '.join(_keys(section))}"
 
 
 def _keys(model: Model) -> list[str]:
-    return list(model.__pydantic_fields__)
+    return list((model if isinstance(model, type) else type(model)).model_fields)
+
+
+def _find(model: Model, location: tuple[str, ...]) -> Model | None:
+    """Return the part of a configuration at `location`, None if that holds a plain value."""
+    for name in location:
+        if isinstance(model, BaseModel):
+            inner = getattr(model, name, None)
+        else:
+            field = model.model_fields.get(name)
+            inner = field.annotation if field else None
+        if not (isinstance(inner, BaseModel) or (isinstance(inner, type) and issubclass(inner, BaseModel))):
+            return None
+        model = inner
+    return model

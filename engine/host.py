@@ -16,6 +16,7 @@ from torch import Tensor
 from algorithms.updates import Vector
 from engine import evaluation, local
 from engine.config import Training
+from engine.errors import FedgridError, RunError
 from engine.initialise import blank
 from engine.messages import (
     ClientData,
@@ -103,9 +104,16 @@ class ClientHost:
         """Train the client of each task from one of `models`, each of shape (P,), which are only read.
 
         `memories` holds, by client, what the optimizer remembered after the client's last round.
+
+        Raises:
+            RunError: whatever goes wrong in a client's training; names client, round and cause.
         """
+        results = []
         with _torch_threads(self._threads):
-            return [self._train(task, models, memories.get(task.client)) for task in tasks]
+            for task in tasks:
+                with _named(task):
+                    results.append(self._train(task, models, memories.get(task.client)))
+        return results
 
     def evaluate(self, tasks: Sequence[EvaluateTask], models: Sequence[Vector]) -> list[EvaluateReport]:
         """Test, for each task, the client's own model on its test set and every model on its server part."""
@@ -158,6 +166,16 @@ class ClientHost:
         return evaluation.test(
             self._flat.module, held.images, held.labels, self._num_classes, evaluation.TEST_BATCH
         )
+
+
+@contextmanager
+def _named(task: TrainTask) -> Iterator[None]:
+    """Put the client and the round in front of what goes wrong meanwhile."""
+    try:
+        yield
+    except Exception as error:
+        cause = f"{error}" if isinstance(error, FedgridError) else f"{type(error).__name__}: {error}"
+        raise RunError(f"client {task.client}, round {task.round_index + 1}: {cause}") from error
 
 
 @contextmanager

@@ -91,7 +91,7 @@ class _Adam:
         self._square.mul_(self.SECOND).addcmul_(gradient, gradient, value=1 - self.SECOND)
         scale = (1 - self.SECOND**self._steps) ** 0.5
         size = self._training.learning_rate / (1 - self.FIRST**self._steps)
-        denominator = torch.div(self._square.sqrt(), scale, out=gradient).add_(self.EPSILON)
+        denominator = torch.sqrt(self._square, out=gradient).div_(scale).add_(self.EPSILON)
         weights.addcdiv_(self._mean, denominator, value=-size)
 
     def memory(self) -> Vector | None:

@@ -55,9 +55,7 @@ def reserve(placement: Placement) -> PlacementGroup:
     return group
 
 
-def start_server(
-    group: PlacementGroup, placement: Placement, data_dir: Path, threads: int
-) -> Any:
+def start_server(group: PlacementGroup, placement: Placement, data_dir: Path, threads: int) -> Any:
     """Start the server in bundle 0 of `group`."""
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
     options = Server.options(num_cpus=SERVER_CPUS, scheduling_strategy=strategy)  # type: ignore[attr-defined]

@@ -79,11 +79,9 @@ class Session:
         folder, federation = self._run.folder, self._run.federation
         try:
             progress, record = federation.next_round(self._run.progress, self._pool)
-        except FedgridError as error:
-            folder.log(f"failed: {error}")
-            raise
-        except Exception:
-            folder.log(f"failed: {traceback.format_exc()}")
+        except Exception as error:
+            expected = isinstance(error, FedgridError) and error.__cause__ is None
+            folder.log(f"failed: {error if expected else traceback.format_exc()}")
             raise
         folder.save(record, progress)
         self._run = Opened(folder, federation, progress)

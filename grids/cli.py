@@ -159,7 +159,7 @@ def ui(
     """Open the MLflow UI on the run store, on this machine only."""
     from grids.commands import serve_ui
 
-    serve_ui(storage.absolute(), port, _console())
+    raise typer.Exit(serve_ui(storage.absolute(), port, _console()))
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
 """What the commands do, once their options are read."""
 
 import json
-from collections.abc import Sequence
-from contextlib import ExitStack
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from rich.console import Console
 from algorithms.registry import ALGORITHMS
 from engine.blueprint import of as blueprint_of
 from engine.datasets import DATASETS, find, is_here, load
+from engine.errors import ConfigError
 from engine.models import MODELS
 from engine.resources import Request
 from engine.run_config import RunConfig
@@ -20,8 +22,9 @@ from grids.launch import Outcome, forget, launch
 from grids.presets import Grid
 from grids.report import Bars, JsonLines, Lines
 from grids.tables import choice_table, class_count_table, failure_table, result_table
-from grids.track import RunLog
+from grids.track import RunLog, artifact_root
 from tracking import ui
+from tracking.mlflow_store import TrackingError, tracking_uri
 
 
 def run_grid(
@@ -38,14 +41,15 @@ def run_grid(
     """Run a grid and show its results; return whether a run failed."""
     check_data(grid.runs, data_dir)
     storage.mkdir(parents=True, exist_ok=True)
-    log = RunLog(grid.name, storage, _warn)
-    if fresh:
-        forget(grid.runs, storage, log)
     reporter = _reporter(grid.runs, as_json, console)
     with ExitStack() as stack:
-        backend: Backend = InProcessBackend(data_dir)
-        if not in_process:
-            backend = stack.enter_context(RayBackend(data_dir, request))
+        with _waiting(console, as_json, "Starting MLflow and Ray"):
+            log = RunLog(grid.name, storage, _warn)
+            if fresh:
+                forget(grid.runs, storage, log)
+            backend: Backend = InProcessBackend(data_dir)
+            if not in_process:
+                backend = stack.enter_context(RayBackend(data_dir, request))
         stack.enter_context(reporter)
         outcomes = launch(grid.runs, storage, backend, log, reporter)
     if not as_json:
@@ -186,6 +190,19 @@ def deal(config: RunConfig, pool_labels: Any, data_dir: Path) -> Any:
     )
 
 
+@contextmanager
+def _waiting(console: Console, as_json: bool, what: str) -> Iterator[None]:
+    """Say what takes seconds: a spinner on a terminal, a line in a log."""
+    if as_json:
+        yield
+    elif console.is_terminal:
+        with console.status(f"{what} ..."):
+            yield
+    else:
+        console.print(f"{what} ...")
+        yield
+
+
 def _reporter(runs: Sequence[RunConfig], as_json: bool, console: Console) -> Bars | Lines | JsonLines:
     if as_json:
         return JsonLines()
@@ -212,6 +229,16 @@ def _show(outcomes: Sequence[Outcome], storage: Path, uri: str, console: Console
     console.print(f"See it:  [bold]fedgrid ui --storage {storage}", soft_wrap=True)
 
 
-def serve_ui(storage: Path, port: int, console: Console) -> None:
-    """Serve the MLflow UI on loopback until interrupted."""
-    ui.serve(storage, port)
+def serve_ui(storage: Path, port: int, console: Console) -> int:
+    """Serve the MLflow UI on loopback until interrupted; return the server's exit code.
+
+    Raises:
+        ConfigError: if there is no store, or the port is taken.
+    """
+    if "MLFLOW_TRACKING_URI" not in os.environ and not (storage / "mlflow.db").exists():
+        raise ConfigError(f"no runs in {storage}: run something first, or name the folder with --storage")
+    console.print(f"MLflow at [bold]{ui.address(port)}[/] (Ctrl-C ends it)", highlight=False)
+    try:
+        return ui.serve(tracking_uri(storage), artifact_root(storage), port)
+    except TrackingError as error:
+        raise ConfigError(str(error)) from error

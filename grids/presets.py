@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from engine.errors import ConfigError, unknown
-from engine.run_config import RunConfig, complete
+from engine.run_config import DEFAULTS, RunConfig, complete
 
 AXES = ("dataset", "overlap", "balance", "clients", "seed", "algorithm")
 """Keys that may be lists; the last varies fastest."""
@@ -54,10 +54,10 @@ def expand(values: Mapping[str, Any], data_dir: Path) -> tuple[RunConfig, ...]:
     Raises:
         ConfigError: if two of them are the same run.
     """
-    choices = [
-        values[axis] if isinstance(values[axis], list) else [values[axis]] for axis in AXES if axis in values
-    ]
     given = [axis for axis in AXES if axis in values]
+    choices = [values[axis] if isinstance(values[axis], list) else [values[axis]] for axis in given]
+    if [] in choices:
+        raise ConfigError(f"{given[choices.index([])]} = []: expected at least one")
     fixed = {key: value for key, value in values.items() if key not in AXES}
     runs = tuple(
         complete({**fixed, **dict(zip(given, combination, strict=True))}, data_dir)
@@ -76,34 +76,38 @@ def _read(what: str) -> tuple[str, dict[str, Any]]:
     if path.suffix in (".yaml", ".yml") or path.is_file():
         if not path.is_file():
             raise ConfigError(f"no file {what}; presets: {', '.join(preset_names())}")
-        return path.stem, _parse(path.read_text(), what)
+        return path.stem, _mapping(path.read_bytes(), what)
     if what not in preset_names():
         raise unknown("preset", what, preset_names())
-    return what, _parse((files("grids") / "presets" / f"{what}.yaml").read_text(), what)
+    return what, _mapping((files("grids") / "presets" / f"{what}.yaml").read_bytes(), what)
 
 
-def _parse(text: str, source: str) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{source} is not YAML: {' '.join(str(error).split())}") from error
+def _mapping(text: bytes, source: str) -> dict[str, Any]:
+    values = _parse(text, source)
     if not isinstance(values, dict):
         raise ConfigError(f"{source}: expected keys such as dataset: and algorithm:")
     return {str(key): value for key, value in values.items()}
+
+
+def _parse(text: str | bytes, source: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source} is not YAML: {' '.join(str(error).split())}") from error
 
 
 def _apply(values: Mapping[str, Any], change: str) -> dict[str, Any]:
     key, equals, text = change.partition("=")
     if not equals or not key:
         raise ConfigError(f"--set {change}: expected KEY=VALUE, as in training.rounds=5")
-    return _with(values, key.split("."), yaml.safe_load(text), change)
+    return _with(values, key.split("."), _parse(text, f"--set {change}"), change)
 
 
 def _with(values: Mapping[str, Any], keys: Sequence[str], value: Any, change: str) -> dict[str, Any]:
     key, *rest = keys
     if not rest:
         return {**values, key: value}
-    inner = values.get(key, {})
+    inner = values.get(key, DEFAULTS.get(key, {}))
     if key == "algorithm":
         choices = inner if isinstance(inner, list) else [inner]
         changed = [_with(_as_mapping(choice), rest, value, change) for choice in choices]

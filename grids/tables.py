@@ -45,14 +45,15 @@ def result_row(outcome: Outcome) -> dict[str, object]:
 
 def result_table(outcomes: Sequence[Outcome]) -> Table:
     """Return the results of a grid, one row a run, a section a scenario and seed."""
-    table = Table(title="Final round", title_justify="left", title_style="bold", header_style="bold")
+    sections = list(dict.fromkeys(_section(outcome) for outcome in outcomes))
+    title = f"Final round, {sections[0]}" if len(sections) == 1 else "Final round"
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     table.add_column("algorithm", no_wrap=True)
     for heading in [*RESULT_COLUMNS.values(), "sec."]:
         table.add_column(heading, justify="right", no_wrap=True)
-    several = len({_section(outcome) for outcome in outcomes}) > 1
     section = None
     for outcome in outcomes:
-        if several and _section(outcome) != section:
+        if len(sections) > 1 and _section(outcome) != section:
             section = _section(outcome)
             table.add_section()
             table.add_row(f"[bold]{section}")

@@ -8,11 +8,16 @@ from platform import node, python_version
 
 from engine.errors import ConfigError
 from engine.run_config import RunConfig
-from tracking.mlflow_store import Tracker, TrackingError, prepare, tracking_uri
+from tracking.mlflow_store import Tracker, TrackingError, forget, prepare, tracking_uri
 from tracking.scores import RoundScores, of_rounds
 
 ARTIFACTS = ("config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "log.txt")
 VERSIONS = ("fedgrid", "torch", "ray", "scikit-learn", "hdbscan", "numpy")
+
+
+def artifact_root(storage: Path) -> Path:
+    """Return where a store in `storage` keeps its artifacts."""
+    return storage / "mlartifacts"
 
 
 class RunLog:
@@ -26,7 +31,7 @@ class RunLog:
         except TrackingError as error:
             raise ConfigError(str(error)) from error
         self._experiment = experiment
-        self._artifacts = storage / "mlartifacts"
+        self._artifacts = artifact_root(storage)
         self._warn = warn
         self._tracker: Tracker | None = None
         self._try(lambda: prepare(self.uri))
@@ -51,7 +56,7 @@ class RunLog:
 
     def forget(self, config: RunConfig) -> None:
         """Delete the run from the store, if it is there."""
-        self._try(lambda: Tracker.forget(self.uri, self._experiment, config.run_id))
+        self._try(lambda: forget(self.uri, self._experiment, config.run_id))
 
     def _open(self, config: RunConfig, folder: Path) -> None:
         self._tracker = Tracker.open(

@@ -101,9 +101,12 @@ def test_the_hidden_groups_are_found(name):
     assert partition(state) == {frozenset(range(group, 12, 3)) for group in range(3)}
 
 
+@pytest.mark.parametrize("server_optimizer", ["none", "momentum", "adam"])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_state_is_valid(name):
-    for state, _ in Federation().play(acting(name)):
+def test_every_state_is_valid(name, server_optimizer):
+    federation, algorithm = Federation(), acting(name, server_optimizer=server_optimizer)
+    check_valid(start(algorithm, 12, federation.model), 12)
+    for state, _ in federation.play(algorithm):
         check_valid(state, 12)
 
 

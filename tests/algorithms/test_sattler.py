@@ -178,6 +178,15 @@ def test_the_gamma_test(linkage, gamma_max, expected):
     assert partition(state) == expected
 
 
+@pytest.mark.parametrize("linkage", ["single", "complete"])
+@pytest.mark.parametrize(("gamma_max", "expected"), [(0.70, SPLIT), (0.71, WHOLE)])
+def test_the_gamma_test_looks_at_the_most_similar_pair_across(linkage, gamma_max, expected):
+    """0, 20 against 110, 130 degrees: 20 and 110 are at right angles, the other pairs farther apart."""
+    vectors = unit(0, 20, 110, 130, norm=2)
+    state, _ = take(vectors, linkage=linkage, gamma_max=gamma_max, epsilon_1=1.5, epsilon_2=1.9)
+    assert partition(state) == expected
+
+
 def test_identical_updates_are_never_split():
     """Even where the norms would allow it: sqrt((1 - 1) / 2) = 0 is not above gamma_max = 0."""
     vectors = clients(*[(2, 0)] * 4)
@@ -199,6 +208,15 @@ def test_published_norms_count_the_buffers():
     vectors = {client: (*vector, 3) for client, vector in OPPOSED.items()}
     state, _ = step(algorithm, start(algorithm, 4, (0, 0, 0)), 30, vectors, num_buffers=1)
     assert partition(state) == WHOLE
+
+
+def test_the_defaults_are_the_papers_and_what_the_authors_ran():
+    """Table 4 for MNIST, but for the cooldown, 20 in all archived runs; these ran with both epsilons 0.35."""
+    right, published = (create(name, {}).settings for name in ("sattler", "sattler-as-published"))
+    assert (right.epsilon_1, right.epsilon_2, right.cooldown) == (0.35, 1.0, 20)
+    assert (right.linkage, right.gamma_max) == ("single", 0.0)
+    assert (published.epsilon_1, published.epsilon_2, published.cooldown) == (0.35, 0.35, 20)
+    assert published.linkage == "complete"
 
 
 @pytest.mark.parametrize(

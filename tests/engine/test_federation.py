@@ -1,0 +1,336 @@
+"""A round as a function, on clients that are arithmetic: no model is trained, every number by hand."""
+
+import re
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from algorithms.base import Algorithm, Diagnostics, Settings, State
+from algorithms.fedopt import FedOpt, FedOptSettings
+from algorithms.layout import Layout
+from engine.errors import RunError
+from engine.federation import Federation, Progress
+from engine.messages import Counts, EvaluateReport, TrainReport
+from engine.pool import Trained
+from engine.records import TESTS
+
+LAYOUT = Layout(("weight",), ((2,),), 2)
+MODEL_BYTES = 8
+
+
+def vector(*entries):
+    array = np.array(entries, np.float32)
+    array.setflags(write=False)
+    return array
+
+
+def counts(right, wrong):
+    """A test of two classes in which all images are of class 0; each is worth a loss of one half."""
+    return Counts(np.array([[right, wrong], [0, 0]]), (right + wrong) / 2)
+
+
+@dataclass
+class FakePool:
+    """Clients whose updates are a function of (client, round, model); they note what they are asked for.
+
+    A client that is sent several models takes the one nearest to its update's end.
+    """
+
+    update: object
+    memory: object = lambda client, round_index: None
+    calls: list = field(default_factory=list)
+
+    def prepare(self, setup):
+        raise NotImplementedError
+
+    def train(self, tasks, models, memories):
+        self.calls.append(("train", list(tasks), [model.tolist() for model in models], dict(memories)))
+        return [self._train(task, models) for task in tasks]
+
+    def _train(self, task, models):
+        updates = {c: vector(*self.update(task.client, task.round_index, models[c])) for c in task.candidates}
+        chosen = min(task.candidates, key=lambda c: np.nan_to_num(np.abs(updates[c])).sum())
+        report = TrainReport(
+            client=task.client,
+            chosen=chosen,
+            train_loss=0.5,
+            train_accuracy=0.25,
+            update_norm=float(np.linalg.norm(updates[chosen])),
+            usable=bool(np.isfinite(updates[chosen]).all()),
+            local=counts(3, 1) if task.evaluate else None,
+            local_server=counts(1, 3) if task.evaluate else None,
+            seconds=float(task.client),
+        )
+        return Trained(report, updates[chosen], self.memory(task.client, task.round_index))
+
+    def evaluate(self, tasks, models):
+        """Client k's part of the server's test set is two images; it gets min(k, 2) of them right."""
+        self.calls.append(("evaluate", list(tasks), [model.tolist() for model in models]))
+        parts = {task.client: counts(min(task.client, 2), 2 - min(task.client, 2)) for task in tasks}
+        return [
+            EvaluateReport(task.client, counts(1, 1), (parts[task.client],) * len(models)) for task in tasks
+        ]
+
+
+def federation(algorithm=None, num_clients=3, rounds=5, evaluate_every=1):
+    return Federation(
+        algorithm=algorithm or FedOpt(FedOptSettings()),
+        layout=LAYOUT,
+        seed=0,
+        rounds=rounds,
+        evaluate_every=evaluate_every,
+        truth_K=np.arange(num_clients) % 2,
+        train_images_K=[10 + client for client in range(num_clients)],
+        test_images_K=[4] * num_clients,
+    )
+
+
+def play(run, pool, rounds, model=(0, 0)):
+    """Return (progress, record) after each round."""
+    progress, history = run.begin(vector(*model)), []
+    for _ in range(rounds):
+        progress, record = run.next_round(progress, pool)
+        history.append((progress, record))
+    return history
+
+
+def axis(client, round_index, model):
+    """Client 0 goes along the first axis, client 1 along the second, client 2 along both."""
+    return ((2, 0), (0, 2), (1, 1))[client]
+
+
+class Recorder(FedOpt):
+    """Notes in the pool's own list when it is asked to step, and what it sees and draws."""
+
+    def __init__(self, pool):
+        super().__init__(FedOptSettings())
+        self.pool, self.draws = pool, []
+
+    def step(self, state, round_index, updates, rng):
+        self.pool.calls.append(("step", round_index, updates.clients))
+        self.draws.append(rng.integers(2**63))
+        return super().step(state, round_index, updates, rng)
+
+
+def test_a_round_trains_then_aggregates_then_tests_the_new_models():
+    """The mean of (2, 0), (0, 2) and (1, 1) is (1, 1)."""
+    pool = FakePool(axis)
+    [(progress, _)] = play(federation(Recorder(pool)), pool, 1, model=(5, 5))
+    train, step, evaluate = pool.calls
+    assert (train[0], train[2]) == ("train", [[5, 5]])
+    assert step == ("step", 0, (0, 1, 2))
+    assert (evaluate[0], evaluate[2]) == ("evaluate", [[6, 6]])
+    assert progress.rounds_done == 1
+    assert [model.tolist() for model in progress.state.models] == [[6, 6]]
+
+
+def test_clients_train_from_the_model_of_the_round_before():
+    pool = FakePool(axis)
+    play(federation(), pool, 3)
+    sent = [call[2] for call in pool.calls if call[0] == "train"]
+    assert sent == [[[0, 0]], [[1, 1]], [[2, 2]]]
+    assert [task.round_index for task in pool.calls[-2][1]] == [2, 2, 2]
+
+
+def test_the_temperature_is_that_of_the_updates():
+    """Cosine distances of (2, 0) and (0, 2): 1, so |D| = sqrt(2), and T = sqrt(2) / (2 sqrt(2)) = 0.5."""
+    [(_, record)] = play(federation(num_clients=2), FakePool(axis), 1)
+    assert record.round["temperature"] == pytest.approx(0.5)
+
+
+def test_every_model_goes_to_every_client_and_every_update_comes_back():
+    """Three clients, two entries of four bytes."""
+    [(_, record)] = play(federation(), FakePool(axis), 1)
+    assert record.round["bytes_down"] == record.round["bytes_up"] == 3 * MODEL_BYTES
+
+
+def test_the_rows_of_a_round():
+    """The cluster's model on the server's test set: 0 + 1 + 2 right of three parts of two images."""
+    [(_, record)] = play(federation(), FakePool(axis), 1)
+    assert record.round["round"] == 1
+    assert record.round["clusters"] == 1
+    assert record.round["clustered"] is False
+    assert (record.round["excluded"], record.round["warnings"], record.warnings) == (0, 0, ())
+    assert [row["client"] for row in record.clients] == [0, 1, 2]
+    last = record.clients[2]
+    assert (last["round"], last["cluster"], last["true_cluster"], last["excluded"]) == (1, 0, 0, False)
+    assert (last["train_images"], last["test_images"]) == (12, 4)
+    assert (last["train_loss"], last["train_accuracy"]) == (0.5, 0.25)
+    assert last["update_norm"] == pytest.approx(np.sqrt(2))
+    assert [last[f"{test}_accuracy"] for test in TESTS] == [0.75, 0.25, 0.5, 0.5]
+    assert last["cluster_server_loss"] == 0.5
+
+
+def test_the_clock_is_read_into_the_timings_only():
+    [(_, record)] = play(federation(), FakePool(axis), 1)
+    assert (record.timing["slowest_client"], record.timing["slowest_client_seconds"]) == (2, 2.0)
+    assert not [name for name in [*record.round, *record.clients[0]] if "seconds" in name]
+
+
+def test_tests_are_made_in_every_second_round_and_in_the_last():
+    pool = FakePool(axis)
+    history = play(federation(rounds=5, evaluate_every=2), pool, 5)
+    tested = [record.round["round"] for _, record in history if record.clients[0]["local_own_loss"]]
+    assert tested == [2, 4, 5]
+    assert [call[0] for call in pool.calls].count("evaluate") == 3
+    untested = history[0][1].clients[0]
+    assert {untested[f"{test}_{score}"] for test in TESTS for score in ("loss", "recall")} == {None}
+    assert [record.round["temperature"] for _, record in history] == pytest.approx(
+        [history[0][1].round["temperature"]] * 5
+    )
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_broken_update_is_left_out_and_counted(bad):
+    """Without client 1 the mean of (2, 0) and (1, 1) is (1.5, 0.5), and cos 45 degrees = 0.70711."""
+    pool = FakePool(lambda client, *_: (bad, 0) if client == 1 else axis(client, 0, None))
+    algorithm = Recorder(pool)
+    [(progress, record)] = play(federation(algorithm), pool, 1)
+    assert ("step", 0, (0, 2)) in pool.calls
+    assert progress.state.models[0].tolist() == [1.5, 0.5]
+    assert progress.state.labels_K.tolist() == [0, 0, 0]
+    assert record.round["temperature"] == pytest.approx((1 - np.sqrt(0.5)) / 2)
+    assert (record.round["excluded"], record.round["warnings"]) == (1, 1)
+    assert record.warnings == ("round 1: client 1 left out, its update is NaN or infinite",)
+    assert [row["excluded"] for row in record.clients] == [False, True, False]
+    assert record.round["bytes_up"] == 3 * MODEL_BYTES
+
+
+def test_a_client_that_was_left_out_is_back_in_the_next_round():
+    pool = FakePool(lambda client, round_index, _: (np.nan, 0) if (client, round_index) == (1, 0) else (1, 0))
+    history = play(federation(), pool, 2)
+    assert [record.round["excluded"] for _, record in history] == [1, 0]
+
+
+def test_with_every_update_broken_the_run_stops_and_its_state_is_good():
+    run = federation()
+    start = run.begin(vector(0, 0))
+    message = "clients 0, 1, 2, round 1: every update is NaN or infinite"
+    with pytest.raises(RunError, match=f"^{re.escape(message)}.*Lower training.learning_rate"):
+        run.next_round(start, FakePool(lambda *_: (np.nan, np.inf)))
+    progress, _ = run.next_round(start, FakePool(axis))
+    assert progress.state.models[0].tolist() == [1, 1]
+
+
+def test_what_optimizers_remember_is_handed_back_to_their_clients():
+    pool = FakePool(axis, memory=lambda client, round_index: vector(client, round_index))
+    [_, (progress, _)] = play(federation(), pool, 2)
+    assert {client: kept.tolist() for client, kept in progress.memories.items()} == {
+        0: [0, 1],
+        1: [1, 1],
+        2: [2, 1],
+    }
+    first, second = (call[3] for call in pool.calls if call[0] == "train")
+    assert first == {}
+    assert {client: kept.tolist() for client, kept in second.items()} == {0: [0, 0], 1: [1, 0], 2: [2, 0]}
+
+
+def test_a_broken_client_keeps_what_it_remembered_before():
+    """What led to NaN once would lead there again."""
+    pool = FakePool(
+        lambda client, round_index, _: (np.nan, 0) if (client, round_index) == (1, 1) else (1, 0),
+        memory=lambda client, round_index: vector(client, round_index),
+    )
+    [_, (progress, _)] = play(federation(), pool, 2)
+    assert {client: kept.tolist() for client, kept in progress.memories.items()} == {
+        0: [0, 1],
+        1: [1, 0],
+        2: [2, 1],
+    }
+
+
+def test_a_round_is_a_function_of_the_progress():
+    """Twice from the same read-only progress: the same rows, the same random numbers, other ones later."""
+    pool = FakePool(axis)
+    algorithm = Recorder(pool)
+    run = federation(algorithm)
+    start = run.begin(vector(0, 0))
+    (one, record), (other, again) = run.next_round(start, pool), run.next_round(start, pool)
+    assert one.state.models[0].tobytes() == other.state.models[0].tobytes()
+    assert record.round == again.round
+    assert repr(record.clients) == repr(again.clients), "as text, in which NaN equals NaN"
+    run.next_round(one, pool)
+    assert algorithm.draws[0] == algorithm.draws[1] != algorithm.draws[2]
+
+
+class Grumbler(FedOpt):
+    """Has something to say about every round."""
+
+    def step(self, state, round_index, updates, rng):
+        state, _ = super().step(state, round_index, updates, rng)
+        return state, Diagnostics(clustered=True, mean_norm=0.5, max_norm=2.0, warnings=("too cold",))
+
+
+def test_what_an_algorithm_says_is_recorded():
+    [(_, record)] = play(federation(Grumbler(FedOptSettings())), FakePool(axis), 1)
+    assert record.round["clustered"] is True
+    assert (record.round["mean_norm"], record.round["max_norm"]) == (0.5, 2.0)
+    assert (record.round["warnings"], record.warnings) == (1, ("round 1: too cold",))
+
+
+class ToyIfca(Algorithm):
+    """IFCA in a few lines: every client is sent every model and moves to the one it fits best."""
+
+    def init(self, model, num_clients):
+        return State((model, model + 10), np.zeros(num_clients, np.int64))
+
+    def candidates(self, state):
+        return (tuple(range(len(state.models))),) * len(state.labels_K)
+
+    def step(self, state, round_index, updates, rng):
+        labels_K = state.labels_K.copy()
+        labels_K[list(updates.chosen)] = list(updates.chosen.values())
+        state = replace(state, labels_K=labels_K)
+        parts = [updates.select(state.members(cluster)) for cluster in range(len(state.models))]
+        models = [
+            model + part.mean() if part.clients else model
+            for model, part in zip(state.models, parts, strict=True)
+        ]
+        return replace(state, models=tuple(models)), Diagnostics(clustered=True)
+
+
+TARGETS = ((1, 1), (9, 9), (3, 3), (7, 9))
+
+
+def to_target(client, round_index, model):
+    return np.array(TARGETS[client]) - model
+
+
+def test_clients_choose_among_several_models():
+    """Clients 0 and 2 are nearer to (0, 0), 1 and 3 to (10, 10); each moves all the way to its target.
+
+    The means of the targets, ((1, 1) + (3, 3)) / 2 and ((9, 9) + (7, 9)) / 2, are the new models.
+    """
+    pool = FakePool(to_target)
+    [(progress, record)] = play(federation(ToyIfca(Settings()), num_clients=4), pool, 1)
+    assert [task.candidates for task in pool.calls[0][1]] == [(0, 1)] * 4
+    assert progress.state.labels_K.tolist() == [0, 1, 0, 1]
+    assert [model.tolist() for model in progress.state.models] == [[2, 2], [8, 9]]
+    assert record.round["clusters"] == 2
+    assert record.round["bytes_down"] == 4 * 2 * MODEL_BYTES
+    assert record.round["bytes_up"] == 4 * MODEL_BYTES
+    assert [task.own for task in pool.calls[-1][1]] == [0, 1, 0, 1]
+
+
+def test_a_client_without_a_usable_update_makes_no_choice():
+    """Client 3 stays where it was; its cluster's model moves by client 1 alone."""
+    pool = FakePool(lambda client, *rest: (np.nan, 0) if client == 3 else to_target(client, *rest))
+    [(progress, _)] = play(federation(ToyIfca(Settings()), num_clients=4), pool, 1)
+    assert progress.state.labels_K.tolist() == [0, 1, 0, 0]
+    assert [model.tolist() for model in progress.state.models] == [[2, 2], [9, 9]]
+
+
+def test_a_model_that_nobody_chooses_is_kept_and_not_counted():
+    pool = FakePool(lambda client, round_index, model: np.array((1, 1)) - model)
+    [(progress, record)] = play(federation(ToyIfca(Settings())), pool, 1)
+    assert [model.tolist() for model in progress.state.models] == [[1, 1], [10, 10]]
+    assert record.round["clusters"] == 1
+
+
+def test_the_progress_before_the_first_round():
+    start = federation().begin(vector(3, 4))
+    assert isinstance(start, Progress)
+    assert start.rounds_done == 0
+    assert start.state.labels_K.tolist() == [0, 0, 0]
+    assert start.memories == {}

@@ -1,0 +1,217 @@
+"""Whole runs on scikit-learn's digits in this process: a few clients, a few images, three rounds."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from algorithms.registry import ALGORITHMS
+from engine import checkpoint
+from engine.errors import ConfigError, RunError
+from engine.pool import InProcessPool
+from engine.records import TESTS
+from engine.run_config import complete
+from engine.run_folder import folder_of
+from engine.session import Session, prepare
+
+NOWHERE = Path("no-data-needed")
+ROUNDS = 3
+
+
+def config(clients=6, **given):
+    """Forty draws a client, two local epochs, fifty images at the server."""
+    values = {
+        "clients": clients,
+        "algorithm": "bnc",
+        "training": {"rounds": ROUNDS, "local_epochs": 2, **given.pop("training", {})},
+        "split": {"draws": 40, "server_images": 50, **given.pop("split", {})},
+        **given,
+    }
+    return complete(values, NOWHERE)
+
+
+def session():
+    return Session(InProcessPool(), NOWHERE)
+
+
+def finish(run, storage, opened=None):
+    """Take a run to its end; return its folder."""
+    opened = opened or session()
+    for _ in range(opened.open(run, storage), run.training.rounds):
+        opened.next_round()
+    return folder_of(storage, run)
+
+
+def rows(folder, name="rounds"):
+    return pq.read_table(folder / f"{name}.parquet").to_pylist()
+
+
+def numbers(folder):
+    """Return the bytes of everything that no clock was read for."""
+    return {
+        path.name: path.read_bytes()
+        for path in sorted(folder.iterdir())
+        if path.name not in ("timings.parquet", "log.txt", "lock")
+    }
+
+
+def test_a_run_from_start_to_end(tmp_path):
+    run = config()
+    folder = finish(run, tmp_path)
+    assert json.loads((folder / "done.json").read_text()) == {"run_id": run.run_id, "rounds": ROUNDS}
+    assert [row["round"] for row in rows(folder)] == [1, 2, 3]
+    assert [(row["round"], row["client"]) for row in rows(folder, "clients")] == [
+        (number, client) for number in (1, 2, 3) for client in range(6)
+    ]
+    assert [row["round"] for row in rows(folder, "timings")] == [1, 2, 3]
+    assert checkpoint.load(folder).rounds_done == ROUNDS
+
+
+def test_the_records_tell_who_held_what(tmp_path):
+    """Six clients in three balanced groups are two each; the test set is 30 % of the images, rounded up."""
+    folder = finish(config(), tmp_path)
+    first = rows(folder, "clients")[:6]
+    assert [row["true_cluster"] for row in first] == [0, 0, 1, 1, 2, 2]
+    setup, truth_K = prepare(config(), NOWHERE)
+    assert truth_K.tolist() == [0, 0, 1, 1, 2, 2]
+    for row, data in zip(first, setup.clients, strict=True):
+        assert (row["train_images"], row["test_images"]) == (len(data.train), len(data.test))
+        images = len(data.train) + len(data.test)
+        assert len(data.test) == int(np.ceil(0.3 * images))
+        assert len(row["local_own_recall"]) == 10
+
+
+def test_training_learns(tmp_path):
+    folder = finish(config(training={"local_epochs": 10}), tmp_path)
+    clients = rows(folder, "clients")
+    losses = [np.mean([row["train_loss"] for row in clients if row["round"] == n]) for n in (1, 2, 3)]
+    assert losses[0] > losses[1] > losses[2]
+
+
+def test_the_servers_test_set_is_tiled_by_the_clients():
+    setup, _ = prepare(config(clients=7), NOWHERE)
+    covered = np.concatenate([np.arange(50)[setup.server_parts[client]] for client in range(7)])
+    assert covered.tolist() == list(range(50))
+
+
+def test_a_cluster_model_has_one_score_on_the_servers_set(tmp_path):
+    """All clients of one cluster see the same aggregated model, tested on the same images."""
+    folder = finish(config(), tmp_path)
+    for number in (1, 2, 3):
+        scores = {row["cluster_server_loss"] for row in rows(folder, "clients") if row["round"] == number}
+        assert len(scores) == 1
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_runs(tmp_path, name):
+    folder = finish(config(algorithm=name, training={"local_epochs": 1}), tmp_path)
+    assert (folder / "done.json").exists()
+    assert all(np.isfinite(row["cluster_own_loss"]) for row in rows(folder, "clients"))
+
+
+def test_until_an_algorithm_acts_its_rounds_are_those_of_plain_averaging(tmp_path):
+    """Common random numbers: the first temperature is never a rise, so OCFL only averages in round 1."""
+    plain, clustered = (finish(config(algorithm=name), tmp_path) for name in ("bnc", "ocfl-kmeans"))
+    first = [[row for row in rows(folder, "clients") if row["round"] == 1] for folder in (plain, clustered)]
+    assert repr(first[0]) == repr(first[1]), "as text, in which NaN equals NaN"
+
+
+def test_another_seed_gives_other_numbers(tmp_path):
+    first, second = (finish(config(seed=seed), tmp_path) for seed in (0, 1))
+    assert rows(first)[0]["temperature"] != rows(second)[0]["temperature"]
+
+
+def test_a_finished_run_opens_as_finished(tmp_path):
+    folder = finish(config(), tmp_path)
+    before = numbers(folder)
+    assert session().open(config(), tmp_path) == ROUNDS
+    assert numbers(folder) == before
+
+
+def test_a_run_killed_between_its_last_round_and_its_mark_is_marked(tmp_path):
+    folder = finish(config(), tmp_path)
+    before = numbers(folder)
+    (folder / "done.json").unlink()
+    assert session().open(config(), tmp_path) == ROUNDS
+    assert numbers(folder) == before
+
+
+def test_a_run_that_takes_a_client_from_the_next_one_leaves_nothing_behind(tmp_path):
+    """One session, three runs: the last is the first again, elsewhere."""
+    opened = session()
+    first = finish(config(), tmp_path / "one", opened)
+    finish(config(clients=3, model="tinyvgg", seed=4, training={"momentum": 0.9}), tmp_path / "one", opened)
+    assert numbers(finish(config(), tmp_path / "two", opened)) == numbers(first)
+
+
+def test_tests_in_every_second_round_change_no_training(tmp_path):
+    often, seldom = (finish(config(evaluation={"every": every}), tmp_path) for every in (1, 2))
+    assert (
+        checkpoint.load(often).state.models[0].tobytes() == checkpoint.load(seldom).state.models[0].tobytes()
+    )
+    tested = [
+        row["round"] for row in rows(seldom, "clients") if row["client"] == 0 and row["cluster_own_loss"]
+    ]
+    assert tested == [2, 3]
+    blank = rows(seldom, "clients")[0]
+    assert {blank[f"{test}_accuracy"] for test in TESTS} == {None}
+
+
+def test_a_learning_rate_that_breaks_every_client_stops_the_run(tmp_path):
+    run = config(clients=3, training={"learning_rate": 1e30})
+    opened = session()
+    opened.open(run, tmp_path)
+    folder = folder_of(tmp_path, run)
+    with pytest.raises(RunError, match=r"^clients 0, 1, 2, round 1: every update is NaN or infinite"):
+        opened.next_round()
+    assert checkpoint.load(folder) is None
+    log = (folder / "log.txt").read_text()
+    assert "failed: clients 0, 1, 2, round 1: every update is NaN or infinite" in log
+    assert "Traceback" not in log
+
+
+class Broken(InProcessPool):
+    """Sends the clients a model of three entries in round 2."""
+
+    def train(self, tasks, models, memories):
+        if tasks[0].round_index == 1:
+            models = [np.zeros(3, np.float32)] * len(models)
+        return super().train(tasks, models, memories)
+
+
+def test_an_error_in_a_clients_training_names_client_round_and_cause(tmp_path):
+    opened = Session(Broken(), NOWHERE)
+    opened.open(config(), tmp_path)
+    opened.next_round()
+    with pytest.raises(RunError, match=r"^client 0, round 2: ValueError: .* shape \(3,\)") as error:
+        opened.next_round()
+    assert "\n" not in str(error.value)
+    folder = folder_of(tmp_path, config())
+    assert checkpoint.load(folder).rounds_done == 1
+    assert "Traceback" in (folder / "log.txt").read_text(), "for who mends it"
+
+
+def test_after_a_failure_the_run_goes_on_where_it_was(tmp_path):
+    opened = Session(Broken(), NOWHERE)
+    opened.open(config(), tmp_path / "broken")
+    opened.next_round()
+    with pytest.raises(RunError):
+        opened.next_round()
+    again = finish(config(), tmp_path / "broken")
+    assert numbers(again) == numbers(finish(config(), tmp_path / "whole"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"clients": 2}, "3 clusters need at least 3 clients, not 2"),
+        ({"split": {"server_images": 10**6}}, "split.server_images 1000000 is more than the 355 images"),
+        ({"split": {"draws": 1}}, "would hold 0 training and 1 test images"),
+    ],
+)
+def test_a_split_that_cannot_be_is_refused(tmp_path, given, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        session().open(config(**given), tmp_path)

@@ -1,0 +1,191 @@
+"""From what a user writes to the runs of a grid."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.errors import ConfigError
+from grids.presets import load_grid, preset_names
+
+NOWHERE = Path("no-data-needed")
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(text, name="mine.yaml"):
+        path = tmp_path / name
+        path.write_text(text)
+        return str(path)
+
+    return write_file
+
+
+def grid(what=None, *changes, **options):
+    return load_grid(what, options, changes, NOWHERE)
+
+
+def names(*args, **options):
+    return [run.algorithm["name"] for run in grid(*args, **options).runs]
+
+
+def test_quickstart_is_the_papers_seven_algorithms_in_order():
+    quickstart = grid("quickstart")
+    assert quickstart.name == "quickstart"
+    assert [run.name for run in quickstart.runs] == [
+        "digits-15-nonoverlapping-balanced-bnc-s0",
+        "digits-15-nonoverlapping-balanced-sattler-s0",
+        "digits-15-nonoverlapping-balanced-briggs-s0",
+        "digits-15-nonoverlapping-balanced-ocfl_kmeans-s0",
+        "digits-15-nonoverlapping-balanced-ocfl_affinity-s0",
+        "digits-15-nonoverlapping-balanced-ocfl_meanshift-s0",
+        "digits-15-nonoverlapping-balanced-ocfl_hdbscan-s0",
+    ]
+    assert {run.training.rounds for run in quickstart.runs} == {15}
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_expands(name):
+    assert grid(name).runs
+
+
+def test_options_alone_are_one_run():
+    described = grid(dataset="mnist", clients=30, seed=3)
+    assert described.name == "runs"
+    assert [run.name for run in described.runs] == ["mnist-30-nonoverlapping-balanced-ocfl_hdbscan-s3"]
+
+
+def test_a_file_is_named_after_itself(write):
+    assert grid(write("dataset: mnist", "my-search.yaml")).name == "my-search"
+
+
+def test_lists_are_axes_and_the_last_varies_fastest(write):
+    """Data set, overlap, balance, clients, seed, algorithm: in this order, whatever the file's."""
+    path = write("algorithm: [bnc, sattler]\nseed: [0, 1]\nbalance: imbalanced\ndataset: [mnist, digits]")
+    assert [run.name for run in grid(path).runs] == [
+        f"{dataset}-15-nonoverlapping-imbalanced-{algorithm}-s{seed}"
+        for dataset in ("mnist", "digits")
+        for seed in (0, 1)
+        for algorithm in ("bnc", "sattler")
+    ]
+
+
+def test_options_replace_what_the_file_says(write):
+    path = write("dataset: mnist\nseed: [0, 1]\nalgorithm: bnc\ntraining: {rounds: 3}")
+    [run] = grid(path, seed=[5], algorithm=["sattler"]).runs
+    assert run.name == "mnist-15-nonoverlapping-balanced-sattler-s5"
+    assert run.training.rounds == 3
+
+
+def test_set_reaches_a_nested_key_and_leaves_its_neighbours(write):
+    path = write("training: {rounds: 3, batch_size: 8}")
+    [run] = grid(path, "training.rounds=5", "split.test_share=0.2").runs
+    assert (run.training.rounds, run.training.batch_size, run.split.test_share) == (5, 8, 0.2)
+
+
+def test_set_reads_yaml_and_later_ones_win():
+    assert [run.seed for run in grid(None, "seed=7", "seed=[1, 2]").runs] == [1, 2]
+    [run] = grid(None, "training.learning_rate=1e-3", "training.keep_optimizer_state=true").runs
+    assert run.training.learning_rate == 1e-3
+    assert run.training.keep_optimizer_state
+
+
+def test_set_is_applied_after_options():
+    assert [run.seed for run in grid(None, "seed=2", seed=1).runs] == [2]
+
+
+@pytest.mark.parametrize("algorithm", ["ocfl-kmeans", "{name: ocfl-kmeans, window: 5}", "[ocfl-kmeans]"])
+def test_set_changes_the_settings_of_an_algorithm(write, algorithm):
+    [run] = grid(write(f"algorithm: {algorithm}"), "algorithm.window=2").runs
+    assert run.algorithm["name"] == "ocfl-kmeans"
+    assert run.algorithm["window"] == 2
+
+
+def test_set_changes_the_settings_of_every_algorithm(write):
+    path = write("algorithm: [ocfl-kmeans, {name: ocfl-meanshift, noise: residual}]")
+    kmeans, meanshift = (run.algorithm for run in grid(path, "algorithm.window=2").runs)
+    assert (kmeans["name"], kmeans["window"], kmeans["noise"]) == ("ocfl-kmeans", 2, "nearest")
+    assert (meanshift["name"], meanshift["window"], meanshift["noise"]) == ("ocfl-meanshift", 2, "residual")
+
+
+def test_set_changes_the_settings_of_the_algorithm_that_nobody_named():
+    [run] = grid(None, "algorithm.window=2").runs
+    assert (run.algorithm["name"], run.algorithm["window"]) == ("ocfl-hdbscan", 2)
+
+
+def test_set_reaches_into_a_clusterer():
+    [run] = grid(None, "algorithm.clusterer.num_clusters=5", algorithm="ocfl-kmeans").runs
+    assert run.algorithm["clusterer"] == {"name": "kmeans", "num_clusters": 5}
+
+
+def test_set_of_a_setting_that_one_of_the_algorithms_lacks_is_refused():
+    refused(
+        "algorithm bnc: unknown key 'window'", None, "algorithm.window=2", algorithm=["ocfl-kmeans", "bnc"]
+    )
+
+
+def test_the_same_run_twice_is_refused():
+    refused("the same run twice: digits-15-nonoverlapping-balanced-bnc-s0", algorithm=["bnc", "bnc"])
+    refused("check the lists for repeats", seed=[0, 1, 0])
+    refused("the same run twice", algorithm=["ocfl-kmeans", {"name": "ocfl-kmeans", "window": 1}])
+
+
+def test_an_algorithm_with_two_settings_is_two_runs():
+    choices = ["ocfl-kmeans", {"name": "ocfl-kmeans", "window": 3}]
+    assert names(algorithm=choices) == ["ocfl-kmeans", "ocfl-kmeans"]
+
+
+def test_an_empty_list_is_refused():
+    """Or the grid would have no runs, and finish at once."""
+    refused("seed = []: expected at least one", seed=[])
+
+
+def test_an_unknown_preset_names_the_nearest():
+    refused("unknown preset 'quikstart'; did you mean 'quickstart'? known: quickstart", "quikstart")
+
+
+def test_a_missing_file_names_the_presets(tmp_path):
+    refused(f"no file {tmp_path / 'gone.yaml'}; presets: quickstart", str(tmp_path / "gone.yaml"))
+
+
+def test_what_is_not_yaml_says_where(write):
+    refused("mine.yaml is not YAML: ", write("seed: [0, 1\nclients: 3"))
+
+
+@pytest.mark.parametrize("text", ["", "- bnc\n- sattler", "bnc", "3"])
+def test_what_is_no_mapping_is_refused(write, text):
+    refused("mine.yaml: expected keys such as dataset: and algorithm:", write(text))
+
+
+def test_what_is_no_text_is_refused(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(b"dataset: \xff")
+    refused("mine.yaml is not YAML: ", str(path))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("training.rounds", "--set training.rounds: expected KEY=VALUE, as in training.rounds=5"),
+        ("=5", "--set =5: expected KEY=VALUE"),
+        ("seed.first=5", "--set seed.first=5: seed is 0, it has no keys"),
+        ("seed=[0", "--set seed=[0 is not YAML: "),
+        ("training.round=5", "unknown key 'round' in training; did you mean 'rounds'?"),
+        ("training.rounds=many", "training.rounds = 'many': input should be a valid integer"),
+        ("training=5", "training = 5: expected"),
+        ("rounds=5", "unknown key 'rounds'; "),
+        ("algorithm.clusterer=kmeans", "algorithm ocfl-hdbscan: clusterer = 'kmeans': expected"),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused(change, message):
+    refused(message, None, change)
+
+
+def test_a_typo_in_a_file_is_refused(write):
+    refused("unknown key 'cleints'; did you mean 'clients'?", write("cleints: 30"))
+
+
+def refused(message, *args, **options):
+    with pytest.raises(ConfigError, match=re.escape(message)) as error:
+        grid(*args, **options)
+    assert "\n" not in str(error.value)

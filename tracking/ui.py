@@ -1,0 +1,111 @@
+"""The MLflow UI on a store of runs, on this machine only."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from tracking.mlflow_store import TrackingError, artifact_root, shown, tracking_uri
+
+HOST = "127.0.0.1"
+END_SECONDS = 10
+"""How long the server may take to end when it is asked to."""
+
+
+def address(port: int) -> str:
+    """Return what to open in a browser."""
+    return f"http://{HOST}:{port}"
+
+
+def command(uri: str, artifacts: Path, port: int) -> list[str]:
+    """Return the command of an MLflow server on the store `uri`, with one worker, bound to loopback.
+
+    Raises:
+        TrackingError: if `uri` is a server already.
+    """
+    if uri.startswith(("http://", "https://")):
+        raise TrackingError(f"the runs are on an MLflow server already: open {shown(uri)} in a browser")
+    return [
+        *(sys.executable, "-m", "mlflow", "server"),
+        *("--backend-store-uri", uri),
+        *("--artifacts-destination", str(artifacts.absolute())),
+        *("--host", HOST),
+        *("--port", str(port)),
+        *("--workers", "1"),
+    ]
+
+
+def environment() -> dict[str, str]:
+    """Return the server's environment: no job runner (180 MB that nobody here uses), no telemetry."""
+    return {"MLFLOW_DISABLE_TELEMETRY": "true", **os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+
+
+@contextmanager
+def started(uri: str, artifacts: Path, port: int) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run the server within this context; at its end the server and its workers are gone.
+
+    Raises:
+        TrackingError: if `port` is taken, or `uri` is a server already.
+    """
+    arguments = command(uri, artifacts, port)
+    _check_free(port)
+    # In a session of its own, so that its workers can be ended with it: MLflow leaves them behind.
+    server = subprocess.Popen(arguments, env=environment(), start_new_session=True)
+    try:
+        yield server
+    finally:
+        _end(server)
+
+
+def serve(storage: Path, port: int = 5000) -> int:
+    """Show the runs in `storage` until the server ends, Ctrl-C or SIGTERM.
+
+    Returns:
+        The server's exit code, 0 when interrupted.
+
+    Raises:
+        TrackingError: if there is no store yet, `port` is taken, or the store is a server already.
+    """
+    uri = tracking_uri(storage)
+    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
+        raise TrackingError(f"no MLflow store at {uri}; run something first, or give the runs' --storage")
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with started(uri, artifact_root(storage), port) as server:
+            return server.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _check_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except (OSError, OverflowError) as error:
+            raise TrackingError(
+                f"cannot listen on {address(port)} ({getattr(error, 'strerror', None) or error}); end what "
+                f"uses port {port}, or choose another with --port"
+            ) from error
+
+
+def _end(server: "subprocess.Popen[bytes]") -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(server.pid, number)
+            server.wait(END_SECONDS)
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue
