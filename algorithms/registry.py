@@ -24,7 +24,7 @@ from algorithms.sattler import Sattler, SattlerAsPublished, SattlerAsPublishedSe
 FEDOPT_SOURCE = "Reddi et al. 2021, arXiv:2003.00295"
 SATTLER_SOURCE = "Sattler et al. 2021, arXiv:1910.01991"
 BRIGGS_SOURCE = "Briggs et al. 2020, arXiv:2004.11791"
-OCFL_SOURCE = "Zuziak et al. 2024, arXiv:2503.04231; 2025, arXiv:2509.01587"
+OCFL_SOURCE = "Zuziak et al. 2025, arXiv:2509.01587"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ _ENTRIES = (
     Entry(
         "sattler",
         "SCL",
-        "splits a cluster in two whenever its mean update vanishes but its members' do not",
+        "splits a cluster when its mean update vanishes, its members' not",
         SATTLER_SOURCE,
         Sattler,
         SattlerSettings(),
@@ -65,7 +65,7 @@ _ENTRIES = (
     Entry(
         "briggs",
         "BCL",
-        "agglomerative clustering of the updates, once, in a fixed round",
+        "agglomerative clustering, once, in a fixed round",
         BRIGGS_SOURCE,
         Briggs,
         BriggsSettings(),
@@ -73,25 +73,25 @@ _ENTRIES = (
     _ocfl(
         "ocfl-kmeans",
         "OCFL-KM",
-        "clusters once, at the temperature's first rise, with k-means",
+        "clusters once, at the temperature's rise: k-means",
         OcflSettings(clusterer=KMeans()),
     ),
     _ocfl(
         "ocfl-affinity",
         "OCFL-AFF",
-        "clusters once, at the temperature's first rise, with affinity propagation",
+        "clusters once, at the temperature's rise: affinity propagation",
         OcflSettings(clusterer=AffinityPropagation()),
     ),
     _ocfl(
         "ocfl-meanshift",
         "OCFL-MS",
-        "clusters once, at the temperature's first rise, with mean-shift",
+        "clusters once, at the temperature's rise: mean-shift",
         OcflSettings(clusterer=MeanShift()),
     ),
     _ocfl(
         "ocfl-hdbscan",
         "OCFL-HDB",
-        "clusters once, at the temperature's first rise, with HDBSCAN",
+        "clusters once, at the temperature's rise: HDBSCAN",
         OcflSettings(clusterer=HDBSCAN()),
     ),
     Entry(

@@ -159,8 +159,8 @@ def list_algorithms(as_json: bool, console: Console) -> None:
         ]
         print(json.dumps(entries, indent=2))
         return
-    rows = [(entry.name, entry.title, entry.summary, entry.source) for entry in ALGORITHMS.values()]
-    console.print(choice_table(("name", "in tables", "what it does", "source"), rows))
+    rows = [(entry.name, entry.summary, entry.source) for entry in ALGORITHMS.values()]
+    console.print(choice_table(("name", "what it does", "source"), rows))
     console.print(
         "\nSettings and their defaults: fedgrid algorithms --json; set one with --set algorithm.KEY=VALUE"
     )

@@ -40,11 +40,6 @@ def default_uri(storage: Path) -> str:
     return f"sqlite:///{storage.absolute() / 'mlflow.db'}"
 
 
-def artifact_root(storage: Path) -> Path:
-    """Return where the artifacts of the store in `storage` lie."""
-    return storage.absolute() / "mlartifacts"
-
-
 def tracking_uri(storage: Path) -> str:
     """Return MLFLOW_TRACKING_URI where it is set, else the store in `storage`.
 
@@ -73,19 +68,6 @@ def prepare(uri: str) -> None:
         if uri.startswith("sqlite:///"):
             Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
         _client(uri).search_experiments(max_results=1)
-
-
-def forget(uri: str, experiment: str, run_id: str) -> None:
-    """Delete the run of `run_id` from `experiment`, if it is there; a later `Tracker.open` starts anew.
-
-    Raises:
-        TrackingError: if the store cannot be reached.
-    """
-    with _one_line(uri):
-        client = _client(uri)
-        found = client.get_experiment_by_name(experiment)
-        for run in _runs(client, found.experiment_id, run_id) if found else ():
-            client.delete_run(run.info.run_id)
 
 
 def shown(uri: str) -> str:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from tracking.mlflow_store import TrackingError, artifact_root, shown, tracking_uri
+from tracking.mlflow_store import TrackingError, shown
 
 HOST = "127.0.0.1"
 END_SECONDS = 10
@@ -62,21 +62,15 @@ def started(uri: str, artifacts: Path, port: int) -> Iterator["subprocess.Popen[
         _end(server)
 
 
-def serve(storage: Path, port: int = 5000) -> int:
-    """Show the runs in `storage` until the server ends, Ctrl-C or SIGTERM.
-
-    Returns:
-        The server's exit code, 0 when interrupted.
+def serve(uri: str, artifacts: Path, port: int = 5000) -> int:
+    """Run the server until it ends, Ctrl-C or SIGTERM; return its exit code, 0 when interrupted.
 
     Raises:
-        TrackingError: if there is no store yet, `port` is taken, or the store is a server already.
+        TrackingError: if `port` is taken, or `uri` is a server already.
     """
-    uri = tracking_uri(storage)
-    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
-        raise TrackingError(f"no MLflow store at {uri}; run something first, or give the runs' --storage")
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with started(uri, artifact_root(storage), port) as server:
+        with started(uri, artifacts, port) as server:
             return server.wait()
     except KeyboardInterrupt:
         return 0

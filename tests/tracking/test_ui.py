@@ -19,11 +19,6 @@ from tracking.mlflow_store import TrackingError
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(autouse=True)
-def _no_other_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-
-
 @pytest.fixture
 def free_port() -> int:
     with socket.socket() as probe:
@@ -48,25 +43,17 @@ def test_a_store_that_is_a_server_has_its_own_ui(tmp_path):
 
 
 def test_a_taken_port_is_one_line(tmp_path):
-    (tmp_path / "mlflow.db").touch()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(TrackingError, match=f"{port} .*in use.*choose another with --port"):
-            ui.serve(tmp_path, port)
+            ui.serve("sqlite:////nowhere/mlflow.db", tmp_path, port)
 
 
 def test_a_port_that_is_none_is_one_line(tmp_path):
-    (tmp_path / "mlflow.db").touch()
     with pytest.raises(TrackingError, match="cannot listen on http://127.0.0.1:70000 .*choose another"):
-        ui.serve(tmp_path, 70000)
-
-
-def test_a_folder_without_a_store_is_one_line_and_stays_empty(tmp_path):
-    with pytest.raises(TrackingError, match="no MLflow store at sqlite:.*; run something first"):
-        ui.serve(tmp_path)
-    assert not list(tmp_path.iterdir())
+        ui.serve("sqlite:////nowhere/mlflow.db", tmp_path, 70000)
 
 
 def runs_shown(port: int) -> list[str]:
@@ -84,11 +71,11 @@ def test_the_server_answers_with_a_run_in_it_and_goes_with_its_parent(tmp_path, 
     """`serve` in a process of its own, as the command line runs it; SIGTERM ends it and its workers."""
     uri = mlflow_store.default_uri(tmp_path)
     mlflow_store.prepare(uri)
-    given = {"tags": {}, "params": {}, "artifact_root": mlflow_store.artifact_root(tmp_path)}
+    given = {"tags": {}, "params": {}, "artifact_root": tmp_path / "artifacts"}
     mlflow_store.Tracker.open(uri, "quickstart", run_name="digits-bnc", run_id="1", **given).finish()
     code = (
         "from pathlib import Path; from tracking import ui; "
-        f"raise SystemExit(ui.serve(Path({str(tmp_path)!r}), {free_port}))"
+        f"raise SystemExit(ui.serve({uri!r}, Path({str(tmp_path)!r}) / 'artifacts', {free_port}))"
     )
     with (tmp_path / "log.txt").open("w") as log:
         parent = subprocess.Popen(

@@ -1,0 +1,185 @@
+"""Client actors that die, between rounds and in the middle of one, and clients whose training fails."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ray
+
+from engine import ray_pool
+from engine.client import Client
+from engine.errors import RunError
+from engine.messages import TrainTask
+from engine.pool import InProcessPool
+from engine.ray_pool import MAX_DEATHS, RayPool
+from engine.resources import Placement
+from engine.run_config import complete
+from engine.run_folder import folder_of
+from engine.server import reserve
+from engine.session import Session, prepare
+
+pytestmark = pytest.mark.ray
+
+NOWHERE = Path("no-data-needed")
+RUN = complete(
+    {
+        "clients": 6,
+        "algorithm": "ocfl-kmeans",
+        "training": {"rounds": 4, "keep_optimizer_state": True, "momentum": 0.9, "learning_rate": 0.03},
+        "split": {"draws": 60, "server_images": 40},
+    },
+    NOWHERE,
+)
+
+
+def mortal(orders):
+    """Return the client actor, with a weakness: it kills itself as the files in the folder `orders` say.
+
+    `order.json` holds the method ("train" or "evaluate"), a client and a number of times; a death leaves
+    a file `<pid>.dead`. The work is done first, so that what was done and lost must be done again.
+    """
+
+    @ray.remote(max_restarts=0)
+    class Mortal(Client.__ray_metadata__.modified_class):
+        def train(self, tasks, memories, *models):
+            result = super().train(tasks, memories, *models)
+            self._obey("train", tasks)
+            return result
+
+        def evaluate(self, tasks, *models):
+            result = super().evaluate(tasks, *models)
+            self._obey("evaluate", tasks)
+            return result
+
+        def _obey(self, method, tasks):
+            path = orders / "order.json"
+            if not path.exists():
+                return
+            order = json.loads(path.read_text())
+            mine = order["method"] == method and order["client"] in [task.client for task in tasks]
+            if mine and len(list(orders.glob("*.dead"))) < order["times"]:
+                (orders / f"{os.getpid()}.dead").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return Mortal
+
+
+class Orders:
+    """The folder that the actors of `mortal` look into."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def kill(self, method, client, times):
+        order = {"method": method, "client": client, "times": times}
+        (self.folder / "order.json").write_text(json.dumps(order))
+
+    def deaths(self):
+        return len(list(self.folder.glob("*.dead")))
+
+    def forget(self):
+        for path in self.folder.iterdir():
+            path.unlink()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("orders")
+
+
+@pytest.fixture
+def orders(folder):
+    yield Orders(folder)
+    Orders(folder).forget()
+
+
+@pytest.fixture(scope="module")
+def pool(ray_session, folder):
+    """Two client actors with three clients each."""
+    placement = Placement(2, 0.1, 0.0)
+    group = reserve(placement)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray_pool, "Client", mortal(folder))
+        yield RayPool(group, placement)
+    ray.util.remove_placement_group(group)
+
+
+def numbers(storage):
+    """Return the bytes of all that is neither a clock reading nor a log."""
+    return {
+        path.name: path.read_bytes()
+        for path in sorted(folder_of(storage, RUN).iterdir())
+        if path.name not in ("timings.parquet", "log.txt", "lock")
+    }
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """What the run leaves behind, undisturbed in this process."""
+    storage = tmp_path_factory.mktemp("undisturbed")
+    session = Session(InProcessPool(), NOWHERE)
+    for _ in range(session.open(RUN, storage), 4):
+        session.next_round()
+    return numbers(storage)
+
+
+def test_an_actor_killed_between_rounds_is_replaced(tmp_path, pool, expected):
+    session = Session(pool, NOWHERE)
+    session.open(RUN, tmp_path)
+    session.next_round()
+    before = pool.pids()
+    os.kill(before[0], signal.SIGKILL)
+    for _ in range(3):
+        session.next_round()
+    after = pool.pids()
+    assert after[0] != before[0]
+    assert after[1] == before[1]
+    assert numbers(tmp_path) == expected
+
+
+@pytest.mark.parametrize("method", ["train", "evaluate"])
+def test_an_actor_killed_during_a_round_is_replaced_and_does_its_part_again(
+    tmp_path, pool, orders, expected, method
+):
+    session = Session(pool, NOWHERE)
+    session.open(RUN, tmp_path)
+    session.next_round()
+    orders.kill(method, client=4, times=1)
+    for _ in range(3):
+        session.next_round()
+    assert orders.deaths() == 1
+    assert numbers(tmp_path) == expected
+
+
+def test_after_three_deaths_the_run_fails_and_can_be_continued(tmp_path, pool, orders, expected):
+    session = Session(pool, NOWHERE)
+    session.open(RUN, tmp_path)
+    session.next_round()
+    orders.kill("train", client=4, times=99)
+    with pytest.raises(
+        RunError, match=r"^client .*\b4\b.*, round 2: its actor died 3 times; the last time: "
+    ):
+        session.next_round()
+    assert orders.deaths() == MAX_DEATHS == 3
+    assert "round 2: its actor died 3 times" in (folder_of(tmp_path, RUN) / "log.txt").read_text()
+
+    orders.forget()
+    assert session.open(RUN, tmp_path) == 1
+    for _ in range(3):
+        session.next_round()
+    assert numbers(tmp_path) == expected
+
+
+def test_an_error_in_a_clients_training_names_client_round_and_cause(pool):
+    """The clients are sent a model of three entries; the actors live on."""
+    setup, _ = prepare(RUN, NOWHERE)
+    pool.prepare(setup)
+    before = pool.pids()
+    tasks = [TrainTask(client, 2, (0,), evaluate=False) for client in range(6)]
+    with pytest.raises(RunError, match=r"^client \d, round 3: ValueError: .* shape \(3,\)") as error:
+        pool.train(tasks, [np.zeros(3, np.float32)], {})
+    assert "\n" not in str(error.value)
+    assert pool.pids() == before

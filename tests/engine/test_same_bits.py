@@ -1,0 +1,148 @@
+"""One run gives the same bytes in this process, with 1, 3 and 15 client actors, and with interruptions.
+
+Digits, 15 clients, five rounds; the temperature's switch fires in round 3 or 4, so that rounds with one
+model and with three are seen.
+"""
+
+from copy import copy
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import ray
+
+from engine.pool import InProcessPool
+from engine.ray_pool import RayPool
+from engine.resources import Placement
+from engine.run_config import complete
+from engine.run_folder import folder_of
+from engine.server import reserve, start_server
+from engine.session import Session
+
+pytestmark = pytest.mark.ray
+
+NOWHERE = Path("no-data-needed")
+ROUNDS = 5
+CPUS = 0.1
+"""A client actor's share: little, so that twenty processes fit on the session's four logical CPUs."""
+
+
+def config(algorithm, training=None, **given):
+    training = {"rounds": ROUNDS, "local_epochs": 2, **(training or {})}
+    values = {"algorithm": algorithm, "training": training, "split": {"server_images": 60}, **given}
+    return complete(values, NOWHERE)
+
+
+RUNS = {
+    "k-means": config("ocfl-kmeans", {"local_epochs": 3}),
+    "kept momentum": config(
+        {"name": "ocfl-hdbscan", "server_optimizer": "momentum", "server_momentum": 0.3},
+        {"keep_optimizer_state": True, "momentum": 0.9, "learning_rate": 0.03},
+    ),
+    "kept Adam, unequal clients": config(
+        "ocfl-hdbscan",
+        {"keep_optimizer_state": True, "optimizer": "adam", "learning_rate": 3e-3, "local_epochs": 3},
+        overlap="overlapping",
+        balance="imbalanced",
+        evaluation={"every": 2},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def fifteen(ray_session):
+    """Fifteen client actors of this process."""
+    placement = Placement(15, CPUS, 0.0)
+    group = reserve(placement)
+    yield RayPool(group, placement)
+    ray.util.remove_placement_group(group)
+
+
+@pytest.fixture(scope="module")
+def server(ray_session):
+    """A server actor with one client actor."""
+    placement = Placement(1, CPUS, 0.0)
+    group = reserve(placement)
+    yield start_server(group, placement, NOWHERE, threads=1)
+    ray.util.remove_placement_group(group)
+
+
+def first(pool, num_actors):
+    """Return a pool of the first actors of another one: a process costs three seconds."""
+    part = copy(pool)
+    part._actors = pool._actors[:num_actors]
+    return part
+
+
+def finish(run, storage, *pools):
+    """Run one round in each of `pools` in turn, the rest in the last one, each time from the folder alone."""
+    for number, pool in enumerate(pools, start=1):
+        session = Session(pool, NOWHERE, threads=number)
+        done = session.open(run, storage)
+        until = run.training.rounds if number == len(pools) else number
+        for _ in range(done, until):
+            session.next_round()
+    return numbers(folder_of(storage, run))
+
+
+def numbers(folder):
+    """Return the bytes of all that is neither a clock reading nor a log."""
+    return {
+        path.name: path.read_bytes()
+        for path in sorted(folder.iterdir())
+        if path.name not in ("timings.parquet", "log.txt", "lock")
+    }
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def run(request):
+    return RUNS[request.param]
+
+
+@pytest.fixture(scope="module")
+def expected(run, tmp_path_factory):
+    """What the run leaves behind, undisturbed in this process."""
+    return finish(run, tmp_path_factory.mktemp("undisturbed"), InProcessPool())
+
+
+def test_the_runs_see_one_cluster_and_then_three(run, tmp_path, expected):
+    assert sorted(expected) == [
+        "clients.parquet",
+        "config.json",
+        "done.json",
+        "rounds.parquet",
+        "state-000004.safetensors",
+        "state-000004.sha256",
+        "state-000005.safetensors",
+        "state-000005.sha256",
+    ]
+    (tmp_path / "rounds.parquet").write_bytes(expected["rounds.parquet"])
+    clusters = pq.read_table(tmp_path / "rounds.parquet")["clusters"].to_pylist()
+    assert (clusters[0], clusters[-1]) == (1, 3)
+    kept = b"client/000014" in expected["state-000005.safetensors"]
+    assert kept == run.training.keep_optimizer_state
+
+
+def test_again_in_this_process(run, tmp_path, expected):
+    assert finish(run, tmp_path, InProcessPool()) == expected
+
+
+def test_interrupted_after_each_round(run, tmp_path, expected):
+    assert finish(run, tmp_path, *(InProcessPool() for _ in range(ROUNDS))) == expected
+
+
+@pytest.mark.parametrize("num_actors", [3, 15])
+def test_with_client_actors(run, tmp_path, expected, fifteen, num_actors):
+    assert finish(run, tmp_path, first(fifteen, num_actors)) == expected
+
+
+def test_with_a_server_actor_and_one_client_actor(run, tmp_path, expected, server):
+    assert ray.get(server.open.remote(run, tmp_path)) == 0
+    for number in range(1, ROUNDS + 1):
+        assert ray.get(server.next_round.remote()).round["round"] == number
+    assert numbers(folder_of(tmp_path, run)) == expected
+
+
+def test_moved_from_one_pool_to_another_after_each_round(run, tmp_path, expected, fifteen):
+    pools = (first(fifteen, 15), InProcessPool(), first(fifteen, 1), first(fifteen, 7), InProcessPool())
+    assert finish(run, tmp_path, *pools) == expected
