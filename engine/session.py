@@ -63,7 +63,7 @@ class Session:
         if progress is None:
             model = initial_vector(config.model, dataset.shape, dataset.num_classes, config.seed)
             progress = federation.begin(model)
-        folder.log(f"round {progress.rounds_done} of {config.training.rounds} done, going on")
+        folder.log(f"goes on after round {progress.rounds_done}" if progress.rounds_done else "starts")
         if progress.rounds_done == federation.rounds:
             folder.finish()
         self._run = Opened(folder, federation, progress)

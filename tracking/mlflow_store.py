@@ -191,7 +191,7 @@ def forget(uri: str, experiment: str, run_id: str) -> None:
         client = _client(uri)
         found = client.get_experiment_by_name(experiment)
         if found is not None:
-            for run in client.search_runs([found.experiment_id], f"tags.`{RUN_ID_TAG}` = '{run_id}'"):
+            for run in _runs(client, found.experiment_id, run_id):
                 client.delete_run(run.info.run_id)
 
 

@@ -1,0 +1,54 @@
+"""Memory of a run after 20 rounds and after 200: it must not grow with the rounds.
+
+python -m benchmarks.memory
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+from engine.datasets import default_data_dir
+from engine.resources import Request
+from engine.run_config import complete
+from grids.backend import RayBackend
+
+EARLY, LATE = 20, 200
+
+
+def status(pid: int) -> dict[str, str]:
+    """Return the fields of /proc/<pid>/status."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, value in (line.split(":", 1) for line in lines)}
+
+
+def actors() -> dict[str, float]:
+    """Return the private memory, in MB, of the server and the client actors of this session."""
+    parents = {int(path.name): int(status(int(path.name))["PPid"]) for path in Path("/proc").glob("[0-9]*")}
+    ours = [pid for pid, parent in parents.items() if parents.get(parent) == os.getpid()]
+    titles = {pid: Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0") for pid in ours}
+    return {
+        f"{title.split('.')[0].removeprefix('ray::')} {pid}": int(status(pid)["RssAnon"].split()[0]) / 1024
+        for pid, title in titles.items()
+        if title.startswith(("ray::Server", "ray::Client"))
+    }
+
+
+def main() -> None:
+    """Run 200 rounds of digits and print what each actor holds on the way."""
+    run = complete({"algorithm": "ocfl-kmeans", "training": {"rounds": LATE}}, default_data_dir())
+    with tempfile.TemporaryDirectory() as storage, RayBackend(default_data_dir(), Request()) as backend:
+        backend.open(run, Path(storage))
+        memory: dict[str, list[float]] = {}
+        for number in range(1, LATE + 1):
+            backend.submit_round()()
+            if number in (EARLY, LATE):
+                for name, megabytes in actors().items():
+                    memory.setdefault(name, []).append(megabytes)
+        for name, (early, late) in memory.items():
+            print(f"{name}: {early:.0f} MB after {EARLY} rounds, {late:.0f} MB after {LATE}")
+        early, late = (sum(values) for values in zip(*memory.values(), strict=True))
+        print(f"all actors: ratio {late / early:.3f}")
+
+
+if __name__ == "__main__":
+    main()
