@@ -5,17 +5,17 @@ Exit codes: 0 done, 1 a run failed, 2 bad input (nothing was started), 130 inter
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
-import click
 import typer
 from rich.console import Console
+from rich.markup import escape
+from typer.exceptions import TyperException
 
 from engine.errors import ConfigError, DataError, FedgridError
 
 app = typer.Typer(
     help="Grids of clustered federated learning experiments.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -60,13 +60,14 @@ def run(
     storage: Storage = Path("runs"),
     data_dir: DataDir = None,
     clients_per_actor: Annotated[
-        int | None, typer.Option(help="Clients that share an actor. [default: fits the machine]")
+        int | None, typer.Option(min=1, help="Clients that share an actor. [default: fits the machine]")
     ] = None,
     cpus_per_client: Annotated[
-        float | None, typer.Option(help="CPUs an actor reserves. [default: fits the machine]")
+        float | None, typer.Option(min=0, help="CPUs an actor reserves. [default: fits the machine]")
     ] = None,
     gpus_per_client: Annotated[
-        float | None, typer.Option(help="Share of a GPU an actor reserves. [default: 0.05 if there is one]")
+        float | None,
+        typer.Option(min=0, max=1, help="Share of a GPU an actor reserves. [default: 0.05 if there is one]"),
     ] = None,
     in_process: Annotated[bool, typer.Option("--in-process", help="Without Ray, for debugging.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget these runs and start over.")] = False,
@@ -154,7 +155,9 @@ def models(as_json: AsJson = False) -> None:
 @app.command(epilog="Example: `fedgrid ui --port 5001`")
 def ui(
     storage: Storage = Path("runs"),
-    port: Annotated[int, typer.Option(help="Port on this machine's loopback address.")] = 5000,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Port on this machine's loopback address.")
+    ] = 5000,
 ) -> None:
     """Open the MLflow UI on the run store, on this machine only."""
     from grids.commands import serve_ui
@@ -165,20 +168,24 @@ def ui(
 def main() -> None:
     """Run the command line; every known error is one line on standard error."""
     try:
-        sys.exit(app(standalone_mode=False) or 0)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(BAD_INPUT)
-    except (typer.Abort, KeyboardInterrupt):
-        _fail("interrupted; the same command continues", INTERRUPTED)
+        # Typer turns an interruption into this code, without a word.
+        code = app(args=sys.argv[1:] or ["--help"], standalone_mode=False) or 0
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except TyperException as error:
+        _fail(f"{error.format_message().rstrip('.')}; see --help", BAD_INPUT)
     except (ConfigError, DataError) as error:
         _fail(str(error), BAD_INPUT)
     except FedgridError as error:
         _fail(str(error), 1)
+    if code == INTERRUPTED:
+        _fail("interrupted; the same command continues", INTERRUPTED)
+    sys.exit(code)
 
 
-def _fail(message: str, code: int) -> None:
-    Console(stderr=True).print(f"[bold red]fedgrid:[/] {message}", highlight=False, soft_wrap=True)
+def _fail(message: str, code: int) -> NoReturn:
+    line = f"[bold red]fedgrid:[/] {escape(' '.join(message.split()))}"
+    Console(stderr=True).print(line, highlight=False, soft_wrap=True, emoji=False)
     sys.exit(code)
 
 

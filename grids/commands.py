@@ -5,26 +5,29 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from algorithms.registry import ALGORITHMS
 from engine.blueprint import of as blueprint_of
 from engine.datasets import DATASETS, find, is_here, load
-from engine.errors import ConfigError
+from engine.errors import ConfigError, RunError
 from engine.models import MODELS
 from engine.resources import Request
 from engine.run_config import RunConfig
+from engine.run_folder import RunFolder, folder_of
 from engine.splits import split_pool
 from grids.backend import Backend, InProcessBackend, RayBackend
-from grids.launch import Outcome, forget, launch
+from grids.launch import Outcome, all_done, forget, launch
 from grids.presets import Grid
 from grids.report import Bars, JsonLines, Lines
 from grids.tables import choice_table, class_count_table, failure_table, result_table
 from grids.track import RunLog, artifact_root
 from tracking import ui
-from tracking.mlflow_store import TrackingError, tracking_uri
+from tracking.mlflow_store import TrackingError, shown, tracking_uri
 
 
 def run_grid(
@@ -38,18 +41,28 @@ def run_grid(
     as_json: bool,
     console: Console,
 ) -> bool:
-    """Run a grid and show its results; return whether a run failed."""
+    """Run a grid and show its results; return whether a run failed.
+
+    Raises:
+        ConfigError, DataError: for what cannot be, before anything is written.
+    """
+    if in_process and request != Request():
+        raise ConfigError("--in-process has no actors: leave it out, or the options about clients per actor")
     check_data(grid.runs, data_dir)
-    storage.mkdir(parents=True, exist_ok=True)
+    check_storage(grid.runs, storage)
+    log = RunLog(grid.name, storage, _warn)
     reporter = _reporter(grid.runs, as_json, console)
     with ExitStack() as stack:
         with _waiting(console, as_json, "Starting MLflow and Ray"):
-            log = RunLog(grid.name, storage, _warn)
+            backend: Backend = InProcessBackend(data_dir)
+            if not in_process and (fresh or not all_done(grid.runs, storage)):
+                backend = stack.enter_context(RayBackend(data_dir, request))
+                for clients in sorted({run.clients for run in grid.runs}):
+                    backend.place(clients)
+            storage.mkdir(parents=True, exist_ok=True)
+            log.prepare()
             if fresh:
                 forget(grid.runs, storage, log)
-            backend: Backend = InProcessBackend(data_dir)
-            if not in_process:
-                backend = stack.enter_context(RayBackend(data_dir, request))
         stack.enter_context(reporter)
         outcomes = launch(grid.runs, storage, backend, log, reporter)
     if not as_json:
@@ -73,6 +86,26 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path) -> None:
         if scenario not in seen:
             seen.add(scenario)
             deal(run, labels[run.dataset], data_dir)
+
+
+def check_storage(runs: Sequence[RunConfig], storage: Path) -> None:
+    """Check that runs can be kept in `storage`, and that no other process is at one of them.
+
+    Raises:
+        ConfigError: otherwise.
+    """
+    nearest = next(path for path in (storage, *storage.parents) if path.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        what = "not a folder" if not nearest.is_dir() else "not yours to write to"
+        raise ConfigError(f"--storage {storage}: {nearest} is {what}; name another folder")
+    for run in runs:
+        folder = RunFolder(folder_of(storage, run), run)
+        if folder.path.exists():
+            try:
+                with folder.locked():
+                    pass
+            except RunError as error:
+                raise ConfigError(str(error)) from error
 
 
 def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
@@ -112,7 +145,7 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
     console.print(
         "\nYour own images: folder:PATH (train/<class>/*, test/<class>/*) or npz:PATH (MedMNIST's keys)."
     )
-    console.print(f"Data folder: {data_dir}", soft_wrap=True)
+    console.print(f"Data folder: {escape(str(data_dir))}", soft_wrap=True)
 
 
 def show_scenario(
@@ -136,12 +169,12 @@ def show_scenario(
         ]
         print(json.dumps({"scenario": config.scenario, "seed": config.seed, "clients": clients}, indent=2))
         return
-    console.print(f"[bold]{config.scenario}[/], seed {config.seed}: images per class")
+    console.print(f"[bold]{escape(config.scenario)}[/], seed {config.seed}: images per class")
     console.print(class_count_table(blueprint, [part.cluster for part in splits]))
     if csv is None:
         console.print("Write this as the authors' blueprint csv with --csv FILE.")
     else:
-        console.print(f"Written to {csv}", soft_wrap=True)
+        console.print(f"Written to {escape(str(csv))}", soft_wrap=True)
 
 
 def list_algorithms(as_json: bool, console: Console) -> None:
@@ -210,23 +243,29 @@ def _reporter(runs: Sequence[RunConfig], as_json: bool, console: Console) -> Bar
 
 
 def _warn(text: str) -> None:
-    Console(stderr=True).print(f"[yellow]warning:[/] {text}", highlight=False, soft_wrap=True)
+    line = f"[yellow]warning:[/] {escape(text)}"
+    Console(stderr=True).print(line, highlight=False, soft_wrap=True, emoji=False)
 
 
 def _show(outcomes: Sequence[Outcome], storage: Path, uri: str, console: Console) -> None:
-    console.print()
-    console.print(result_table([outcome for outcome in outcomes if not outcome.error]))
-    if any(outcome.error for outcome in outcomes):
+    def say(text: str) -> None:
+        console.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)
+
+    finished = [outcome for outcome in outcomes if not outcome.error]
+    say("")
+    if finished:
+        console.print(result_table(finished, console.width))
+        say(
+            "pers.: each cluster's model on its clients' own test images; gen.: on the server's\n"
+            "test images; F1 over a test set's own classes; gap: |pers. acc. - gen. acc.|; all\n"
+            "are means over clients; –: none.\n"
+        )
+    if len(finished) < len(outcomes):
         console.print(failure_table(outcomes))
-    console.print(
-        "pers.: each cluster's model on its clients' own test images; gen.: on the server's test set;\n"
-        "F1 over a test set's own classes; gap: |pers. acc. - gen. acc.|; means over clients; –: none."
-    )
-    console.print(
-        f"\nWritten to {storage} (a folder a run: config.json, *.parquet, figures/)", soft_wrap=True
-    )
-    console.print(f"MLflow store: {uri}", soft_wrap=True)
-    console.print(f"See it:  [bold]fedgrid ui --storage {storage}", soft_wrap=True)
+        say("")
+    say(f"Written to {storage} (a folder a run: config.json, *.parquet, figures/)")
+    say(f"MLflow store: {shown(uri)}")
+    say(f"See it:  fedgrid ui --storage {quote(str(storage))}")
 
 
 def serve_ui(storage: Path, port: int, console: Console) -> int:

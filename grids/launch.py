@@ -1,5 +1,6 @@
 """Runs a grid's runs one after the other: rounds from the backend, metrics to MLflow, news to the screen."""
 
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Protocol
 
 import pyarrow.parquet as pq
 
-from engine.errors import FedgridError
+from engine.errors import FedgridError, RunError
 from engine.records import RoundRecord
 from engine.run_config import RunConfig
 from engine.run_folder import RunFolder, folder_of
@@ -51,14 +52,18 @@ def launch(
     outcomes = []
     for config in runs:
         folder = RunFolder(folder_of(storage, config), config)
-        if folder.is_done:
+        if folder.is_done and log.has(config):
             outcome = _finished(config, folder.path)
         else:
-            with folder.locked():
-                outcome = _run(config, folder.path, storage, backend, log, reporter)
+            outcome = _run(config, folder, storage, backend, log, reporter)
         reporter.finish(outcome)
         outcomes.append(outcome)
     return outcomes
+
+
+def all_done(runs: Sequence[RunConfig], storage: Path) -> bool:
+    """Return whether every run has finished all of its rounds."""
+    return all(RunFolder(folder_of(storage, run), run).is_done for run in runs)
 
 
 def forget(runs: Sequence[RunConfig], storage: Path, log: RunLog) -> None:
@@ -69,22 +74,41 @@ def forget(runs: Sequence[RunConfig], storage: Path, log: RunLog) -> None:
 
 
 def _run(
-    config: RunConfig, folder: Path, storage: Path, backend: Backend, log: RunLog, reporter: Reporter
+    config: RunConfig, folder: RunFolder, storage: Path, backend: Backend, log: RunLog, reporter: Reporter
 ) -> Outcome:
     try:
-        rounds_done = backend.open(config, storage)
-        reporter.start(config, rounds_done)
-        log.open(config, folder)
-        for number, record in _rounds(backend, rounds_done, config.training.rounds):
-            scores = of_round(record.round, record.clients)
-            log.round(number, scores)
-            reporter.round(config, number, scores)
-    except FedgridError as error:
-        log.close(folder, failed=True)
-        return Outcome(config, folder, None, _seconds(folder), str(error))
+        with folder.locked():
+            try:
+                _all_rounds(config, folder.path, storage, backend, log, reporter)
+            except KeyboardInterrupt:
+                log.close(folder.path, "KILLED")
+                raise
+            except FedgridError as error:
+                cause = str(error)
+            except Exception as error:
+                # A fault of ours, or of a library: the grid's other runs need not suffer for it.
+                folder.log(traceback.format_exc())
+                cause = f"{type(error).__name__}: {error}; see log.txt in {folder.path}"
+            else:
+                return _finished(config, folder.path)
+            log.close(folder.path, "FAILED")
+    except RunError as error:
+        cause = str(error)
+    return Outcome(config, folder.path, None, _seconds(folder.path), cause)
+
+
+def _all_rounds(
+    config: RunConfig, folder: Path, storage: Path, backend: Backend, log: RunLog, reporter: Reporter
+) -> None:
+    rounds_done = backend.open(config, storage)
+    reporter.start(config, rounds_done)
+    log.open(config, folder)
+    for number, record in _rounds(backend, rounds_done, config.training.rounds):
+        scores = of_round(record.round, record.clients)
+        log.round(number, scores)
+        reporter.round(config, number, scores)
     figures.write(folder)
-    log.close(folder, failed=False)
-    return _finished(config, folder)
+    log.close(folder, "FINISHED")
 
 
 def _rounds(backend: Backend, rounds_done: int, rounds: int) -> Iterator[tuple[int, RoundRecord]]:

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from algorithms.registry import ALGORITHMS
 from engine.run_config import RunConfig
 from grids.launch import Outcome
-from grids.tables import result_row
+from grids.tables import ROOMY, result_row
 from tracking.scores import RoundScores
 
 
@@ -19,7 +19,7 @@ class Bars:
     def __init__(self, console: Console, runs: Sequence[RunConfig]) -> None:
         self._progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
+            BarColumn(bar_width=20 if console.width >= ROOMY else 10),
             MofNCompleteColumn(),
             TextColumn("{task.fields[news]}"),
             TimeElapsedColumn(),
@@ -118,7 +118,7 @@ def _title(config: RunConfig) -> str:
 
 def _news(scores: RoundScores) -> str:
     numbers = scores.as_dict()
-    parts = [f"temperature {numbers['temperature']:.3f}", f"clusters {numbers['clusters']}"]
-    parts.append(f"ARI {numbers['ari']:.2f}")
-    accuracy = numbers.get("personalised_accuracy")
-    return "  ".join(parts + ([f"accuracy {accuracy:.3f}"] if accuracy is not None else []))
+    temperature, accuracy = numbers["temperature"], numbers["personalised_accuracy"]
+    parts = [f"temp. {temperature:.3f}"] if temperature is not None else []
+    parts += [f"clusters {numbers['clusters']}", f"ARI {numbers['ari']:.2f}"]
+    return "  ".join(parts + ([f"acc. {accuracy:.3f}"] if accuracy is not None else []))

@@ -4,14 +4,17 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.box import SIMPLE_HEAD
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from algorithms.registry import ALGORITHMS
 from engine.blueprint import Blueprint
 from grids.launch import Outcome
 
 RESULT_COLUMNS = {
-    "clustering_round": "clust.\nround",
+    "clustering_round": "clust\nround",
     "clusters": "clus-\nters",
     "ari": "ARI",
     "ami": "AMI",
@@ -25,6 +28,9 @@ RESULT_COLUMNS = {
 }
 """Score -> heading. Personalised: a cluster's model on its clients' own test sets; generalised: on the
 server's test set."""
+
+ROOMY = 100
+"""Columns from which the results have two spaces between their columns."""
 
 
 def result_row(outcome: Outcome) -> dict[str, object]:
@@ -43,34 +49,42 @@ def result_row(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def result_table(outcomes: Sequence[Outcome]) -> Table:
-    """Return the results of a grid, one row a run, a section a scenario and seed."""
-    sections = list(dict.fromkeys(_section(outcome) for outcome in outcomes))
-    title = f"Final round, {sections[0]}" if len(sections) == 1 else "Final round"
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
-    table.add_column("algorithm", no_wrap=True)
+def result_table(outcomes: Sequence[Outcome], width: int) -> Group:
+    """Return the results of a grid, one row a run, a table a scenario and seed; 80 columns are enough."""
+    sections: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        sections.setdefault(_section(outcome), []).append(outcome)
+    return Group(*(_section_table(name, rows, width) for name, rows in sections.items()))
+
+
+def _section_table(name: str, outcomes: Sequence[Outcome], width: int) -> Table:
+    table = Table(
+        title=Text(f"Final round, {name}"),
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1 if width >= ROOMY else 0, 0, 0),
+    )
+    table.add_column("")
     for heading in [*RESULT_COLUMNS.values(), "sec."]:
         table.add_column(heading, justify="right", no_wrap=True)
-    section = None
     for outcome in outcomes:
-        if len(sections) > 1 and _section(outcome) != section:
-            section = _section(outcome)
-            table.add_section()
-            table.add_row(f"[bold]{section}")
         row = result_row(outcome)
         cells = [_cell(row[name]) for name in RESULT_COLUMNS]
-        table.add_row(_title(outcome), *cells, f"{outcome.seconds:.1f}", style="red" if outcome.error else "")
+        table.add_row(_title(outcome), *cells, f"{outcome.seconds:.{1 if outcome.seconds < 100 else 0}f}")
     return table
 
 
 def failure_table(outcomes: Sequence[Outcome]) -> Table:
     """Return the runs that failed and why."""
     table = Table(title="Failed", title_justify="left", title_style="bold red", header_style="bold")
-    table.add_column("run", no_wrap=True)
-    table.add_column("cause")
+    table.add_column("run", overflow="fold")
+    table.add_column("cause", overflow="fold")
     for outcome in outcomes:
         if outcome.error:
-            table.add_row(outcome.config.name, outcome.error)
+            table.add_row(Text(outcome.config.name), Text(outcome.error))
     return table
 
 

@@ -8,7 +8,15 @@ from platform import node, python_version
 
 from engine.errors import ConfigError
 from engine.run_config import RunConfig
-from tracking.mlflow_store import Tracker, TrackingError, forget, prepare, tracking_uri
+from tracking.mlflow_store import (
+    Status,
+    Tracker,
+    TrackingError,
+    forget,
+    is_finished,
+    prepare,
+    tracking_uri,
+)
 from tracking.scores import RoundScores, of_rounds
 
 ARTIFACTS = ("config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "log.txt")
@@ -34,8 +42,17 @@ class RunLog:
         self._artifacts = artifact_root(storage)
         self._warn = warn
         self._tracker: Tracker | None = None
-        self._try(lambda: prepare(self.uri))
         self._commit = _commit()
+
+    def prepare(self) -> None:
+        """Create the store, if it is not there yet."""
+        self._try(lambda: prepare(self.uri))
+
+    def has(self, config: RunConfig) -> bool:
+        """Return whether the store has the run, whole; True where the store cannot be asked."""
+        answers: list[bool] = []
+        self._try(lambda: answers.append(is_finished(self.uri, self._experiment, config.run_id)))
+        return answers != [False]
 
     def open(self, config: RunConfig, folder: Path) -> None:
         """Find or create the run, and log the rounds on disk that it lacks."""
@@ -48,11 +65,12 @@ class RunLog:
             tracker = self._tracker
             self._try(lambda: tracker.log_round(number, scores.as_dict()))
 
-    def close(self, folder: Path, *, failed: bool) -> None:
+    def close(self, folder: Path, status: Status) -> None:
         """Upload the records and figures and set the run's status."""
         if self._tracker is not None:
             tracker = self._tracker
-            self._try(lambda: _close(tracker, folder, failed))
+            self._tracker = None
+            self._try(lambda: _close(tracker, folder, status))
 
     def forget(self, config: RunConfig) -> None:
         """Delete the run from the store, if it is there."""
@@ -95,10 +113,10 @@ class RunLog:
             self._warn(f"{error}; training goes on, the records are on disk")
 
 
-def _close(tracker: Tracker, folder: Path, failed: bool) -> None:
+def _close(tracker: Tracker, folder: Path, status: Status) -> None:
     tracker.log_artifacts(folder / name for name in ARTIFACTS if (folder / name).exists())
     tracker.log_artifacts(sorted((folder / "figures").glob("*")), "figures")
-    tracker.finish("FAILED" if failed else "FINISHED")
+    tracker.finish(status)
 
 
 def _commit() -> str:

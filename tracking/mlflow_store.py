@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from math import isfinite
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 RUN_ID_TAG = "fedgrid.run_id"
@@ -29,6 +29,7 @@ REACH_SECONDS = 10
 """How long a server may take to answer at all."""
 
 Metrics = Mapping[str, float | int | bool | None]
+Status: TypeAlias = Literal["FINISHED", "FAILED", "KILLED"]
 
 
 class TrackingError(ValueError):
@@ -156,7 +157,7 @@ class Tracker:
             for path in paths:
                 self._client.log_artifact(self.mlflow_run_id, str(path), folder)
 
-    def finish(self, status: Literal["FINISHED", "FAILED", "KILLED"] = "FINISHED") -> None:
+    def finish(self, status: Status = "FINISHED") -> None:
         """Set the run's status and the time of its end."""
         with _one_line(self._uri):
             self._client.set_terminated(self.mlflow_run_id, status)
@@ -193,6 +194,19 @@ def forget(uri: str, experiment: str, run_id: str) -> None:
         if found is not None:
             for run in _runs(client, found.experiment_id, run_id):
                 client.delete_run(run.info.run_id)
+
+
+def is_finished(uri: str, experiment: str, run_id: str) -> bool:
+    """Return whether the store has the run of `run_id` in `experiment`, and as finished.
+
+    Raises:
+        TrackingError: if the store fails.
+    """
+    with _one_line(uri):
+        client = _client(uri)
+        found = client.get_experiment_by_name(experiment)
+        runs = _runs(client, found.experiment_id, run_id) if found is not None else []
+        return any(run.info.status == "FINISHED" for run in runs)
 
 
 def flatten(params: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -95,6 +95,12 @@ def test_the_order_of_keys_does_not_matter():
     assert one.run_id == other.run_id
 
 
+def test_nor_does_it_in_a_kept_configuration():
+    kept = json.loads(run().canonical_json())
+    kept["algorithm"] = dict(reversed(kept["algorithm"].items()))
+    assert RunConfig(**dict(reversed(kept.items()))).run_id == run().run_id
+
+
 def test_a_default_written_out_is_the_same_run():
     assert run().run_id == run(training={"rounds": 15}, split={"num_clusters": 3}, model="digitnet").run_id
 

@@ -28,20 +28,20 @@ CPUS = 0.1
 
 
 def config(algorithm, training=None, **given):
-    training = {"rounds": ROUNDS, "local_epochs": 2, **(training or {})}
+    training = {"rounds": ROUNDS, **(training or {})}
     values = {"algorithm": algorithm, "training": training, "split": {"server_images": 60}, **given}
     return complete(values, NOWHERE)
 
 
 RUNS = {
-    "k-means": config("ocfl-kmeans", {"local_epochs": 3}),
+    "k-means": config("ocfl-kmeans"),
     "kept momentum": config(
         {"name": "ocfl-hdbscan", "server_optimizer": "momentum", "server_momentum": 0.3},
         {"keep_optimizer_state": True, "momentum": 0.9, "learning_rate": 0.03},
     ),
     "kept Adam, unequal clients": config(
         "ocfl-hdbscan",
-        {"keep_optimizer_state": True, "optimizer": "adam", "learning_rate": 3e-3, "local_epochs": 3},
+        {"keep_optimizer_state": True, "optimizer": "adam", "learning_rate": 3e-3},
         overlap="overlapping",
         balance="imbalanced",
         evaluation={"every": 2},
