@@ -18,8 +18,7 @@ from engine.messages import ClientData, EvaluateReport, EvaluateTask, ImageSet, 
 class Client:
     """Hosts one federated client, or several that take turns. Keeps no state that a round depends on."""
 
-    def __init__(self, threads: int, gpu_share: float) -> None:
-        self._threads = threads
+    def __init__(self, gpu_share: float) -> None:
         self._device = "cuda" if gpu_share else "cpu"
         if gpu_share:
             torch.cuda.set_per_process_memory_fraction(gpu_share)
@@ -48,7 +47,6 @@ class Client:
             server_set=server_set,
             server_parts=server_parts,
             device=self._device,
-            threads=self._threads,
         )
 
     def train(

@@ -1,8 +1,8 @@
 """The parts of a run's configuration that data sets and training need; `run_config` puts them together."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 PositiveInt = Annotated[int, Field(gt=0, strict=True)]
 
@@ -47,6 +47,12 @@ class Training(Section):
     """L2 penalty added to the gradient, as `torch.optim` does it."""
     keep_optimizer_state: bool = False
     """Whether a client's momentum or Adam moments last from round to round; fresh ones otherwise."""
+
+    @model_validator(mode="after")
+    def _momentum_is_of_sgd(self) -> Self:
+        if self.momentum and self.optimizer != "sgd":
+            raise ValueError(f"momentum = {self.momentum:g} is of optimizer sgd, not of {self.optimizer}")
+        return self
 
 
 class Evaluation(Section):

@@ -70,7 +70,6 @@ class ClientHost:
         server_set: ImageSet,
         server_parts: Mapping[int, slice],
         device: str = "cpu",
-        threads: int = 1,
     ) -> None:
         """Put the data of `clients` and the server's test set on `device`.
 
@@ -83,14 +82,13 @@ class ClientHost:
             server_set: the server's test set.
             server_parts: client -> the part of that set on which it tests aggregated models.
             device: a torch device.
-            threads: torch's threads while a call runs. The last bits of a convolution depend on their number.
 
         Raises:
             ConfigError: the model is unknown, or the images are too small for it.
         """
         _, channels, height, width = server_set.images.shape
         self._flat = FlatModule(blank(model, (channels, height, width), num_classes).to(device))
-        self._num_classes, self._training, self._seed, self._threads = num_classes, training, seed, threads
+        self._num_classes, self._training, self._seed = num_classes, training, seed
         self._train_sets = {data.client: _DeviceSet.of(data.train, device) for data in clients}
         self._test_sets = {data.client: _DeviceSet.of(data.test, device) for data in clients}
         self._server_set = _DeviceSet.of(server_set, device)
@@ -109,7 +107,7 @@ class ClientHost:
             RunError: whatever goes wrong in a client's training; names client, round and cause.
         """
         results = []
-        with _torch_threads(self._threads):
+        with _one_torch_thread():
             for task in tasks:
                 with _named(task):
                     results.append(self._train(task, models, memories.get(task.client)))
@@ -119,7 +117,7 @@ class ClientHost:
         """Test, for each task, the client's own model on its test set and every model on its server part."""
         own: dict[int, Counts] = {}
         parts: dict[int, list[Counts]] = {task.client: [] for task in tasks}
-        with _torch_threads(self._threads):
+        with _one_torch_thread():
             for position, model in enumerate(models):
                 self._flat.write(model)
                 for task in tasks:
@@ -179,10 +177,14 @@ def _named(task: TrainTask) -> Iterator[None]:
 
 
 @contextmanager
-def _torch_threads(threads: int) -> Iterator[None]:
-    """Give torch so many threads for a while, whatever the process has."""
+def _one_torch_thread() -> Iterator[None]:
+    """Give torch one thread for a while, whatever the process has.
+
+    The last bits of a convolution depend on the number of threads, and a run's may not depend on where
+    its clients live: more cores are for more actors.
+    """
     before = torch.get_num_threads()
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)
     try:
         yield
     finally:

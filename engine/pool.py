@@ -53,14 +53,22 @@ class Pool(Protocol):
 class InProcessPool:
     """All clients in this process, one after the other: for tests, debuggers and profilers."""
 
-    def __init__(self, device: str = "cpu", threads: int = 1) -> None:
+    def __init__(self, device: str = "cpu") -> None:
         self._device = device
-        self._threads = threads
         self._host: ClientHost | None = None
 
     def prepare(self, setup: Setup) -> None:
         """Hand the clients of a run their data."""
-        self._host = make_host(setup, [data.client for data in setup.clients], self._device, self._threads)
+        self._host = ClientHost(
+            model=setup.model,
+            num_classes=setup.num_classes,
+            training=setup.training,
+            seed=setup.seed,
+            clients=setup.clients,
+            server_set=setup.server_set,
+            server_parts=setup.server_parts,
+            device=self._device,
+        )
 
     @property
     def host(self) -> ClientHost:
@@ -77,19 +85,3 @@ class InProcessPool:
     def evaluate(self, tasks: Sequence[EvaluateTask], models: Sequence[Vector]) -> list[EvaluateReport]:
         """Test `models` at the clients of `tasks`."""
         return self.host.evaluate(tasks, models)
-
-
-def make_host(setup: Setup, clients: Sequence[int], device: str, threads: int) -> ClientHost:
-    """Return a host for some of the clients of a run."""
-    held = set(clients)
-    return ClientHost(
-        model=setup.model,
-        num_classes=setup.num_classes,
-        training=setup.training,
-        seed=setup.seed,
-        clients=[data for data in setup.clients if data.client in held],
-        server_set=setup.server_set,
-        server_parts=setup.server_parts,
-        device=device,
-        threads=threads,
-    )

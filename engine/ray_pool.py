@@ -4,7 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import ray
-from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError, RayTaskError
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnavailableError,
+    GetTimeoutError,
+    RayActorError,
+    RayTaskError,
+)
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -119,13 +125,18 @@ class RayPool:
             ray.get(self._prepare(index), timeout=START_TIMEOUT)
         except (ActorDiedError, ActorUnavailableError) as again:
             self._replace(index, again, when)
+        except GetTimeoutError as again:
+            raise RunError(
+                f"client {hosted}, {when}: its actor died and no other started within {START_TIMEOUT:g} s; "
+                "look at the cluster's nodes, then give the same command to go on"
+            ) from again
 
     def _start(self, index: int) -> Any:
         strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index + 1)
         share = self._placement
         return Client.options(  # type: ignore[attr-defined]
             num_cpus=share.cpus_per_actor, num_gpus=share.gpus_per_actor, scheduling_strategy=strategy
-        ).remote(share.threads, share.gpus_per_actor)
+        ).remote(share.gpus_per_actor)
 
     def _prepare(self, index: int) -> list[Ref]:
         setup = self._setup

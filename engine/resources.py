@@ -29,11 +29,6 @@ class Placement:
     cpus_per_actor: float
     gpus_per_actor: float
 
-    @property
-    def threads(self) -> int:
-        """Threads of an actor: its whole CPUs, at least one."""
-        return max(1, floor(self.cpus_per_actor))
-
     def bundles(self) -> list[dict[str, float]]:
         """Return the placement group's bundles: the server's, then one an actor."""
         actor = {"CPU": self.cpus_per_actor}

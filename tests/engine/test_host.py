@@ -30,7 +30,7 @@ def training(**changes):
     return Training(**{**settings, **changes})
 
 
-def host(clients=CLIENTS, model="digitnet", seed=SEED, threads=1, **changes):
+def host(clients=CLIENTS, model="digitnet", seed=SEED, **changes):
     return ClientHost(
         model=model,
         num_classes=CLASSES,
@@ -39,7 +39,6 @@ def host(clients=CLIENTS, model="digitnet", seed=SEED, threads=1, **changes):
         clients=clients,
         server_set=SERVER,
         server_parts=PARTS,
-        threads=threads,
     )
 
 

@@ -67,11 +67,6 @@ def test_cpus_per_client_decides_how_many_actors_fit(cpus_per_client, actors):
     assert placement == Placement(actors, cpus_per_client, 0.0)
 
 
-@pytest.mark.parametrize(("cpus", "threads"), [(0.1, 1), (0.95, 1), (1.0, 1), (2.0, 2), (2.5, 2)])
-def test_an_actor_uses_its_whole_cpus_and_at_least_one_thread(cpus, threads):
-    assert Placement(1, cpus, 0.0).threads == threads
-
-
 def test_the_servers_bundle_comes_first():
     assert Placement(2, 0.5, 0.0).bundles() == [{"CPU": SERVER_CPUS}, {"CPU": 0.5}, {"CPU": 0.5}]
     assert Placement(1, 1.0, 0.25).bundles() == [{"CPU": SERVER_CPUS}, {"CPU": 1.0, "GPU": 0.25}]
