@@ -40,8 +40,12 @@ MNIST_SCENARIOS = {
     "overlapping imbalanced": {"overlap": "overlapping", "balance": "imbalanced"},
 }
 MNIST_SEED = 0
-DRAWS = 290
-"""Of which 287 are different images on average, and 70 % of those are for training: 200."""
+"""Of the seeds 0 to 4 the first rise of nonoverlapping balanced is in rounds 3, 3, 3, 3, 4. That of
+overlapping imbalanced is in 3, 2, 3, 3, 3 with the published class shares and in 3, 2, 3, 2, 3 with shares
+drawn anew: in round 2 only where six tenths of the largest group are one class, and in two of the paper's own
+imbalanced curves. The groups are found exactly in all fifteen."""
+SPLIT = {"draws": 290, "proportions": "published"}
+"""Of 290 draws about 287 are different images, and 70 % of those are for training: 200."""
 LATEST_RISE = 6
 """Rounds that are waited for a rise."""
 
@@ -164,7 +168,7 @@ def outcome(config: RunConfig, data_dir: Path, briggs_round: int | None = None) 
 def mnist_outcomes() -> dict[str, Outcome]:
     if not (SHARED_DATA / "MNIST").is_dir():
         pytest.skip("NOT CHECKED ON REAL IMAGES: shared/data/MNIST is not beside the checkout")
-    given = {"dataset": "mnist", "algorithm": "bnc", "seed": MNIST_SEED, "split": {"draws": DRAWS}}
+    given = {"dataset": "mnist", "algorithm": "bnc", "seed": MNIST_SEED, "split": SPLIT}
     configs = [complete({**given, **choices}, SHARED_DATA) for choices in MNIST_SCENARIOS.values()]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as processes:
         running = [processes.submit(outcome, config, SHARED_DATA) for config in configs]
@@ -201,7 +205,7 @@ class TestMnist:
         assert mnist_outcomes["nonoverlapping balanced"].ari(PUBLISHED_AFFINITY) == TRADED
 
     def test_affinity_as_published_trades_members_between_unequal_groups(self, mnist_outcomes):
-        """The archive's partition scores 0.3173 there; which groups trade changes it, not that two do."""
+        """The archive's partition scores 0.3173 there; others do when other groups trade."""
         assert mnist_outcomes["overlapping imbalanced"].ari(PUBLISHED_AFFINITY) < 0.5
 
 
