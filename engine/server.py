@@ -23,7 +23,7 @@ class Server:
 
     def __init__(self, group: PlacementGroup, placement: Placement, data_dir: Path, threads: int) -> None:
         self._pool = RayPool(group, placement)
-        self._session = Session(self._pool, data_dir, threads=threads)
+        self._session = Session(self._pool, data_dir, threads=threads, write_behind=True)
 
     def open(self, config: RunConfig, storage: Path) -> int:
         """Start or continue a run; return the number of rounds it has already."""

@@ -1,6 +1,7 @@
 """A run from configuration to finished folder, in whatever pool its clients live."""
 
 import traceback
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,12 +30,19 @@ class Opened:
 
 
 class Session:
-    """Opens runs, one after the other, and takes them forward a round at a time."""
+    """Opens runs, one after the other, and takes them forward a round at a time.
 
-    def __init__(self, pool: Pool, data_dir: Path, *, threads: int = 1) -> None:
+    With `write_behind` a round is written while the next one trains (the last one is waited for), so that
+    the disk costs no time; a kill then costs that round too.
+    """
+
+    def __init__(self, pool: Pool, data_dir: Path, *, threads: int = 1, write_behind: bool = False) -> None:
         self._pool = pool
         self._data_dir = data_dir
         self._threads = threads
+        self._write_behind = write_behind
+        self._writer = ThreadPoolExecutor(1)
+        self._writing: Future[None] | None = None
         self._run: Opened | None = None
 
     def open(self, config: RunConfig, storage: Path) -> int:
@@ -44,6 +52,7 @@ class Session:
             DataError: if the images are not to be had.
             ConfigError: if the configuration does not fit the data.
         """
+        self._settle()
         folder = RunFolder(folder_of(storage, config), config)
         progress = folder.open()
         setup, truth = prepare(config, self._data_dir)
@@ -79,15 +88,26 @@ class Session:
         folder, federation = self._run.folder, self._run.federation
         try:
             progress, record = federation.next_round(self._run.progress, self._pool)
+            self._settle()
         except Exception as error:
             expected = isinstance(error, FedgridError) and error.__cause__ is None
             folder.log(f"failed: {error if expected else traceback.format_exc()}")
+            self._settle()
             raise
-        folder.save(record, progress)
+        self._writing = self._writer.submit(folder.save, record, progress)
         self._run = Opened(folder, federation, progress)
-        if progress.rounds_done == federation.rounds:
+        is_last = progress.rounds_done == federation.rounds
+        if is_last or not self._write_behind:
+            self._settle()
+        if is_last:
             folder.finish()
         return record
+
+    def _settle(self) -> None:
+        """Wait for the round that is being written; raise what went wrong with it."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
 
 
 def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
