@@ -1,9 +1,11 @@
 """What takes a run forward: a Ray server with its client actors, or this process."""
 
 import logging
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Protocol, Self
 
 from engine.errors import RunError
@@ -39,6 +41,24 @@ class InProcessBackend:
         return self._session.next_round
 
 
+@contextmanager
+def _interruptions_wait() -> Iterator[None]:
+    """Put off the first Ctrl-C to the end of the block: amid its start, Ray would crash at the exit."""
+    waiting = []
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        waiting.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if waiting:
+        raise KeyboardInterrupt
+
+
 class RayBackend:
     """A server actor and its client actors, kept from one run to the next: they cost seconds to start."""
 
@@ -53,7 +73,8 @@ class RayBackend:
         self._server: Any = None
         self._owns_ray = not ray.is_initialized()
         if self._owns_ray:
-            ray.init(logging_level=logging.ERROR, log_to_driver=False, include_dashboard=False)
+            with _interruptions_wait():
+                ray.init(logging_level=logging.ERROR, log_to_driver=False, include_dashboard=False)
 
     def __enter__(self) -> Self:
         return self

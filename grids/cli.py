@@ -16,6 +16,7 @@ from engine.errors import ConfigError, DataError, FedgridError
 
 app = typer.Typer(
     help="Grids of clustered federated learning experiments.",
+    epilog="Example: `fedgrid run quickstart`",
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -127,12 +128,16 @@ def data(
     from grids.presets import load_grid
 
     folder = _data_dir(data_dir)
+    axes = {"overlap": overlap, "balance": balance, "clients": clients, "seed": seed}
+    options = {axis: value for axis, value in axes.items() if value is not None}
     if dataset is None:
+        if options or changes or csv:
+            raise ConfigError("whose split? name a data set, as in fedgrid data digits")
         list_datasets(folder, as_json, _console())
         return
-    axes = {"overlap": overlap, "balance": balance, "clients": clients, "seed": seed, "dataset": dataset}
-    options = {axis: value for axis, value in axes.items() if value is not None}
-    [config] = load_grid(None, options, changes or [], folder).runs
+    config, *others = load_grid(None, {**options, "dataset": dataset}, changes or [], folder).runs
+    if others:
+        raise ConfigError(f"one split at a time, not {1 + len(others)}; leave lists out")
     show_scenario(config, folder, csv, as_json, _console())
 
 

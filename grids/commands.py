@@ -15,11 +15,12 @@ from algorithms.registry import ALGORITHMS
 from engine.blueprint import of as blueprint_of
 from engine.datasets import DATASETS, find, is_here, load
 from engine.errors import ConfigError, RunError
+from engine.messages import ImageSet
 from engine.models import MODELS
 from engine.resources import Request
 from engine.run_config import RunConfig
 from engine.run_folder import RunFolder, folder_of
-from engine.splits import split_pool
+from engine.splits import server_subset, split_pool
 from grids.backend import Backend, InProcessBackend, RayBackend
 from grids.launch import Outcome, all_done, forget, launch
 from grids.presets import Grid
@@ -53,13 +54,14 @@ def run_grid(
     log = RunLog(grid.name, storage, _warn)
     reporter = _reporter(grid.runs, as_json, console)
     with ExitStack() as stack:
-        with _waiting(console, as_json, "Starting MLflow and Ray"):
+        with_ray = not in_process and (fresh or not all_done(grid.runs, storage))
+        with _waiting(console, as_json, "Starting MLflow and Ray" if with_ray else "Starting MLflow"):
             backend: Backend = InProcessBackend(data_dir)
-            if not in_process and (fresh or not all_done(grid.runs, storage)):
+            if with_ray:
                 backend = stack.enter_context(RayBackend(data_dir, request))
                 for clients in sorted({run.clients for run in grid.runs}):
                     backend.place(clients)
-            storage.mkdir(parents=True, exist_ok=True)
+            make_storage(storage)
             log.prepare()
             if fresh:
                 forget(grid.runs, storage, log)
@@ -78,14 +80,17 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path) -> None:
         ConfigError: a split that the data set cannot carry.
     """
     labels: dict[str, Any] = {}
+    servers: dict[str, ImageSet] = {}
     seen = set()
     for run in runs:
         if run.dataset not in labels:
-            labels[run.dataset] = load(run.dataset, data_dir)[0].labels
+            pool, servers[run.dataset] = load(run.dataset, data_dir)
+            labels[run.dataset] = pool.labels
         scenario = (run.scenario, run.seed, run.split)
         if scenario not in seen:
             seen.add(scenario)
             deal(run, labels[run.dataset], data_dir)
+            server_subset(servers[run.dataset], run.split.server_images, run.seed)
 
 
 def check_storage(runs: Sequence[RunConfig], storage: Path) -> None:
@@ -106,6 +111,18 @@ def check_storage(runs: Sequence[RunConfig], storage: Path) -> None:
                     pass
             except RunError as error:
                 raise ConfigError(str(error)) from error
+
+
+def make_storage(storage: Path) -> None:
+    """Create the folder of runs, if it is not there yet.
+
+    Raises:
+        ConfigError: if it cannot be.
+    """
+    try:
+        storage.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--storage {storage}: {error.strerror}; name another folder") from error
 
 
 def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
@@ -256,8 +273,8 @@ def _show(outcomes: Sequence[Outcome], storage: Path, uri: str, console: Console
     if finished:
         console.print(result_table(finished, console.width))
         say(
-            "pers.: each cluster's model on its clients' own test images; gen.: on the server's\n"
-            "test images; F1 over a test set's own classes; gap: |pers. acc. - gen. acc.|; all\n"
+            "pers.: each cluster's model on its clients' own test images; gen.: on the\n"
+            "server's; F1 over a test set's own classes; gap: |pers. acc. - gen. acc.|; all\n"
             "are means over clients; –: none.\n"
         )
     if len(finished) < len(outcomes):
@@ -276,8 +293,11 @@ def serve_ui(storage: Path, port: int, console: Console) -> int:
     """
     if "MLFLOW_TRACKING_URI" not in os.environ and not (storage / "mlflow.db").exists():
         raise ConfigError(f"no runs in {storage}: run something first, or name the folder with --storage")
-    console.print(f"MLflow at [bold]{ui.address(port)}[/] (Ctrl-C ends it)", highlight=False)
+
+    def announce() -> None:
+        console.print(f"MLflow at [bold]{ui.address(port)}[/] (Ctrl-C ends it)", highlight=False)
+
     try:
-        return ui.serve(tracking_uri(storage), artifact_root(storage), port)
+        return ui.serve(tracking_uri(storage), artifact_root(storage), port, announce)
     except TrackingError as error:
         raise ConfigError(str(error)) from error

@@ -91,9 +91,22 @@ def _mapping(text: bytes, source: str) -> dict[str, Any]:
 
 def _parse(text: str | bytes, source: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{source} is not YAML: {' '.join(str(error).split())}") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without objects, in which a key stands once: PyYAML lets the last of several win, unseen."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return the mapping of `node`, which has no key twice."""
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+        for key in keys:
+            if keys.count(key) > 1:
+                problem = f"'{key}' stands there twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 def _apply(values: Mapping[str, Any], change: str) -> dict[str, Any]:

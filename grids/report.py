@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from algorithms.registry import ALGORITHMS
 from engine.run_config import RunConfig
@@ -12,21 +13,23 @@ from grids.launch import Outcome
 from grids.tables import ROOMY, result_row
 from tracking.scores import RoundScores
 
+NUMBERS_WIDTH = 71
+"""Columns of a narrow bar and all that stands right of a run's name."""
+
 
 class Bars:
     """One bar a run, with its newest numbers."""
 
     def __init__(self, console: Console, runs: Sequence[RunConfig]) -> None:
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False, table_column=_name_column(console.width)),
             BarColumn(bar_width=20 if console.width >= ROOMY else 10),
             MofNCompleteColumn(),
             TextColumn("{task.fields[news]}"),
             TimeElapsedColumn(),
             console=console,
         )
-        several = len({(run.scenario, run.seed) for run in runs}) > 1
-        self._names = {run.run_id: run.name if several else _title(run) for run in runs}
+        self._names = _short_names(runs)
         self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> "Bars":
@@ -110,6 +113,22 @@ class JsonLines:
 
     def _print(self, **event: object) -> None:
         print(json.dumps(event), flush=True)
+
+
+def _name_column(width: int) -> Column:
+    """Return a column that leaves room for a run's numbers, however long its name."""
+    return Column(no_wrap=True, overflow="ellipsis", max_width=max(8, width - NUMBERS_WIDTH))
+
+
+def _short_names(runs: Sequence[RunConfig]) -> dict[str, str]:
+    """Return run id -> name: the algorithm, and of seed and scenario what is not the same for all."""
+    seeds, scenarios = {run.seed for run in runs}, {run.scenario for run in runs}
+    return {
+        run.run_id: _title(run)
+        + (f" s{run.seed}" if len(seeds) > 1 else "")
+        + (f" {run.scenario}" if len(scenarios) > 1 else "")
+        for run in runs
+    }
 
 
 def _title(config: RunConfig) -> str:

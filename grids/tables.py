@@ -84,7 +84,7 @@ def failure_table(outcomes: Sequence[Outcome]) -> Table:
     table.add_column("cause", overflow="fold")
     for outcome in outcomes:
         if outcome.error:
-            table.add_row(Text(outcome.config.name), Text(outcome.error))
+            table.add_row(Text(outcome.folder.name), Text(outcome.error))
     return table
 
 

@@ -41,6 +41,7 @@ class RunLog:
         self._experiment = experiment
         self._artifacts = artifact_root(storage)
         self._warn = warn
+        self._warned: set[str] = set()
         self._tracker: Tracker | None = None
         self._commit = _commit()
 
@@ -110,7 +111,9 @@ class RunLog:
             action()
         except TrackingError as error:
             self._tracker = None
-            self._warn(f"{error}; training goes on, the records are on disk")
+            if str(error) not in self._warned:
+                self._warned.add(str(error))
+                self._warn(f"{error}; training goes on, the records are on disk")
 
 
 def _close(tracker: Tracker, folder: Path, status: Status) -> None:

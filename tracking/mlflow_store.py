@@ -49,7 +49,7 @@ def tracking_uri(storage: Path) -> str:
     """
     uri = os.environ.get("MLFLOW_TRACKING_URI") or default_uri(storage)
     scheme, separator, rest = uri.partition("://")
-    if not separator or not rest.strip("/") or scheme.split("+")[0] not in SCHEMES:
+    if not _splits(uri) or not separator or not rest.strip("/") or scheme.split("+")[0] not in SCHEMES:
         raise TrackingError(
             f"MLFLOW_TRACKING_URI is '{shown(uri)}', which is no address of an MLflow store; give "
             "sqlite:////absolute/path/mlflow.db, a postgresql:// or mysql:// address, or http(s)://host:port"
@@ -73,6 +73,8 @@ def prepare(uri: str) -> None:
 
 def shown(uri: str) -> str:
     """Return the address without a user name or password, to be printed."""
+    if not _splits(uri):
+        return uri.rpartition("@")[2]
     return uri.replace(urlsplit(uri).netloc, urlsplit(uri).netloc.rpartition("@")[2], 1)
 
 
@@ -218,6 +220,14 @@ def flatten(params: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         else:
             flat[f"{prefix}{name}"] = str(value)
     return flat
+
+
+def _splits(uri: str) -> bool:
+    try:
+        _ = urlsplit(uri).port
+    except ValueError:
+        return False
+    return True
 
 
 def _client(uri: str) -> Any:

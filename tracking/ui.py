@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -62,8 +62,10 @@ def started(uri: str, artifacts: Path, port: int) -> Iterator["subprocess.Popen[
         _end(server)
 
 
-def serve(uri: str, artifacts: Path, port: int = 5000) -> int:
+def serve(uri: str, artifacts: Path, port: int = 5000, announce: Callable[[], None] = lambda: None) -> int:
     """Run the server until it ends, Ctrl-C or SIGTERM; return its exit code, 0 when interrupted.
+
+    `announce` is called once it is starting.
 
     Raises:
         TrackingError: if `port` is taken, or `uri` is a server already.
@@ -71,6 +73,7 @@ def serve(uri: str, artifacts: Path, port: int = 5000) -> int:
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         with started(uri, artifacts, port) as server:
+            announce()
             return server.wait()
     except KeyboardInterrupt:
         return 0

@@ -1,0 +1,184 @@
+"""The README's commands, and runs on one's own images, as a user types them."""
+
+import json
+import signal
+import socket
+import time
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+from command_line import fedgrid, new_storage, started, stop, strict_json
+from PIL import Image
+
+from engine import blueprint
+from tracking import ui
+
+SMALL = ("--clients", 3, "--set", "training.rounds=2", "--in-process")
+AWAY = "http://127.0.0.1:9"
+"""The discard port: nothing listens there."""
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return new_storage(tmp_path / "runs")
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["data"], ["algorithms"], ["models"], ["ui"]])
+def test_every_command_has_help_with_an_example(command):
+    result = fedgrid(*command, "--help")
+    assert (result.code, result.err) == (0, "")
+    assert f"Example: {' '.join(['fedgrid', *command])}" in " ".join(result.out.split())
+
+
+def test_nothing_is_a_question_for_help():
+    assert fedgrid() == fedgrid("--help")
+
+
+def test_which_data_sets_there_are(tmp_path):
+    result = fedgrid("data", "--data-dir", tmp_path)
+    assert result.code == 0
+    for line in (
+        "digits 1x8x8 10 1,442 yes",
+        "cifar10 3x32x32 10 50,000 no (171 MB)",
+        f"Data folder: {tmp_path}",
+    ):
+        assert line in " ".join(result.out.split())
+    listed = strict_json(fedgrid("data", "--json", "--data-dir", tmp_path).out)
+    assert [entry["name"] for entry in listed if entry["here"]] == ["digits"]
+
+
+def test_who_would_hold_what(tmp_path):
+    result = fedgrid("data", "digits", "--clients", 5, "--csv", tmp_path / "x.csv")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("digits-5-nonoverlapping-balanced, seed 0: images per class\n")
+    written = blueprint.read(tmp_path / "x.csv")
+    clients = strict_json(fedgrid("data", "digits", "--clients", 5, "--json").out)["clients"]
+    assert [client["train"] for client in clients] == written.train_KL.tolist()
+    assert [client["test"] for client in clients] == written.test_KL.tolist()
+    assert str(written.train_KL[0].sum()) in result.out
+
+
+def test_the_readmes_split_of_real_mnist(shared, tmp_path):
+    if not (shared / "data" / "MNIST").is_dir():
+        pytest.skip(f"no real images: {shared / 'data' / 'MNIST'} is missing")
+    scenario = ("--overlap", "nonoverlapping", "--balance", "balanced", "--clients", 15)
+    csv = tmp_path / "x.csv"
+    result = fedgrid("data", "mnist", *scenario, "--csv", csv, FEDGRID_DATA=str(shared / "data"))
+    assert (result.code, result.err) == (0, "")
+    written = blueprint.read(csv)
+    assert written.server_L.tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert written.train_KL.shape == (15, 10)
+    assert ((written.train_KL > 0).sum(axis=1) == [4] * 5 + [3] * 10).all()
+
+
+def test_what_there_is_to_choose_from():
+    for command, name in (("algorithms", "ocfl-hdbscan"), ("models", "tinyvgg")):
+        listed = strict_json(fedgrid(command, "--json").out)
+        assert name in [entry["name"] for entry in listed]
+        assert all(entry["summary"] and entry["source"] for entry in listed)
+        shown = fedgrid(command).out
+        assert all(entry["name"] in shown for entry in listed)
+
+
+@pytest.fixture
+def image_folder(tmp_path):
+    """Three classes of 9x9 noise, each with a colour of its own; brackets in the path."""
+    random = np.random.default_rng(0)
+    for part, count in (("train", 30), ("test", 6)):
+        for channel, name in enumerate(("ant", "bee", "cat")):
+            folder = tmp_path / "my [images]" / part / name
+            folder.mkdir(parents=True)
+            for number in range(count):
+                pixels = random.integers(0, 60, (9, 9, 3), np.uint8)
+                pixels[:, :, channel] += 150
+                Image.fromarray(pixels).save(folder / f"{number}.png")
+    return tmp_path / "my [images]"
+
+
+def test_ones_own_image_folder(image_folder, storage):
+    result = fedgrid("run", "--dataset", f"folder:{image_folder}", *SMALL, "--storage", storage)
+    assert (result.code, result.err) == (0, "")
+    assert "OCFL-HDB round 2/2 " in result.out
+    assert "Final round, folder_my [images]-3-nonoverlapping-balanced, seed 0" in result.out
+
+
+def test_ones_own_npz_file(storage, tmp_path):
+    labels = np.arange(90)[:, None] % 3
+    images = np.zeros((90, 9, 9), np.uint8) + 80 * labels[:, :, None].astype(np.uint8)
+    parts = {"train": slice(0, 60), "val": slice(60, 75), "test": slice(75, 90)}
+    arrays = {f"{part}_images": images[rows] for part, rows in parts.items()}
+    np.savez(
+        tmp_path / "my.npz", **arrays, **{f"{part}_labels": labels[rows] for part, rows in parts.items()}
+    )
+    result = fedgrid("run", "--dataset", f"npz:{tmp_path / 'my.npz'}", *SMALL, "--storage", storage, "--json")
+    assert (result.code, result.err) == (0, "")
+    assert [event["event"] for event in result.events] == ["start", "round", "round", "result"]
+    assert result.events[-1]["scenario"] == "npz_my-3-nonoverlapping-balanced"
+
+
+def test_a_file_with_options_on_top(storage, tmp_path):
+    (tmp_path / "my-run.yaml").write_text("clients: 3\nalgorithm: [bnc, sattler]\ntraining: {rounds: 9}\n")
+    result = fedgrid("run", tmp_path / "my-run.yaml", *SMALL, "--seed", 7, "--storage", storage)
+    assert result.code == 0
+    for line in ("BNC round 2/2 ", "SCL round 2/2 ", "digits-3-nonoverlapping-balanced, seed 7"):
+        assert line in result.out
+
+
+def test_an_mlflow_server_that_is_away_stops_nothing(tmp_path):
+    storage = tmp_path / "runs [1]"
+    result = fedgrid("run", *SMALL, "--storage", storage, MLFLOW_TRACKING_URI=AWAY)
+    assert result.code == 0
+    assert result.err.startswith(f"warning: no MLflow server answers at {AWAY} ")
+    assert result.err.count("\n") == 1
+    assert f"Written to {storage} " in result.out
+    assert f"See it:  fedgrid ui --storage '{storage}'\n" in result.out
+    assert len(list(storage.glob("*/done.json"))) == 1
+
+
+def test_passwords_are_not_shown(tmp_path):
+    away = AWAY.replace("//", "//me:secret@")
+    result = fedgrid("run", *SMALL, "--storage", tmp_path, MLFLOW_TRACKING_URI=away)
+    assert result.code == 0
+    assert "secret" not in result.out + result.err
+    assert f"MLflow store: {AWAY}\n" in result.out
+
+
+def test_a_taken_port_is_one_line(storage):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        result = fedgrid("ui", "--storage", storage, "--port", port)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith(f"fedgrid: cannot listen on http://127.0.0.1:{port} ")
+    assert result.err.count("\n") == 1
+
+
+def experiments(port):
+    query = f"{ui.address(port)}/api/2.0/mlflow/experiments/search?max_results=10"
+    with urllib.request.urlopen(query, timeout=30) as answer:
+        return [experiment["name"] for experiment in json.load(answer)["experiments"]]
+
+
+@pytest.mark.slow
+def test_the_ui_answers_and_goes_at_ctrl_c(storage):
+    assert fedgrid("run", *SMALL, "--storage", storage).code == 0
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with started("ui", "--storage", storage, "--port", port) as process:
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                assert "runs" in experiments(port)
+                break
+            except (urllib.error.URLError, ConnectionError):
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+        code, _ = stop(process, signal.SIGINT)
+    assert code == 0
+    with pytest.raises(urllib.error.URLError, match="refused"):
+        experiments(port)

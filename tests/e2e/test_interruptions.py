@@ -1,0 +1,140 @@
+"""Runs that are killed, interrupted, repeated, contested or failing: nothing is lost, nothing is twice."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from command_line import fedgrid, new_storage, started, stop, wait_for_round
+from mlflow.tracking import MlflowClient
+
+ROUNDS = 12
+RUN = ("run", "--clients", 4, "--set", f"training.rounds={ROUNDS}", "--algorithm", "ocfl-kmeans", "--json")
+"""Digits, a tenth of a second a round."""
+CLOCKS = ("timings.parquet", "log.txt", "lock")
+"""All else in a run's folder is the same bytes every time."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    storage = new_storage(tmp_path_factory.mktemp("undisturbed"))
+    assert fedgrid(*RUN, "--in-process", "--storage", storage).code == 0
+    return storage
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return new_storage(tmp_path / "runs")
+
+
+def contents(storage: Path) -> dict[str, bytes]:
+    """Return file -> bytes of the storage's one run, but for what a clock says."""
+    [folder] = (path.parent for path in storage.glob("*/config.json"))
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.name not in CLOCKS)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def mlflow_runs(storage: Path, experiment: str = "runs"):
+    client = MlflowClient(tracking_uri=f"sqlite:///{storage / 'mlflow.db'}")
+    found = client.get_experiment_by_name(experiment)
+    return client, client.search_runs([found.experiment_id])
+
+
+def check_mlflow(storage: Path) -> None:
+    """There is one run, finished, and each of its metrics was logged once a round."""
+    client, [run] = mlflow_runs(storage)
+    assert run.info.status == "FINISHED"
+    steps = {
+        name: [metric.step for metric in client.get_metric_history(run.info.run_id, name)]
+        for name in run.data.metrics
+    }
+    assert len(steps) >= 20
+    assert steps == {name: list(range(1, ROUNDS + 1)) for name in steps}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "where",
+    [
+        pytest.param(["--in-process"], id="in-process"),
+        pytest.param(["--clients-per-actor", "2"], id="ray", marks=pytest.mark.ray),
+    ],
+)
+def test_a_killed_run_goes_on_and_ends_as_if_nothing_had_been(where, undisturbed, storage, request):
+    command = [*RUN, *where, "--storage", storage]
+    with started(*command) as process:
+        wait_for_round(process, 3)
+        assert stop(process, signal.SIGKILL)[0] == -signal.SIGKILL
+    assert not list(storage.glob("*/done.json"))
+    if "--in-process" not in where:
+        request.getfixturevalue("ray_session")
+    again = fedgrid(*command)
+    assert (again.code, again.err) == (0, "")
+    assert again.events[0]["event"] == "start"
+    assert 3 <= again.events[0]["rounds_done"] < ROUNDS
+    assert contents(storage) == contents(undisturbed)
+    check_mlflow(storage)
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_says_so_and_goes_on(undisturbed, storage):
+    command = (*RUN, "--in-process", "--storage", storage)
+    with started(*command) as process:
+        wait_for_round(process, 2)
+        code, err = stop(process, signal.SIGINT)
+    assert (code, err) == (130, "fedgrid: interrupted; the same command continues\n")
+    assert mlflow_runs(storage)[1][0].info.status == "KILLED"
+    assert fedgrid(*command).code == 0
+    assert contents(storage) == contents(undisturbed)
+    check_mlflow(storage)
+
+
+def test_a_finished_run_is_not_computed_again(undisturbed):
+    before = contents(undisturbed)
+    times = {path: path.stat().st_mtime_ns for path in undisturbed.glob("*/*.parquet")}
+    again = fedgrid(*RUN, "--storage", undisturbed)
+    assert [event["event"] for event in again.events] == ["result"]
+    assert again.events[0]["clusters"] == 3
+    assert contents(undisturbed) == before
+    assert {path: path.stat().st_mtime_ns for path in times} == times
+    check_mlflow(undisturbed)
+
+
+def test_fresh_computes_the_same_again(undisturbed, storage):
+    command = (*RUN, "--in-process", "--storage", storage)
+    assert fedgrid(*command).code == 0
+    fresh = fedgrid(*command, "--fresh")
+    assert sum(event["event"] == "round" for event in fresh.events) == ROUNDS
+    assert contents(storage) == contents(undisturbed)
+    check_mlflow(storage)
+
+
+@pytest.mark.slow
+def test_a_second_command_on_the_same_run_is_refused(storage):
+    command = (*RUN, "--in-process", "--storage", storage, "--set", "training.rounds=100000")
+    with started(*command) as process:
+        wait_for_round(process, 1)
+        for second in (command, (*command, "--fresh")):
+            refused = fedgrid(*second)
+            assert (refused.code, refused.out) == (2, "")
+            assert "is in use by another process; wait for it or stop it" in refused.err
+            assert refused.err.count("\n") == 1
+        wait_for_round(process, 3)
+
+
+def test_a_run_that_fails_does_not_stop_the_others(tmp_path, storage):
+    """A server learning rate of 1e38 makes the second round's updates infinite."""
+    preset = tmp_path / "two.yaml"
+    preset.write_text(
+        "clients: 3\ntraining: {rounds: 2}\nalgorithm: [{name: bnc, server_learning_rate: 1.0e+38}, bnc]\n"
+    )
+    command = ("run", preset, "--in-process", "--storage", storage)
+    result = fedgrid(*command)
+    assert (result.code, result.err) == (1, "")
+    words = " ".join(result.out.replace("│", " ").split())
+    assert "clients 0, 1, 2, round 2: every update is NaN or infinite" in words
+    assert "the state of round 1 is kept" in words
+    _, runs = mlflow_runs(storage, "two")
+    assert sorted(run.info.status for run in runs) == ["FAILED", "FINISHED"]
+    failed, finished = fedgrid(*command, "--json").events[-2:]
+    assert failed["error"].startswith("clients 0, 1, 2, round 2: every update is NaN or infinite")
+    assert (finished["error"], finished["clusters"]) == (None, 1)

@@ -1,0 +1,137 @@
+"""The first command that a newcomer types: seven algorithms on real digits, once, with Ray."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from command_line import started
+from mlflow.tracking import MlflowClient
+
+pytestmark = [pytest.mark.slow, pytest.mark.ray]
+
+ROUNDS = 15
+CLIENTS = 15
+RIGHT = ("SCL", "BCL", "OCFL-KM", "OCFL-AFF", "OCFL-HDB")
+"""Those that must find the three hidden groups."""
+
+
+@pytest.fixture(scope="module")
+def quickstart(tmp_path_factory):
+    """Return (the storage, what was printed)."""
+    storage = tmp_path_factory.mktemp("quickstart")
+    with started("run", "quickstart", "--storage", storage) as process:
+        out, err = process.communicate(timeout=500)
+    assert (process.returncode, err) == (0, "")
+    return storage, out
+
+
+@pytest.fixture(scope="module")
+def table(quickstart):
+    """Return algorithm -> cells, as printed."""
+    lines = quickstart[1].split("Final round, digits-15-nonoverlapping-balanced, seed 0")[1].splitlines()
+    rows = [line.split() for line in lines[4:11]]
+    return {row[0]: row[1:] for row in rows}
+
+
+@pytest.fixture(scope="module")
+def runs(quickstart):
+    client = MlflowClient(tracking_uri=f"sqlite:///{quickstart[0] / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("quickstart")
+    return client, client.search_runs([experiment.experiment_id])
+
+
+def test_the_table_has_the_seven_algorithms(table):
+    assert list(table) == ["BNC", "SCL", "BCL", "OCFL-KM", "OCFL-AFF", "OCFL-MS", "OCFL-HDB"]
+    assert {len(cells) for cells in table.values()} == {12}
+
+
+def test_they_find_the_hidden_groups_within_the_fifteen_rounds(table):
+    for name in RIGHT:
+        number, *partition = table[name][:6]
+        assert 1 <= int(number) <= ROUNDS
+        assert partition == ["3", "1.000", "1.000", "1.000", "1.000"], name
+
+
+def test_mean_shift_may_split_a_group_but_mixes_none(table):
+    number, clusters, _, _, homogeneity, _ = table["OCFL-MS"][:6]
+    assert 1 <= int(number) <= ROUNDS
+    assert int(clusters) >= 3
+    assert homogeneity == "1.000"
+
+
+def test_the_baseline_has_one_cluster(table):
+    assert table["BNC"][:6] == ["–", "1", "0.000", "0.000", "0.000", "1.000"]
+
+
+def test_specialists_beat_the_baseline_at_home_and_pay_elsewhere(table):
+    """Columns: personalised accuracy and F1, generalised accuracy and F1, learning gap."""
+    baseline = [float(cell) for cell in table["BNC"][6:11]]
+    for name in RIGHT:
+        personal, _, general, _, gap = (float(cell) for cell in table[name][6:11])
+        assert personal > 0.9 > baseline[0]
+        assert general < baseline[2]
+        assert gap > baseline[4]
+
+
+def test_progress_and_the_way_on_are_told(quickstart):
+    storage, out = quickstart
+    for title in ("BNC", "OCFL-HDB"):
+        for number in range(1, ROUNDS + 1):
+            assert f"\n{title} round {number}/{ROUNDS} temp. 0." in out
+    assert f"\nWritten to {storage} " in out
+    assert out.endswith(
+        f"\nMLflow store: sqlite:///{storage}/mlflow.db\nSee it:  fedgrid ui --storage {storage}\n"
+    )
+
+
+def test_every_run_leaves_a_folder_that_others_can_read(quickstart):
+    folders = sorted(path.parent for path in quickstart[0].glob("*/config.json"))
+    assert len(folders) == 7
+    for folder in folders:
+        config = json.loads((folder / "config.json").read_text())
+        assert (config["dataset"], config["clients"]) == ("digits", CLIENTS)
+        assert json.loads((folder / "done.json").read_text())["rounds"] == ROUNDS
+        rows = {name: pq.read_table(folder / f"{name}.parquet") for name in ("rounds", "clients", "timings")}
+        assert {name: len(table) for name, table in rows.items()} == {
+            "rounds": ROUNDS,
+            "clients": ROUNDS * CLIENTS,
+            "timings": ROUNDS,
+        }
+        assert {"temperature", "clusters", "clustered", "bytes_up", "warnings"} <= set(
+            rows["rounds"].column_names
+        )
+        states = [path.name for path in sorted(folder.glob("state-*"))]
+        assert states == [
+            f"state-{number:06d}.{kind}" for number in (14, 15) for kind in ("safetensors", "sha256")
+        ]
+        assert not list(folder.rglob("*.writing"))
+        figures = sorted(path.name for path in (folder / "figures").iterdir())
+        assert figures == ["clusters.png", "clusters.svg", "temperature.png", "temperature.svg"]
+        assert "finished" in (folder / "log.txt").read_text()
+
+
+def test_mlflow_has_each_run_once_with_all_of_its_rounds(runs):
+    client, found = runs
+    assert len(found) == 7
+    assert {run.info.status for run in found} == {"FINISHED"}
+    for run in found:
+        assert len(run.data.metrics) >= 20
+        for name in run.data.metrics:
+            points = client.get_metric_history(run.info.run_id, name)
+            assert [point.step for point in points] == list(range(1, ROUNDS + 1)), name
+
+
+def test_mlflow_runs_are_named_tagged_and_keep_the_records(runs):
+    client, found = runs
+    assert {run.data.tags["algorithm"] for run in found} >= {"bnc", "sattler", "ocfl-hdbscan"}
+    for run in found:
+        tags = run.data.tags
+        algorithm = tags["algorithm"].replace("-", "_")
+        assert run.info.run_name == f"digits-15-nonoverlapping-balanced-{algorithm}-s0"
+        assert tags["scenario"] == "digits-15-nonoverlapping-balanced"
+        assert (tags["seed"], len(tags["fedgrid.run_id"])) == ("0", 12)
+        assert tags["commit"]
+        kept = {artifact.path for artifact in client.list_artifacts(run.info.run_id)}
+        assert {"config.json", "clients.parquet", "rounds.parquet", "figures"} <= kept
+        figures = {artifact.path for artifact in client.list_artifacts(run.info.run_id, "figures")}
+        assert {"figures/clusters.png", "figures/temperature.png"} <= figures
