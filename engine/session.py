@@ -11,12 +11,12 @@ from engine.datasets import find, load
 from engine.errors import FedgridError
 from engine.federation import Federation, Progress
 from engine.initialise import blank, initial_vector
-from engine.messages import ClientData
+from engine.messages import ClassLabels, ClientData
 from engine.pool import Pool, Setup
 from engine.records import RoundRecord
 from engine.run_config import RunConfig
 from engine.run_folder import RunFolder, folder_of
-from engine.splits import server_subset, split_pool
+from engine.splits import ClientSplit, server_subset, split_pool
 from engine.vectors import layout_of
 
 
@@ -110,25 +110,33 @@ class Session:
             writing.result()
 
 
-def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
-    """Load and deal out the images of a run; return what clients need and their true clusters, shape (K,)."""
-    dataset = find(config.dataset, data_dir)
-    pool_set, server_set = load(config.dataset, data_dir)
-    splits = split_pool(
-        pool_set.labels,
+def deal(config: RunConfig, pool_labels: ClassLabels, data_dir: Path) -> tuple[ClientSplit, ...]:
+    """Return who holds which images of the pool, whose labels have shape (N,).
+
+    Raises:
+        ConfigError: a split that the data set cannot carry.
+    """
+    return split_pool(
+        pool_labels,
         dataset=config.dataset,
-        num_classes=dataset.num_classes,
+        num_classes=find(config.dataset, data_dir).num_classes,
         overlap=config.overlap,
         balance=config.balance,
         num_clients=config.clients,
         split=config.split,
         seed=config.seed,
     )
+
+
+def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
+    """Load and deal out the images of a run; return what clients need and their true clusters, shape (K,)."""
+    pool_set, server_set = load(config.dataset, data_dir)
+    splits = deal(config, pool_set.labels, data_dir)
     server_set = server_subset(server_set, config.split.server_images, config.seed)
     bounds = np.linspace(0, len(server_set), config.clients + 1).round().astype(int)
     setup = Setup(
         model=config.model,
-        num_classes=dataset.num_classes,
+        num_classes=find(config.dataset, data_dir).num_classes,
         training=config.training,
         seed=config.seed,
         clients=tuple(

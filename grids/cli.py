@@ -124,7 +124,7 @@ def data(
     as_json: AsJson = False,
 ) -> None:
     """List the data sets, or show the class counts per client of one scenario."""
-    from grids.commands import list_datasets, show_scenario
+    from grids.listings import list_datasets, show_scenario
     from grids.presets import load_grid
 
     folder = _data_dir(data_dir)
@@ -144,7 +144,7 @@ def data(
 @app.command(epilog="Example: `fedgrid algorithms --json`")
 def algorithms(as_json: AsJson = False) -> None:
     """List the algorithms, with their source and default settings."""
-    from grids.commands import list_algorithms
+    from grids.listings import list_algorithms
 
     list_algorithms(as_json, _console())
 
@@ -152,7 +152,7 @@ def algorithms(as_json: AsJson = False) -> None:
 @app.command(epilog="Example: `fedgrid models`")
 def models(as_json: AsJson = False) -> None:
     """List the models, with their source."""
-    from grids.commands import list_models
+    from grids.listings import list_models
 
     list_models(as_json, _console())
 

@@ -1,6 +1,5 @@
-"""What the commands do, once their options are read."""
+"""What `fedgrid run` and `fedgrid ui` do, once their options are read."""
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,21 +10,19 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from algorithms.registry import ALGORITHMS
-from engine.blueprint import of as blueprint_of
-from engine.datasets import DATASETS, find, is_here, load
+from engine.datasets import load
 from engine.errors import ConfigError, RunError
 from engine.messages import ImageSet
-from engine.models import MODELS
 from engine.resources import Request
 from engine.run_config import RunConfig
 from engine.run_folder import RunFolder, folder_of
-from engine.splits import server_subset, split_pool
+from engine.session import deal
+from engine.splits import server_subset
 from grids.backend import Backend, InProcessBackend, RayBackend
 from grids.launch import Outcome, all_done, forget, launch
 from grids.presets import Grid
 from grids.report import Bars, JsonLines, Lines
-from grids.tables import choice_table, class_count_table, failure_table, result_table
+from grids.tables import failure_table, result_table
 from grids.track import RunLog, artifact_root
 from tracking import ui
 from tracking.mlflow_store import TrackingError, shown, tracking_uri
@@ -123,121 +120,6 @@ def make_storage(storage: Path) -> None:
         storage.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"--storage {storage}: {error.strerror}; name another folder") from error
-
-
-def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
-    """Show the data sets, where they come from and which are here."""
-    rows = []
-    for dataset in DATASETS.values():
-        rows.append(
-            {
-                "name": dataset.name,
-                "title": dataset.title,
-                "images": "x".join(map(str, dataset.shape)),
-                "classes": dataset.num_classes,
-                "pool": dataset.pool_size,
-                "here": is_here(dataset.name, data_dir),
-                "download_mb": dataset.download_mb,
-                "source": dataset.source,
-            }
-        )
-    if as_json:
-        print(json.dumps(rows, indent=2))
-        return
-    table = choice_table(
-        ("name", "images", "classes", "pool", "here", "source"),
-        [
-            (
-                str(row["name"]),
-                str(row["images"]),
-                str(row["classes"]),
-                f"{row['pool']:,}",
-                "yes" if row["here"] else f"no ({row['download_mb']} MB)",
-                str(row["source"]),
-            )
-            for row in rows
-        ],
-    )
-    console.print(table)
-    console.print(
-        "\nYour own images: folder:PATH (train/<class>/*, test/<class>/*) or npz:PATH (MedMNIST's keys)."
-    )
-    console.print(f"Data folder: {escape(str(data_dir))}", soft_wrap=True)
-
-
-def show_scenario(
-    config: RunConfig, data_dir: Path, csv: Path | None, as_json: bool, console: Console
-) -> None:
-    """Show, and write where asked, the class counts per client of a scenario."""
-    pool, server = load(config.dataset, data_dir)
-    splits = deal(config, pool.labels, data_dir)
-    blueprint = blueprint_of(splits, pool.labels, server.labels, find(config.dataset, data_dir).num_classes)
-    if csv is not None:
-        blueprint.write(csv)
-    if as_json:
-        clients = [
-            {
-                "client": part.client,
-                "group": part.cluster,
-                "train": blueprint.train_KL[part.client].tolist(),
-                "test": blueprint.test_KL[part.client].tolist(),
-            }
-            for part in splits
-        ]
-        print(json.dumps({"scenario": config.scenario, "seed": config.seed, "clients": clients}, indent=2))
-        return
-    console.print(f"[bold]{escape(config.scenario)}[/], seed {config.seed}: images per class")
-    console.print(class_count_table(blueprint, [part.cluster for part in splits]))
-    if csv is None:
-        console.print("Write this as the authors' blueprint csv with --csv FILE.")
-    else:
-        console.print(f"Written to {escape(str(csv))}", soft_wrap=True)
-
-
-def list_algorithms(as_json: bool, console: Console) -> None:
-    """Show the algorithms, one line each, with source."""
-    if as_json:
-        entries = [
-            {
-                "name": entry.name,
-                "title": entry.title,
-                "summary": entry.summary,
-                "source": entry.source,
-                "settings": entry.settings.model_dump(mode="json"),
-            }
-            for entry in ALGORITHMS.values()
-        ]
-        print(json.dumps(entries, indent=2))
-        return
-    rows = [(entry.name, entry.summary, entry.source) for entry in ALGORITHMS.values()]
-    console.print(choice_table(("name", "what it does", "source"), rows))
-    console.print(
-        "\nSettings and their defaults: fedgrid algorithms --json; set one with --set algorithm.KEY=VALUE"
-    )
-
-
-def list_models(as_json: bool, console: Console) -> None:
-    """Show the models, one line each, with source."""
-    rows = [(entry.name, entry.description, entry.source) for entry in MODELS.values()]
-    if as_json:
-        keys = ("name", "summary", "source")
-        print(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=2))
-        return
-    console.print(choice_table(("name", "what it is", "source"), rows))
-
-
-def deal(config: RunConfig, pool_labels: Any, data_dir: Path) -> Any:
-    """Return who holds which images of the pool."""
-    return split_pool(
-        pool_labels,
-        dataset=config.dataset,
-        num_classes=find(config.dataset, data_dir).num_classes,
-        overlap=config.overlap,
-        balance=config.balance,
-        num_clients=config.clients,
-        split=config.split,
-        seed=config.seed,
-    )
 
 
 @contextmanager

@@ -182,3 +182,18 @@ def test_the_ui_answers_and_goes_at_ctrl_c(storage):
     assert code == 0
     with pytest.raises(urllib.error.URLError, match="refused"):
         experiments(port)
+
+
+def test_the_readmes_run_on_real_mnist_made_small(shared, storage):
+    if not (shared / "data" / "MNIST").is_dir():
+        pytest.skip(f"no real images: {shared / 'data' / 'MNIST'} is missing")
+    scenario = ("--overlap", "overlapping", "--balance", "imbalanced", "--clients", 30)
+    small = [
+        f"--set={change}" for change in ("training.rounds=1", "split.draws=40", "split.server_images=90")
+    ]
+    result = fedgrid(
+        *("run", "--dataset", "mnist", *scenario, "--algorithm", "ocfl-hdbscan", "--seed", 3, *small),
+        *("--in-process", "--json", "--storage", storage, "--data-dir", shared / "data"),
+    )
+    assert (result.code, result.err) == (0, "")
+    assert result.events[-1]["run"] == "mnist-30-overlapping-imbalanced-ocfl_hdbscan-s3"
