@@ -27,7 +27,12 @@ INTERRUPTED = 130
 PLAIN_WIDTH = 132
 """Columns assumed where the output is not a terminal."""
 
-What = Annotated[str | None, typer.Argument(help="A preset (quickstart) or a YAML file.", show_default=False)]
+What = Annotated[
+    str | None,
+    typer.Argument(
+        help="A preset (quickstart), a YAML file, or one of the papers' scenarios.", show_default=False
+    ),
+]
 Dataset = Annotated[str | None, typer.Option(help="A name of `fedgrid data`, folder:PATH or npz:PATH.")]
 Overlap = Annotated[str | None, typer.Option(help="overlapping or nonoverlapping.")]
 Balance = Annotated[str | None, typer.Option(help="balanced or imbalanced.")]
@@ -111,7 +116,9 @@ def run(
 
 @app.command(epilog="Example: `fedgrid data mnist --overlap nonoverlapping --balance balanced --clients 15`")
 def data(
-    dataset: Annotated[str | None, typer.Argument(help="Show its split.", show_default=False)] = None,
+    dataset: Annotated[
+        str | None, typer.Argument(help="A data set, or a scenario: show its split.", show_default=False)
+    ] = None,
     overlap: Overlap = None,
     balance: Balance = None,
     clients: Clients = None,
@@ -125,7 +132,7 @@ def data(
 ) -> None:
     """List the data sets, or show the class counts per client of one scenario."""
     from grids.listings import list_datasets, show_scenario
-    from grids.presets import load_grid
+    from grids.presets import load_grid, scenario_values
 
     folder = _data_dir(data_dir)
     axes = {"overlap": overlap, "balance": balance, "clients": clients, "seed": seed}
@@ -135,7 +142,8 @@ def data(
             raise ConfigError("whose split? name a data set, as in fedgrid data digits")
         list_datasets(folder, as_json, _console())
         return
-    config, *others = load_grid(None, {**options, "dataset": dataset}, changes or [], folder).runs
+    values = scenario_values(dataset) if dataset.count("-") > 2 else {"dataset": dataset}
+    config, *others = load_grid(None, {**values, **options}, changes or [], folder).runs
     if others:
         raise ConfigError(f"one split at a time, not {1 + len(others)}; leave lists out")
     show_scenario(config, folder, csv, as_json, _console())

@@ -11,6 +11,7 @@ import yaml
 
 from engine.errors import ConfigError, unknown
 from engine.run_config import DEFAULTS, RunConfig, complete
+from engine.scenarios import SCENARIOS
 
 AXES = ("dataset", "overlap", "balance", "clients", "seed", "algorithm")
 """Keys that may be lists; the last varies fastest."""
@@ -34,7 +35,7 @@ def load_grid(what: str | None, options: Mapping[str, Any], changes: Sequence[st
     """Return the grid that a command line describes.
 
     Args:
-        what: a preset's name, the path of a YAML file, or None for options alone.
+        what: a preset's or a published scenario's name, the path of a YAML file, or None for options alone.
         options: values that replace those of the file, by key.
         changes: `key.key=value` each, applied last.
 
@@ -77,9 +78,28 @@ def _read(what: str) -> tuple[str, dict[str, Any]]:
         if not path.is_file():
             raise ConfigError(f"no file {what}; presets: {', '.join(preset_names())}")
         return path.stem, _mapping(path.read_bytes(), what)
-    if what not in preset_names():
-        raise unknown("preset", what, preset_names())
-    return what, _mapping((files("grids") / "presets" / f"{what}.yaml").read_bytes(), what)
+    if what in preset_names():
+        return what, _mapping((files("grids") / "presets" / f"{what}.yaml").read_bytes(), what)
+    if what.count("-") > 2:
+        return "runs", scenario_values(what)
+    raise unknown("preset", what, preset_names())
+
+
+def scenario_values(name: str) -> dict[str, Any]:
+    """Return the keys that one of the papers' forty scenarios stands for.
+
+    Raises:
+        ConfigError: if there is none of that name.
+    """
+    if name not in SCENARIOS:
+        raise unknown("scenario", name, SCENARIOS)
+    scenario = SCENARIOS[name]
+    return {
+        "dataset": scenario.dataset,
+        "overlap": scenario.overlap,
+        "balance": scenario.balance,
+        "clients": scenario.num_clients,
+    }
 
 
 def _mapping(text: bytes, source: str) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def _section_table(name: str, outcomes: Sequence[Outcome], width: int) -> Table:
         show_edge=False,
         padding=(0, 1 if width >= ROOMY else 0, 0, 0),
     )
-    table.add_column("")
+    table.add_column("algo-\nrithm")
     for heading in [*RESULT_COLUMNS.values(), "sec."]:
         table.add_column(heading, justify="right", no_wrap=True)
     for outcome in outcomes:

@@ -189,3 +189,14 @@ def refused(message, *args, **options):
     with pytest.raises(ConfigError, match=re.escape(message)) as error:
         grid(*args, **options)
     assert "\n" not in str(error.value)
+
+
+def test_a_published_scenario_has_a_name(tmp_path):
+    [run] = load_grid("mnist-30-overlapping-imbalanced", {"algorithm": "bnc"}, [], tmp_path).runs
+    assert run.name == "mnist-30-overlapping-imbalanced-bnc-s0"
+    assert (run.dataset, run.overlap, run.balance, run.clients) == ("mnist", "overlapping", "imbalanced", 30)
+
+
+def test_an_unknown_scenario_names_the_nearest(tmp_path):
+    with pytest.raises(ConfigError, match="did you mean 'mnist-15-overlapping-balanced'"):
+        load_grid("mnist-15-overlaping-balanced", {}, [], tmp_path)
