@@ -14,7 +14,7 @@ from engine.errors import ConfigError, RunError
 from engine.pool import InProcessPool
 from engine.records import TESTS
 from engine.run_config import complete
-from engine.run_folder import folder_of
+from engine.run_folder import RunFolder, folder_of
 from engine.session import Session, prepare
 
 NOWHERE = Path("no-data-needed")
@@ -215,3 +215,31 @@ def test_after_a_failure_the_run_goes_on_where_it_was(tmp_path):
 def test_a_split_that_cannot_be_is_refused(tmp_path, given, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         session().open(config(**given), tmp_path)
+
+
+def test_writing_behind_leaves_the_same_files(tmp_path):
+    """The last round is waited for: once it is returned, everything is there."""
+    run = config()
+    behind = finish(run, tmp_path / "behind", Session(InProcessPool(), NOWHERE, write_behind=True))
+    assert numbers(behind) == numbers(finish(run, tmp_path / "before"))
+
+
+def test_a_round_that_could_not_be_written_stops_the_run_in_the_next(tmp_path, monkeypatch):
+    """Round 2 is lost, round 3 not kept upon it: the run goes on after round 1, to the same numbers."""
+    run, opened = config(), Session(InProcessPool(), NOWHERE, write_behind=True)
+    opened.open(run, tmp_path / "full")
+    opened.next_round()
+    written = RunFolder.save
+
+    def full(folder, record, progress):
+        if progress.rounds_done > 1:
+            raise OSError("no space left on device")
+        written(folder, record, progress)
+
+    monkeypatch.setattr(RunFolder, "save", full)
+    opened.next_round()
+    with pytest.raises(OSError, match="no space left on device"):
+        opened.next_round()
+    assert checkpoint.load(folder_of(tmp_path / "full", run)).rounds_done == 1
+    monkeypatch.undo()
+    assert numbers(finish(run, tmp_path / "full")) == numbers(finish(run, tmp_path / "undisturbed"))
