@@ -10,17 +10,15 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
+from algorithms.section import Section
 from algorithms.updates import Updates, Vector
 
 Labels = NDArray[np.int64]
 
 
-class Settings(BaseModel):
+class Settings(Section):
     """What every algorithm can be told; each algorithm's own settings derive from it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     similarity_over: Literal["parameters", "state"] = "parameters"
     """Which entries cosines and norms see: the parameters, or the BatchNorm buffers too (as published)."""

@@ -10,9 +10,6 @@ from typing import Literal
 
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt, model_validator
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
-from sklearn.cluster import AgglomerativeClustering
 
 from algorithms.base import Diagnostics, Labels, State
 from algorithms.clusterers import labels_to_groups
@@ -79,6 +76,9 @@ class Briggs(FedOpt):
 
     def cut(self, distances_KK: Matrix) -> Labels:
         """Return the clusters whose merges are all below the threshold, K >= 2."""
+        from scipy.cluster.hierarchy import fcluster, linkage
+        from scipy.spatial.distance import squareform
+
         tree = linkage(squareform(distances_KK, checks=False), self.settings.linkage)
         # scipy merges up to and including a height, scikit-learn and the paper below it.
         below = np.nextafter(self.settings.threshold, -np.inf)
@@ -90,6 +90,8 @@ class BriggsAsPublished(Briggs):
 
     def cut(self, distances_KK: Matrix) -> Labels:
         """Return the clusters whose mean similarity is below the threshold."""
+        from sklearn.cluster import AgglomerativeClustering
+
         method = AgglomerativeClustering(
             n_clusters=None,
             metric="precomputed",

@@ -2,7 +2,8 @@
 
 A clusterer is a frozen settings model with a `name` and `fit`; any method of scikit-learn fits in.
 Two of the published ones were called wrongly by the authors' code; those stand beside the right ones
-as `...-as-published` (docs/algorithms.md says what they do to the numbers).
+as `...-as-published` (docs/algorithms.md says what they do to the numbers). scikit-learn takes seconds to
+import: that happens in the functions.
 
 Shapes: K clients that are clustered.
 """
@@ -13,11 +14,8 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Annotated, Any, Literal
 
-import hdbscan
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, SerializeAsAny
-from sklearn import cluster
-from sklearn.exceptions import ConvergenceWarning
 
 from algorithms.base import Labels
 from algorithms.updates import Matrix
@@ -49,6 +47,8 @@ class KMeans(Clusterer):
 
     def fit(self, distances_KK: Matrix, rng: np.random.Generator) -> Labels:
         """Return the best of ten k-means++ starts."""
+        from sklearn import cluster
+
         num_clusters = min(self.num_clusters, len(np.unique(distances_KK, axis=0)))
         method = cluster.KMeans(num_clusters, n_init=10, random_state=_seed(rng))
         return _labels(method.fit(distances_KK))
@@ -66,6 +66,9 @@ class AffinityPropagation(Clusterer):
 
     def fit(self, distances_KK: Matrix, rng: np.random.Generator) -> Labels:
         """Return the first clustering that converged; one cluster if all distances are equal."""
+        from sklearn import cluster
+        from sklearn.exceptions import ConvergenceWarning
+
         pairs = ~np.eye(len(distances_KK), dtype=bool)
         similarities_KK = 1 - distances_KK
         if len(distances_KK) < 2 or np.ptp(similarities_KK[pairs]) == 0:
@@ -94,6 +97,8 @@ class MeanShift(Clusterer):
 
     def fit(self, distances_KK: Matrix, rng: np.random.Generator) -> Labels:
         """Return the modes; identical rows are one mode each where the bandwidth is 0."""
+        from sklearn import cluster
+
         # The estimate averages distances to the farthest of 30 % of the rows, a row itself being the first:
         # with six clients or fewer that is nobody else, and every client would be a mode of its own.
         quantile = min(1.0, max(0.3, 2 / len(distances_KK)))
@@ -113,6 +118,8 @@ class HDBSCAN(Clusterer):
 
     def fit(self, distances_KK: Matrix, rng: np.random.Generator) -> Labels:
         """Return the clusters of the condensed tree that last longest."""
+        import hdbscan
+
         if not distances_KK.any():
             return np.zeros(len(distances_KK), np.int64)
         min_size = min_cluster_size(self.min_cluster_share, len(distances_KK))
@@ -129,6 +136,8 @@ class AffinityAsPublished(Clusterer):
 
     def fit(self, distances_KK: Matrix, rng: np.random.Generator) -> Labels:
         """Return what scikit-learn's defaults make of it, converged or not."""
+        from sklearn import cluster
+
         method = cluster.AffinityPropagation(affinity="precomputed", random_state=_seed(rng))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -143,6 +152,8 @@ class HDBSCANAsPublished(Clusterer):
 
     def fit(self, distances_KK: Matrix, rng: np.random.Generator) -> Labels:
         """Return the clusters of scikit-learn's defaults at this smallest size."""
+        from sklearn import cluster
+
         min_size = min_cluster_size(self.min_cluster_share, len(distances_KK))
         if len(distances_KK) < min_size:
             return np.full(len(distances_KK), NOISE)

@@ -12,8 +12,6 @@ from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
-from scipy.cluster.hierarchy import linkage, to_tree
-from scipy.spatial.distance import squareform
 
 from algorithms.base import Diagnostics, State
 from algorithms.fedopt import FedOpt, FedOptSettings, split_positions
@@ -104,6 +102,9 @@ def has_stalled(members: Updates, epsilon_1: float, epsilon_2: float) -> bool:
 
 def bipartition(cosine_distances_KK: Matrix, method: str) -> Groups:
     """Return the two branches under the last merge of `method` linkage, K >= 2; also if merges tie."""
+    from scipy.cluster.hierarchy import linkage, to_tree
+    from scipy.spatial.distance import squareform
+
     tree = to_tree(linkage(squareform(cosine_distances_KK, checks=False), method))
     return sorted(tree.left.pre_order()), sorted(tree.right.pre_order())
 

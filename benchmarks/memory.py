@@ -7,10 +7,9 @@ import os
 import tempfile
 from pathlib import Path
 
+from benchmarks.engine import started
 from engine.datasets import default_data_dir
-from engine.resources import Request
 from engine.run_config import complete
-from grids.backend import RayBackend
 
 EARLY, LATE = 20, 200
 
@@ -36,11 +35,11 @@ def actors() -> dict[str, float]:
 def main() -> None:
     """Run 200 rounds of digits and print what each actor holds on the way."""
     run = complete({"algorithm": "ocfl-kmeans", "training": {"rounds": LATE}}, default_data_dir())
-    with tempfile.TemporaryDirectory() as storage, RayBackend(default_data_dir(), Request()) as backend:
-        backend.open(run, Path(storage))
+    data_dir = default_data_dir()
+    with tempfile.TemporaryDirectory() as storage, started(run, Path(storage), data_dir) as next_round:
         memory: dict[str, list[float]] = {}
         for number in range(1, LATE + 1):
-            backend.submit_round()()
+            next_round()
             if number in (EARLY, LATE):
                 for name, megabytes in actors().items():
                     memory.setdefault(name, []).append(megabytes)

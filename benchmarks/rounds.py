@@ -10,11 +10,10 @@ from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
+from benchmarks.engine import started
 from benchmarks.plain_loop import PlainLoop
-from engine.resources import Request
 from engine.run_config import RunConfig, complete
 from engine.session import prepare
-from grids.backend import RayBackend
 
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 NEVER = 10**6
@@ -60,10 +59,9 @@ def compare(run: RunConfig, *, rounds: int, repetitions: int) -> Timing:
     with (
         tempfile.TemporaryDirectory() as storage,
         PlainLoop(setup) as plain,
-        RayBackend(data_dir(), Request()) as engine,
+        started(run, Path(storage), data_dir()) as next_round,
     ):
-        engine.open(run, Path(storage))
-        sides: list[Callable[[], object]] = [lambda: engine.submit_round()(), plain.next_round]
+        sides: list[Callable[[], object]] = [next_round, plain.next_round]
         for side in sides:
             side()
         times: list[list[float]] = [[], []]

@@ -1,64 +1,65 @@
 """A run's progress on disk: written aside, flushed, renamed; tensors as safetensors, with a checksum."""
 
-import os
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError
+import pyarrow as pa
+import pyarrow.parquet as pq
 from safetensors.numpy import load_file, save_file
 
 from algorithms.base import State
-from engine.errors import RunError
-from engine.federation import Progress
+from engine.files import aside, flush
+from engine.progress import Progress
 
 KEEP = 2
 """States kept: should the newest be damaged, the one before is used and its round repeated."""
 
 
-def save(folder: Path, progress: Progress) -> None:
-    """Write `state-<round>.safetensors` and its checksum, then drop all but the last `KEEP`."""
-    path = _path(folder, progress.rounds_done)
-    aside = path.with_suffix(".writing")
-    save_file(_tensors(progress), aside)
-    digest = _checksum(aside)
-    _flush(aside)
-    write_text(path.with_suffix(".sha256"), f"{digest}  {path.name}\n")
-    aside.replace(path)
-    _flush(folder)
-    for old in sorted(folder.glob("state-*.safetensors"))[:-KEEP]:
-        old.unlink()
-        old.with_suffix(".sha256").unlink(missing_ok=True)
+def names(rounds_done: int) -> tuple[str, str]:
+    """Return the files of a state, in the order in which they are put in place: it counts with the second."""
+    return f"state-{rounds_done:06d}.safetensors", f"state-{rounds_done:06d}.sha256"
 
 
-def load(folder: Path) -> Progress | None:
-    """Return the newest undamaged progress, or None if there is none at all.
+def save(folder: Path, progress: Progress, tables: Mapping[str, pa.Table]) -> list[str]:
+    """Write the records, as Parquet by file name, then `state-<round>.safetensors` and its checksum.
 
-    Raises:
-        RunError: if there are states, but each of them is damaged.
+    Returns the names of these files, in that order.
     """
-    paths = sorted(folder.glob("state-*.safetensors"), reverse=True)
-    for path in paths:
-        if _is_whole(path):
-            return _progress(path)
-    if paths:
-        raise RunError(
-            f"every state in {folder} is damaged ({', '.join(path.name for path in paths)}); "
-            "delete the folder to start this run again"
-        )
-    return None
+    written = [*tables, *names(progress.rounds_done)]
+    with aside(*(folder / name for name in written)) as temporaries:
+        *records, state, checksum = temporaries
+        for path, table in zip(records, tables.values(), strict=True):
+            pq.write_table(table, path, write_page_checksum=True)
+        save_file(_tensors(progress), state)
+        checksum.write_text(f"{_checksum(state)}  {names(progress.rounds_done)[0]}\n")
+    flush(folder)
+    return written
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a small file so that it is either the old one or the new one, whole."""
-    aside = path.with_name(path.name + ".writing")
-    aside.write_text(text)
-    _flush(aside)
-    aside.replace(path)
+def kept(folder: Path) -> list[int]:
+    """Return the rounds after which there is a state with a checksum, whole or not, newest first."""
+    return sorted(
+        (int(path.stem.removeprefix("state-")) for path in folder.glob("state-*.sha256")), reverse=True
+    )
 
 
-def _path(folder: Path, rounds_done: int) -> Path:
-    return folder / f"state-{rounds_done:06d}.safetensors"
+def load(folder: Path, rounds_done: int) -> Progress | None:
+    """Return the progress after a round, None if its state is damaged or not there."""
+    state, checksum = (folder / name for name in names(rounds_done))
+    try:
+        if checksum.read_text().split()[0] != _checksum(state):
+            return None
+    except (OSError, UnicodeDecodeError, IndexError):
+        return None
+    return _progress(state)
+
+
+def drop(folder: Path, rounds_done: int) -> None:
+    """Delete the state after a round."""
+    for name in names(rounds_done):
+        (folder / name).unlink(missing_ok=True)
 
 
 def _tensors(progress: Progress) -> dict[str, np.ndarray]:
@@ -87,26 +88,9 @@ def _progress(path: Path) -> Progress:
     return Progress(int(tensors["rounds_done"]), state, memories)
 
 
-def _is_whole(path: Path) -> bool:
-    try:
-        expected = path.with_suffix(".sha256").read_text().split()[0]
-        return _checksum(path) == expected
-    except (OSError, IndexError, SafetensorError):
-        return False
-
-
 def _checksum(path: Path) -> str:
     digest = sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
-
-
-def _flush(path: Path) -> None:
-    """Flush a file, or the entries of a folder, to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

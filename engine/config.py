@@ -2,15 +2,11 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from algorithms.section import Section
 
 PositiveInt = Annotated[int, Field(gt=0, strict=True)]
-
-
-class Section(BaseModel):
-    """A part of the configuration: frozen, and a key it does not know is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Split(Section):

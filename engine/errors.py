@@ -1,6 +1,6 @@
 """Errors that a user can act on: each message says what was given, what is allowed and what to do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 
@@ -11,6 +11,11 @@ class FedgridError(Exception):
 class ConfigError(FedgridError, ValueError):
     """The user asked for something that does not exist or cannot be."""
 
+    def __init__(self, message: str, key: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.key = tuple(key)
+        """Path of the configuration's key that this is about, so that its place in a file can be named."""
+
 
 class DataError(FedgridError):
     """Images are missing, damaged or do not fit together."""
@@ -20,9 +25,30 @@ class RunError(FedgridError):
     """A run stopped: its message starts with the client, the round and the cause."""
 
 
+def in_one_line(error: Exception) -> str:
+    """Return why a run stopped, in one line; of an error that nobody foresaw the log has the traceback."""
+    cause = " ".join(str(error).split())
+    if isinstance(error, FedgridError):
+        return cause
+    return f"{type(error).__name__}: {cause}; see log.txt in its folder"
+
+
 def unknown(kind: str, given: str, known: Iterable[str]) -> ConfigError:
     """Return the error for a name that is not in a registry, with the nearest known name."""
     known = list(known)
-    near = get_close_matches(given, known, n=1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    return ConfigError(f"unknown {kind} '{given}'; {hint}known: {', '.join(known)}")
+    return ConfigError(f"unknown {kind} '{given}'; {hint(given, known)}known: {', '.join(known)}", (kind,))
+
+
+def unknown_key(given: str, where: str, allowed: Iterable[str], key: Sequence[str] = ()) -> ConfigError:
+    """Return the error for a key that a section does not have; `where` is the section, empty at the top."""
+    allowed = list(allowed)
+    inside = f" in {where}" if where else ""
+    return ConfigError(
+        f"unknown key '{given}'{inside}; {hint(given, allowed)}allowed: {', '.join(allowed)}", key
+    )
+
+
+def hint(given: str, known: Iterable[str]) -> str:
+    """Return a question about the nearest known name, empty if none is near."""
+    near = get_close_matches(given, list(known), n=1)
+    return f"did you mean '{near[0]}'? " if near else ""

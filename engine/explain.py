@@ -1,11 +1,10 @@
 """One line for what pydantic found wrong: the key, its place, and what is allowed."""
 
-from difflib import get_close_matches
 from typing import TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
-from engine.errors import ConfigError
+from engine.errors import ConfigError, unknown_key
 
 Model: TypeAlias = BaseModel | type[BaseModel]
 
@@ -16,34 +15,51 @@ def explain(error: ValidationError, model: Model) -> ConfigError:
     `model` is what was validated; an instance says more than a type where a part may be one of several.
     """
     finding = error.errors(include_url=False, include_context=False)[0]
-    location = tuple(str(part) for part in finding["loc"])
+    location = _location(error)
     place = ".".join(location)
     match finding["type"]:
         case "extra_forbidden":
-            return ConfigError(_unknown_key(location, model))
+            return _unknown_key(location, model)
         case "missing":
-            return ConfigError(f"{place} is missing")
+            message = f"{place} is missing"
         case "value_error":
-            message = finding["msg"].removeprefix("Value error, ")
-            return ConfigError(f"{place}: {message}" if place else message)
+            problem = finding["msg"].removeprefix("Value error, ")
+            message = f"{place}: {problem}" if place else problem
         case "model_type":
             section = _find(model, location)
             known = f" of {', '.join(_keys(section))}" if section is not None else ""
-            return ConfigError(f"{place} = {finding['input']!r}: expected KEY: VALUE with keys{known}")
+            message = f"{place} = {finding['input']!r}: expected KEY: VALUE with keys{known}"
         case _:
-            message = finding["msg"][0].lower() + finding["msg"][1:]
-            return ConfigError(f"{place} = {finding['input']!r}: {message}")
+            problem = finding["msg"][0].lower() + finding["msg"][1:]
+            message = f"{place} = {finding['input']!r}: {problem}"
+    return ConfigError(message, location)
 
 
-def _unknown_key(location: tuple[str, ...], model: Model) -> str:
+def key_of(error: ConfigError) -> tuple[str, ...]:
+    """Return the path of the key that a run's configuration was refused for, empty if it is not known.
+
+    An algorithm's settings are validated on their own, without the key that they stand under.
+    """
+    if error.key:
+        return error.key
+    match error.__cause__:
+        case ValidationError() as cause:
+            return ("algorithm", *_location(cause))
+        case ValueError():
+            return ("algorithm",)
+    return ()
+
+
+def _location(error: ValidationError) -> tuple[str, ...]:
+    return tuple(str(part) for part in error.errors(include_url=False, include_context=False)[0]["loc"])
+
+
+def _unknown_key(location: tuple[str, ...], model: Model) -> ConfigError:
     *sections, key = location
     section = _find(model, tuple(sections))
     if section is None:
-        return f"unknown key '{'.'.join(location)}'"
-    near = get_close_matches(key, _keys(section), n=1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    where = f" in {'.'.join(sections)}" if sections else ""
-    return f"unknown key '{key}'{where}; {hint}allowed: {', '.join(_keys(section))}"
+        return ConfigError(f"unknown key '{'.'.join(location)}'", location)
+    return unknown_key(key, ".".join(sections), _keys(section), location)
 
 
 def _keys(model: Model) -> list[str]:

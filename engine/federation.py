@@ -5,7 +5,7 @@ temperature and cluster, aggregate inside the clusters, test the new cluster mod
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -15,24 +15,16 @@ from algorithms.base import Algorithm, Labels, State
 from algorithms.layout import Layout
 from algorithms.similarity import temperature
 from algorithms.updates import Updates, Vector
+from engine import memory
 from engine.errors import RunError
 from engine.messages import Counts, EvaluateReport, EvaluateTask, TrainTask
 from engine.pool import Pool, Trained
+from engine.progress import Progress
 from engine.records import RoundRecord, client_row, round_row
 from engine.seeds import generator
 
 BYTES_PER_ENTRY = 4
 R = TypeVar("R")
-
-
-@dataclass(frozen=True)
-class Progress:
-    """A run between two rounds; it alone is what a checkpoint stores."""
-
-    rounds_done: int
-    state: State
-    memories: Mapping[int, Vector]
-    """Client -> what its optimizer remembers; empty unless the training keeps optimizer state."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +75,9 @@ class Federation:
                 "evaluate_seconds": evaluate_seconds,
                 "slowest_client": slowest.client,
                 "slowest_client_seconds": slowest.seconds,
+                "peak_memory_mb": memory.total(
+                    [memory.own_peak(), *(each.report.memory for each in trained)]
+                ),
             },
             warnings=notes,
         )

@@ -18,6 +18,7 @@ from engine import evaluation, local
 from engine.config import Training
 from engine.errors import FedgridError, RunError
 from engine.initialise import blank
+from engine.memory import own_peak
 from engine.messages import (
     ClientData,
     Counts,
@@ -146,6 +147,7 @@ class ClientHost:
             local=self._test(self._test_sets[task.client]) if task.evaluate else None,
             local_server=self._test(self._server_set) if task.evaluate else None,
             seconds=perf_counter() - started,
+            memory=own_peak(),
         )
         return report, update, result.memory
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.memory import PeakMemory
+
 Images = NDArray[np.uint8]
 ClassLabels = NDArray[np.int64]
 
@@ -84,6 +86,8 @@ class TrainReport:
     """The locally trained model on the server's test set."""
     seconds: float
     """Wall time of training and testing (a clock reading: it goes to the timings only)."""
+    memory: PeakMemory
+    """Of the process that trained (to the timings only, too)."""
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,17 @@
 """Where clients live: the interface that a federation needs, and the pool in this process."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from algorithms.updates import Vector
 from engine.config import Training
-from engine.host import ClientHost
 from engine.messages import ClientData, EvaluateReport, EvaluateTask, ImageSet, TrainReport, TrainTask
+
+if TYPE_CHECKING:
+    from engine.host import ClientHost
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,9 @@ class InProcessPool:
 
     def prepare(self, setup: Setup) -> None:
         """Hand the clients of a run their data."""
+        # It brings torch, which whoever only reads what runs left does without.
+        from engine.host import ClientHost
+
         self._host = ClientHost(
             model=setup.model,
             num_classes=setup.num_classes,

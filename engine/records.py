@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from algorithms.base import Diagnostics, Labels
-from engine.evaluation import Scores, scores
+from engine.confusion import Scores, scores
 from engine.messages import Counts, TrainReport
 
 SCORES = {
@@ -69,8 +69,11 @@ TIMINGS = pa.schema(
         "evaluate_seconds": pa.float64(),
         "slowest_client": pa.int32(),
         "slowest_client_seconds": pa.float64(),
+        "peak_memory_mb": pa.float64(),
     }
 )
+"""What a clock or the kernel says. `peak_memory_mb` is of the server's and the clients' processes
+together, each its peak since it started (see `engine.memory`)."""
 
 
 @dataclass(frozen=True)

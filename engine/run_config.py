@@ -11,7 +11,8 @@ from pydantic import Field, ValidationError
 
 from algorithms.base import Algorithm
 from algorithms.registry import ALGORITHMS, create
-from engine.config import Evaluation, PositiveInt, Section, Split, Training
+from algorithms.section import Section
+from engine.config import Evaluation, PositiveInt, Split, Training
 from engine.datasets import find
 from engine.errors import ConfigError, unknown
 from engine.explain import explain
@@ -87,7 +88,9 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     dataset = find(str(values["dataset"]), data_dir)
     training = values.get("training", {})
     if not isinstance(training, Mapping):
-        raise ConfigError(f"training = {training!r}: expected keys such as rounds, batch_size, learning_rate")
+        raise ConfigError(
+            f"training = {training!r}: expected keys such as rounds, batch_size, learning_rate", ("training",)
+        )
     values["dataset"] = dataset.name
     values["training"] = {**dataset.training.model_dump(), **training}
     values["model"] = str(values.get("model", dataset.model))
@@ -103,7 +106,9 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
 def _complete_algorithm(given: object) -> dict[str, Any]:
     choice = dict(given) if isinstance(given, Mapping) else {"name": given}
     if "name" not in choice:
-        raise ConfigError(f"algorithm = {given!r}: name is missing; known: {', '.join(ALGORITHMS)}")
+        raise ConfigError(
+            f"algorithm = {given!r}: name is missing; known: {', '.join(ALGORITHMS)}", ("algorithm",)
+        )
     name = str(choice.pop("name"))
     if name not in ALGORITHMS:
         raise unknown("algorithm", name, ALGORITHMS)

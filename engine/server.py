@@ -1,4 +1,4 @@
-"""The server actor: drives the rounds of one run after another, its client actors beside it."""
+"""The server of one run after another: drives the rounds, its client actors beside it."""
 
 from pathlib import Path
 from typing import Any
@@ -13,25 +13,29 @@ from engine.records import RoundRecord
 from engine.resources import SERVER_CPUS, Placement
 from engine.run_config import RunConfig
 from engine.session import Session
+from engine.storage import Storage
 
 GROUP_TIMEOUT = 120.0
 
 
-@ray.remote(max_restarts=0)
 class Server:
     """A `Session` whose clients are Ray actors in the server's own placement group."""
 
-    def __init__(self, group: PlacementGroup, placement: Placement, data_dir: Path, threads: int) -> None:
+    def __init__(self, group: PlacementGroup, placement: Placement, data_dir: Path) -> None:
         self._pool = RayPool(group, placement)
-        self._session = Session(self._pool, data_dir, threads=threads, write_behind=True)
+        self._session = Session(self._pool, data_dir, threads=placement.num_actors, write_behind=True)
 
-    def open(self, config: RunConfig, storage: Path) -> int:
+    def open(self, config: RunConfig, storage: Storage) -> int:
         """Start or continue a run; return the number of rounds it has already."""
         return self._session.open(config, storage)
 
     def next_round(self) -> RoundRecord:
         """Run and keep one round."""
         return self._session.next_round()
+
+    def settle(self) -> None:
+        """Wait until the last round is written."""
+        self._session.settle()
 
     def client_pids(self) -> list[int]:
         """Return the process ids of the client actors."""
@@ -55,8 +59,8 @@ def reserve(placement: Placement) -> PlacementGroup:
     return group
 
 
-def start_server(group: PlacementGroup, placement: Placement, data_dir: Path, threads: int) -> Any:
-    """Start the server in bundle 0 of `group`."""
+def start_server(group: PlacementGroup, placement: Placement, data_dir: Path) -> Any:
+    """Start a server as an actor of its own in bundle 0 of `group`, for a notebook or a benchmark."""
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
-    options = Server.options(num_cpus=SERVER_CPUS, scheduling_strategy=strategy)  # type: ignore[attr-defined]
-    return options.remote(group, placement, data_dir, threads)
+    actor = ray.remote(max_restarts=0, num_cpus=SERVER_CPUS, scheduling_strategy=strategy)(Server)
+    return actor.remote(group, placement, data_dir)

@@ -2,21 +2,27 @@
 
 import traceback
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
+from algorithms.layout import Layout
 from engine.datasets import find, load
-from engine.errors import FedgridError
-from engine.federation import Federation, Progress
+from engine.errors import FedgridError, RunError
+from engine.federation import Federation
 from engine.initialise import blank, initial_vector
 from engine.messages import ClassLabels, ClientData
 from engine.pool import Pool, Setup
+from engine.progress import Progress
 from engine.records import RoundRecord
 from engine.run_config import RunConfig
-from engine.run_folder import RunFolder, folder_of
+from engine.run_folder import RunFolder
+from engine.sources import Pair
 from engine.splits import ClientSplit, server_subset, split_pool
+from engine.storage import Storage
 from engine.vectors import layout_of
 
 
@@ -45,22 +51,24 @@ class Session:
         self._writing: Future[None] | None = None
         self._run: Opened | None = None
 
-    def open(self, config: RunConfig, storage: Path) -> int:
+    def open(self, config: RunConfig, storage: Storage) -> int:
         """Start or continue the run of `config`; return the number of rounds it has already.
 
         Raises:
             DataError: if the images are not to be had.
-            ConfigError: if the configuration does not fit the data.
+            ConfigError: if the configuration does not fit the data, or the folder is of another one.
+            RunError: if what is kept of the run cannot be used, or the storage cannot be written.
         """
-        self._settle()
-        folder = RunFolder(folder_of(storage, config), config)
+        with suppress(RunError):  # It is of another run, whose next opening finds what there is.
+            self.settle()
+        folder = RunFolder(storage, config)
         progress = folder.open()
         setup, truth = prepare(config, self._data_dir)
         self._pool.prepare(setup)
         dataset = find(config.dataset, self._data_dir)
         federation = Federation(
             algorithm=config.make_algorithm(),
-            layout=layout_of(blank(config.model, dataset.shape, dataset.num_classes)),
+            layout=_layout(config.model, dataset.shape, dataset.num_classes),
             seed=config.seed,
             rounds=config.training.rounds,
             evaluate_every=config.evaluation.every,
@@ -88,26 +96,42 @@ class Session:
         folder, federation = self._run.folder, self._run.federation
         try:
             progress, record = federation.next_round(self._run.progress, self._pool)
-            self._settle()
+            self.settle()
         except Exception as error:
             expected = isinstance(error, FedgridError) and error.__cause__ is None
-            folder.log(f"failed: {error if expected else traceback.format_exc()}")
-            self._settle()
+            with suppress(RunError):  # On a full disk, say: the error itself matters more.
+                folder.log(f"failed: {error if expected else traceback.format_exc()}")
+            self.settle()
             raise
         self._writing = self._writer.submit(folder.save, record, progress)
         self._run = Opened(folder, federation, progress)
         is_last = progress.rounds_done == federation.rounds
         if is_last or not self._write_behind:
-            self._settle()
+            self.settle()
         if is_last:
             folder.finish()
         return record
 
-    def _settle(self) -> None:
-        """Wait for the round that is being written; raise what went wrong with it."""
+    def settle(self) -> None:
+        """Wait until the round that `next_round` last returned is kept.
+
+        Raises:
+            RunError: if it could not be.
+        """
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
+
+
+@lru_cache(maxsize=1)
+def _images(name: str, data_dir: Path) -> Pair:
+    """Keep the images of the last data set: a grid's next run mostly has the same."""
+    return load(name, data_dir)
+
+
+@lru_cache(maxsize=1)
+def _layout(model: str, shape: tuple[int, int, int], num_classes: int) -> Layout:
+    return layout_of(blank(model, shape, num_classes))
 
 
 def deal(config: RunConfig, pool_labels: ClassLabels, data_dir: Path) -> tuple[ClientSplit, ...]:
@@ -130,7 +154,7 @@ def deal(config: RunConfig, pool_labels: ClassLabels, data_dir: Path) -> tuple[C
 
 def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
     """Load and deal out the images of a run; return what clients need and their true clusters, shape (K,)."""
-    pool_set, server_set = load(config.dataset, data_dir)
+    pool_set, server_set = _images(config.dataset, data_dir)
     splits = deal(config, pool_set.labels, data_dir)
     server_set = server_subset(server_set, config.split.server_images, config.seed)
     bounds = np.linspace(0, len(server_set), config.clients + 1).round().astype(int)

@@ -13,6 +13,27 @@ from rich.markup import escape
 from typer.exceptions import TyperException
 
 from engine.errors import ConfigError, DataError, FedgridError
+from engine.resources import Request
+from engine.storage import Storage
+from grids.ended import Ended
+from grids.how import How
+from grids.options import (
+    AsJson,
+    Balance,
+    Changes,
+    Clients,
+    ClientsPerActor,
+    CpusPerClient,
+    DataDir,
+    Dataset,
+    GpusPerClient,
+    GridName,
+    Overlap,
+    Retries,
+    Seed,
+    StorageAt,
+    What,
+)
 
 app = typer.Typer(
     help="Grids of clustered federated learning experiments.",
@@ -26,27 +47,6 @@ BAD_INPUT = 2
 INTERRUPTED = 130
 PLAIN_WIDTH = 132
 """Columns assumed where the output is not a terminal."""
-
-What = Annotated[
-    str | None,
-    typer.Argument(
-        help="A preset (quickstart), a YAML file, or one of the papers' scenarios.", show_default=False
-    ),
-]
-Dataset = Annotated[str | None, typer.Option(help="A name of `fedgrid data`, folder:PATH or npz:PATH.")]
-Overlap = Annotated[str | None, typer.Option(help="overlapping or nonoverlapping.")]
-Balance = Annotated[str | None, typer.Option(help="balanced or imbalanced.")]
-Clients = Annotated[int | None, typer.Option(help="Number of federated clients.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of everything random in the run.")]
-Changes = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE, as in training.rounds=5.")]
-DataDir = Annotated[
-    Path | None,
-    typer.Option(envvar="FEDGRID_DATA", help="Where images are kept. [default: the user's cache]"),
-]
-Storage = Annotated[
-    Path, typer.Option(envvar="FEDGRID_STORAGE", help="Where runs and the MLflow store are kept.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 @app.command(
@@ -62,28 +62,34 @@ def run(
         list[str] | None, typer.Option(help="A name of `fedgrid algorithms`; may be repeated.")
     ] = None,
     seed: Seed = None,
+    seeds: Annotated[str | None, typer.Option(help="Several: 0..4, or 0,2,5.")] = None,
+    filters: Annotated[
+        list[str] | None,
+        typer.Option("--filter", help="Only these runs: AXIS=VALUE[,AXIS=VALUE], as in dataset=mnist."),
+    ] = None,
+    extends: Annotated[
+        list[str] | None,
+        typer.Option("--extend", help="More on an axis: AXIS+=VALUE[,VALUE], as in seeds+=5..9."),
+    ] = None,
     changes: Changes = None,
-    storage: Storage = Path("runs"),
+    storage: StorageAt = "runs",
     data_dir: DataDir = None,
-    clients_per_actor: Annotated[
-        int | None, typer.Option(min=1, help="Clients that share an actor. [default: fits the machine]")
-    ] = None,
-    cpus_per_client: Annotated[
-        float | None, typer.Option(min=0, help="CPUs an actor reserves. [default: fits the machine]")
-    ] = None,
-    gpus_per_client: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="Share of a GPU an actor reserves. [default: 0.05 if there is one]"),
-    ] = None,
+    clients_per_actor: ClientsPerActor = None,
+    cpus_per_client: CpusPerClient = None,
+    gpus_per_client: GpusPerClient = None,
+    retries: Retries = 2,
     in_process: Annotated[bool, typer.Option("--in-process", help="Without Ray, for debugging.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget these runs and start over.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be run, where, and roughly for how long.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a preset, a YAML file, or the run that the options describe.
+    """Run a grid (a preset or a YAML file), or the run that the options describe.
 
-    The same command after an interruption continues where it was.
+    The same command after an interruption continues where it was: finished runs are kept.
     """
-    from engine.resources import Request
+    from grids.cluster import nodes_to_run_on
     from grids.commands import run_grid
     from grids.presets import load_grid
 
@@ -99,19 +105,87 @@ def run(
     if what is None and not options and not changes:
         raise ConfigError("nothing to run: name a preset (quickstart), a YAML file, or options; see --help")
     folder = _data_dir(data_dir)
-    grid = load_grid(what, options, changes or [], folder)
-    request = Request(clients_per_actor, cpus_per_client, gpus_per_client)
-    failed = run_grid(
-        grid,
-        storage.absolute(),
-        folder,
-        request=request,
-        in_process=in_process,
-        fresh=fresh,
-        as_json=as_json,
-        console=_console(),
+    grid = load_grid(
+        what, options, changes or [], folder, filters=filters or [], seeds=seeds, extends=extends or []
     )
-    raise typer.Exit(1 if failed else 0)
+    request = Request(clients_per_actor, cpus_per_client, gpus_per_client)
+    if dry_run:
+        from grids.dry_run import dry_run as show_plan
+
+        nodes = nodes_to_run_on()
+        show_plan(grid, Storage.of(storage), folder, nodes, request, as_json=as_json, console=_console())
+        return
+    how = How(folder, request=request, retries=retries, in_process=in_process, fresh=fresh, as_json=as_json)
+    _end(run_grid(grid, Storage.of(storage), how, _console()))
+
+
+@app.command(epilog="Example: `fedgrid status paper`")
+def status(grid: GridName, storage: StorageAt = "runs", as_json: AsJson = False) -> None:
+    """Show how far a grid is: runs done, running, waiting and failed, and the time left."""
+    from grids.status import show_status
+
+    show_status(grid, Storage.of(storage), as_json, _console())
+
+
+@app.command(epilog="Example: `fedgrid retry paper`")
+def retry(
+    grid: GridName,
+    storage: StorageAt = "runs",
+    data_dir: DataDir = None,
+    clients_per_actor: ClientsPerActor = None,
+    cpus_per_client: CpusPerClient = None,
+    gpus_per_client: GpusPerClient = None,
+    retries: Retries = 2,
+    as_json: AsJson = False,
+) -> None:
+    """Run a grid's failed runs again, from their last rounds, and nothing else."""
+    from grids.relaunch import retry as run_failed
+
+    request = Request(clients_per_actor, cpus_per_client, gpus_per_client)
+    how = How(_data_dir(data_dir), request=request, retries=retries, as_json=as_json)
+    _end(run_failed(grid, Storage.of(storage), how, _console()))
+
+
+@app.command(epilog="Example: `fedgrid stop paper`")
+def stop(grid: GridName, storage: StorageAt = "runs") -> None:
+    """Let every run of a grid stop after its current round; `fedgrid run` continues them."""
+    from grids.status import ask_to_stop
+
+    ask_to_stop(grid, Storage.of(storage), _console())
+
+
+@app.command(epilog="Example: `fedgrid sync paper`")
+def sync(grid: GridName, storage: StorageAt = "runs") -> None:
+    """Log what MLflow lacks of a grid's runs, as after it could not be reached."""
+    from grids.relaunch import sync_grid
+
+    sync_grid(grid, Storage.of(storage), _console())
+
+
+@app.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog="Example: `fedgrid submit paper --cluster cluster.yaml --filter dataset=mnist`",
+)
+def submit(
+    grid: Annotated[str, typer.Argument(help="What `fedgrid run` would be given.", show_default=False)],
+    options: Annotated[
+        list[str] | None, typer.Argument(help="Options of `fedgrid run`.", show_default=False)
+    ] = None,
+    cluster: Annotated[Path | None, typer.Option(help="A cluster that `ray up` started.")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Or the address of its dashboard, as http://127.0.0.1:8265.")
+    ] = None,
+    follow: Annotated[bool, typer.Option(help="Show the job's output until it ends.")] = True,
+) -> None:
+    """Run a grid on a cluster, as a Ray job that goes on when this machine is switched off."""
+    from grids.submit import submit as start_job
+
+    arguments = [grid, *(options or [])]
+    name = Path(grid).stem
+    code = start_job(
+        arguments, cluster=cluster, address=address, name=name, follow=follow, console=_console()
+    )
+    raise typer.Exit(code)
 
 
 @app.command(epilog="Example: `fedgrid data mnist --overlap nonoverlapping --balance balanced --clients 15`")
@@ -165,17 +239,18 @@ def models(as_json: AsJson = False) -> None:
     list_models(as_json, _console())
 
 
-@app.command(epilog="Example: `fedgrid ui --port 5001`")
+@app.command(epilog="Example: `fedgrid ui paper --port 5001`")
 def ui(
-    storage: Storage = Path("runs"),
+    grid: Annotated[str | None, typer.Argument(help="Open at this grid's runs.", show_default=False)] = None,
+    storage: StorageAt = "runs",
     port: Annotated[
         int, typer.Option(min=1, max=65535, help="Port on this machine's loopback address.")
     ] = 5000,
 ) -> None:
     """Open the MLflow UI on the run store, on this machine only."""
-    from grids.commands import serve_ui
+    from grids.serve import serve_ui
 
-    raise typer.Exit(serve_ui(storage.absolute(), port, _console()))
+    raise typer.Exit(serve_ui(grid, Storage.of(storage), port, _console()))
 
 
 def main() -> None:
@@ -194,6 +269,13 @@ def main() -> None:
     if code == INTERRUPTED:
         _fail("interrupted; the same command continues", INTERRUPTED)
     sys.exit(code)
+
+
+def _end(ended: Ended) -> NoReturn:
+    """Exit with the code that says how a launch ended."""
+    if ended.stopped:
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(1 if ended.failures else 0)
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -1,132 +1,143 @@
-"""Runs a grid's runs one after the other: rounds from the backend, metrics to MLflow, news to the screen."""
+"""One launch of a grid: takes the lease, starts Ray and MLflow, runs what is left, and ends them again."""
 
-import traceback
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from shutil import rmtree
-from typing import Protocol
 
-import pyarrow.parquet as pq
+from rich.console import Console
 
-from engine.errors import FedgridError, RunError
-from engine.records import RoundRecord
+from engine.errors import RunError
+from engine.resources import Placement, at_once, cluster_nodes
 from engine.run_config import RunConfig
 from engine.run_folder import RunFolder, folder_of
-from grids.backend import Backend
+from engine.storage import Storage
+from grids.checks import check_data, check_storage
+from grids.cluster import connected, known_nodes, placements
+from grids.ended import Ended
+from grids.grid_folder import GridFolder
+from grids.how import How
+from grids.in_process import run_in_process
+from grids.interrupt import graceful
+from grids.lease import Lease
+from grids.order import in_order
+from grids.presets import Grid
+from grids.report import Bars, JsonLines, Lines
+from grids.results import write_summary
+from grids.tally import Tally
 from grids.track import RunLog
-from tracking import figures
-from tracking.scores import RoundScores, RunScores, of_round, of_run
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended."""
-
-    config: RunConfig
-    folder: Path
-    scores: RunScores | None
-    """Of a finished run."""
-    seconds: float
-    """Training, testing, clustering and saving of all its rounds, in whatever session they were run."""
-    error: str | None
-
-
-class Reporter(Protocol):
-    """Shows the user what happens."""
-
-    def start(self, config: RunConfig, rounds_done: int) -> None:
-        """A run starts, or goes on."""
-
-    def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
-        """A round is done and kept; `number` counts from 1."""
-
-    def finish(self, outcome: Outcome) -> None:
-        """A run is finished, has failed, or was finished before."""
+from grids.watch import Watch
 
 
 def launch(
-    runs: Sequence[RunConfig], storage: Path, backend: Backend, log: RunLog, reporter: Reporter
-) -> list[Outcome]:
-    """Run what is not finished yet; one failing run does not stop the others."""
-    outcomes = []
-    for config in runs:
-        folder = RunFolder(folder_of(storage, config), config)
-        if folder.is_done and log.has(config):
-            outcome = _finished(config, folder.path)
-        else:
-            outcome = _run(config, folder, storage, backend, log, reporter)
-        reporter.finish(outcome)
-        outcomes.append(outcome)
-    return outcomes
+    grid: Grid,
+    todo: Sequence[RunConfig],
+    unlogged: Sequence[RunConfig],
+    storage: Storage,
+    how: How,
+    log: RunLog,
+    console: Console,
+) -> Ended:
+    """Run `todo`, and let MLflow have the finished runs that it lacks.
 
+    Raises:
+        ConfigError, DataError: for what cannot be, before anything is started or written.
+        RunError: if the grid as a whole cannot go on.
+    """
+    if todo:
+        check_storage(grid.runs, storage)
+        check_data(todo, how.data_dir)
+        _check_room(todo, how)
+    with_ray = bool(todo) and not how.in_process
+    folder = GridFolder(storage, grid.name)
+    with ExitStack() as stack:
+        lease = stack.enter_context(Lease(storage, grid.name))
+        with _waiting(console, how, "Starting Ray and MLflow" if with_ray else "Starting MLflow"):
+            stack.enter_context(connected() if with_ray else nullcontext())
+            places = placements(todo, cluster_nodes(), how.request) if with_ray else {}
+            folder.keep(grid.runs, grid.text)
+            folder.withdraw_stop()
+            log.prepare(grid.text)
+            if how.fresh:
+                _forget(todo, storage, log)
+            stack.enter_context(log)
+        for run in unlogged:
+            log.finish(run, "FINISHED")
+        reporter = _reporter(grid.runs, how, console)
+        stack.enter_context(reporter)
+        watch = Watch(
+            folder=folder,
+            storage=storage,
+            tally=_tally(grid, todo, storage),
+            log=log,
+            reporter=reporter,
+            lease=lease,
+            check_cluster=lambda: _still_fits(places),
+        )
+        runs = in_order(todo)
+        with graceful(watch.ask_to_stop):
+            if with_ray:
+                from grids.trial import Job
+                from grids.tune import run_trials
 
-def all_done(runs: Sequence[RunConfig], storage: Path) -> bool:
-    """Return whether every run has finished all of its rounds."""
-    return all(RunFolder(folder_of(storage, run), run).is_done for run in runs)
-
-
-def forget(runs: Sequence[RunConfig], storage: Path, log: RunLog) -> None:
-    """Delete what is kept of these runs, on disk and in MLflow."""
-    for config in runs:
-        log.forget(config)
-        rmtree(folder_of(storage, config), ignore_errors=True)
-
-
-def _run(
-    config: RunConfig, folder: RunFolder, storage: Path, backend: Backend, log: RunLog, reporter: Reporter
-) -> Outcome:
-    try:
-        with folder.locked():
-            try:
-                _all_rounds(config, folder.path, storage, backend, log, reporter)
-            except KeyboardInterrupt:
-                log.close(folder.path, "KILLED")
-                raise
-            except FedgridError as error:
-                cause = str(error)
-            except Exception as error:
-                # A fault of ours, or of a library: the grid's other runs need not suffer for it.
-                folder.log(traceback.format_exc())
-                cause = f"{type(error).__name__}: {error}; see log.txt in {folder.path}"
+                run_trials(Job(grid.name, runs, places, storage, how.data_dir), watch, how.retries)
             else:
-                return _finished(config, folder.path)
-            log.close(folder.path, "FAILED")
-    except RunError as error:
-        cause = str(error)
-    return Outcome(config, folder.path, None, _seconds(folder.path), cause)
+                run_in_process(runs, storage, how.data_dir, watch, how.retries)
+        watch.conclude()
+        failed = len(watch.failures)
+        log.summary([write_summary(grid.runs, storage, folder.path)], watch.tally.done, failed)
+    return Ended(tuple(watch.failures), watch.tally, watch.stopping)
 
 
-def _all_rounds(
-    config: RunConfig, folder: Path, storage: Path, backend: Backend, log: RunLog, reporter: Reporter
-) -> None:
-    rounds_done = backend.open(config, storage)
-    reporter.start(config, rounds_done)
-    log.open(config, folder)
-    for number, record in _rounds(backend, rounds_done, config.training.rounds):
-        scores = of_round(record.round, record.clients)
-        log.round(number, scores)
-        reporter.round(config, number, scores)
-    figures.write(folder)
-    log.close(folder, "FINISHED")
+def _tally(grid: Grid, todo: Sequence[RunConfig], storage: Storage) -> Tally:
+    rounds_done = {run.run_id: RunFolder(storage, run).rounds_done for run in todo}
+    finished = sum(RunFolder(storage, run).is_done for run in grid.runs)
+    return Tally(todo, rounds_done, finished)
 
 
-def _rounds(backend: Backend, rounds_done: int, rounds: int) -> Iterator[tuple[int, RoundRecord]]:
-    """Yield each remaining round; the next one is under way while the caller looks at it."""
-    result = backend.submit_round() if rounds_done < rounds else None
-    for number in range(rounds_done + 1, rounds + 1):
-        assert result is not None
-        record = result()
-        result = backend.submit_round() if number < rounds else None
-        yield number, record
+def _check_room(todo: Sequence[RunConfig], how: How) -> None:
+    """Refuse what can never fit before Ray is started, where that is known."""
+    nodes = None if how.in_process else known_nodes()
+    if nodes is not None:
+        placements(todo, nodes, how.request)
 
 
-def _finished(config: RunConfig, folder: Path) -> Outcome:
-    return Outcome(config, folder, of_run(folder), _seconds(folder), None)
+def _still_fits(places: Mapping[int, Placement]) -> None:
+    """Fail where nodes are gone for good and nothing could ever start again.
+
+    Raises:
+        RunError: if not one of the placements fits.
+    """
+    nodes = cluster_nodes()
+    if places and not any(at_once(placement, nodes) for placement in places.values()):
+        raise RunError(
+            f"the cluster has shrunk to {len(nodes)} nodes, on which no run fits any more; bring nodes back, "
+            "or give the same command with --clients-per-actor for fewer actors"
+        )
 
 
-def _seconds(folder: Path) -> float:
-    path = folder / "timings.parquet"
-    if not path.exists():
-        return 0.0
-    return float(sum(pq.read_table(path, columns=["seconds"])["seconds"].to_pylist()))
+def _forget(runs: Sequence[RunConfig], storage: Storage, log: RunLog) -> None:
+    """Delete what is kept of these runs, on disk and in MLflow."""
+    log.forget(runs)
+    for run in runs:
+        folder = folder_of(storage.root, run)
+        storage.remove_folder(folder.name)
+        rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _waiting(console: Console, how: How, what: str) -> Iterator[None]:
+    """Say what takes seconds: a spinner on a terminal, a line in a log."""
+    if how.as_json:
+        yield
+    elif console.is_terminal:
+        with console.status(f"{what} ..."):
+            yield
+    else:
+        console.print(f"{what} ...")
+        yield
+
+
+def _reporter(runs: Sequence[RunConfig], how: How, console: Console) -> Bars | Lines | JsonLines:
+    if how.as_json:
+        return JsonLines()
+    return Bars(console, runs) if console.is_terminal else Lines(console)

@@ -1,20 +1,22 @@
-"""From what a user writes (a preset, a YAML file, options) to run configurations."""
+"""From what a user writes (a preset, a YAML file, options) to the runs of a grid."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib.resources import files
-from itertools import product
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from engine.errors import ConfigError, unknown
-from engine.run_config import DEFAULTS, RunConfig, complete
+from engine.errors import unknown
+from engine.run_config import RunConfig
 from engine.scenarios import SCENARIOS
+from grids.axes import AXES, Axes, choose, extend, filter_of, items, keep
+from grids.changes import Change
+from grids.expand import Description, expand
+from grids.preset_files import Preset, defaults, is_path, open_preset, preset_names, read_preset
+from grids.yaml_file import at
 
-AXES = ("dataset", "overlap", "balance", "clients", "seed", "algorithm")
-"""Keys that may be lists; the last varies fastest."""
+__all__ = ["AXES", "Grid", "load_grid", "preset_names", "scenario_values"]
 
 
 @dataclass(frozen=True)
@@ -23,66 +25,47 @@ class Grid:
 
     name: str
     runs: tuple[RunConfig, ...]
+    text: str
+    """The preset as YAML; without one, the values that options gave."""
 
 
-def preset_names() -> list[str]:
-    """Return the names of the presets that come with fedgrid."""
-    folder = files("grids") / "presets"
-    return sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".yaml"))
-
-
-def load_grid(what: str | None, options: Mapping[str, Any], changes: Sequence[str], data_dir: Path) -> Grid:
+def load_grid(
+    what: str | None,
+    options: Mapping[str, Any],
+    changes: Sequence[str],
+    data_dir: Path,
+    *,
+    filters: Sequence[str] = (),
+    seeds: str | None = None,
+    extends: Sequence[str] = (),
+) -> Grid:
     """Return the grid that a command line describes.
 
     Args:
         what: a preset's or a published scenario's name, the path of a YAML file, or None for options alone.
-        options: values that replace those of the file, by key.
-        changes: `key.key=value` each, applied last.
+        options: values that replace those of the file, by axis.
+        changes: `key.key=value` each, applied after everything else.
+        filters: `axis=value,axis=value` each; a run must pass all of them.
+        seeds: `0..4`, `3` or `0,2,5`; replaces the file's seeds.
+        extends: `axis+=value,value` each: what the grid does not have yet.
 
     Raises:
-        ConfigError: if anything is misspelt or cannot be.
+        ConfigError: if anything is misspelt or cannot be, or no run is left.
     """
-    name, values = _read(what) if what else ("runs", {})
-    values = {**values, **options}
-    for change in changes:
-        values = _apply(values, change)
-    return Grid(name, expand(values, data_dir))
-
-
-def expand(values: Mapping[str, Any], data_dir: Path) -> tuple[RunConfig, ...]:
-    """Return one configuration for every combination of the axes.
-
-    Raises:
-        ConfigError: if two of them are the same run.
-    """
-    given = [axis for axis in AXES if axis in values]
-    choices = [values[axis] if isinstance(values[axis], list) else [values[axis]] for axis in given]
-    if [] in choices:
-        raise ConfigError(f"{given[choices.index([])]} = []: expected at least one")
-    fixed = {key: value for key, value in values.items() if key not in AXES}
-    runs = tuple(
-        complete({**fixed, **dict(zip(given, combination, strict=True))}, data_dir)
-        for combination in product(*choices)
-    )
-    seen: dict[str, RunConfig] = {}
-    for run in runs:
-        if run.run_id in seen:
-            raise ConfigError(f"the same run twice: {run.name} ({run.run_id}); check the lists for repeats")
-        seen[run.run_id] = run
-    return runs
-
-
-def _read(what: str) -> tuple[str, dict[str, Any]]:
-    path = Path(what)
-    if path.suffix in (".yaml", ".yml") or path.is_file():
-        if not path.is_file():
-            raise ConfigError(f"no file {what}; presets: {', '.join(preset_names())}")
-        return path.stem, _mapping(path.read_bytes(), what)
-    if what in preset_names():
-        return what, _mapping((files("grids") / "presets" / f"{what}.yaml").read_bytes(), what)
-    if what.count("-") > 2:
-        return "runs", scenario_values(what)
-    raise unknown("preset", what, preset_names())
+    name, preset, text = _read(what, options, data_dir)
+    axes = dict(keep(preset.description.axes, preset.filter))
+    axes |= {axis: items(axis, value) for axis, value in options.items()}
+    nested: list[Change] = []
+    for change in map(Change.parse, changes):
+        key = change.keys[0]
+        if change.keys == (key,) and key in AXES:
+            axes[key] = items(key, change.value)
+            nested = [earlier for earlier in nested if earlier.keys[0] != key]
+        else:
+            nested.append(change)
+    chosen = _narrow(_widen(axes, seeds, extends), filters)
+    description = replace(preset.description, axes=chosen, changes=tuple(nested))
+    return Grid(name, expand(description, data_dir), text)
 
 
 def scenario_values(name: str) -> dict[str, Any]:
@@ -102,53 +85,30 @@ def scenario_values(name: str) -> dict[str, Any]:
     }
 
 
-def _mapping(text: bytes, source: str) -> dict[str, Any]:
-    values = _parse(text, source)
-    if not isinstance(values, dict):
-        raise ConfigError(f"{source}: expected keys such as dataset: and algorithm:")
-    return {str(key): value for key, value in values.items()}
+def _read(what: str | None, options: Mapping[str, Any], data_dir: Path) -> tuple[str, Preset, str]:
+    """Return the name, the content and the text of what the command line names."""
+    if what and (what in preset_names() or is_path(what) or what.count("-") <= 2):
+        file = open_preset(what)
+        return Path(what).stem, read_preset(file, data_dir, (what,)), file.text
+    values = scenario_values(what) if what else {}
+    axes = {**defaults(), **{axis: items(axis, value) for axis, value in values.items()}}
+    text = yaml.safe_dump({**values, **options}, sort_keys=False)
+    return "runs", Preset(Description(axes, {}), {}), text
 
 
-def _parse(text: str | bytes, source: str) -> Any:
-    try:
-        return yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{source} is not YAML: {' '.join(str(error).split())}") from error
+def _widen(axes: Axes, seeds: str | None, extends: Sequence[str]) -> Axes:
+    if seeds is not None:
+        with at("--seeds"):
+            axes = {**axes, "seed": items("seed", seeds)}
+    for text in extends:
+        with at(f"--extend {text}"):
+            axes = extend(axes, text)
+    return axes
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML without objects, in which a key stands once: PyYAML lets the last of several win, unseen."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping of `node`, which has no key twice."""
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
-        for key in keys:
-            if keys.count(key) > 1:
-                problem = f"'{key}' stands there twice"
-                raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-        return super().construct_mapping(node, deep)
-
-
-def _apply(values: Mapping[str, Any], change: str) -> dict[str, Any]:
-    key, equals, text = change.partition("=")
-    if not equals or not key:
-        raise ConfigError(f"--set {change}: expected KEY=VALUE, as in training.rounds=5")
-    return _with(values, key.split("."), _parse(text, f"--set {change}"), change)
-
-
-def _with(values: Mapping[str, Any], keys: Sequence[str], value: Any, change: str) -> dict[str, Any]:
-    key, *rest = keys
-    if not rest:
-        return {**values, key: value}
-    inner = values.get(key, DEFAULTS.get(key, {}))
-    if key == "algorithm":
-        choices = inner if isinstance(inner, list) else [inner]
-        changed = [_with(_as_mapping(choice), rest, value, change) for choice in choices]
-        return {**values, key: changed}
-    if not isinstance(inner, Mapping):
-        raise ConfigError(f"--set {change}: {key} is {inner!r}, it has no keys")
-    return {**values, key: _with(inner, rest, value, change)}
-
-
-def _as_mapping(choice: Any) -> dict[str, Any]:
-    return dict(choice) if isinstance(choice, Mapping) else {"name": choice}
+def _narrow(axes: Axes, filters: Sequence[str]) -> Axes:
+    whole = axes
+    for text in filters:
+        with at(f"--filter {text}"):
+            axes = keep(axes, choose(filter_of(text), whole))
+    return axes

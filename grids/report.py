@@ -1,24 +1,30 @@
-"""News of a grid as it runs: bars on a terminal, lines in a log, JSON for programs."""
+"""News of a grid as it runs: a live table on a terminal, lines in a log, JSON for programs."""
 
 import json
 from collections.abc import Sequence
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Column
+from rich.text import Text
 
 from algorithms.registry import ALGORITHMS
 from engine.run_config import RunConfig
-from grids.launch import Outcome
-from grids.tables import ROOMY, result_row
+from grids.outcome import Outcome
+from grids.tables import ROOMY, duration, result_row
+from grids.tally import Tally
 from tracking.scores import RoundScores
 
-NUMBERS_WIDTH = 71
+NUMBERS_WIDTH = 64
 """Columns of a narrow bar and all that stands right of a run's name."""
 
 
+STOPPING = "stopping after the rounds under way; Ctrl-C again stops at once"
+
+
 class Bars:
-    """One bar a run, with its newest numbers."""
+    """A line for the whole grid, a bar for each run under way; runs that ended stand above."""
 
     def __init__(self, console: Console, runs: Sequence[RunConfig]) -> None:
         self._progress = Progress(
@@ -26,18 +32,21 @@ class Bars:
             BarColumn(bar_width=20 if console.width >= ROOMY else 10),
             MofNCompleteColumn(),
             TextColumn("{task.fields[news]}"),
-            TimeElapsedColumn(),
             console=console,
+        )
+        self._headline = Text()
+        self._live = Live(
+            Group(self._progress, self._headline), console=console, refresh_per_second=4, transient=True
         )
         self._names = _short_names(runs)
         self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> "Bars":
-        self._progress.start()
+        self._live.start()
         return self
 
     def __exit__(self, *details: object) -> None:
-        self._progress.stop()
+        self._live.stop()
 
     def start(self, config: RunConfig, rounds_done: int) -> None:
         """Add the run's bar."""
@@ -49,17 +58,35 @@ class Bars:
         """Move the run's bar."""
         self._progress.update(self._tasks[config.run_id], completed=number, news=_news(scores))
 
+    def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
+        """Take the run's bar away, until it starts again."""
+        self._end(config, f"[yellow]again[/]  {self._names[config.run_id]}: {cause}")
+
     def finish(self, outcome: Outcome) -> None:
-        """Say so where a run was finished before, or has failed."""
-        run_id = outcome.config.run_id
+        """Move the run up to those that ended."""
+        name = self._names[outcome.config.run_id]
         if outcome.error:
-            if run_id not in self._tasks:
-                self.start(outcome.config, 0)
-            self._progress.update(self._tasks[run_id], news="[red]failed")
-            self._progress.stop_task(self._tasks[run_id])
-        elif run_id not in self._tasks:
-            self.start(outcome.config, outcome.config.training.rounds)
-            self._progress.update(self._tasks[run_id], news="finished before")
+            self._end(outcome.config, "[red]failed[/]", f" {name}: {outcome.error}")
+        else:
+            self._end(outcome.config, "[green]done[/]  ", f" {name}  {_final(outcome)}")
+
+    def stop(self, config: RunConfig) -> None:
+        """Move the run up to those that ended."""
+        self._end(config, "[yellow]stopped[/]", f" {self._names[config.run_id]}")
+
+    def stopping(self) -> None:
+        """Say that it takes until the rounds under way are done."""
+        self._live.console.print(f"[yellow]{STOPPING}[/]", highlight=False)
+
+    def tally(self, tally: Tally) -> None:
+        """Renew the line for the whole grid."""
+        self._headline.plain = headline(tally)
+
+    def _end(self, config: RunConfig, mark: str, text: str = "") -> None:
+        task = self._tasks.pop(config.run_id, None)
+        if task is not None:
+            self._progress.remove_task(task)
+        self._live.console.print(Text.from_markup(mark) + Text(text), highlight=False)
 
 
 class Lines:
@@ -80,11 +107,26 @@ class Lines:
 
     def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
         """Print the round."""
-        self._print(f"{_title(config)} round {number}/{config.training.rounds} {_news(scores)}")
+        self._print(f"{config.name} round {number}/{config.training.rounds} {_news(scores)}")
+
+    def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
+        """Print why the run is tried again."""
+        self._print(f"{config.name}: failed ({cause}), tried again")
 
     def finish(self, outcome: Outcome) -> None:
         """Print how the run ended."""
-        self._print(f"{outcome.config.name}: {outcome.error or 'finished'}")
+        self._print(f"{outcome.config.name}: " + (outcome.error or f"finished {_final(outcome)}"))
+
+    def stop(self, config: RunConfig) -> None:
+        """Print that the run has stopped."""
+        self._print(f"{config.name}: stopped")
+
+    def stopping(self) -> None:
+        """Print that it takes until the rounds under way are done."""
+        self._print(STOPPING)
+
+    def tally(self, tally: Tally) -> None:
+        """Nothing: every round has its line."""
 
     def _print(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -101,18 +143,46 @@ class JsonLines:
 
     def start(self, config: RunConfig, rounds_done: int) -> None:
         """Print a `start` event."""
-        self._print(event="start", run=config.name, run_id=config.run_id, rounds_done=rounds_done)
+        self._print("start", config, rounds_done=rounds_done)
 
     def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
         """Print a `round` event with all of the round's scores."""
-        self._print(event="round", run=config.name, run_id=config.run_id, round=number, **scores.as_dict())
+        self._print("round", config, round=number, **scores.as_dict())
+
+    def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
+        """Print a `retry` event."""
+        self._print("retry", config, cause=cause, attempt=attempt)
 
     def finish(self, outcome: Outcome) -> None:
         """Print a `result` event with the row of the results table."""
-        self._print(event="result", **result_row(outcome))
+        print(json.dumps({"event": "result", **result_row(outcome)}), flush=True)
 
-    def _print(self, **event: object) -> None:
-        print(json.dumps(event), flush=True)
+    def stop(self, config: RunConfig) -> None:
+        """Print a `stop` event."""
+        self._print("stop", config)
+
+    def stopping(self) -> None:
+        """Print a `stopping` event."""
+        print(json.dumps({"event": "stopping"}), flush=True)
+
+    def tally(self, tally: Tally) -> None:
+        """Nothing: programs count for themselves."""
+
+    def _print(self, event: str, config: RunConfig, **details: object) -> None:
+        print(
+            json.dumps({"event": event, "run": config.name, "run_id": config.run_id, **details}), flush=True
+        )
+
+
+def headline(tally: Tally) -> str:
+    """Return the state of a grid in one line."""
+    counts = f"{tally.done} of {tally.total} runs done, {len(tally.running)} running, {tally.waiting} waiting"
+    failed = f", {tally.failed} failed" if tally.failed else ""
+    left = tally.seconds_left
+    return (
+        f"{counts}{failed}; {tally.rounds_per_second:.1f} rounds/s"
+        f"{'' if left is None else f', {duration(left)} left'}"
+    )
 
 
 def _name_column(width: int) -> Column:
@@ -124,15 +194,11 @@ def _short_names(runs: Sequence[RunConfig]) -> dict[str, str]:
     """Return run id -> name: the algorithm, and of seed and scenario what is not the same for all."""
     seeds, scenarios = {run.seed for run in runs}, {run.scenario for run in runs}
     return {
-        run.run_id: _title(run)
+        run.run_id: ALGORITHMS[run.algorithm["name"]].title
         + (f" s{run.seed}" if len(seeds) > 1 else "")
         + (f" {run.scenario}" if len(scenarios) > 1 else "")
         for run in runs
     }
-
-
-def _title(config: RunConfig) -> str:
-    return ALGORITHMS[config.algorithm["name"]].title
 
 
 def _news(scores: RoundScores) -> str:
@@ -141,3 +207,11 @@ def _news(scores: RoundScores) -> str:
     parts = [f"temp. {temperature:.3f}"] if temperature is not None else []
     parts += [f"clusters {numbers['clusters']}", f"ARI {numbers['ari']:.2f}"]
     return "  ".join(parts + ([f"acc. {accuracy:.3f}"] if accuracy is not None else []))
+
+
+def _final(outcome: Outcome) -> str:
+    row = result_row(outcome)
+    accuracy = row["personalised_accuracy"]
+    parts = [f"clusters {row['clusters']}", f"ARI {row['ari']:.2f}"]
+    parts += [f"acc. {accuracy:.3f}"] if accuracy is not None else []
+    return "  ".join([*parts, duration(outcome.seconds)])

@@ -1,6 +1,7 @@
 """Tables for people: the results of a grid, the class counts of a scenario, what there is to choose from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from algorithms.registry import ALGORITHMS
 from engine.blueprint import Blueprint
-from grids.launch import Outcome
+from grids.outcome import Outcome
 
 RESULT_COLUMNS = {
     "clustering_round": "clust\nround",
@@ -33,9 +34,34 @@ ROOMY = 100
 """Columns from which the results have two spaces between their columns."""
 
 
-def result_row(outcome: Outcome) -> dict[str, object]:
+SUMMARY_COLUMNS = {
+    "ari": "ARI",
+    "ami": "AMI",
+    "homogeneity": "homo-\ngen.",
+    "completeness": "com-\nplete",
+    "personalised_accuracy": "pers.\nacc.",
+    "personalised_f1": "pers.\nF1",
+    "generalised_accuracy": "gen.\nacc.",
+    "generalised_f1": "gen.\nF1",
+    "learning_gap": "gap",
+}
+"""Scores of which a summary shows the mean."""
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as people say them: 3.2 s, 4 min 10 s, 2 h 5 min, 3 d 4 h."""
+    if seconds < 100:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def result_row(outcome: Outcome) -> dict[str, Any]:
     """Return what the results table says of one run, by name."""
-    scores = outcome.scores.as_dict() if outcome.scores else {}
+    scores = outcome.scores or {}
     return {
         "run": outcome.config.name,
         "run_id": outcome.config.run_id,
@@ -77,6 +103,50 @@ def _section_table(name: str, outcomes: Sequence[Outcome], width: int) -> Table:
     return table
 
 
+def summary_rows(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
+    """Return one row a data set and algorithm: how many runs, how many exactly right, the mean scores.
+
+    A mean is over the runs that have the score, None where none has.
+    """
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for outcome in outcomes:
+        scores = {name: (outcome.scores or {}).get(name) for name in SUMMARY_COLUMNS}
+        groups.setdefault((outcome.config.dataset, outcome.config.algorithm["name"]), []).append(scores)
+    return [
+        {
+            "dataset": dataset,
+            "algorithm": algorithm,
+            "runs": len(rows),
+            "exact": sum(row["ari"] == 1.0 for row in rows),
+            **{name: _mean([row[name] for row in rows]) for name in SUMMARY_COLUMNS},
+        }
+        for (dataset, algorithm), rows in groups.items()
+    ]
+
+
+def summary_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
+    """Return the rows of `summary_rows` for the terminal."""
+    table = Table(
+        title=Text("Final round, mean over scenarios and seeds"),
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1 if width >= ROOMY else 0, 0, 0),
+    )
+    table.add_column("data set")
+    table.add_column("algo-\nrithm")
+    for heading in ["runs", "exact", *SUMMARY_COLUMNS.values()]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for before, row in zip([None, *rows], rows, strict=False):
+        if before is not None and before["dataset"] != row["dataset"]:
+            table.add_section()
+        title = ALGORITHMS[row["algorithm"]].title
+        table.add_row(row["dataset"], title, *(_cell(row[name]) for name in list(row)[2:]))
+    return table
+
+
 def failure_table(outcomes: Sequence[Outcome]) -> Table:
     """Return the runs that failed and why."""
     table = Table(title="Failed", title_justify="left", title_style="bold red", header_style="bold")
@@ -111,6 +181,11 @@ def choice_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Tabl
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _counts(counts_L: NDArray[np.int64]) -> list[str]:

@@ -9,12 +9,6 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.metrics import (
-    adjusted_mutual_info_score,
-    adjusted_rand_score,
-    completeness_score,
-    homogeneity_score,
-)
 
 from tracking.records import Array
 
@@ -85,6 +79,14 @@ class PublishedClustering(Group):
 
 def of_partition(labels_K: ArrayLike, truth_K: ArrayLike) -> PartitionScores:
     """Score one partition."""
+    # scikit-learn takes a second to import, which whoever only shows scores is spared.
+    from sklearn.metrics import (
+        adjusted_mutual_info_score,
+        adjusted_rand_score,
+        completeness_score,
+        homogeneity_score,
+    )
+
     return PartitionScores(
         clusters=len(np.unique(labels_K)),
         ari=float(adjusted_rand_score(truth_K, labels_K)),
@@ -111,9 +113,6 @@ def clustering(
     """
     labels_RK = np.asarray(labels_RK)
     parts = of_partitions(labels_RK, truth_K)
-    decided_R = _changes(labels_RK)
-    if clustered_R is not None:
-        decided_R = decided_R | np.asarray(clustered_R, bool)
     groups_RK = np.stack([_by_first_member(row_K) for row_K in labels_RK])
     return ClusteringScores(
         final=parts[-1],
@@ -121,10 +120,18 @@ def clustering(
         mean_ami=_mean([part.ami for part in parts]),
         mean_homogeneity=_mean([part.homogeneity for part in parts]),
         mean_completeness=_mean([part.completeness for part in parts]),
-        clustering_round=min(_rounds(decided_R), default=None),
+        clustering_round=clustering_round(labels_RK, clustered_R),
         last_change_round=max(_rounds(_changes(groups_RK)), default=None),
         exactly_right=np.array_equal(groups_RK[-1], _by_first_member(np.asarray(truth_K))),
     )
+
+
+def clustering_round(labels_RK: ArrayLike, clustered_R: ArrayLike | None = None) -> int | None:
+    """Return the first round, from 1, in which a partition was decided; arguments as in `clustering`."""
+    decided_R = _changes(np.asarray(labels_RK))
+    if clustered_R is not None:
+        decided_R = decided_R | np.asarray(clustered_R, bool)
+    return min(_rounds(decided_R), default=None)
 
 
 def published_clustering(

@@ -6,20 +6,34 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from tracking.mlflow_store import TrackingError, shown
+from tracking.mlflow_store import TrackingError, connect, one_line, shown
 
 HOST = "127.0.0.1"
 END_SECONDS = 10
 """How long the server may take to end when it is asked to."""
+VIEW = "workflowType=machine_learning&orderByKey=tags.%60mlflow.runName%60&orderByAsc=true"
+"""Runs rather than traces of language models, by name: sorted by time, as it is unless told, MLflow's list
+folds a grid's runs into the grid's own."""
+GUARD = ("sh", "-c", "read _; kill -TERM 0")
+"""Ends its process group when its standard input closes, as it does with a parent that is killed."""
 
 
 def address(port: int) -> str:
     """Return what to open in a browser."""
     return f"http://{HOST}:{port}"
+
+
+def experiment_address(uri: str, port: int, grid_name: str) -> str:
+    """Return what to open in a browser to see a grid's runs; all experiments if it has none yet."""
+    with suppress(TrackingError), one_line(uri):
+        found = connect(uri).get_experiment_by_name(grid_name)
+        if found is not None:
+            return f"{address(port)}/#/experiments/{found.experiment_id}/runs?{VIEW}"
+    return address(port)
 
 
 def command(uri: str, artifacts: Path, port: int) -> list[str]:
@@ -47,19 +61,21 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def started(uri: str, artifacts: Path, port: int) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run the server within this context; at its end the server and its workers are gone.
+    """Run the server within this context; at its end the server and its workers are gone, and also when
+    this process is killed.
 
     Raises:
         TrackingError: if `port` is taken, or `uri` is a server already.
     """
     arguments = command(uri, artifacts, port)
     _check_free(port)
-    # In a session of its own, so that its workers can be ended with it: MLflow leaves them behind.
-    server = subprocess.Popen(arguments, env=environment(), start_new_session=True)
-    try:
-        yield server
-    finally:
-        _end(server)
+    # In a process group of its own, so that its workers can be ended with it: MLflow leaves them behind.
+    server = subprocess.Popen(arguments, env=environment(), process_group=0)
+    with subprocess.Popen(GUARD, stdin=subprocess.PIPE, process_group=server.pid):
+        try:
+            yield server
+        finally:
+            _end(server)
 
 
 def serve(uri: str, artifacts: Path, port: int = 5000, announce: Callable[[], None] = lambda: None) -> int:

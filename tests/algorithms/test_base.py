@@ -6,6 +6,8 @@ from pydantic import ValidationError
 from small_cases import freeze, frozen, partition, sets
 
 from algorithms.base import Settings, State, split
+from algorithms.ocfl import OcflSettings
+from algorithms.sattler import SattlerSettings
 
 
 def state_of(labels, memory=None):
@@ -93,3 +95,28 @@ def test_settings_are_frozen_and_refuse_what_they_do_not_know():
         Settings(similarity="state")
     with pytest.raises(ValidationError, match="'parameters' or 'state'"):
         Settings(similarity_over="weights")
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "path"),
+    [
+        (OcflSettings, {"window": True}, ("window",)),
+        (
+            OcflSettings,
+            {"clusterer": {"name": "kmeans", "num_clusters": True}},
+            ("clusterer", "num_clusters"),
+        ),
+        (SattlerSettings, {"epsilon_1": True}, ("epsilon_1",)),
+        (SattlerSettings, {"cooldown": False}, ("cooldown",)),
+    ],
+)
+def test_a_boolean_is_no_number(settings, given, path):
+    """pydantic would take true for 1."""
+    with pytest.raises(ValidationError, match="should be a number, not true or false") as caught:
+        settings(**given)
+    assert [error["loc"] for error in caught.value.errors()] == [path]
+
+
+def test_a_boolean_is_a_boolean_and_a_whole_number_is_a_number():
+    assert OcflSettings(unclustered_consumes_shot=True).unclustered_consumes_shot is True
+    assert SattlerSettings(epsilon_1=1).epsilon_1 == 1.0

@@ -21,9 +21,10 @@ from algorithms.fedopt import FedOpt, FedOptSettings
 from algorithms.registry import create
 from algorithms.updates import Updates
 from engine.datasets import find
-from engine.federation import Federation, Progress
+from engine.federation import Federation
 from engine.initialise import blank, initial_vector
 from engine.pool import InProcessPool, Pool
+from engine.progress import Progress
 from engine.run_config import RunConfig, complete
 from engine.seeds import generator
 from engine.session import prepare

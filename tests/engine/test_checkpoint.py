@@ -7,8 +7,8 @@ import pytest
 
 from algorithms.base import State
 from engine import checkpoint
-from engine.errors import RunError
-from engine.federation import Progress
+from engine import files as files_module
+from engine.progress import Progress
 
 
 def vector(*entries):
@@ -34,6 +34,12 @@ def described(kept):
     }
 
 
+def newest(folder):
+    """Return the newest whole progress."""
+    loaded = (checkpoint.load(folder, number) for number in checkpoint.kept(folder))
+    return next((found for found in loaded if found is not None), None)
+
+
 def files(folder):
     return sorted(path.name for path in folder.iterdir())
 
@@ -53,20 +59,20 @@ MEMORIES = {
 @pytest.mark.parametrize("memory", MEMORIES.values(), ids=MEMORIES)
 def test_a_progress_comes_back_byte_for_byte(tmp_path, memory):
     saved = progress(memory=memory, memories={2: vector(1, 2, 3), 0: vector(4)})
-    checkpoint.save(tmp_path, saved)
-    assert described(checkpoint.load(tmp_path)) == described(saved)
+    checkpoint.save(tmp_path, saved, {})
+    assert described(newest(tmp_path)) == described(saved)
 
 
 def test_models_come_back_in_order_however_many(tmp_path):
     saved = progress(num_models=12)
-    checkpoint.save(tmp_path, saved)
-    assert [model[1] for model in checkpoint.load(tmp_path).state.models] == list(range(12))
+    checkpoint.save(tmp_path, saved, {})
+    assert [model[1] for model in newest(tmp_path).state.models] == list(range(12))
 
 
 def test_what_was_loaded_saves_to_the_same_bytes(tmp_path):
-    checkpoint.save(tmp_path, progress(memory=MEMORIES["several"], memories={1: vector(1), 0: vector(2)}))
+    checkpoint.save(tmp_path, progress(memory=MEMORIES["several"], memories={1: vector(1), 0: vector(2)}), {})
     before = (tmp_path / "state-000001.safetensors").read_bytes()
-    checkpoint.save(tmp_path, checkpoint.load(tmp_path))
+    checkpoint.save(tmp_path, newest(tmp_path), {})
     assert (tmp_path / "state-000001.safetensors").read_bytes() == before
 
 
@@ -75,28 +81,36 @@ def test_models_that_are_views_of_other_arrays_come_back(tmp_path):
     table = np.arange(8, dtype=np.float32).reshape(2, 4)
     table.setflags(write=False)
     saved = Progress(1, State((table[1], table[0, ::2]), np.zeros(3, np.int64)), {0: table[:, 1]})
-    checkpoint.save(tmp_path, saved)
-    assert described(checkpoint.load(tmp_path)) == described(saved)
+    checkpoint.save(tmp_path, saved, {})
+    assert described(newest(tmp_path)) == described(saved)
 
 
 def test_a_new_folder_has_no_progress(tmp_path):
-    assert checkpoint.load(tmp_path) is None
+    assert newest(tmp_path) is None
 
 
-def test_the_last_two_states_are_kept_each_with_a_checksum(tmp_path):
-    for rounds_done in (8, 9, 10, 11):
-        checkpoint.save(tmp_path, progress(rounds_done))
-    assert files(tmp_path) == [
-        "state-000010.safetensors",
-        "state-000010.sha256",
-        "state-000011.safetensors",
-        "state-000011.sha256",
-    ]
-    assert checkpoint.load(tmp_path).rounds_done == 11
+def test_a_state_is_two_files(tmp_path):
+    checkpoint.save(tmp_path, progress(10), {})
+    assert files(tmp_path) == ["state-000010.safetensors", "state-000010.sha256"]
+    assert checkpoint.names(10) == ("state-000010.safetensors", "state-000010.sha256")
+
+
+def test_states_are_told_newest_first(tmp_path):
+    for rounds_done in (8, 10, 9):
+        checkpoint.save(tmp_path, progress(rounds_done), {})
+    assert checkpoint.kept(tmp_path) == [10, 9, 8]
+
+
+def test_a_dropped_state_leaves_nothing(tmp_path):
+    for rounds_done in (1, 2):
+        checkpoint.save(tmp_path, progress(rounds_done), {})
+    checkpoint.drop(tmp_path, 1)
+    checkpoint.drop(tmp_path, 7)
+    assert files(tmp_path) == ["state-000002.safetensors", "state-000002.sha256"]
 
 
 def test_the_checksum_is_what_sha256sum_checks(tmp_path):
-    checkpoint.save(tmp_path, progress(1))
+    checkpoint.save(tmp_path, progress(1), {})
     text = (tmp_path / "state-000001.sha256").read_text()
     assert re.fullmatch(r"[0-9a-f]{64}  state-000001\.safetensors\n", text)
 
@@ -129,28 +143,25 @@ DAMAGES = (truncate, empty, flip, lose_checksum, empty_checksum)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_with_the_newest_damaged_the_one_before_is_used(tmp_path, damage):
     for rounds_done in (1, 2):
-        checkpoint.save(tmp_path, progress(rounds_done))
+        checkpoint.save(tmp_path, progress(rounds_done), {})
     damage(tmp_path / "state-000002.safetensors")
-    assert described(checkpoint.load(tmp_path)) == described(progress(1))
+    assert described(newest(tmp_path)) == described(progress(1))
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_the_repeated_round_replaces_the_damaged_state(tmp_path, damage):
     for rounds_done in (1, 2):
-        checkpoint.save(tmp_path, progress(rounds_done))
+        checkpoint.save(tmp_path, progress(rounds_done), {})
     damage(tmp_path / "state-000002.safetensors")
-    checkpoint.save(tmp_path, progress(2))
-    assert checkpoint.load(tmp_path).rounds_done == 2
+    checkpoint.save(tmp_path, progress(2), {})
+    assert newest(tmp_path).rounds_done == 2
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_with_every_state_damaged_the_user_is_told(tmp_path, damage):
-    for rounds_done in (1, 2):
-        checkpoint.save(tmp_path, progress(rounds_done))
-        damage(tmp_path / f"state-{rounds_done:06d}.safetensors")
-    message = f"every state in {tmp_path} is damaged (state-000002.safetensors, state-000001.safetensors); "
-    with pytest.raises(RunError, match=re.escape(message) + "delete the folder to start this run again"):
-        checkpoint.load(tmp_path)
+def test_a_damaged_state_is_no_progress(tmp_path, damage):
+    checkpoint.save(tmp_path, progress(1), {})
+    damage(tmp_path / "state-000001.safetensors")
+    assert checkpoint.load(tmp_path, 1) is None
 
 
 class Killed(BaseException):
@@ -172,35 +183,24 @@ def kill_before_call(monkeypatch, owner, name, count):
 STEPS = [
     (checkpoint, "save_file", 0),
     (checkpoint, "_checksum", 0),
-    (checkpoint, "_flush", 0),
-    (checkpoint, "_flush", 1),
-    (checkpoint, "_flush", 2),
     (checkpoint.Path, "write_text", 0),
+    (files_module, "flush", 0),
+    (files_module, "flush", 1),
     (checkpoint.Path, "replace", 0),
     (checkpoint.Path, "replace", 1),
-    (checkpoint.Path, "unlink", 0),
-    (checkpoint.Path, "unlink", 1),
+    (checkpoint, "flush", 0),
 ]
 
 
 @pytest.mark.parametrize(("owner", "name", "count"), STEPS)
 def test_a_kill_at_any_step_of_writing_loses_one_round_at_most(tmp_path, monkeypatch, owner, name, count):
     for rounds_done in (1, 2):
-        checkpoint.save(tmp_path, progress(rounds_done))
+        checkpoint.save(tmp_path, progress(rounds_done), {})
     with monkeypatch.context() as patch:
         kill_before_call(patch, owner, name, count)
         with pytest.raises(Killed):
-            checkpoint.save(tmp_path, progress(3))
-    assert checkpoint.load(tmp_path).rounds_done in (2, 3)
+            checkpoint.save(tmp_path, progress(3), {})
+    assert newest(tmp_path).rounds_done in (2, 3)
     for rounds_done in (3, 4):
-        checkpoint.save(tmp_path, progress(rounds_done))
-        assert described(checkpoint.load(tmp_path)) == described(progress(rounds_done))
-
-
-def test_a_small_file_is_the_old_or_the_new_one(tmp_path, monkeypatch):
-    path = tmp_path / "done.json"
-    checkpoint.write_text(path, "old")
-    kill_before_call(monkeypatch, checkpoint.Path, "replace", 0)
-    with pytest.raises(Killed):
-        checkpoint.write_text(path, "new")
-    assert path.read_text() == "old"
+        checkpoint.save(tmp_path, progress(rounds_done), {})
+        assert described(newest(tmp_path)) == described(progress(rounds_done))

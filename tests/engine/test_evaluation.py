@@ -8,6 +8,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score, recall_score
 from torch import nn
 
 from engine import evaluation
+from engine.confusion import scores as confusion_scores
 from engine.messages import Counts
 
 
@@ -62,7 +63,7 @@ def test_no_images_give_empty_counts_and_nan_scores_in_silence():
         warnings.simplefilter("error")
         images, labels = torch.zeros(0, 1, 1, 3, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64)
         counts = evaluation.test(PixelLogits(), images, labels, 3, 2)
-        scores = evaluation.scores(counts)
+        scores = confusion_scores(counts)
     assert not counts.confusion.any()
     assert counts.loss_sum == 0
     numbers = [scores.loss, scores.accuracy, scores.f1_union, scores.f1_own, scores.balanced_accuracy]
@@ -71,7 +72,7 @@ def test_no_images_give_empty_counts_and_nan_scores_in_silence():
 
 def test_one_prediction_outside_the_own_classes_halves_f1_over_the_union_only():
     """Three of four images of class 0 right, one taken for class 1: F1 of class 0 is 2 * 3 / (4 + 3)."""
-    scores = evaluation.scores(Counts(np.array([[3, 1, 0], [0, 0, 0], [0, 0, 0]]), 2.0))
+    scores = confusion_scores(Counts(np.array([[3, 1, 0], [0, 0, 0], [0, 0, 0]]), 2.0))
     assert scores.f1_own == pytest.approx(6 / 7)
     assert scores.f1_union == pytest.approx(3 / 7)
     assert scores.accuracy == scores.balanced_accuracy == scores.recall_L[0] == 0.75
@@ -86,7 +87,7 @@ def test_scores_are_those_of_scikit_learn(seed):
     true, predicted = rng.choice(own, 30), rng.choice(rng.choice(6, 4, replace=False), 30)
     confusion = np.zeros((6, 6), np.int64)
     np.add.at(confusion, (true, predicted), 1)
-    scores = evaluation.scores(Counts(confusion, 0.0))
+    scores = confusion_scores(Counts(confusion, 0.0))
     present = np.unique(true)
     assert scores.f1_union == pytest.approx(f1_score(true, predicted, average="macro", zero_division=0))
     assert scores.f1_own == pytest.approx(

@@ -20,6 +20,7 @@ from engine.run_config import complete
 from engine.run_folder import folder_of
 from engine.server import reserve
 from engine.session import Session, prepare
+from engine.storage import Storage
 
 pytestmark = pytest.mark.ray
 
@@ -121,14 +122,14 @@ def expected(tmp_path_factory):
     """What the run leaves behind, undisturbed in this process."""
     storage = tmp_path_factory.mktemp("undisturbed")
     session = Session(InProcessPool(), NOWHERE)
-    for _ in range(session.open(RUN, storage), 4):
+    for _ in range(session.open(RUN, Storage.of(storage)), 4):
         session.next_round()
     return numbers(storage)
 
 
 def test_an_actor_killed_between_rounds_is_replaced(tmp_path, pool, expected):
     session = Session(pool, NOWHERE)
-    session.open(RUN, tmp_path)
+    session.open(RUN, Storage.of(tmp_path))
     session.next_round()
     before = pool.pids()
     os.kill(before[0], signal.SIGKILL)
@@ -145,7 +146,7 @@ def test_an_actor_killed_during_a_round_is_replaced_and_does_its_part_again(
     tmp_path, pool, orders, expected, method
 ):
     session = Session(pool, NOWHERE)
-    session.open(RUN, tmp_path)
+    session.open(RUN, Storage.of(tmp_path))
     session.next_round()
     orders.kill(method, client=4, times=1)
     for _ in range(3):
@@ -156,7 +157,7 @@ def test_an_actor_killed_during_a_round_is_replaced_and_does_its_part_again(
 
 def test_after_three_deaths_the_run_fails_and_can_be_continued(tmp_path, pool, orders, expected):
     session = Session(pool, NOWHERE)
-    session.open(RUN, tmp_path)
+    session.open(RUN, Storage.of(tmp_path))
     session.next_round()
     orders.kill("train", client=4, times=99)
     with pytest.raises(
@@ -167,7 +168,7 @@ def test_after_three_deaths_the_run_fails_and_can_be_continued(tmp_path, pool, o
     assert "round 2: its actor died 3 times" in (folder_of(tmp_path, RUN) / "log.txt").read_text()
 
     orders.forget()
-    assert session.open(RUN, tmp_path) == 1
+    assert session.open(RUN, Storage.of(tmp_path)) == 1
     for _ in range(3):
         session.next_round()
     assert numbers(tmp_path) == expected

@@ -10,9 +10,11 @@ from algorithms.base import Algorithm, Diagnostics, Settings, State
 from algorithms.fedopt import FedOpt, FedOptSettings
 from algorithms.layout import Layout
 from engine.errors import RunError
-from engine.federation import Federation, Progress
+from engine.federation import Federation
+from engine.memory import PeakMemory
 from engine.messages import Counts, EvaluateReport, TrainReport
 from engine.pool import Trained
+from engine.progress import Progress
 from engine.records import TESTS
 
 LAYOUT = Layout(("weight",), ((2,),), 2)
@@ -61,6 +63,7 @@ class FakePool:
             local=counts(3, 1) if task.evaluate else None,
             local_server=counts(1, 3) if task.evaluate else None,
             seconds=float(task.client),
+            memory=PeakMemory(f"process {task.client}", 1e6),
         )
         return Trained(report, updates[chosen], self.memory(task.client, task.round_index))
 
@@ -165,6 +168,7 @@ def test_the_rows_of_a_round():
 def test_the_clock_is_read_into_the_timings_only():
     [(_, record)] = play(federation(), FakePool(axis), 1)
     assert (record.timing["slowest_client"], record.timing["slowest_client_seconds"]) == (2, 2.0)
+    assert record.timing["peak_memory_mb"] >= 3e6, "three clients and the server"
     assert not [name for name in [*record.round, *record.clients[0]] if "seconds" in name]
 
 

@@ -9,6 +9,7 @@ import torch
 from engine.config import Training
 from engine.host import ClientHost
 from engine.initialise import initial_vector
+from engine.memory import PeakMemory
 from engine.messages import ClientData, EvaluateTask, ImageSet, TrainTask
 
 SHAPE, CLASSES, SEED = (1, 8, 8), 3, 11
@@ -58,7 +59,7 @@ def comparable(result):
     counts = [
         None if c is None else (c.confusion.tolist(), c.loss_sum) for c in (report.local, report.local_server)
     ]
-    numbers = replace(report, seconds=0.0, local=None, local_server=None)
+    numbers = replace(report, seconds=0.0, memory=PeakMemory("", 0.0), local=None, local_server=None)
     return numbers, counts, update.tobytes(), None if memory is None else memory.tobytes()
 
 

@@ -1,9 +1,10 @@
-"""A run's folder: the same bytes with and without interruptions, and one process at a time."""
+"""A run's folder: the same bytes with and without interruptions, whatever is damaged and whoever writes."""
 
 import json
 import re
-import subprocess
-import sys
+import resource
+from dataclasses import replace
+from errno import ENOSPC
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from algorithms.base import Diagnostics, State
-from engine import checkpoint
+from engine import checkpoint, files
 from engine.errors import ConfigError, RunError
-from engine.federation import Progress
+from engine.memory import PeakMemory
 from engine.messages import Counts, TrainReport
+from engine.progress import Progress
 from engine.records import TESTS, RoundRecord, client_row, round_row
 from engine.run_config import complete
-from engine.run_folder import RunFolder, folder_of
+from engine.run_folder import Failure, RunFolder, folder_of
+from engine.storage import Storage
 
 NUM_CLIENTS, ROUNDS = 3, 4
 TABLES = ("rounds.parquet", "clients.parquet", "timings.parquet")
@@ -27,8 +30,12 @@ def config(**given):
     return complete({"clients": NUM_CLIENTS, "training": {"rounds": ROUNDS}, **given}, Path("no-data-needed"))
 
 
-def open_folder(path):
-    folder = RunFolder(path, config())
+def run_folder(root, **given):
+    return RunFolder(Storage.of(root), config(**given))
+
+
+def open_folder(root):
+    folder = run_folder(root)
     return folder, folder.open()
 
 
@@ -72,6 +79,7 @@ def record(number):
             "evaluate_seconds": 0.5,
             "slowest_client": 1,
             "slowest_client_seconds": 0.75,
+            "peak_memory_mb": 300.0,
         },
         warnings=(f"round {number}: client 2 left out, its update is NaN or infinite",),
     )
@@ -89,6 +97,7 @@ def report(client, number):
         local=None,
         local_server=None,
         seconds=0.5,
+        memory=PeakMemory("host:1", 300.0),
     )
 
 
@@ -132,13 +141,14 @@ def test_what_a_folder_holds(uninterrupted):
 def test_the_records_are_one_row_a_round_and_one_a_round_and_client(tmp_path):
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2)
-    rounds, clients, timings = (pq.read_table(tmp_path / name).to_pylist() for name in TABLES)
+    rounds, clients, timings = (pq.read_table(folder.path / name).to_pylist() for name in TABLES)
     assert [row["round"] for row in rounds] == [row["round"] for row in timings] == [1, 2]
     assert [(row["round"], row["client"]) for row in clients] == [(n, c) for n in (1, 2) for c in range(3)]
     assert (rounds[0]["mean_norm"], rounds[1]["mean_norm"]) == (None, 0.1)
     assert clients[0]["local_own_recall"] is None
     assert clients[3]["local_own_recall"] == pytest.approx([2 / 3, np.nan], nan_ok=True)
     assert clients[2]["update_norm"] == np.inf
+    assert timings[0]["peak_memory_mb"] == 300.0
 
 
 @pytest.mark.parametrize("stops", [(1,), (2,), (3,), (1, 2, 3)])
@@ -147,7 +157,7 @@ def test_a_resumed_run_leaves_the_same_bytes(tmp_path, uninterrupted, stops):
     for number in range(1, ROUNDS + 1):
         save(folder, number)
         if number in stops:
-            folder, kept = open_folder(folder.path)
+            folder, kept = open_folder(tmp_path / "resumed")
             assert kept.rounds_done == number
     assert content(folder.path) == uninterrupted
 
@@ -156,36 +166,26 @@ class Killed(BaseException):
     """Stands for `kill -9`."""
 
 
-@pytest.mark.parametrize("last", TABLES)
-def test_records_of_a_round_without_a_state_are_cut(tmp_path, monkeypatch, uninterrupted, last):
-    """Killed after writing this table of round 3: the round never happened, and is done again."""
-    folder, _ = open_folder(tmp_path / "killed")
+@pytest.mark.parametrize("last", range(1, 6))
+def test_a_kill_at_any_file_of_a_round_costs_that_round_only(tmp_path, monkeypatch, uninterrupted, last):
+    """Three tables, the state, its checksum: killed once `last` of them are in place."""
+    folder, _ = open_folder(tmp_path)
     save(folder, 1, 2)
-    write = RunFolder._write
+    renamed, calls = Path.replace, iter(range(1, 100))
 
-    def write_and_die(self, name):
-        write(self, name)
-        if last.startswith(name):
+    def rename_and_die(path, target):
+        renamed(path, target)
+        if next(calls) == last:
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, "_write", write_and_die)
+        patch.setattr(Path, "replace", rename_and_die)
         with pytest.raises(Killed):
             save(folder, 3)
-    assert pq.read_table(folder.path / last)["round"].to_pylist()[-1] == 3
-    folder, kept = open_folder(folder.path)
-    assert kept.rounds_done == 2
-    save(folder, 3, 4)
-    assert content(folder.path) == uninterrupted
-
-
-def test_with_the_newest_state_damaged_its_round_is_done_again(tmp_path, uninterrupted):
-    folder, _ = open_folder(tmp_path / "damaged")
-    save(folder, 1, 2, 3)
-    (folder.path / "state-000003.safetensors").write_bytes(b"")
-    folder, kept = open_folder(folder.path)
-    assert kept.rounds_done == 2
-    save(folder, 3, 4)
+    assert pq.read_table(folder.path / "rounds.parquet")["round"].to_pylist()[-1] == 3
+    folder, kept = open_folder(tmp_path)
+    assert kept.rounds_done == (3 if last == 5 else 2)
+    save(folder, *range(kept.rounds_done + 1, 5))
     assert content(folder.path) == uninterrupted
 
 
@@ -197,34 +197,109 @@ def truncate(path):
     path.write_bytes(path.read_bytes()[:100])
 
 
-@pytest.mark.parametrize("damage", [remove, truncate])
-@pytest.mark.parametrize("name", TABLES)
-def test_damaged_records_are_named(tmp_path, name, damage):
+def empty(path):
+    path.write_bytes(b"")
+
+
+def flip(path):
+    """Flip a bit of a table's numbers: only a checksum tells."""
+    whole = bytearray(path.read_bytes())
+    whole[30] ^= 1
+    path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("damage", [remove, truncate, empty, flip])
+def test_with_the_newest_state_damaged_its_round_is_done_again(tmp_path, uninterrupted, damage):
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2, 3)
+    damage(folder.path / "state-000003.safetensors")
+    folder, kept = open_folder(tmp_path)
+    assert kept.rounds_done == 2
+    save(folder, 3, 4)
+    assert content(folder.path) == uninterrupted
+
+
+@pytest.mark.parametrize("damage", [truncate, empty, flip])
+def test_with_every_state_damaged_the_user_is_told(tmp_path, damage):
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2)
-    damage(tmp_path / name)
-    message = f"{tmp_path / name} is missing or damaged; delete its folder to start this run again"
-    with pytest.raises(RunError, match=re.escape(message)):
+    for number in (1, 2):
+        damage(folder.path / f"state-{number:06d}.safetensors")
+    message = (
+        f"every state in {folder.path} is damaged (state-000002.safetensors, state-000001.safetensors); "
+        "delete the folder to start this run again"
+    )
+    with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
         open_folder(tmp_path)
 
 
-def test_records_that_end_before_the_state_are_named(tmp_path):
+@pytest.mark.parametrize("damage", [remove, truncate, empty, flip])
+@pytest.mark.parametrize("name", TABLES)
+def test_with_records_damaged_the_run_starts_again(tmp_path, uninterrupted, name, damage):
     folder, _ = open_folder(tmp_path)
-    save(folder, 1)
-    before = (tmp_path / "clients.parquet").read_bytes()
-    save(folder, 2)
-    (tmp_path / "clients.parquet").write_bytes(before)
-    with pytest.raises(RunError, match=r"clients.parquet lacks round 2; delete its folder"):
-        open_folder(tmp_path)
+    save(folder, 1, 2, 3)
+    damage(folder.path / name)
+    folder, kept = open_folder(tmp_path)
+    assert kept is None
+    log = (folder.path / "log.txt").read_text()
+    assert log.count("warning: the records end before round 2 or are damaged: all rounds are run again") == 1
+    save(folder, *range(1, ROUNDS + 1))
+    assert content(folder.path) == uninterrupted
 
 
-def test_the_folder_of_another_run_is_refused_and_left_alone(tmp_path):
+def test_a_state_that_the_records_do_not_reach_is_passed_over(tmp_path, uninterrupted):
+    """As a power cut may leave it, or a slower writer that a killed driver left behind."""
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2)
+    before = (folder.path / "clients.parquet").read_bytes()
+    save(folder, 3)
+    (folder.path / "clients.parquet").write_bytes(before)
+    folder, kept = open_folder(tmp_path)
+    assert kept.rounds_done == 2
+    assert checkpoint.kept(folder.path) == [2]
+    save(folder, 3, 4)
+    assert content(folder.path) == uninterrupted
+
+
+def test_two_writers_of_one_run_leave_the_same_bytes(tmp_path, uninterrupted):
+    """One is two rounds behind: it leaves records and states to the other, until that is gone."""
+    slow, _ = open_folder(tmp_path)
+    save(slow, 1)
+    fast, kept = open_folder(tmp_path)
+    assert kept.rounds_done == 1
+    save(fast, 2, 3)
+    before = content(fast.path)
+    save(slow, 2, 3)
+    assert content(fast.path) == before
+    save(slow, 4)
+    assert content(slow.path) == uninterrupted
+
+
+def test_a_finished_run_whose_records_are_damaged_is_no_longer_finished(tmp_path):
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2, 3, 4)
+    folder.finish()
+    assert open_folder(tmp_path)[0].is_done
+    truncate(folder.path / "rounds.parquet")
+    assert not open_folder(tmp_path)[0].is_done
+
+
+def test_a_folder_of_another_configuration_is_refused_and_left_alone(tmp_path):
     folder, _ = open_folder(tmp_path)
     save(folder, 1)
-    before = content(tmp_path)
-    with pytest.raises(ConfigError, match=r"config.json is of another version of this run; move .* away"):
-        RunFolder(tmp_path, config(seed=1)).open()
-    assert content(tmp_path) == before
+    config_file = folder.path / "config.json"
+    config_file.write_text(config_file.read_text().replace("digits", "mnist"))
+    before = content(folder.path)
+    message = f"{config_file} is of another version of this run; move {folder.path} away"
+    for refuse in (folder.check_config, folder.open):
+        with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+            refuse()
+    assert content(folder.path) == before
+
+
+def test_a_run_that_is_not_there_is_of_the_right_configuration(tmp_path):
+    run_folder(tmp_path).check_config()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_is_done_once_it_is_marked(tmp_path):
@@ -233,54 +308,133 @@ def test_a_run_is_done_once_it_is_marked(tmp_path):
     assert not folder.is_done
     folder.finish()
     assert folder.is_done
-    assert json.loads((tmp_path / "done.json").read_text()) == {"run_id": config().run_id, "rounds": ROUNDS}
+    mark = json.loads((folder.path / "done.json").read_text())
+    assert mark == {"run_id": config().run_id, "rounds": ROUNDS}
+
+
+def test_how_many_rounds_are_kept_is_known_without_reading(tmp_path):
+    folder = run_folder(tmp_path)
+    assert folder.rounds_done == 0
+    folder.open()
+    save(folder, 1, 2, 3)
+    assert run_folder(tmp_path).rounds_done == 3
+    save(folder, 4)
+    folder.finish()
+    for state in folder.path.glob("state-*"):
+        state.unlink()
+    assert run_folder(tmp_path).rounds_done == ROUNDS
+
+
+def test_a_failure_is_kept_until_the_run_is_opened_again(tmp_path):
+    folder = run_folder(tmp_path)
+    assert folder.failure() is None
+    folder.fail("client 2, round 1: out of memory", 3)
+    assert json.loads((folder.path / "failed.json").read_text()) == {
+        "cause": "client 2, round 1: out of memory",
+        "attempts": 3,
+    }
+    assert run_folder(tmp_path).failure() == Failure("client 2, round 1: out of memory", 3)
+    folder.open()
+    assert folder.failure() is None
+
+
+def test_a_finished_run_has_not_failed(tmp_path):
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2, 3, 4)
+    run_folder(tmp_path).fail("by mistake", 1)
+    folder.finish()
+    assert folder.failure() is None
+
+
+def test_a_damaged_mark_of_failure_still_says_failed(tmp_path):
+    folder, _ = open_folder(tmp_path)
+    (folder.path / "failed.json").write_text("{")
+    assert folder.failure() == Failure("failed.json is damaged; see log.txt", 0)
 
 
 def test_warnings_are_in_the_log(tmp_path):
     folder, _ = open_folder(tmp_path)
     save(folder, 1)
-    assert (
-        (tmp_path / "log.txt")
-        .read_text()
-        .endswith("warning: round 1: client 2 left out, its update is NaN or infinite\n")
+    log = (folder.path / "log.txt").read_text()
+    assert log.endswith("warning: round 1: client 2 left out, its update is NaN or infinite\n")
+
+
+def test_leftovers_of_a_kill_are_no_state_and_go(tmp_path):
+    folder = run_folder(tmp_path)
+    folder.path.mkdir()
+    for name in ("state-000009.safetensors", "rounds.parquet", "config.json"):
+        (folder.path / f"{name}{files.ASIDE}99-abcdef01").write_bytes(b"half")
+    assert folder.open() is None
+    assert [path.name for path in folder.path.iterdir()] == ["config.json"]
+
+
+def test_what_is_written_aside_has_a_name_of_its_own(tmp_path):
+    with files.aside(tmp_path / "a") as (first,), files.aside(tmp_path / "a") as (second,):
+        assert first != second
+        first.write_text("one")
+        second.write_text("two")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_small_file_is_the_old_or_the_new_one(tmp_path, monkeypatch):
+    path = tmp_path / "done.json"
+    files.write_text(path, "old")
+
+    def die(*_):
+        raise Killed
+
+    monkeypatch.setattr(Path, "replace", die)
+    with pytest.raises(Killed):
+        files.write_text(path, "new")
+    assert path.read_text() == "old"
+
+
+def full_from(monkeypatch, count):
+    """Let the disk be full from the `count`-th file on that is flushed."""
+    flush, calls = files.flush, iter(range(100))
+
+    def flush_until_full(path):
+        if next(calls) >= count:
+            raise OSError(ENOSPC, "No space left on device", str(path))
+        flush(path)
+
+    monkeypatch.setattr(files, "flush", flush_until_full)
+
+
+@pytest.mark.parametrize("count", range(5))
+def test_a_full_disk_is_named_and_the_run_goes_on_from_before(tmp_path, monkeypatch, uninterrupted, count):
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2)
+    message = (
+        f"the disk of {folder.path} is full; free some space, then the same command goes on from what is kept"
     )
-
-
-HOLDER = """
-import fcntl, sys
-with open(sys.argv[1], "w") as file:
-    fcntl.flock(file, fcntl.LOCK_EX)
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_a_folder_held_by_another_process_is_refused_until_that_is_gone(tmp_path):
-    folder = RunFolder(tmp_path, config())
-    command = [sys.executable, "-c", HOLDER, str(tmp_path / "lock")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout.readline() == "held\n"
-        message = f"{tmp_path} is in use by another process; wait for it or stop it"
-        with pytest.raises(RunError, match=re.escape(message)), folder.locked():
-            pass
-        holder.kill()
-        holder.wait()
-        with folder.locked():
-            pass
-
-
-def test_a_folder_can_be_held_again_after_a_failure(tmp_path):
-    folder = RunFolder(tmp_path, config())
-    with pytest.raises(ZeroDivisionError), folder.locked():
-        _ = 1 / 0
-    with folder.locked(), pytest.raises(RunError), RunFolder(tmp_path, config()).locked():
-        pass
-
-
-def test_leftovers_of_a_kill_are_no_state(tmp_path):
-    (tmp_path / "state-000009.writing").write_bytes(b"half")
-    (tmp_path / "rounds.writing").write_bytes(b"half")
+    with monkeypatch.context() as patch:
+        full_from(patch, count)
+        with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
+            save(folder, 3)
+    assert not list(folder.path.glob(f"*{files.ASIDE}*"))
     folder, kept = open_folder(tmp_path)
-    assert kept is None
-    save(folder, 1)
-    assert checkpoint.load(tmp_path).rounds_done == 1
+    assert kept.rounds_done == 2
+    save(folder, 3, 4)
+    assert content(folder.path) == uninterrupted
+
+
+@pytest.mark.parametrize("limit", [100, 3000])
+def test_whatever_else_a_disk_refuses_is_said_in_one_line(tmp_path, limit):
+    """A limit on the size of files: of 100 bytes it stops the tables, of 3,000 only the state."""
+    folder, _ = open_folder(tmp_path)
+    big = progress(1)
+    big = replace(big, state=replace(big.state, models=(np.zeros(10_000, np.float32),)))
+    small = replace(record(1), clients=[], warnings=())
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        with pytest.raises(RunError) as error:
+            folder.save(small, big)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert str(error.value) == (
+        f"{folder.path} cannot be written: File too large; see to it, then the same command goes on from "
+        "what is kept"
+    )
+    assert not list(folder.path.glob(f"*{files.ASIDE}*"))

@@ -18,6 +18,7 @@ from engine.run_config import complete
 from engine.run_folder import folder_of
 from engine.server import reserve, start_server
 from engine.session import Session
+from engine.storage import Storage
 
 pytestmark = pytest.mark.ray
 
@@ -63,7 +64,7 @@ def server(ray_session):
     """A server actor with one client actor."""
     placement = Placement(1, CPUS, 0.0)
     group = reserve(placement)
-    yield start_server(group, placement, NOWHERE, threads=1)
+    yield start_server(group, placement, NOWHERE)
     ray.util.remove_placement_group(group)
 
 
@@ -78,7 +79,7 @@ def finish(run, storage, *pools):
     """Run one round in each of `pools` in turn, the rest in the last one, each time from the folder alone."""
     for number, pool in enumerate(pools, start=1):
         session = Session(pool, NOWHERE, threads=number)
-        done = session.open(run, storage)
+        done = session.open(run, Storage.of(storage))
         until = run.training.rounds if number == len(pools) else number
         for _ in range(done, until):
             session.next_round()
@@ -137,7 +138,7 @@ def test_with_client_actors(run, tmp_path, expected, fifteen, num_actors):
 
 
 def test_with_a_server_actor_and_one_client_actor(run, tmp_path, expected, server):
-    assert ray.get(server.open.remote(run, tmp_path)) == 0
+    assert ray.get(server.open.remote(run, Storage.of(tmp_path))) == 0
     for number in range(1, ROUNDS + 1):
         assert ray.get(server.next_round.remote()).round["round"] == number
     assert numbers(folder_of(tmp_path, run)) == expected

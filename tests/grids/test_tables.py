@@ -10,7 +10,7 @@ from rich.console import Console
 
 from engine.blueprint import Blueprint
 from engine.run_config import complete
-from grids.launch import Outcome
+from grids.outcome import Outcome
 from grids.tables import RESULT_COLUMNS, class_count_table, failure_table, result_row, result_table
 from tracking.partitions import ClusteringScores, PartitionScores, PublishedClustering
 from tracking.scores import ClientScores, PublishedClients, RunScores
@@ -36,7 +36,7 @@ def outcome(algorithm="bnc", *, seed=0, seconds=12.34, error=None, clustering_ro
         published_clients=filled(PublishedClients),
     )
     config = complete({"algorithm": algorithm, "seed": seed}, Path("unused"))
-    return Outcome(config, Path(name), None if error else scores, seconds, error)
+    return Outcome(config, Path(name), None if error else scores.as_dict(), seconds, error)
 
 
 def printed(table, width):

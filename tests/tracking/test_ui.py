@@ -12,8 +12,10 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from command_line import new_storage
 
 from tracking import mlflow_store, ui
+from tracking.mlflow_runs import Experiment
 from tracking.mlflow_store import TrackingError
 
 ROOT = Path(__file__).parents[2]
@@ -56,6 +58,35 @@ def test_a_port_that_is_none_is_one_line(tmp_path):
         ui.serve("sqlite:////nowhere/mlflow.db", tmp_path, 70000)
 
 
+def test_a_grid_s_runs_have_an_address(tmp_path):
+    uri = mlflow_store.default_uri(new_storage(tmp_path))
+    experiment = Experiment.open(uri, "paper", tmp_path / "artifacts")
+    shown = f"http://127.0.0.1:5001/#/experiments/{experiment.experiment_id}/runs?workflowType="
+    assert ui.experiment_address(uri, 5001, "paper").startswith(shown)
+    assert ui.experiment_address(uri, 5001, "no such grid") == "http://127.0.0.1:5001"
+
+
+def test_a_store_that_is_away_has_the_root_address():
+    assert ui.experiment_address("http://127.0.0.1:9", 5001, "paper") == "http://127.0.0.1:5001"
+
+
+def test_a_killed_parent_takes_the_server_and_its_workers_with_it(tmp_path, free_port):
+    """A stand-in for the server, with a worker; both hold the pipe, which ends when both are gone."""
+    worker = "import time; time.sleep(600)"
+    server = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {worker!r}])"
+    code = (
+        "import sys; from pathlib import Path; from tracking import ui; "
+        f"ui.command = lambda *_: [sys.executable, '-c', {server!r}]; "
+        f"ui.serve('sqlite:////unused', Path('unused'), {free_port}, lambda: print('started', flush=True))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == b"started\n"
+    parent.kill()
+    rest, _ = parent.communicate(timeout=60)
+    assert rest == b""
+
+
 def runs_shown(port: int) -> list[str]:
     request = urllib.request.Request(
         f"{ui.address(port)}/api/2.0/mlflow/runs/search",
@@ -70,9 +101,8 @@ def runs_shown(port: int) -> list[str]:
 def test_the_server_answers_with_a_run_in_it_and_goes_with_its_parent(tmp_path, free_port):
     """`serve` in a process of its own, as the command line runs it; SIGTERM ends it and its workers."""
     uri = mlflow_store.default_uri(tmp_path)
-    mlflow_store.prepare(uri)
-    given = {"tags": {}, "params": {}, "artifact_root": tmp_path / "artifacts"}
-    mlflow_store.Tracker.open(uri, "quickstart", run_name="digits-bnc", run_id="1", **given).finish()
+    experiment = Experiment.open(uri, "quickstart", tmp_path / "artifacts")
+    experiment.finish(experiment.start("1", "digits-bnc", {}, {}), "FINISHED")
     code = (
         "from pathlib import Path; from tracking import ui; "
         f"raise SystemExit(ui.serve({uri!r}, Path({str(tmp_path)!r}) / 'artifacts', {free_port}))"

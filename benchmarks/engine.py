@@ -1,0 +1,24 @@
+"""One run on Ray without Tune: a server actor and its clients, as benchmarks need them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import ray
+
+from engine.records import RoundRecord
+from engine.resources import Request, cluster_nodes, plan
+from engine.run_config import RunConfig
+from engine.server import reserve, start_server
+from engine.storage import Storage
+from grids.cluster import connected
+
+
+@contextmanager
+def started(run: RunConfig, storage: Path, data_dir: Path) -> Iterator[Callable[[], RoundRecord]]:
+    """Start `run` on as many actors as fit; yield what runs its next round."""
+    with connected():
+        placement = plan(run.clients, cluster_nodes(), Request())
+        server = start_server(reserve(placement), placement, data_dir)
+        ray.get(server.open.remote(run, Storage.of(storage)))
+        yield lambda: ray.get(server.next_round.remote())

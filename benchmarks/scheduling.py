@@ -1,0 +1,51 @@
+"""What a run costs beyond its rounds: many runs of one small round each, once the actors are warm.
+
+python -m benchmarks.scheduling [--runs 280]
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from engine.datasets import default_data_dir
+from engine.run_folder import folder_of
+from engine.storage import Storage
+from grids.cluster import connected
+from grids.commands import run_grid
+from grids.how import How
+from grids.outcome import seconds_of
+from grids.presets import load_grid
+
+WARM_RUNS = 4
+
+
+def main() -> None:
+    """Launch the runs through Ray Tune and print seconds a run outside of rounds."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--runs", type=int, default=280)
+    runs = options.parse_args().runs
+    how = How(default_data_dir(), as_json=True)
+    console = Console(quiet=True)
+    with tempfile.TemporaryDirectory() as folder, connected():
+        storage = Storage.of(Path(folder) / "runs")
+
+        def launch(first: int, last: int) -> float:
+            values = {"algorithm": "bnc", "seed": list(range(first, last))}
+            grid = load_grid(None, values, ["training.rounds=1", "training.local_epochs=1"], how.data_dir)
+            began = time.perf_counter()
+            run_grid(grid, storage, how, console)
+            seconds = time.perf_counter() - began
+            rounds = sum(seconds_of(folder_of(storage.root, run)) for run in grid.runs)
+            print(f"{len(grid.runs)} runs of one round: {seconds:.1f} s, rounds alone {rounds:.1f} s")
+            return seconds
+
+        launch(0, WARM_RUNS)
+        seconds = launch(WARM_RUNS, WARM_RUNS + runs)
+    print(f"{seconds / runs:.2f} s a run, start of the actors included")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""The Ray cluster that a grid runs on: one that is there already, or one of this machine alone."""
+
+import logging
+import os
+import signal
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from engine.errors import RunError
+from engine.resources import Node, Placement, Request, cluster_nodes, local_nodes, plan
+from engine.run_config import RunConfig
+
+
+def known_nodes() -> tuple[Node, ...] | None:
+    """Return what there is to run on, without starting Ray; None where only the cluster itself can say."""
+    import ray
+
+    if ray.is_initialized():
+        return cluster_nodes()
+    return None if _joins() else local_nodes()
+
+
+def nodes_to_run_on() -> tuple[Node, ...]:
+    """Return what a grid would run on; asks the cluster where only that can say.
+
+    Raises:
+        RunError: if the cluster does not answer.
+    """
+    nodes = known_nodes()
+    if nodes is not None:
+        return nodes
+    with connected():
+        return cluster_nodes()
+
+
+@contextmanager
+def connected() -> Iterator[None]:
+    """Join the cluster that RAY_ADDRESS names or this machine belongs to; else start one of this machine.
+
+    Raises:
+        RunError: if the cluster does not answer.
+    """
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    dashboard = None if _joins() else False
+    try:
+        with _interruptions_wait():
+            ray.init(include_dashboard=dashboard, logging_level=logging.ERROR, log_to_driver=False)
+    except (ConnectionError, RuntimeError) as error:
+        cause = str(error).strip().splitlines()[0]
+        raise RunError(
+            f"no Ray cluster to run on ({cause}); `ray stop` ends what is left of an old one"
+        ) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def placements(runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request) -> Mapping[int, Placement]:
+    """Return number of clients -> how such a run is placed.
+
+    Raises:
+        ConfigError: if one of them can never fit.
+    """
+    counts = sorted({run.clients for run in runs})
+    return {clients: plan(clients, nodes, request, len(runs)) for clients in counts}
+
+
+def _joins() -> bool:
+    return (
+        "RAY_ADDRESS" in os.environ or (Path(tempfile.gettempdir()) / "ray" / "ray_current_cluster").exists()
+    )
+
+
+@contextmanager
+def _interruptions_wait() -> Iterator[None]:
+    """Put off the first Ctrl-C to the end of the block: amid its start, Ray would crash at the exit."""
+    waiting = []
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        waiting.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if waiting:
+        raise KeyboardInterrupt

@@ -1,0 +1,42 @@
+"""Runs a grid in this process, one run after the other: for debuggers and profilers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.errors import in_one_line
+from engine.pool import InProcessPool
+from engine.run_config import RunConfig
+from engine.session import Session
+from engine.storage import Storage
+from grids.news import take_forward
+from grids.watch import Watch
+
+
+def run_in_process(
+    runs: Sequence[RunConfig], storage: Storage, data_dir: Path, watch: Watch, retries: int
+) -> None:
+    """Run `runs` and tell `watch`; a run that fails is tried again, then left."""
+    session = Session(InProcessPool(), data_dir)
+    for config in runs:
+        for attempt in range(1, retries + 2):
+            cause = _run(config, session, storage, watch)
+            if cause is None:
+                break
+            if attempt <= retries:
+                watch.retry(config, cause, attempt)
+            else:
+                watch.fail(config, cause, attempt)
+        if watch.all_stopped:
+            return
+
+
+def _run(config: RunConfig, session: Session, storage: Storage, watch: Watch) -> str | None:
+    """Take one run to its end; return why it failed, None if it did not."""
+    try:
+        for news in take_forward(session, config, storage, lambda: watch.stopping):
+            watch.take(config, news)
+            watch.tick()
+    except Exception as error:
+        # Also a fault of ours, or of a library: the grid's other runs need not suffer for it.
+        return in_one_line(error)
+    return None

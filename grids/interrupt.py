@@ -1,0 +1,27 @@
+"""Ctrl-C: once to stop after the rounds under way, twice to stop at once."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def graceful(ask_to_stop: Callable[[], None]) -> Iterator[None]:
+    """Call `ask_to_stop` at the first SIGINT or SIGTERM; the second raises KeyboardInterrupt."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        for each in before:
+            signal.signal(each, _interrupt)
+        ask_to_stop()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

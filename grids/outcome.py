@@ -1,0 +1,56 @@
+"""How a run ended, read from its folder."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from engine.run_config import RunConfig
+from engine.run_folder import folder_of
+
+SCORES = "scores.json"
+"""The final scores of a run, in its folder: read a thousand times faster than its records."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    config: RunConfig
+    folder: Path
+    scores: Mapping[str, Any] | None
+    """Of a finished run: `RunScores.as_dict()`."""
+    seconds: float
+    """Training, testing, clustering and saving of all its rounds, in whatever session they were run."""
+    error: str | None = None
+
+
+def finished(root: Path, config: RunConfig) -> Outcome:
+    """Return the outcome of a run that has all of its rounds."""
+    folder = folder_of(root, config)
+    kept = folder / SCORES
+    scores = json.loads(kept.read_text()) if kept.exists() else _from_records(folder)
+    return Outcome(config, folder, scores, seconds_of(folder))
+
+
+def _from_records(folder: Path) -> Mapping[str, Any]:
+    from tracking.scores import of_run
+
+    return of_run(folder).as_dict()
+
+
+def failed(root: Path, config: RunConfig, cause: str) -> Outcome:
+    """Return the outcome of a run that was given up."""
+    folder = folder_of(root, config)
+    return Outcome(config, folder, None, seconds_of(folder), cause)
+
+
+def seconds_of(folder: Path) -> float:
+    """Return the seconds of all rounds of a run, 0 where nothing is recorded."""
+    path = folder / "timings.parquet"
+    if not path.exists():
+        return 0.0
+    return float(sum(pq.read_table(path, columns=["seconds"])["seconds"].to_pylist()))

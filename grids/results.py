@@ -1,0 +1,93 @@
+"""What is shown at the end of a launch: results, failures, how fast it was, and where everything is."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from shlex import quote
+
+from rich.console import Console
+
+from engine.run_config import RunConfig
+from engine.run_folder import RunFolder
+from engine.storage import Storage
+from grids.outcome import Outcome, finished
+from grids.presets import Grid
+from grids.report import JsonLines
+from grids.tables import duration, failure_table, result_row, result_table, summary_rows, summary_table
+from grids.tally import Tally
+from tracking.mlflow_store import shown
+
+ROWS_SHOWN = 40
+"""Runs up to which each has its own row."""
+
+LEGEND = (
+    "pers.: each cluster's model on its clients' own test images; gen.: on the\n"
+    "server's; F1 over a test set's own classes; gap: |pers. acc. - gen. acc.|; all\n"
+    "are means over clients; –: none."
+)
+
+
+def show(
+    grid: Grid, storage: Storage, uri: str, failures: Sequence[Outcome], tally: Tally | None, console: Console
+) -> None:
+    """Show the results of a grid's finished runs, what failed, and where everything is."""
+
+    def say(text: str = "") -> None:
+        console.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)
+
+    done = [run for run in grid.runs if RunFolder(storage, run).is_done]
+    say()
+    if done:
+        _show_scores(done, storage, console)
+        say(LEGEND)
+        say()
+    if failures:
+        console.print(failure_table(failures))
+        say(f"`fedgrid retry {quote(grid.name)}` runs them again from their last round.")
+        say()
+    say(_counts(grid, len(done), len(failures), tally))
+    say(f"Written to {storage.uri or storage.root} (a folder a run: config.json, *.parquet, figures/)")
+    say(f"MLflow store: {shown(uri)}")
+    say(f"See it:  fedgrid ui {quote(grid.name)} --storage {quote(storage.uri or str(storage.root))}")
+
+
+def tell_finished(runs: Sequence[RunConfig], storage: Storage) -> None:
+    """Print a `result` event for each of these runs, which were finished before."""
+    reporter = JsonLines()
+    for run in runs:
+        reporter.finish(finished(storage.root, run))
+
+
+def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> Path:
+    """Write `summary.csv` into `folder`: a row a finished run, as in the results table."""
+    path = folder / "summary.csv"
+    done = (finished(storage.root, run) for run in runs if RunFolder(storage, run).is_done)
+    with path.open("w", newline="") as file:
+        writer: csv.DictWriter[str] | None = None
+        for outcome in done:
+            row = result_row(outcome)
+            if writer is None:
+                writer = csv.DictWriter(file, row)
+                writer.writeheader()
+            writer.writerow(row)
+    return path
+
+
+def _show_scores(done: Sequence[RunConfig], storage: Storage, console: Console) -> None:
+    outcomes = (finished(storage.root, run) for run in done)
+    if len(done) <= ROWS_SHOWN:
+        console.print(result_table(list(outcomes), console.width))
+    else:
+        console.print(summary_table(summary_rows(outcomes), console.width))
+
+
+def _counts(grid: Grid, done: int, failed: int, tally: Tally | None) -> str:
+    if tally is None:
+        return f"{done} of {len(grid.runs)} runs were finished before: nothing to do"
+    failures = f", {failed} failed" if failed else ""
+    share = tally.share_outside_training
+    outside = "" if share is None else f", {share:.0%} of the time outside local training"
+    return (
+        f"{done} of {len(grid.runs)} runs finished{failures}; {tally.rounds} rounds in "
+        f"{duration(tally.seconds)}, {tally.rounds_per_second:.1f} rounds/s{outside}"
+    )

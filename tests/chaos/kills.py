@@ -1,0 +1,255 @@
+"""Kill a grid at random moments, give the same command again, and compare with an undisturbed one.
+
+python tests/chaos/kills.py --kills 20 --seed 0
+
+Killed are the driver, a run's server, a client actor, the raylet and the whole process tree; the driver is
+also interrupted, once and twice, and states are truncated while it is down. Moments and victims are drawn
+with the seed. At the end the records, states and scores of all runs must be the same bytes as those of the
+undisturbed grid, and MLflow must have every round of every metric once.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlflow.tracking import MlflowClient
+
+ROOT = Path(__file__).parents[2]
+CLOCKS = ("timings.parquet", "log.txt", "mlflow.json")
+"""All else in a run's folder is the same bytes every time."""
+VICTIMS = ("driver", "server", "client", "raylet", "tree", "interrupt", "interrupt twice", "driver and state")
+DEADLINE = 300
+"""Seconds without a word from a driver, after which it hangs."""
+GRID = """
+overlap: [nonoverlapping, overlapping]
+balance: [balanced, imbalanced]
+clients: [15, 30]
+algorithm: [bnc, {name: sattler, cooldown: 3, epsilon_1: 0.4, epsilon_2: 0.5}, {name: briggs, round: 4},
+            ocfl-kmeans, ocfl-affinity, ocfl-meanshift, ocfl-hdbscan]
+training: {rounds: 8}
+"""
+"""56 runs on digits."""
+
+
+@dataclass
+class Seen:
+    """What the drivers have said so far."""
+
+    rounds: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """(run id, round) -> how often it was said to be done."""
+    failed: list[str] = field(default_factory=list)
+
+    @property
+    def repeated(self) -> int:
+        """Rounds that were done again after they had been said to be done."""
+        return sum(times - 1 for times in self.rounds.values())
+
+
+def command(grid: Path, storage: Path, *options: str) -> list[str]:
+    """Return the command that a user would give again and again."""
+    entry = [sys.executable, "-c", "from grids.cli import main; main()"]
+    return [*entry, "run", str(grid), "--storage", str(storage), "--json", "--retries", "3", *options]
+
+
+def start(arguments: list[str], log: Path) -> "subprocess.Popen[str]":
+    """Start a driver, the leader of its own session, so that its tree can be found."""
+    with log.open("a") as errors:
+        return subprocess.Popen(
+            arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
+        )
+
+
+def follow(driver: "subprocess.Popen[str]", seen: Seen, rounds: int) -> bool:
+    """Read a driver's events until `rounds` more rounds are done; return whether it still runs then."""
+    assert driver.stdout is not None
+    for line in driver.stdout:
+        signal.alarm(DEADLINE)
+        event = json.loads(line)
+        if event["event"] == "result" and event["error"]:
+            seen.failed.append(f"{event['run']}: {event['error']}")
+        if event["event"] == "round":
+            seen.rounds[event["run_id"], event["round"]] += 1
+            rounds -= 1
+            if rounds == 0:
+                return True
+    return False
+
+
+def processes(driver: int) -> dict[int, str]:
+    """Return pid -> command line of everything that descends from the driver."""
+    parents, titles = {}, {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (path / "stat").read_text().rpartition(")")[2].split()
+            titles[int(path.name)] = (path / "cmdline").read_text().replace("\0", " ").strip()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        parents[int(path.name)] = int(stat[1])
+
+    def descends(pid: int) -> bool:
+        while pid in parents and pid != driver:
+            pid = parents[pid]
+        return pid == driver
+
+    return {pid: title for pid, title in titles.items() if pid != driver and descends(pid)}
+
+
+def kill(victim: str, driver: "subprocess.Popen[str]", storage: Path, rng: random.Random) -> None:
+    """Kill, interrupt or damage; returns when the driver is gone, unless it is to survive."""
+    marks = {"server": "ray::Trial", "client": "ray::Client", "raylet": "raylet/raylet"}
+    if victim in marks:
+        found = [pid for pid, title in processes(driver.pid).items() if marks[victim] in title]
+        if found:
+            send(rng.choice(sorted(found)), signal.SIGKILL)
+    elif victim == "tree":
+        for pid in [*processes(driver.pid), driver.pid]:
+            send(pid, signal.SIGKILL)
+    elif victim.startswith("interrupt"):
+        driver.send_signal(signal.SIGINT)
+        if victim == "interrupt twice":
+            time.sleep(rng.uniform(0, 0.5))
+            driver.send_signal(signal.SIGINT)
+    else:
+        driver.kill()
+    if victim == "driver and state":
+        driver.wait()
+        truncate_a_state(storage, rng)
+
+
+def send(pid: int, number: signal.Signals) -> None:
+    """Send a signal to one of our own processes, which may be gone already."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def truncate_a_state(storage: Path, rng: random.Random) -> None:
+    """Cut the newest state of a run that is under way in half."""
+    runs = sorted(path.parent for path in storage.glob("*/config.json"))
+    under_way = [run for run in runs if not (run / "done.json").exists()]
+    newest = [max(states) for run in under_way if (states := list(run.glob("state-*.safetensors")))]
+    if newest:
+        victim = rng.choice(newest)
+        with victim.open("r+b") as file:
+            file.truncate(victim.stat().st_size // 2)
+
+
+def contents(storage: Path) -> dict[str, bytes]:
+    """Return file -> bytes of all runs, but for what a clock says."""
+    folders = [path.parent for path in storage.glob("*/config.json")]
+    paths = (path for folder in folders for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(storage)): path.read_bytes() for path in paths if path.name not in CLOCKS}
+
+
+def mlflow_faults(storage: Path, grid: str, rounds: int) -> list[str]:
+    """Return what MLflow has twice, has not, or has as unfinished."""
+    client = MlflowClient(tracking_uri=f"sqlite:///{storage / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name(grid)
+    runs = client.search_runs([experiment.experiment_id])
+    return list(_faults(client, [run for run in runs if "fedgrid.run_id" in run.data.tags], rounds))
+
+
+def _faults(client: MlflowClient, runs: list, rounds: int) -> Iterator[str]:
+    names = [run.info.run_name for run in runs]
+    for name, times in Counter(names).items():
+        if times > 1:
+            yield f"{name}: {times} runs"
+    for run in runs:
+        if run.info.status != "FINISHED":
+            yield f"{run.info.run_name}: {run.info.status}"
+        steps = [metric.step for metric in client.get_metric_history(run.info.run_id, "ari")]
+        if sorted(steps) != list(range(1, rounds + 1)):
+            yield f"{run.info.run_name}: rounds {steps}"
+
+
+def run_to_the_end(grid: Path, storage: Path, log: Path, *options: str) -> Seen:
+    """Run an undisturbed grid."""
+    seen = Seen()
+    driver = start(command(grid, storage, *options), log)
+    follow(driver, seen, rounds=-1)
+    if driver.wait() != 0:
+        raise SystemExit(f"the undisturbed grid ended with exit code {driver.returncode}: {log.read_text()}")
+    return seen
+
+
+def disturbed(
+    grid: Path, storage: Path, log: Path, kills: int, span: int, rng: random.Random
+) -> tuple[Seen, int]:
+    """Run a grid that is killed `kills` times, on average every `span` rounds; return also the launches."""
+    seen, launches = Seen(), 0
+    victims = [VICTIMS[index % len(VICTIMS)] for index in range(kills)]
+    rng.shuffle(victims)
+    driver = None
+    for victim in [*victims, None]:
+        moment = rng.randint(1, 2 * span)
+        while True:
+            if driver is None or driver.poll() is not None:
+                driver = start(command(grid, storage), log)
+                launches += 1
+            rounds = moment if victim else -1
+            if follow(driver, seen, rounds):
+                break
+            code = driver.wait()
+            if victim is None and code == 0:
+                return seen, launches
+            print(f"  driver ended with {code}; the same command again", flush=True)
+            if code == 0:
+                raise SystemExit(f"the grid was finished before {victim} could be killed: use a larger grid")
+        before = seen.repeated
+        time.sleep(rng.uniform(0, 0.3))
+        kill(victim, driver, storage, rng)
+        print(f"after {moment} rounds: {victim} (rounds repeated so far: {before})", flush=True)
+    raise AssertionError("the last launch returns")
+
+
+def main() -> None:
+    """Run both grids and say what differs."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--kills", type=int, default=20)
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--grid", type=Path, help="a YAML file; 56 runs on digits if left out")
+    given = options.parse_args()
+    rng = random.Random(given.seed)
+    with tempfile.TemporaryDirectory(prefix="fedgrid-chaos-") as name:
+        folder = Path(name)
+        grid = given.grid or folder / "chaos.yaml"
+        if given.grid is None:
+            grid.write_text(GRID)
+        began = time.monotonic()
+        log = folder / "errors.txt"
+        whole = run_to_the_end(grid, folder / "undisturbed", log)
+        total = len(whole.rounds)
+        rounds = max(number for _, number in whole.rounds)
+        print(f"undisturbed: {total} rounds in {time.monotonic() - began:.0f} s", flush=True)
+        began = time.monotonic()
+        seen, launches = disturbed(
+            grid, folder / "killed", log, given.kills, max(1, total // (given.kills + 2)), rng
+        )
+        print(f"disturbed: {launches} launches in {time.monotonic() - began:.0f} s", flush=True)
+        expected, found = contents(folder / "undisturbed"), contents(folder / "killed")
+        differences = [path for path in expected | found if expected.get(path) != found.get(path)]
+        faults = mlflow_faults(folder / "killed", grid.stem, rounds)
+        for line in [*differences, *faults, *seen.failed]:
+            print(line)
+        print(
+            f"{given.kills} kills, {len(differences)} files differ of {len(expected)}, "
+            f"{len(faults)} faults in MLflow, {len(seen.failed)} runs failed, {seen.repeated} rounds repeated"
+        )
+        if differences or faults or seen.failed:
+            print(log.read_text())
+            raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# cluster.yaml for real, on this host alone: `ray up`, a submitted grid, a machine lost amid it, `ray down`.
+#
+#   sudo tests/cluster/on_premise.sh          # as root; apt-get install openssh-server rsync iproute2
+#
+# Three "machines", a laptop, a head and a worker, are namespaces: each has its own processes, network, /tmp, home
+# folder and, but for the laptop, ssh server, at the addresses that stand in cluster.yaml. Nothing listens or is
+# reached outside of them, and when the laptop's first process ends, all of it is gone. They share one thing that
+# real ones do not: .venv is a link to this checkout's, so that `make .venv/installed` has nothing to download.
+set -euo pipefail
+
+checkout=$(cd "$(dirname "$0")/../.." && pwd)
+export PATH=$checkout/.venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+grid=tests/cluster/small.yaml
+
+say() { printf '\n# %s\n' "$*"; }
+show() { printf '\n$ %s\n' "$*"; "$@"; }
+fail() { echo "on_premise.sh: $*" >&2; exit 1; }
+
+# Run this script's function $2 as a machine named $1, whose first process it is.
+as_machine() {
+    exec unshare --mount --pid --net --uts --ipc --fork --kill-child --mount-proc "$checkout/tests/cluster/on_premise.sh" --inside "$@"
+}
+
+# What all machines have: a name, a /tmp, a /run and shared memory of their own, a home folder, the shared storage.
+settle() {
+    hostname "$1"
+    export HOME=$work/$1
+    mkdir -p "$HOME"
+    for folder in /tmp /run /srv /dev/shm; do mount -t tmpfs none "$folder"; done
+    mkdir -p /run/sshd /srv/fedgrid
+    mount --bind "$work/shared" /srv/fedgrid
+    { echo "root:*:0:0::$HOME:/bin/bash"; echo "fedgrid:*:0:0::$HOME:/bin/bash"; grep -v ^root: /etc/passwd; } \
+        > "/tmp/passwd"
+    mount --bind /tmp/passwd /etc/passwd
+    ip link set lo up
+    cd "$HOME"
+}
+
+server() {
+    settle "$1"
+    mkdir -p .ssh fedgrid
+    cp "$work/laptop/.ssh/id_ed25519.pub" .ssh/authorized_keys
+    ssh-keygen -q -t ed25519 -N '' -f .ssh/host_key
+    cp -r /etc/skel/. .
+    ln -s "$checkout/.venv" fedgrid/.venv
+    until ip link set eth0 up 2> /dev/null; do sleep 0.1; done
+    ip address add "$2/24" dev eth0
+    ip route add default via 192.168.0.1
+    exec /usr/sbin/sshd -D -f /dev/null -o ListenAddress="$2" -o HostKey="$HOME/.ssh/host_key" -o UsePAM=no \
+        -o AuthorizedKeysFile="$HOME/.ssh/authorized_keys" -o PasswordAuthentication=no -o PidFile=none \
+        -o StrictModes=no
+}
+
+# Start a server and plug it into the laptop's switch; its process is then in $pid.
+plug_in() {
+    as_machine "$1" server "$2" &
+    pid=$!
+    until [ "$(readlink "/proc/$pid/ns/net")" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.1; done
+    ip link add "$1" type veth peer name eth0 netns "$pid"
+    ip link set "$1" master switch up
+}
+
+# Ray's commands, less what they say every time and their ssh connections.
+with_ray() {
+    echo
+    echo "\$ ray ${*@Q}"
+    ray "$1" --log-style pretty --log-color false "${@:2}" 2>&1 | grep -v -e ' refers to a file' -e 'To ensure this mount' \
+        -e 'cached provider' -e no-config-cache -e 'cluster state:' -e '^Shared connection' -e '^Fetched IP'
+}
+
+
+finished() { find /srv/fedgrid/runs -name done.json 2> /dev/null | wc -l; }
+
+laptop() {
+    settle laptop
+    mkdir -p .ssh
+    ssh-keygen -q -t ed25519 -N '' -f .ssh/id_ed25519
+    ip link add switch type bridge
+    ip address add 192.168.0.1/24 dev switch
+    ip link set switch up
+    plug_in head 192.168.0.10
+    plug_in worker 192.168.0.11
+    worker=$pid
+    export RAY_USAGE_STATS_ENABLED=0
+    cd "$checkout"
+
+    show ray get-auth-token --generate > /dev/null
+    with_ray up --yes cluster.yaml
+    with_ray exec cluster.yaml 'until ray status | grep -q "2 local.cluster.node"; do sleep 1; done; ray status'
+    say 'What listens on the head beyond its loopback:'
+    with_ray exec cluster.yaml 'ss -ltnpH | grep -v 127.0.0.1 | sort -u'
+
+    show fedgrid submit "$grid" --cluster cluster.yaml > submit.log 2>&1 &
+    submit=$!
+    until [ "$(finished)" -ge 2 ]; do
+        kill -0 "$submit" 2> /dev/null || { cat submit.log; fail "the job ended before its time"; }
+        sleep 0.2
+    done
+    kill -KILL "$worker"
+    say "The worker is gone, when $(finished) runs were finished."
+    code=0
+    wait "$submit" || code=$?
+    cat submit.log
+    say "Exit code $code; $(finished) runs are finished."
+    [ "$code" = 0 ] || fail "the grid should have ended well"
+
+    with_ray down --yes cluster.yaml
+    say 'Ray processes left on the head:'
+    ssh -i "$HOME/.ssh/id_ed25519" -o StrictHostKeyChecking=no fedgrid@192.168.0.10 'pgrep -c raylet || true'
+
+    say 'The same grid on the laptop, without Ray and undisturbed:'
+    show fedgrid run "$grid" --in-process --storage "$HOME/runs" > /dev/null
+    for file in rounds.parquet clients.parquet; do
+        (cd "$HOME/runs" && find . -name "$file") | while read -r path; do
+            cmp "$HOME/runs/$path" "/srv/fedgrid/runs/$path"
+        done
+        say "$(find "$HOME/runs" -name "$file" | wc -l) x $file: the same bytes"
+    done
+}
+
+if [ "${1:-}" = --inside ]; then
+    name=$2 function=$3
+    shift 3
+    "$function" "$name" "$@"
+    exit
+fi
+
+[ "$(id -u)" = 0 ] || fail "needs root, to make namespaces"
+for tool in unshare ip sshd ssh-keygen rsync; do
+    command -v "$tool" > /dev/null || fail "no $tool: apt-get install util-linux iproute2 openssh-server rsync"
+done
+make --silent -C "$checkout" .venv/installed
+# Not in /tmp, which is each machine's own.
+work=$(mktemp -d /var/tmp/fedgrid.XXXXXX)
+export work
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/shared"
+(as_machine laptop laptop)

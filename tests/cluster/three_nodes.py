@@ -1,0 +1,64 @@
+"""A grid on three nodes, one of which is lost amid it: `python -m tests.cluster.three_nodes FOLDER`.
+
+In a process of its own, as a process has one Ray cluster and the other tests have theirs.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from ray.cluster_utils import Cluster
+
+from tests.command_line import new_storage, strict_json
+
+GRID = Path(__file__).with_name("small.yaml")
+ACTORS = ("--clients-per-actor", "3", "--cpus-per-client", "0.5")
+"""Two actors a run, so that a run fits every node but the head and two share one."""
+ROUNDS_BEFORE = 12
+"""How many rounds of all runs are done when the node goes: every node is at work by then."""
+
+
+def fedgrid_run(storage: Path, *options: str, **environment: str) -> "subprocess.Popen[str]":
+    """Start the grid in a process of its own; its events can be read."""
+    program = "from grids.cli import main; main()"
+    arguments = ["run", str(GRID), "--storage", str(storage), "--json", *options]
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        cwd=GRID.parents[2],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def lose_a_node(storage: Path) -> dict[str, int]:
+    """Run the grid, lose a node amid it; return the exit code and how many runs were tried again."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    nodes = [cluster.add_node(num_cpus=2) for _ in range(2)]
+    cluster.wait_for_nodes()
+    run = fedgrid_run(storage, *ACTORS, RAY_ADDRESS=cluster.address)
+    assert run.stdout is not None
+    rounds = retries = 0
+    for line in run.stdout:
+        event = strict_json(line)["event"]
+        rounds += event == "round"
+        retries += event == "retry"
+        if event == "round" and rounds == ROUNDS_BEFORE:
+            cluster.remove_node(nodes.pop(), allow_graceful=False)
+    code = run.wait()
+    cluster.shutdown()
+    return {"code": code, "retries": retries, "nodes_left": 1 + len(nodes)}
+
+
+def main(folder: Path) -> None:
+    """Print what became of the grid, and run it once more undisturbed."""
+    print(json.dumps(lose_a_node(new_storage(folder / "three-nodes"))), flush=True)
+    undisturbed = fedgrid_run(new_storage(folder / "undisturbed"), "--in-process")
+    undisturbed.communicate()
+    print(json.dumps({"code": undisturbed.returncode}), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,66 @@
+"""Errors know the key that they are about, so that its place in a file can be named."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from engine.errors import ConfigError, hint, unknown, unknown_key
+from engine.explain import key_of
+from engine.run_config import complete
+
+NOWHERE = Path("no-data-needed")
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"cleints": 3}, ("cleints",)),
+        ({"clients": 0}, ("clients",)),
+        ({"dataset": "mnits"}, ("dataset",)),
+        ({"model": "vgg"}, ("model",)),
+        ({"training": {"rouns": 3}}, ("training", "rouns")),
+        ({"training": {"rounds": 2.5}}, ("training", "rounds")),
+        ({"training": {"optimizer": "adam", "momentum": 0.5}}, ("training",)),
+        ({"split": 5}, ("split",)),
+        ({"algorithm": "bcn"}, ("algorithm",)),
+        ({"algorithm": {"name": "sattler", "cooldwn": 3}}, ("algorithm", "cooldwn")),
+        ({"algorithm": {"name": "sattler", "cooldown": -1}}, ("algorithm", "cooldown")),
+        (
+            {"algorithm": {"name": "ocfl-kmeans", "clusterer": {"num_clusters": 0}}},
+            ("algorithm", "clusterer", "num_clusters"),
+        ),
+        ({"algorithm": {"name": "ocfl-kmeans", "clusterer": {"name": "hdbscan"}}}, ("algorithm",)),
+    ],
+    ids=str,
+)
+def test_a_refused_configuration_names_its_key(given, key):
+    with pytest.raises(ConfigError) as caught:
+        complete(given, NOWHERE)
+    assert key_of(caught.value) == key
+
+
+def test_an_error_about_no_key_has_none():
+    assert key_of(ConfigError("no room on the disk")) == ()
+
+
+def test_the_key_survives_the_way_between_processes():
+    """Ray pickles the errors of its actors."""
+    error = pickle.loads(pickle.dumps(ConfigError("clients = 0", ("clients",))))
+    assert (str(error), error.key) == ("clients = 0", ("clients",))
+
+
+def test_what_is_unknown_is_refused_with_the_nearest_and_all_that_is_known():
+    assert str(unknown("model", "resnet", ["resnet34", "tinyvgg"])) == (
+        "unknown model 'resnet'; did you mean 'resnet34'? known: resnet34, tinyvgg"
+    )
+    assert str(unknown("model", "x", ["tinyvgg"])) == "unknown model 'x'; known: tinyvgg"
+    assert str(unknown_key("rouns", "training", ["rounds"])) == (
+        "unknown key 'rouns' in training; did you mean 'rounds'? allowed: rounds"
+    )
+    assert str(unknown_key("x", "", ["rounds"])) == "unknown key 'x'; allowed: rounds"
+
+
+def test_a_hint_is_empty_where_nothing_is_near():
+    assert hint("mnits", ["mnist", "digits"]) == "did you mean 'mnist'? "
+    assert hint("x", ["mnist", "digits"]) == ""

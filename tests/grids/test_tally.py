@@ -1,0 +1,132 @@
+"""How far a grid is, with a clock that the test moves."""
+
+from pathlib import Path
+
+import pytest
+
+from engine.run_config import complete
+from grids.tally import Tally
+
+
+def run(dataset="digits", seed=0, rounds=10):
+    values = {"dataset": dataset, "seed": seed, "training": {"rounds": rounds}, "algorithm": "bnc"}
+    return complete(values, Path("unused"))
+
+
+def timing(seconds, train_seconds=0.0):
+    return {"seconds": seconds, "train_seconds": train_seconds}
+
+
+class Clock:
+    def __init__(self):
+        self.time = 100.0
+
+    def __call__(self):
+        return self.time
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def counts(tally):
+    return tally.total, tally.done, len(tally.running), tally.waiting, tally.failed
+
+
+def test_runs_wait_run_and_end(clock):
+    one, other, third = run(seed=1), run(seed=2), run(seed=3)
+    tally = Tally([one, other, third], {}, finished_before=5, now=clock)
+    assert counts(tally) == (8, 5, 0, 3, 0)
+    tally.start(one, 0)
+    tally.start(other, 4)
+    assert counts(tally) == (8, 5, 2, 1, 0)
+    tally.finish(one)
+    tally.fail(other)
+    assert counts(tally) == (8, 6, 0, 1, 1)
+    tally.start(third, 0)
+    tally.leave(third)
+    assert counts(tally) == (8, 6, 0, 1, 1)
+
+
+def test_a_run_that_fails_before_it_started_is_counted_too(clock):
+    tally = Tally([run()], {}, now=clock)
+    tally.fail(run())
+    assert counts(tally) == (1, 0, 0, 0, 1)
+
+
+def test_the_time_left_goes_by_the_rounds_of_each_data_set(clock):
+    """Digits rounds took 1 s, the MNIST round 20 s of a run's time; the two runs went side by side.
+
+    In 11 s they have done 22 run-seconds of work. Left are 8 digits rounds (8 s) and 9 + 10 MNIST rounds
+    (380 s), together 388 run-seconds, which take 194 s at that pace.
+    """
+    digits, mnist, waiting = run(), run("mnist"), run("mnist", seed=1)
+    tally = Tally([digits, mnist, waiting], {}, now=clock)
+    assert tally.seconds_left is None
+    tally.start(digits, 0)
+    tally.start(mnist, 0)
+    clock.time += 11
+    tally.round(digits, 1, timing(1.0))
+    tally.round(digits, 2, timing(1.0))
+    tally.round(mnist, 1, timing(20.0))
+    assert tally.seconds_left == pytest.approx(194.0)
+    assert tally.rounds_per_second == pytest.approx(3 / 11)
+
+
+def test_a_data_set_without_rounds_yet_counts_with_the_mean_of_all(clock):
+    digits, mnist = run(), run("mnist")
+    tally = Tally([digits, mnist], {}, now=clock)
+    tally.start(digits, 0)
+    clock.time += 2
+    tally.round(digits, 1, timing(2.0))
+    assert tally.seconds_left == pytest.approx(9 * 2.0 + 10 * 2.0)
+
+
+def test_rounds_of_an_earlier_launch_are_not_left(clock):
+    tally = Tally([run()], {run().run_id: 7}, now=clock)
+    tally.start(run(), 7)
+    clock.time += 1
+    tally.round(run(), 8, timing(1.0))
+    assert tally.seconds_left == pytest.approx(2.0)
+
+
+def test_rounds_of_a_run_that_failed_are_not_left(clock):
+    bad, good = run(seed=1), run(seed=2)
+    tally = Tally([bad, good], {}, now=clock)
+    tally.start(bad, 0)
+    clock.time += 1
+    tally.round(bad, 1, timing(1.0))
+    tally.fail(bad)
+    assert tally.seconds_left == pytest.approx(10.0)
+
+
+def test_what_status_reads(clock):
+    tally = Tally([run()], {}, now=clock)
+    tally.start(run(), 0)
+    clock.time += 4
+    tally.round(run(), 1, timing(2.0, train_seconds=1.5))
+    assert tally.as_dict() == {
+        "total": 1,
+        "done": 0,
+        "failed": 0,
+        "waiting": 0,
+        "running": [{"run": run().name, "run_id": run().run_id, "round": 1, "rounds": 10}],
+        "rounds": 1,
+        "rounds_per_second": 0.25,
+        "seconds": 4.0,
+        "seconds_left": 36.0,
+    }
+
+
+def test_the_share_of_time_that_is_not_local_training(clock):
+    """Two runs side by side for 10 s could train for 20 s; they did for 15 s."""
+    one, other = run(seed=1), run(seed=2)
+    tally = Tally([one, other], {}, now=clock)
+    assert tally.share_outside_training is None
+    tally.start(one, 0)
+    tally.start(other, 0)
+    clock.time += 10
+    tally.round(one, 1, timing(10.0, train_seconds=8.0))
+    tally.round(other, 1, timing(9.0, train_seconds=7.0))
+    assert tally.share_outside_training == pytest.approx(0.25)
