@@ -5,12 +5,12 @@
 #   make .venv/installed && .venv/bin/ray get-auth-token --generate      # once
 #   sbatch clusters/slurm.sh paper                                       # any option of fedgrid run
 #
-# The same command after the time limit, or after a machine failed, continues the grid.
+# The same command after the time limit, or after the first machine failed, continues the grid.
 #SBATCH --job-name=fedgrid
 #SBATCH --nodes=4                        # EDIT
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task=16               # EDIT
-#SBATCH --gpus-per-task=1                # EDIT: leave out where there are none
+#SBATCH --gpus-per-node=1                # EDIT: leave out where there are none
 #SBATCH --time=24:00:00                  # EDIT
 #SBATCH --output=fedgrid-%j.log
 set -euo pipefail
@@ -20,14 +20,18 @@ export FEDGRID_DATA=/scratch/$USER/fedgrid/data       # EDIT: another
 export PATH=$SLURM_SUBMIT_DIR/.venv/bin:$PATH
 export RAY_AUTH_MODE=token                            # one token for all: ~/.ray/auth_token in the shared home
 export RAY_ENABLE_UV_RUN_RUNTIME_ENV=0
-export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300     # seconds; machines with a cold disk need minutes
 export OMP_NUM_THREADS=1
 
-head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+head=$(hostname --all-ip-addresses | cut --delimiter=' ' --fields=1)   # EDIT where a machine has several
 # The port is the job's own, so that two jobs can share a machine.
-port=$((20000 + SLURM_JOB_ID % 10000))
+export RAY_ADDRESS=$head:$((20000 + SLURM_JOB_ID % 10000))
+others=$((SLURM_JOB_NUM_NODES - 1))
 
-gpus=${SLURM_GPUS_PER_TASK:-0}
-srun --kill-on-bad-exit=0 ray symmetric-run --address "$head:$port" --min-nodes "$SLURM_JOB_NUM_NODES" \
-    --num-cpus="$SLURM_CPUS_PER_TASK" --num-gpus="${gpus##*:}" --dashboard-host=127.0.0.1 \
-    -- fedgrid run "$@"
+ray start --head --node-ip-address="$head" --port="${RAY_ADDRESS#*:}" --num-cpus="$SLURM_CPUS_PER_TASK" \
+    --dashboard-host=127.0.0.1 --disable-usage-stats
+if [ "$others" -gt 0 ]; then
+    # They end with the job. One that fails takes nobody along.
+    srun --nodes="$others" --ntasks="$others" --exclude="$SLURMD_NODENAME" --kill-on-bad-exit=0 \
+        ray start --address="$RAY_ADDRESS" --num-cpus="$SLURM_CPUS_PER_TASK" --block &
+fi
+fedgrid run "$@"

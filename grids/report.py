@@ -1,7 +1,9 @@
 """News of a grid as it runs: a live table on a terminal, lines in a log, JSON for programs."""
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -133,13 +135,18 @@ class Lines:
 
 
 class JsonLines:
-    """A JSON object a line, for programs."""
+    """A JSON object a line, for programs; within its context what Ray prints goes to standard error."""
+
+    def __init__(self) -> None:
+        self._output = sys.stdout
+        self._others = redirect_stdout(sys.stderr)
 
     def __enter__(self) -> "JsonLines":
+        self._others.__enter__()
         return self
 
     def __exit__(self, *details: object) -> None:
-        """Nothing to take down."""
+        self._others.__exit__(None, None, None)
 
     def start(self, config: RunConfig, rounds_done: int) -> None:
         """Print a `start` event."""
@@ -155,7 +162,7 @@ class JsonLines:
 
     def finish(self, outcome: Outcome) -> None:
         """Print a `result` event with the row of the results table."""
-        print(json.dumps({"event": "result", **result_row(outcome)}), flush=True)
+        self._write({"event": "result", **result_row(outcome)})
 
     def stop(self, config: RunConfig) -> None:
         """Print a `stop` event."""
@@ -163,7 +170,7 @@ class JsonLines:
 
     def stopping(self) -> None:
         """Print a `stopping` event."""
-        print(json.dumps({"event": "stopping"}), flush=True)
+        self._write({"event": "stopping"})
 
     def tally(self, tally: Tally) -> None:
         """Nothing: programs count for themselves."""

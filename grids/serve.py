@@ -38,4 +38,4 @@ def serve_ui(grid: str | None, storage: Storage, port: int, console: Console) ->
 
 def _announce(grid: str | None, root: Path, port: int, console: Console) -> None:
     where = ui.address(port) if grid is None else ui.experiment_address(tracking_uri(root), port, grid)
-    console.print(f"MLflow at [bold]{where}[/] (Ctrl-C ends it)", highlight=False)
+    console.print(f"MLflow at [bold]{where}[/] (Ctrl-C ends it)", highlight=False, soft_wrap=True)

@@ -157,7 +157,7 @@ def mlflow_faults(storage: Path, grid: str, rounds: int) -> list[str]:
     client = MlflowClient(tracking_uri=f"sqlite:///{storage / 'mlflow.db'}")
     experiment = client.get_experiment_by_name(grid)
     runs = client.search_runs([experiment.experiment_id])
-    return list(_faults(client, [run for run in runs if "fedgrid.run_id" in run.data.tags], rounds))
+    return list(_faults(client, [run for run in runs if "mlflow.parentRunId" in run.data.tags], rounds))
 
 
 def _faults(client: MlflowClient, runs: list, rounds: int) -> Iterator[str]:

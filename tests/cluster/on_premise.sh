@@ -56,6 +56,7 @@ server() {
 plug_in() {
     as_machine "$1" server "$2" &
     pid=$!
+    disown
     until [ "$(readlink "/proc/$pid/ns/net")" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.1; done
     ip link add "$1" type veth peer name eth0 netns "$pid"
     ip link set "$1" master switch up
@@ -70,7 +71,8 @@ with_ray() {
 }
 
 
-finished() { find /srv/fedgrid/runs -name done.json 2> /dev/null | wc -l; }
+# How many runs have left such a file.
+runs_with() { find /srv/fedgrid/runs -mindepth 2 -maxdepth 2 -name "$1" 2> /dev/null | wc -l; }
 
 laptop() {
     settle laptop
@@ -91,18 +93,18 @@ laptop() {
     say 'What listens on the head beyond its loopback:'
     with_ray exec cluster.yaml 'ss -ltnpH | grep -v 127.0.0.1 | sort -u'
 
-    show fedgrid submit "$grid" --cluster cluster.yaml > submit.log 2>&1 &
+    show fedgrid submit "$grid" --cluster cluster.yaml > "$HOME/submit.log" 2>&1 &
     submit=$!
-    until [ "$(finished)" -ge 2 ]; do
-        kill -0 "$submit" 2> /dev/null || { cat submit.log; fail "the job ended before its time"; }
+    until [ "$(runs_with rounds.parquet)" = 4 ]; do
+        kill -0 "$submit" 2> /dev/null || { cat "$HOME/submit.log"; fail "the job ended before its time"; }
         sleep 0.2
     done
     kill -KILL "$worker"
-    say "The worker is gone, when $(finished) runs were finished."
+    say "All four runs have started, $(runs_with done.json) are finished: the worker is gone."
     code=0
     wait "$submit" || code=$?
-    cat submit.log
-    say "Exit code $code; $(finished) runs are finished."
+    cat "$HOME/submit.log"
+    say "Exit code $code; $(runs_with done.json) runs are finished."
     [ "$code" = 0 ] || fail "the grid should have ended well"
 
     with_ray down --yes cluster.yaml
@@ -111,12 +113,11 @@ laptop() {
 
     say 'The same grid on the laptop, without Ray and undisturbed:'
     show fedgrid run "$grid" --in-process --storage "$HOME/runs" > /dev/null
-    for file in rounds.parquet clients.parquet; do
-        (cd "$HOME/runs" && find . -name "$file") | while read -r path; do
+    (cd "$HOME/runs" && find . -mindepth 2 -maxdepth 2 -name '*.parquet' ! -name timings.parquet | sort) |
+        while read -r path; do
             cmp "$HOME/runs/$path" "/srv/fedgrid/runs/$path"
+            echo "same bytes: $path"
         done
-        say "$(find "$HOME/runs" -name "$file" | wc -l) x $file: the same bytes"
-    done
 }
 
 if [ "${1:-}" = --inside ]; then

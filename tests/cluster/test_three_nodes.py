@@ -9,7 +9,7 @@ import pytest
 from tests.command_line import strict_json
 
 ROOT = Path(__file__).parents[2]
-NUM_RUNS = 8
+NUM_RUNS = 4
 
 
 def kept(storage: Path) -> dict[str, bytes]:

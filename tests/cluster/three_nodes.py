@@ -14,18 +14,19 @@ from ray.cluster_utils import Cluster
 from tests.command_line import new_storage, strict_json
 
 GRID = Path(__file__).with_name("small.yaml")
-ACTORS = ("--clients-per-actor", "3", "--cpus-per-client", "0.5")
-"""Two actors a run, so that a run fits every node but the head and two share one."""
+ACTORS = ("--clients-per-actor", "6", "--cpus-per-client", "1.5")
+"""One actor a run, so large that a run fits a node with two CPUs, but not two runs."""
+ROUNDS = 15
 ROUNDS_BEFORE = 12
-"""How many rounds of all runs are done when the node goes: every node is at work by then."""
+"""How many rounds are done when the node goes: of the first two runs, one on each node, none is finished."""
 
 
 def fedgrid_run(storage: Path, *options: str, **environment: str) -> "subprocess.Popen[str]":
     """Start the grid in a process of its own; its events can be read."""
     program = "from grids.cli import main; main()"
-    arguments = ["run", str(GRID), "--storage", str(storage), "--json", *options]
+    arguments = ["run", str(GRID), "--storage", str(storage), "--set", f"training.rounds={ROUNDS}"]
     return subprocess.Popen(
-        [sys.executable, "-c", program, *arguments],
+        [sys.executable, "-c", program, *arguments, "--json", *options],
         cwd=GRID.parents[2],
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,

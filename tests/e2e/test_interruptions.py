@@ -10,7 +10,7 @@ from mlflow.tracking import MlflowClient
 ROUNDS = 12
 RUN = ("run", "--clients", 4, "--set", f"training.rounds={ROUNDS}", "--algorithm", "ocfl-kmeans", "--json")
 """Digits, a tenth of a second a round."""
-CLOCKS = ("timings.parquet", "log.txt", "lock")
+CLOCKS = ("timings.parquet", "log.txt", "mlflow.json")
 """All else in a run's folder is the same bytes every time."""
 
 
@@ -36,7 +36,7 @@ def contents(storage: Path) -> dict[str, bytes]:
 def mlflow_runs(storage: Path, experiment: str = "runs"):
     client = MlflowClient(tracking_uri=f"sqlite:///{storage / 'mlflow.db'}")
     found = client.get_experiment_by_name(experiment)
-    return client, client.search_runs([found.experiment_id])
+    return client, client.search_runs([found.experiment_id], "tags.`mlflow.parentRunId` != ''")
 
 
 def check_mlflow(storage: Path) -> None:
@@ -46,6 +46,7 @@ def check_mlflow(storage: Path) -> None:
     steps = {
         name: [metric.step for metric in client.get_metric_history(run.info.run_id, name)]
         for name in run.data.metrics
+        if name not in ("seconds", "peak_memory_mb")
     }
     assert len(steps) >= 20
     assert steps == {name: list(range(1, ROUNDS + 1)) for name in steps}
@@ -70,7 +71,8 @@ def test_a_killed_run_goes_on_and_ends_as_if_nothing_had_been(where, undisturbed
     again = fedgrid(*command)
     assert (again.code, again.err) == (0, "")
     assert again.events[0]["event"] == "start"
-    assert 3 <= again.events[0]["rounds_done"] < ROUNDS
+    # On Ray a round is written while the next one trains: one that was told of may be lost.
+    assert 2 <= again.events[0]["rounds_done"] < ROUNDS
     assert contents(storage) == contents(undisturbed)
     check_mlflow(storage)
 
@@ -109,14 +111,14 @@ def test_fresh_computes_the_same_again(undisturbed, storage):
 
 
 @pytest.mark.slow
-def test_a_second_command_on_the_same_run_is_refused(storage):
+def test_a_second_command_on_the_same_storage_is_refused(storage):
     command = (*RUN, "--in-process", "--storage", storage, "--set", "training.rounds=100000")
     with started(*command) as process:
         wait_for_round(process, 1)
         for second in (command, (*command, "--fresh")):
             refused = fedgrid(*second)
             assert (refused.code, refused.out) == (2, "")
-            assert "is in use by another process; wait for it or stop it" in refused.err
+            assert f"{storage} is in use: grid runs, process {process.pid} on " in refused.err
             assert refused.err.count("\n") == 1
         wait_for_round(process, 3)
 

@@ -106,14 +106,15 @@ def test_own_images_that_are_not_there(refused, tmp_path):
 def test_a_storage_that_is_a_file(refused, tmp_path):
     (tmp_path / "file").write_text("x")
     for storage in ("file", "file/runs"):
-        refused(*IN_PROCESS, "--storage", storage, says=f"{tmp_path}/file is not a folder; name another")
+        says = f"--storage {tmp_path}/{storage} cannot be written to: Not a directory; name another folder"
+        refused(*IN_PROCESS, "--storage", storage, says=says)
 
 
 def test_a_storage_that_cannot_be_created():
     """Nobody, not even root, creates a folder in /proc."""
     result = fedgrid(*IN_PROCESS, "--storage", "/proc/runs")
     assert (result.code, result.err.count("\n")) == (2, 1)
-    assert result.err.startswith("fedgrid: --storage /proc/runs: ")
+    assert result.err.startswith("fedgrid: --storage /proc/runs cannot be written to: ")
 
 
 @pytest.mark.parametrize("uri", ["bogus", "file:///tmp/mlruns", "http://", "http://[::1", "sqlite://"])

@@ -140,3 +140,31 @@ def test_nothing_is_open_to_the_world_and_no_version_floats(name: str) -> None:
     assert not re.search(r"nightly|latest|\.whl|curl|wget", text)
     installed = re.findall(r"pip install (?:--\S+ )*([A-Za-z][\w.-]*\S*)", text)
     assert all("==" in package for package in installed)
+
+
+def test_slurm_sh_starts_ray_on_every_machine_and_the_grid_on_the_first(tmp_path: Path) -> None:
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("ray", "srun", "fedgrid"):
+        (programs / name).write_text(
+            f'#!/bin/sh\necho {name} "$@" "[$RAY_AUTH_MODE]" >> {tmp_path}/{name}.log\n'
+        )
+        (programs / name).chmod(0o755)
+    (programs / "hostname").write_text("#!/bin/sh\necho 10.1.0.7 10.2.0.7\n")
+    (programs / "hostname").chmod(0o755)
+    job = {"SLURM_JOB_ID": "12345", "SLURM_JOB_NUM_NODES": "4", "SLURM_CPUS_PER_TASK": "16"}
+    here = {
+        "SLURM_SUBMIT_DIR": str(tmp_path),
+        "SLURMD_NODENAME": "node1",
+        "USER": "me",
+        "PATH": "/usr/bin:/bin",
+    }
+    command = ["bash", "-c", f'. "{ROOT}/clusters/slurm.sh"; wait', "slurm.sh", "paper", "--seeds", "0..4"]
+    subprocess.run(command, check=True, env=job | here)
+    assert {name: (tmp_path / f"{name}.log").read_text() for name in ("ray", "srun", "fedgrid")} == {
+        "ray": "ray start --head --node-ip-address=10.1.0.7 --port=22345 --num-cpus=16"
+        " --dashboard-host=127.0.0.1 --disable-usage-stats [token]\n",
+        "srun": "srun --nodes=3 --ntasks=3 --exclude=node1 --kill-on-bad-exit=0"
+        " ray start --address=10.1.0.7:22345 --num-cpus=16 --block [token]\n",
+        "fedgrid": "fedgrid run paper --seeds 0..4 [token]\n",
+    }

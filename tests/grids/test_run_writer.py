@@ -74,7 +74,7 @@ def test_a_run_is_named_tagged_and_described(storage, store, writer):
     assert len(METRICS) + 1 == 20
     kept = store.artifacts(CONFIG.name)
     assert kept == {"config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "figures"}
-    assert store.artifacts(CONFIG.name, "figures") == {"figures/temperature.svg", "figures/clusters.svg"}
+    assert store.artifacts(CONFIG.name, "figures") == {"figures/temperature.png", "figures/clusters.png"}
     assert store.artifacts("mine") == {"preset.yaml"}
 
 

@@ -1,6 +1,7 @@
 """What `fedgrid submit` asks of a cluster, and what it refuses; a real job on a Ray head of its own."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,12 +9,13 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from ray.job_submission import JobStatus, JobSubmissionClient
 from rich.console import Console
 
 from engine.errors import ConfigError, RunError
 from grids import tunnel
 from grids.submit import by_hand, command, stage, submit
-from tests.command_line import new_storage
+from tests.command_line import END_SECONDS, new_storage, started
 
 ROOT = Path(__file__).parents[2]
 LOCAL = "cluster_name: nobody\nprovider: {type: local, head_ip: 127.0.0.9, worker_ips: []}\n"
@@ -237,3 +239,24 @@ def test_a_wrong_token_is_refused(job_server: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("RAY_AUTH_TOKEN", "wrong")
     with pytest.raises(RunError, match="does not know our token"):
         submit(["paper"], cluster=None, address=job_server, name="paper", follow=True, console=console())
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_ctrl_c_ends_the_showing_and_not_the_job(
+    job_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "right")
+    storage = new_storage(tmp_path / "runs")
+    arguments = [*DIGITS, "--in-process", "--storage", str(storage)]
+    with started("submit", "--address", job_server, "--", *arguments) as process:
+        assert process.stdout is not None
+        job = next(process.stdout).split()[1]
+        assert any("Running entrypoint" in line for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=END_SECONDS)
+    assert (process.returncode, err) == (0, "")
+    assert f"job {job} goes on" in out
+    client = JobSubmissionClient(job_server, headers={"Authorization": "Bearer right"})
+    assert client.get_job_status(job) == JobStatus.RUNNING
+    client.stop_job(job)
