@@ -176,9 +176,10 @@ class JsonLines:
         """Nothing: programs count for themselves."""
 
     def _print(self, event: str, config: RunConfig, **details: object) -> None:
-        print(
-            json.dumps({"event": event, "run": config.name, "run_id": config.run_id, **details}), flush=True
-        )
+        self._write({"event": event, "run": config.name, "run_id": config.run_id, **details})
+
+    def _write(self, event: Mapping[str, object]) -> None:
+        print(json.dumps(event), file=self._output, flush=True)
 
 
 def headline(tally: Tally) -> str:
