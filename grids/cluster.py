@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ from types import FrameType
 from engine.errors import RunError
 from engine.resources import Node, Placement, Request, cluster_nodes, local_nodes, plan
 from engine.run_config import RunConfig
+
+ANSWER_SECONDS = 3.0
+"""How long a cluster on this machine may take to answer."""
 
 
 def known_nodes() -> tuple[Node, ...] | None:
@@ -48,10 +52,13 @@ def connected() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    dashboard = None if _joins() else False
+    joins = _joins()
+    address, dashboard = (None, None) if joins else ("local", False)
     try:
         with _interruptions_wait():
-            ray.init(include_dashboard=dashboard, logging_level=logging.ERROR, log_to_driver=False)
+            ray.init(
+                address=address, include_dashboard=dashboard, logging_level=logging.ERROR, log_to_driver=False
+            )
     except (ConnectionError, RuntimeError) as error:
         cause = str(error).strip().splitlines()[0]
         raise RunError(
@@ -74,9 +81,18 @@ def placements(runs: Sequence[RunConfig], nodes: Sequence[Node], request: Reques
 
 
 def _joins() -> bool:
-    return (
-        "RAY_ADDRESS" in os.environ or (Path(tempfile.gettempdir()) / "ray" / "ray_current_cluster").exists()
-    )
+    """Return whether there is a cluster to join; one that `ray start` left a note of may be long gone."""
+    if os.environ.get("RAY_ADDRESS"):
+        return os.environ["RAY_ADDRESS"] != "local"
+    note = Path(tempfile.gettempdir()) / "ray" / "ray_current_cluster"
+    if not note.exists():
+        return False
+    host, _, port = note.read_text().strip().rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 @contextmanager

@@ -85,8 +85,8 @@ def _counts(grid: Grid, done: int, failed: int, tally: Tally | None) -> str:
     if tally is None:
         return f"{done} of {len(grid.runs)} runs were finished before: nothing to do"
     failures = f", {failed} failed" if failed else ""
-    share = tally.share_outside_training
-    outside = "" if share is None else f", {share:.0%} of the time outside local training"
+    share = tally.share_outside_clients
+    outside = "" if share is None else f", {share:.0%} of the time outside training and tests"
     return (
         f"{done} of {len(grid.runs)} runs finished{failures}; {tally.rounds} rounds in "
         f"{duration(tally.seconds)}, {tally.rounds_per_second:.1f} rounds/s{outside}"

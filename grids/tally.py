@@ -24,7 +24,7 @@ class Tally:
         self.failed = 0
         self.rounds = 0
         """Rounds of this launch."""
-        self._train_seconds = 0.0
+        self._client_seconds = 0.0
         self._at_once = 0
         self.running: dict[str, tuple[RunConfig, int]] = {}
         self._now = now
@@ -66,11 +66,11 @@ class Tally:
         return work * self.seconds / self._seconds.total()
 
     @property
-    def share_outside_training(self) -> float | None:
-        """Share of the launch in which the runs that went at once were not at local training and tests."""
+    def share_outside_clients(self) -> float | None:
+        """Share of the launch in which the runs that went at once did anything but train and test models."""
         if not self.rounds:
             return None
-        return 1 - self._train_seconds / (self.seconds * self._at_once)
+        return 1 - self._client_seconds / (self.seconds * self._at_once)
 
     def start(self, config: RunConfig, rounds_done: int) -> None:
         """Count a run that starts, or goes on."""
@@ -83,7 +83,7 @@ class Tally:
         """Count a round."""
         self.running[config.run_id] = (config, number)
         self.rounds += 1
-        self._train_seconds += timing["train_seconds"]
+        self._client_seconds += timing["train_seconds"] + timing["evaluate_seconds"]
         self._rounds[config.dataset] += 1
         self._seconds[config.dataset] += timing["seconds"]
         self._rounds_left[config.dataset] -= 1

@@ -6,6 +6,7 @@ is what the name says. Labels are integers or strings. Shapes: R rounds, K clien
 """
 
 from dataclasses import dataclass, fields
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -79,6 +80,13 @@ class PublishedClustering(Group):
 
 def of_partition(labels_K: ArrayLike, truth_K: ArrayLike) -> PartitionScores:
     """Score one partition."""
+    groups_K, true_groups_K = (_by_first_member(np.asarray(labels)) for labels in (labels_K, truth_K))
+    return _scored(tuple(groups_K.tolist()), tuple(true_groups_K.tolist()))
+
+
+@lru_cache(maxsize=256)
+def _scored(groups_K: tuple[int, ...], truth_K: tuple[int, ...]) -> PartitionScores:
+    """Score one partition, once: most rounds have the partition of the round before."""
     # scikit-learn takes a second to import, which whoever only shows scores is spared.
     from sklearn.metrics import (
         adjusted_mutual_info_score,
@@ -88,19 +96,17 @@ def of_partition(labels_K: ArrayLike, truth_K: ArrayLike) -> PartitionScores:
     )
 
     return PartitionScores(
-        clusters=len(np.unique(labels_K)),
-        ari=float(adjusted_rand_score(truth_K, labels_K)),
-        ami=float(adjusted_mutual_info_score(truth_K, labels_K)),
-        homogeneity=float(homogeneity_score(truth_K, labels_K)),
-        completeness=float(completeness_score(truth_K, labels_K)),
+        clusters=len(set(groups_K)),
+        ari=float(adjusted_rand_score(truth_K, groups_K)),
+        ami=float(adjusted_mutual_info_score(truth_K, groups_K)),
+        homogeneity=float(homogeneity_score(truth_K, groups_K)),
+        completeness=float(completeness_score(truth_K, groups_K)),
     )
 
 
 def of_partitions(labels_RK: ArrayLike, truth_K: ArrayLike) -> list[PartitionScores]:
-    """Score each round's partition, each different one once."""
-    numbers_RK = _numbered(labels_RK)
-    known = {row_K.tobytes(): of_partition(row_K, truth_K) for row_K in np.unique(numbers_RK, axis=0)}
-    return [known[row_K.tobytes()] for row_K in numbers_RK]
+    """Score each round's partition."""
+    return [of_partition(row_K, truth_K) for row_K in _numbered(labels_RK)]
 
 
 def clustering(

@@ -192,6 +192,7 @@ def disturbed(
     rng.shuffle(victims)
     driver = None
     for victim in [*victims, None]:
+        # At most `kills` times twice the span, which is less than there is.
         moment = rng.randint(1, 2 * span)
         while True:
             if driver is None or driver.poll() is not None:
@@ -234,7 +235,7 @@ def main() -> None:
         print(f"undisturbed: {total} rounds in {time.monotonic() - began:.0f} s", flush=True)
         began = time.monotonic()
         seen, launches = disturbed(
-            grid, folder / "killed", log, given.kills, max(1, total // (given.kills + 2)), rng
+            grid, folder / "killed", log, given.kills, max(1, total // (2 * given.kills + 2)), rng
         )
         print(f"disturbed: {launches} launches in {time.monotonic() - began:.0f} s", flush=True)
         expected, found = contents(folder / "undisturbed"), contents(folder / "killed")

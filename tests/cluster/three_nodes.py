@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 from ray.cluster_utils import Cluster
 
@@ -37,25 +39,28 @@ def fedgrid_run(storage: Path, *options: str, **environment: str) -> "subprocess
 def lose_a_node(storage: Path) -> dict[str, int]:
     """Run the grid, lose a node amid it; return the exit code and how many runs were tried again."""
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    nodes = [cluster.add_node(num_cpus=2) for _ in range(2)]
-    cluster.wait_for_nodes()
-    run = fedgrid_run(storage, *ACTORS, RAY_ADDRESS=cluster.address)
-    assert run.stdout is not None
-    rounds = retries = 0
-    for line in run.stdout:
-        event = strict_json(line)["event"]
-        rounds += event == "round"
-        retries += event == "retry"
-        if event == "round" and rounds == ROUNDS_BEFORE:
-            cluster.remove_node(nodes.pop(), allow_graceful=False)
-    code = run.wait()
-    cluster.shutdown()
-    return {"code": code, "retries": retries, "nodes_left": 1 + len(nodes)}
+    try:
+        nodes = [cluster.add_node(num_cpus=2) for _ in range(2)]
+        cluster.wait_for_nodes()
+        run = fedgrid_run(storage, *ACTORS, RAY_ADDRESS=cluster.address)
+        assert run.stdout is not None
+        rounds = retries = 0
+        for line in run.stdout:
+            event = strict_json(line)["event"]
+            rounds += event == "round"
+            retries += event == "retry"
+            if event == "round" and rounds == ROUNDS_BEFORE:
+                cluster.remove_node(nodes.pop(), allow_graceful=False)
+        return {"code": run.wait(), "retries": retries, "nodes_left": 1 + len(nodes)}
+    finally:
+        cluster.shutdown()
 
 
 def main(folder: Path) -> None:
     """Print what became of the grid, and run it once more undisturbed."""
-    print(json.dumps(lose_a_node(new_storage(folder / "three-nodes"))), flush=True)
+    # Ray leaves the address of its last cluster there, for whoever starts next. Sockets need a short path.
+    with TemporaryDirectory(prefix="ray-") as own, patch.dict(os.environ, RAY_TMPDIR=own):
+        print(json.dumps(lose_a_node(new_storage(folder / "three-nodes"))), flush=True)
     undisturbed = fedgrid_run(new_storage(folder / "undisturbed"), "--in-process")
     undisturbed.communicate()
     print(json.dumps({"code": undisturbed.returncode}), flush=True)

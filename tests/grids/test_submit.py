@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 LOCAL = "cluster_name: nobody\nprovider: {type: local, head_ip: 127.0.0.9, worker_ips: []}\n"
 HEAD = """
 import ray
-ray.init(num_cpus=1, include_dashboard=True, dashboard_port=0, log_to_driver=False)
+ray.init("local", num_cpus=1, include_dashboard=True, dashboard_port=0, log_to_driver=False)
 from ray._private.worker import global_worker
 print(global_worker.node.webui_url, flush=True)
 input()

@@ -14,7 +14,7 @@ def run(dataset="digits", seed=0, rounds=10):
 
 
 def timing(seconds, train_seconds=0.0):
-    return {"seconds": seconds, "train_seconds": train_seconds}
+    return {"seconds": seconds, "train_seconds": train_seconds, "evaluate_seconds": 0.5}
 
 
 class Clock:
@@ -119,14 +119,14 @@ def test_what_status_reads(clock):
     }
 
 
-def test_the_share_of_time_that_is_not_local_training(clock):
-    """Two runs side by side for 10 s could train for 20 s; they did for 15 s."""
+def test_the_share_of_time_that_is_neither_training_nor_tests(clock):
+    """Two runs side by side for 10 s could train and test for 20 s; they did for 8 + 6 + 2 x 0.5 s."""
     one, other = run(seed=1), run(seed=2)
     tally = Tally([one, other], {}, now=clock)
-    assert tally.share_outside_training is None
+    assert tally.share_outside_clients is None
     tally.start(one, 0)
     tally.start(other, 0)
     clock.time += 10
     tally.round(one, 1, timing(10.0, train_seconds=8.0))
-    tally.round(other, 1, timing(9.0, train_seconds=7.0))
-    assert tally.share_outside_training == pytest.approx(0.25)
+    tally.round(other, 1, timing(9.0, train_seconds=6.0))
+    assert tally.share_outside_clients == pytest.approx(0.25)

@@ -16,7 +16,7 @@ from grids.tally import Tally
 from grids.watch import IDLE_SECONDS, Watch
 from tracking.scores import RoundScores
 
-TIMING = {"seconds": 1.0, "train_seconds": 0.5}
+TIMING = {"seconds": 1.0, "train_seconds": 0.5, "evaluate_seconds": 0.2}
 
 
 class Clock:
