@@ -23,6 +23,7 @@ from grids.order import in_order
 from grids.presets import Grid
 from grids.report import Bars, JsonLines, Lines
 from grids.results import write_summary
+from grids.run_writer import MARK
 from grids.tally import Tally
 from grids.track import RunLog
 from grids.watch import Watch
@@ -85,7 +86,14 @@ def launch(
         watch.conclude()
         failed = len(watch.failures)
         log.summary([write_summary(grid.runs, storage, folder.path)], watch.tally.done, failed)
+    _push_what_mlflow_has(grid, storage)
     return Ended(tuple(watch.failures), watch.tally, watch.stopping)
+
+
+def _push_what_mlflow_has(grid: Grid, storage: Storage) -> None:
+    """Let the next driver know, wherever it is, what need not be logged again."""
+    marks = (folder_of(storage.root, run) / MARK for run in grid.runs)
+    storage.push(*(f"{mark.parent.name}/{mark.name}" for mark in marks if mark.exists()))
 
 
 def _tally(grid: Grid, todo: Sequence[RunConfig], storage: Storage) -> Tally:

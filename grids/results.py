@@ -25,6 +25,7 @@ LEGEND = (
     "server's; F1 over a test set's own classes; gap: |pers. acc. - gen. acc.|; all\n"
     "are means over clients; –: none."
 )
+EXACT = "exact: runs whose final partition is exactly the hidden groups, of all"
 
 
 def show(
@@ -79,6 +80,7 @@ def _show_scores(done: Sequence[RunConfig], storage: Storage, console: Console) 
         console.print(result_table(list(outcomes), console.width))
     else:
         console.print(summary_table(summary_rows(outcomes), console.width))
+        console.print(EXACT, highlight=False)
 
 
 def _counts(grid: Grid, done: int, failed: int, tally: Tally | None) -> str:

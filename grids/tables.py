@@ -137,13 +137,14 @@ def summary_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
     )
     table.add_column("data set")
     table.add_column("algo-\nrithm")
-    for heading in ["runs", "exact", *SUMMARY_COLUMNS.values()]:
+    for heading in ["exact", *SUMMARY_COLUMNS.values()]:
         table.add_column(heading, justify="right", no_wrap=True)
     for before, row in zip([None, *rows], rows, strict=False):
         if before is not None and before["dataset"] != row["dataset"]:
             table.add_section()
         title = ALGORITHMS[row["algorithm"]].title
-        table.add_row(row["dataset"], title, *(_cell(row[name]) for name in list(row)[2:]))
+        exact = f"{row['exact']}/{row['runs']}"
+        table.add_row(row["dataset"], title, exact, *(_cell(row[name]) for name in SUMMARY_COLUMNS))
     return table
 
 

@@ -1,4 +1,4 @@
-"""Three kills of a small grid, given the same command again each time; twenty: python tests/chaos/kills.py."""
+"""Three kills of a small grid, and the same command again each time; twenty: python tests/chaos/kills.py."""
 
 import subprocess
 import sys

@@ -77,7 +77,7 @@ def refused(tmp_path, monkeypatch):
         (["run", "--set", "clients=2.5"], "clients = 2.5: input should be a valid integer"),
         (["run", "--set", "clients=-3"], "clients = -3: input should be greater than 0"),
         (["run", "--set", "clients=true"], "clients"),
-        (["run", "--set", "training.learning_rate=true"], "training.learning_rate = True: input should be a"),
+        (["run", "--set", "training.learning_rate=true"], "training.learning_rate = True: input should be"),
         (
             ["run", "--algorithm", "ocfl-kmeans", "--set", "algorithm.clusterer.num_clusters=0"],
             "num_clusters",

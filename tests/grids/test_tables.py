@@ -11,7 +11,16 @@ from rich.console import Console
 from engine.blueprint import Blueprint
 from engine.run_config import complete
 from grids.outcome import Outcome
-from grids.tables import RESULT_COLUMNS, class_count_table, failure_table, result_row, result_table
+from grids.tables import (
+    RESULT_COLUMNS,
+    class_count_table,
+    duration,
+    failure_table,
+    result_row,
+    result_table,
+    summary_rows,
+    summary_table,
+)
 from tracking.partitions import ClusteringScores, PartitionScores, PublishedClustering
 from tracking.scores import ClientScores, PublishedClients, RunScores
 
@@ -121,3 +130,45 @@ def test_who_holds_what():
         ["test", "2", "·", "2"],
         ["server", "test", "11", "5", "6"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "says"),
+    [
+        (3.14, "3.1 s"),
+        (59.6, "60 s"),
+        (99, "99 s"),
+        (100, "1 min 40 s"),
+        (3599, "59 min 59 s"),
+        (7500, "2 h 5 min"),
+        (273600, "3 d 4 h"),
+    ],
+)
+def test_seconds_as_people_say_them(seconds, says):
+    assert duration(seconds) == says
+
+
+def scored(algorithm, ari, seed, **scores):
+    found = outcome(algorithm, seed=seed)
+    return Outcome(found.config, found.folder, {**found.scores, "ari": ari, **scores}, 1.0)
+
+
+def test_a_summary_has_the_means_of_an_algorithm_and_how_often_it_was_exactly_right():
+    rows = summary_rows(
+        [
+            scored("bnc", 0.0, 0),
+            scored("ocfl-kmeans", 1.0, 0, personalised_accuracy=0.5),
+            scored("ocfl-kmeans", 0.5, 1, personalised_accuracy=None),
+        ]
+    )
+    assert [(row["algorithm"], row["runs"], row["exact"], row["ari"]) for row in rows] == [
+        ("bnc", 1, 0, 0.0),
+        ("ocfl-kmeans", 2, 1, 0.75),
+    ]
+    assert rows[1]["personalised_accuracy"] == 0.5
+
+
+def test_a_summary_fits_eighty_columns():
+    text = printed(summary_table(summary_rows([scored("ocfl-hdbscan", 1.0, 0)]), 80), 80)
+    assert "OCFL-HDB" in text
+    assert max(map(len, text.splitlines())) <= 80
