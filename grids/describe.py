@@ -1,5 +1,6 @@
 """What MLflow shows of a run: its tags, and the metrics of a round."""
 
+import os
 import subprocess
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -63,13 +64,15 @@ def origin() -> dict[str, str]:
     """Return the host, the git commit and the versions that runs are made with here."""
     return {
         "host": node(),
-        "commit": _commit(),
+        "commit": commit(),
         "versions": ", ".join([f"python {python_version()}", *map(_version, VERSIONS)]),
     }
 
 
-def _commit() -> str:
-    """Return the git commit of this checkout, or "unknown" where it is not one."""
+def commit() -> str:
+    """Return the git commit of this code; FEDGRID_COMMIT says it where the code travelled without git."""
+    if given := os.environ.get("FEDGRID_COMMIT"):
+        return given
     here = Path(__file__).parent
     command = ["git", "-C", str(here), "rev-parse", "HEAD"]
     try:

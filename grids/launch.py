@@ -1,7 +1,8 @@
 """One launch of a grid: takes the lease, starts Ray and MLflow, runs what is left, and ends them again."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
 from shutil import rmtree
 
 from rich.console import Console
@@ -50,7 +51,11 @@ def launch(
         _check_room(todo, how)
     with_ray = bool(todo) and not how.in_process
     folder = GridFolder(storage, grid.name)
+    reporter = _reporter(grid.runs, how, console)
     with ExitStack() as stack:
+        if how.as_json:
+            # Ray prints news of its own, up to its very end.
+            stack.enter_context(redirect_stdout(sys.stderr))
         lease = stack.enter_context(Lease(storage, grid.name))
         with _waiting(console, how, "Starting Ray and MLflow" if with_ray else "Starting MLflow"):
             stack.enter_context(connected() if with_ray else nullcontext())
@@ -63,7 +68,6 @@ def launch(
             stack.enter_context(log)
         for run in unlogged:
             log.finish(run, "FINISHED")
-        reporter = _reporter(grid.runs, how, console)
         stack.enter_context(reporter)
         watch = Watch(
             folder=folder,

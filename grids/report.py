@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -135,18 +134,16 @@ class Lines:
 
 
 class JsonLines:
-    """A JSON object a line, for programs; within its context what Ray prints goes to standard error."""
+    """A JSON object a line, for programs, on what is standard output when it is made."""
 
     def __init__(self) -> None:
         self._output = sys.stdout
-        self._others = redirect_stdout(sys.stderr)
 
     def __enter__(self) -> "JsonLines":
-        self._others.__enter__()
         return self
 
     def __exit__(self, *details: object) -> None:
-        self._others.__exit__(None, None, None)
+        """Nothing to take down."""
 
     def start(self, config: RunConfig, rounds_done: int) -> None:
         """Print a `start` event."""

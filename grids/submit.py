@@ -17,6 +17,7 @@ from rich.console import Console
 
 from engine.errors import ConfigError, RunError
 from grids import tunnel
+from grids.describe import commit
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
@@ -72,7 +73,10 @@ def submit(
             client.submit_job(
                 entrypoint=entrypoint,
                 submission_id=job,
-                runtime_env={"working_dir": folder, "env_vars": ENVIRONMENT},
+                runtime_env={
+                    "working_dir": folder,
+                    "env_vars": {**ENVIRONMENT, "FEDGRID_COMMIT": commit()},
+                },
             )
             _say(console, f"job {job} is on the cluster and needs this machine no more")
             _say(console, f"  to follow it  {by_hand(cluster, address, f'ray job logs --follow {job}')}")
