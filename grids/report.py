@@ -61,15 +61,15 @@ class Bars:
 
     def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
         """Take the run's bar away, until it starts again."""
-        self._end(config, f"[yellow]again[/]  {self._names[config.run_id]}: {cause}")
+        self._end(config, "[yellow]again[/]  ", f" {self._names[config.run_id]}: {cause}")
 
     def finish(self, outcome: Outcome) -> None:
         """Move the run up to those that ended."""
         name = self._names[outcome.config.run_id]
         if outcome.error:
-            self._end(outcome.config, "[red]failed[/]", f" {name}: {outcome.error}")
+            self._end(outcome.config, "[red]failed[/] ", f" {name}: {outcome.error}")
         else:
-            self._end(outcome.config, "[green]done[/]  ", f" {name}  {_final(outcome)}")
+            self._end(outcome.config, "[green]done[/]   ", f" {name}  {_final(outcome)}")
 
     def stop(self, config: RunConfig) -> None:
         """Move the run up to those that ended."""
@@ -83,7 +83,7 @@ class Bars:
         """Renew the line for the whole grid."""
         self._headline.plain = headline(tally)
 
-    def _end(self, config: RunConfig, mark: str, text: str = "") -> None:
+    def _end(self, config: RunConfig, mark: str, text: str) -> None:
         task = self._tasks.pop(config.run_id, None)
         if task is not None:
             self._progress.remove_task(task)
@@ -182,12 +182,13 @@ class JsonLines:
 def headline(tally: Tally) -> str:
     """Return the state of a grid in one line."""
     counts = f"{tally.done} of {tally.total} runs done, {len(tally.running)} running, {tally.waiting} waiting"
-    failed = f", {tally.failed} failed" if tally.failed else ""
+    if tally.failed:
+        counts += f", {tally.failed} failed"
+    if not tally.seconds:
+        return f"{counts}; the first actors are starting"
     left = tally.seconds_left
-    return (
-        f"{counts}{failed}; {tally.rounds_per_second:.1f} rounds/s"
-        f"{'' if left is None else f', {duration(left)} left'}"
-    )
+    pace = f"{counts}; {tally.rounds_per_second:.1f} rounds/s"
+    return pace if left is None else f"{pace}, {duration(left)} left"
 
 
 def _name_column(width: int) -> Column:

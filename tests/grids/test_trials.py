@@ -62,7 +62,7 @@ def launch(runs, storage, reporter, *, retries):
     folder.keep(runs, "")
     tally, lease = Tally(runs, {}), Lease(storage, "mine")
     watch = Watch(folder=folder, storage=storage, tally=tally, log=Log(), reporter=reporter, lease=lease)
-    run_trials(Job("mine", runs, {3: Placement(2, 1.5, 0.0)}, storage, NOWHERE), watch, retries)
+    run_trials(Job("mine", runs, {3: Placement(1, 3.5, 0.0)}, storage, NOWHERE), watch, retries)
     return watch
 
 
