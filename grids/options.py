@@ -1,14 +1,41 @@
 """Options that several commands have, each said once."""
 
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+AUTO = "auto"
+"""What an option says that leaves the choice to the cluster, as leaving it out does."""
+
+
+def _whole_or_auto(text: str) -> int | None:
+    if text == AUTO:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f"{text!r} is neither a whole number from 1 on nor '{AUTO}'")
+    return int(text)
+
+
+def _share_or_auto(text: str) -> float | None:
+    if text == AUTO:
+        return None
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < inf:
+        raise typer.BadParameter(f"{text!r} is neither a number from 0 on nor '{AUTO}'")
+    return share
+
+
 What = Annotated[
     str | None,
     typer.Argument(
-        help="A preset (quickstart), a YAML file, or one of the papers' scenarios.", show_default=False
+        help="A preset (quickstart, paper, paper-as-published, conference, paper-digits), a YAML file, or "
+        "one of the papers' scenarios.",
+        show_default=False,
     ),
 ]
 Dataset = Annotated[str | None, typer.Option(help="A name of `fedgrid data`, folder:PATH or npz:PATH.")]
@@ -31,14 +58,26 @@ StorageAt = Annotated[
 ]
 GridName = Annotated[str, typer.Argument(help="A grid that was launched, by its name.", show_default=False)]
 ClientsPerActor = Annotated[
-    int | None, typer.Option(min=1, help="Clients that share an actor. [default: fits the cluster]")
+    int | None,
+    typer.Option(
+        parser=_whole_or_auto,
+        metavar="N|auto",
+        help="Clients that share an actor. [default: fits the cluster]",
+    ),
 ]
 CpusPerClient = Annotated[
-    float | None, typer.Option(min=0, help="CPUs an actor reserves. [default: fits the cluster]")
+    float | None,
+    typer.Option(
+        parser=_share_or_auto, metavar="X|auto", help="CPUs an actor reserves. [default: fits the cluster]"
+    ),
 ]
 GpusPerClient = Annotated[
     float | None,
-    typer.Option(min=0, max=1, help="Share of a GPU an actor reserves. [default: 0.05 if there is one]"),
+    typer.Option(
+        parser=_share_or_auto,
+        metavar="X|auto",
+        help="Share of a GPU an actor reserves. [default: 0.05 if there is one]",
+    ),
 ]
 Retries = Annotated[int, typer.Option(min=0, help="How often a run that fails is tried again.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]

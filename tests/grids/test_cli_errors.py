@@ -51,7 +51,15 @@ def refused(tmp_path, monkeypatch):
         (["run", "--set", "split.server_images=356"], "more than the 355 images of the server's test set"),
         (["run", "--algorithm", "bnc", "--algorithm", "bnc"], "the same run twice: "),
         (["run", "--seed", "1", "--clients-per-actor", "0"], "Invalid value for '--clients-per-actor'"),
-        (["run", "--seed", "1", "--gpus-per-client", "1.5"], "Invalid value for '--gpus-per-client'"),
+        (
+            ["run", "--seed", "1", "--gpus-per-client", "1.5"],
+            "--gpus-per-client 1.5: expected 0, or 0.0001 to 1",
+        ),
+        (
+            ["run", "--seed", "1", "--gpus-per-client", "half"],
+            "'half' is neither a number from 0 on nor 'auto'",
+        ),
+        (["run", "--seed", "1", "--clients-per-actor", "2.5"], "is neither a whole number from 1 on nor"),
         (["run", "--seed", "1", "--cpus-per-client", "-1"], "Invalid value for '--cpus-per-client'"),
         ([*IN_PROCESS, "--clients-per-actor", "3"], "--in-process has no actors"),
         (["data", "mnits"], "unknown dataset 'mnits'; did you mean 'mnist'?"),
