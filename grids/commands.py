@@ -8,10 +8,10 @@ from rich.markup import escape
 from engine.errors import ConfigError
 from engine.resources import Request
 from engine.run_config import RunConfig
-from engine.run_folder import RunFolder
 from engine.storage import Storage
 from grids.ended import Ended
 from grids.how import How
+from grids.outcome import is_finished
 from grids.presets import Grid
 from grids.results import show, tell_finished
 from grids.track import RunLog
@@ -31,7 +31,7 @@ def run_grid(
     log = RunLog(grid.name, storage.root, warn)
     storage.pull_marks()
     chosen = grid.runs if only is None else only
-    todo = [run for run in chosen if how.fresh or not RunFolder(storage, run).is_done]
+    todo = [run for run in chosen if how.fresh or not is_finished(storage, run)]
     waiting = {run.run_id for run in todo}
     done = [run for run in chosen if run.run_id not in waiting]
     unlogged = [run for run in done if not log.is_logged(run)]

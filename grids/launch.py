@@ -21,6 +21,7 @@ from grids.in_process import run_in_process
 from grids.interrupt import graceful
 from grids.lease import Lease
 from grids.order import in_order
+from grids.outcome import is_finished
 from grids.presets import Grid
 from grids.report import Bars, JsonLines, Lines
 from grids.results import write_summary
@@ -102,7 +103,7 @@ def _push_what_mlflow_has(grid: Grid, storage: Storage) -> None:
 
 def _tally(grid: Grid, todo: Sequence[RunConfig], storage: Storage) -> Tally:
     rounds_done = {run.run_id: RunFolder(storage, run).rounds_done for run in todo}
-    finished = sum(RunFolder(storage, run).is_done for run in grid.runs)
+    finished = sum(is_finished(storage, run) for run in grid.runs)
     return Tally(todo, rounds_done, finished)
 
 

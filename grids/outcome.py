@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from engine.run_config import RunConfig
-from engine.run_folder import folder_of
+from engine.run_folder import RunFolder, folder_of
+from engine.storage import Storage
 
 SCORES = "scores.json"
-"""The final scores of a run, in its folder: read a thousand times faster than its records."""
+"""The final scores of a run, in its folder: the last that is written, read faster than its records."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +29,15 @@ class Outcome:
     error: str | None = None
 
 
+def is_finished(storage: Storage, config: RunConfig) -> bool:
+    """Return whether a run has all of its rounds, and its final scores, which are written last."""
+    return RunFolder(storage, config).is_done and (folder_of(storage.root, config) / SCORES).exists()
+
+
 def finished(root: Path, config: RunConfig) -> Outcome:
-    """Return the outcome of a run that has all of its rounds."""
+    """Return the outcome of a run that `is_finished`."""
     folder = folder_of(root, config)
-    kept = folder / SCORES
-    scores = json.loads(kept.read_text()) if kept.exists() else _from_records(folder)
-    return Outcome(config, folder, scores, seconds_of(folder))
-
-
-def _from_records(folder: Path) -> Mapping[str, Any]:
-    from tracking.scores import of_run
-
-    return of_run(folder).as_dict()
+    return Outcome(config, folder, json.loads((folder / SCORES).read_text()), seconds_of(folder))
 
 
 def failed(root: Path, config: RunConfig, cause: str) -> Outcome:

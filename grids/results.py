@@ -8,9 +8,8 @@ from shlex import quote
 from rich.console import Console
 
 from engine.run_config import RunConfig
-from engine.run_folder import RunFolder
 from engine.storage import Storage
-from grids.outcome import Outcome, finished
+from grids.outcome import Outcome, finished, is_finished
 from grids.presets import Grid
 from grids.report import JsonLines
 from grids.tables import duration, failure_table, result_row, result_table, summary_rows, summary_table
@@ -36,7 +35,7 @@ def show(
     def say(text: str = "") -> None:
         console.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)
 
-    done = [run for run in grid.runs if RunFolder(storage, run).is_done]
+    done = [run for run in grid.runs if is_finished(storage, run)]
     say()
     if done:
         _show_scores(done, storage, console)
@@ -62,7 +61,7 @@ def tell_finished(runs: Sequence[RunConfig], storage: Storage) -> None:
 def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> Path:
     """Write `summary.csv` into `folder`: a row a finished run, as in the results table."""
     path = folder / "summary.csv"
-    done = (finished(storage.root, run) for run in runs if RunFolder(storage, run).is_done)
+    done = (finished(storage.root, run) for run in runs if is_finished(storage, run))
     with path.open("w", newline="") as file:
         writer: csv.DictWriter[str] | None = None
         for outcome in done:

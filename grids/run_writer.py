@@ -21,7 +21,7 @@ from tracking.scores import RoundScores, of_rounds
 
 ARTIFACTS = ("config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "log.txt")
 MARK = "mlflow.json"
-"""Lies in the folder of a run that ended and says what MLflow has of it."""
+"""Lies in the folder of a finished run and says that MLflow has it as such."""
 PARENT = "grid"
 """Stands for the run id of the grid's own MLflow run."""
 
@@ -135,6 +135,9 @@ class Writer:
         experiment.log_artifacts(entry, sorted((folder / "figures").glob("*")), "figures")
         experiment.log_totals(entry, _totals(folder))
         experiment.finish(entry, status)
+        if status != "FINISHED":
+            (folder / MARK).unlink(missing_ok=True)
+            return
         mark = {"uri": shown(self._uri), "mlflow_run_id": entry.mlflow_run_id, "rounds": entry.rounds}
         if folder.is_dir():
             with one_line(self._uri):

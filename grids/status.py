@@ -14,6 +14,7 @@ from engine.run_folder import RunFolder
 from engine.storage import Storage
 from grids.grid_folder import GridFolder
 from grids.lease import holder
+from grids.outcome import is_finished
 from grids.tables import duration
 
 
@@ -51,7 +52,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     progress: Mapping[str, Any] = (grid.read_progress() or {}) if driven else {}
     under_way = progress.get("running", [])
     failures = _failed(runs, storage)
-    done = sum(RunFolder(storage, run).is_done for run in runs)
+    done = sum(is_finished(storage, run) for run in runs)
     return {
         "grid": name,
         "driver": f"{driver.host}, process {driver.pid}" if driver is not None and driven else None,

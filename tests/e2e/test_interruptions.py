@@ -110,6 +110,18 @@ def test_fresh_computes_the_same_again(undisturbed, storage):
     check_mlflow(storage)
 
 
+def test_a_run_killed_between_its_last_round_and_its_scores_gets_them(undisturbed, storage):
+    command = (*RUN, "--in-process", "--storage", storage)
+    assert fedgrid(*command).code == 0
+    [scores], [figure] = storage.glob("*/scores.json"), storage.glob("*/figures/clusters.png")
+    scores.unlink()
+    figure.unlink()
+    again = fedgrid(*command)
+    assert [event["event"] for event in again.events] == ["start", "result"]
+    assert contents(storage) == contents(undisturbed)
+    check_mlflow(storage)
+
+
 @pytest.mark.slow
 def test_a_second_command_on_the_same_storage_is_refused(storage):
     command = (*RUN, "--in-process", "--storage", storage, "--set", "training.rounds=100000")
