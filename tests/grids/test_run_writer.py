@@ -153,6 +153,14 @@ def test_a_failed_run_has_what_it_recorded_and_is_continued_by_a_retry(storage, 
     assert (store.status(CONFIG), store.steps(CONFIG)) == ("FINISHED", [1, 2, 3, 4])
 
 
+def test_a_run_killed_after_its_last_round_is_not_called_logged(storage, store, writer):
+    scores = record(storage, CONFIG, ROUNDS)
+    writer.write(CONFIG, scores, "KILLED")
+    assert not is_logged(default_uri(storage), folder_of(storage, CONFIG), ROUNDS)
+    writer.write(CONFIG, [], "FINISHED")
+    assert is_logged(default_uri(storage), folder_of(storage, CONFIG), ROUNDS)
+
+
 def test_a_run_that_failed_before_its_first_round_is_there_without_metrics(storage, store, writer):
     writer.write(CONFIG, [], "FAILED")
     assert (store.status(CONFIG), store.runs[CONFIG.name].data.metrics) == ("FAILED", {})
