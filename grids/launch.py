@@ -79,20 +79,32 @@ def launch(
             lease=lease,
             check_cluster=lambda: _still_fits(places),
         )
-        runs = in_order(todo)
         with graceful(watch.ask_to_stop):
-            if with_ray:
-                from grids.trial import Job
-                from grids.tune import run_trials
-
-                run_trials(Job(grid.name, runs, places, storage, how.data_dir), watch, how.retries)
-            else:
-                run_in_process(runs, storage, how.data_dir, watch, how.retries)
+            _run(grid.name, in_order(todo), places, storage, how, watch)
         watch.conclude()
         failed = len(watch.failures)
         log.summary([write_summary(grid.runs, storage, folder.path)], watch.tally.done, failed)
     _push_what_mlflow_has(grid, storage)
     return Ended(tuple(watch.failures), watch.tally, watch.stopping)
+
+
+def _run(
+    name: str,
+    runs: Sequence[RunConfig],
+    places: Mapping[int, Placement],
+    storage: Storage,
+    how: How,
+    watch: Watch,
+) -> None:
+    """Run all `runs`, with Ray if they are placed."""
+    if not places:
+        run_in_process(runs, storage, how.data_dir, watch, how.retries)
+        return
+    # It brings Ray Tune, which takes a second.
+    from grids.trial import Job
+    from grids.tune import run_trials
+
+    run_trials(Job(name, runs, places, storage, how.data_dir), watch, how.retries)
 
 
 def _push_what_mlflow_has(grid: Grid, storage: Storage) -> None:
