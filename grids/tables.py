@@ -33,17 +33,8 @@ server's test set."""
 ROOMY = 100
 """Columns from which the results have two spaces between their columns."""
 
-
 SUMMARY_COLUMNS = {
-    "ari": "ARI",
-    "ami": "AMI",
-    "homogeneity": "homo-\ngen.",
-    "completeness": "com-\nplete",
-    "personalised_accuracy": "pers.\nacc.",
-    "personalised_f1": "pers.\nF1",
-    "generalised_accuracy": "gen.\nacc.",
-    "generalised_f1": "gen.\nF1",
-    "learning_gap": "gap",
+    name: heading for name, heading in RESULT_COLUMNS.items() if name not in ("clustering_round", "clusters")
 }
 """Scores of which a summary shows the mean."""
 

@@ -106,7 +106,7 @@ def _scored(groups_K: tuple[int, ...], truth_K: tuple[int, ...]) -> PartitionSco
 
 def of_partitions(labels_RK: ArrayLike, truth_K: ArrayLike) -> list[PartitionScores]:
     """Score each round's partition."""
-    return [of_partition(row_K, truth_K) for row_K in _numbered(labels_RK)]
+    return [of_partition(row_K, truth_K) for row_K in np.asarray(labels_RK)]
 
 
 def clustering(
@@ -156,11 +156,6 @@ def published_clustering(
 
 def _mean(values: list[float]) -> float:
     return float(np.mean(values))
-
-
-def _numbered(labels_RK: ArrayLike) -> Array:
-    labels_RK = np.asarray(labels_RK)
-    return np.unique(labels_RK, return_inverse=True)[1].reshape(labels_RK.shape)
 
 
 def _by_first_member(labels_K: Array) -> Array:
