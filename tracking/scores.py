@@ -6,7 +6,7 @@ name says. Scores of partitions are in `tracking.partitions`. Shapes: R rounds, 
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from tracking.partitions import (
     PublishedClustering,
     clustering,
     of_partition,
+    of_partitions,
     published_clustering,
 )
 from tracking.records import Array, Records
@@ -102,31 +103,66 @@ class RunScores(Group):
 
 def of_clients(tests: Mapping[str, ArrayLike]) -> ClientScores:
     """Average one round over its clients; `tests` has `cluster_own_accuracy` and so on, of shape (K,)."""
+    return ClientScores(**{name: float(value) for name, value in _over_clients(tests).items()})
+
+
+def _over_clients(tests: Mapping[str, ArrayLike]) -> dict[str, Array]:
+    """Average over the clients, the last axis; the names are those of `ClientScores`."""
     means = {
-        f"{view}_{name}": _mean(tests[f"{test}_{column}"])
+        f"{view}_{name}": mean(tests[f"{test}_{column}"])
         for view, test in VIEWS.items()
         for name, column in MEASURES.items()
     }
-    accuracy_K = _measured(tests["cluster_own_accuracy"])
-    return ClientScores(
+    return {
         **means,
-        learning_gap=_gap(tests, "cluster_own_accuracy", "cluster_server_accuracy"),
-        learning_gap_f1=_gap(tests, "cluster_own_f1_own", "cluster_server_f1_own"),
-        worst_client_accuracy=float(accuracy_K.min()) if len(accuracy_K) else float("nan"),
-    )
+        "learning_gap": _gap(tests, "cluster_own_accuracy", "cluster_server_accuracy"),
+        "learning_gap_f1": _gap(tests, "cluster_own_f1_own", "cluster_server_f1_own"),
+        "worst_client_accuracy": np.fmin.reduce(
+            np.asarray(tests["cluster_own_accuracy"], np.float64), axis=-1
+        ),
+    }
+
+
+def curves(found: Records) -> dict[str, Array]:
+    """Score every round: name -> (R,), NaN in rounds without it.
+
+    The names are those of `ClientScores`, of `PartitionScores` and of `PublishedClients` (means over one
+    round's clients), `temperature`, `train_loss`, `train_accuracy`, and `bytes`: sent since the start, up
+    and down.
+    """
+    parts = of_partitions(found.clients["cluster"], found.truth_K)
+    sent_R = (found.rounds["bytes_down"] + found.rounds["bytes_up"]).astype(np.float64)
+    return {
+        **_over_clients(found.clients),
+        **_published_over_clients(found.clients),
+        **{
+            field.name: np.array([getattr(part, field.name) for part in parts], np.float64)
+            for field in fields(PartitionScores)
+        },
+        "temperature": np.asarray(found.rounds["temperature"], np.float64),
+        "train_loss": mean(found.clients["train_loss"]),
+        "train_accuracy": mean(found.clients["train_accuracy"]),
+        "bytes": np.cumsum(sent_R),
+    }
 
 
 def published_clients(tests: Mapping[str, ArrayLike]) -> PublishedClients:
     """Average a run as Figure 2 did; `tests` has `cluster_own_` and `local_server_` `accuracy` and
     `f1_union`, each of shape (R, K).
     """
-    return PublishedClients(
-        published_pf1=_mean(tests["cluster_own_f1_union"]),
-        published_gf1=_mean(tests["local_server_f1_union"]),
-        published_pa=_mean(tests["cluster_own_accuracy"]),
-        published_ga=_mean(tests["local_server_accuracy"]),
-        published_learning_gap=_gap(tests, "cluster_own_accuracy", "local_server_accuracy"),
-    )
+    rows = {name: np.asarray(values, np.float64).ravel() for name, values in tests.items()}
+    return PublishedClients(**{name: float(value) for name, value in _published_over_clients(rows).items()})
+
+
+def _published_over_clients(tests: Mapping[str, ArrayLike]) -> dict[str, Array]:
+    """Average over the last axis; the names are those of `PublishedClients`."""
+    return {
+        "published_pf1": mean(tests["cluster_own_f1_union"]),
+        "published_gf1": mean(tests["local_server_f1_union"]),
+        "published_pa": mean(tests["cluster_own_accuracy"]),
+        "published_ga": mean(tests["local_server_accuracy"]),
+        "published_learning_gap": _gap(tests, "cluster_own_accuracy", "local_server_accuracy"),
+    }
 
 
 def of_round(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any]]) -> RoundScores:
@@ -183,15 +219,18 @@ def _at(found: Records, index: int) -> RoundScores:
     )
 
 
-def _measured(values: ArrayLike) -> Array:
-    values = np.asarray(values, np.float64)
-    return np.asarray(values[~np.isnan(values)])
-
-
 def _mean(values: ArrayLike) -> float:
-    measured = _measured(values)
-    return float(measured.mean()) if len(measured) else float("nan")
+    return float(mean(np.ravel(values)))
 
 
-def _gap(tests: Mapping[str, ArrayLike], one: str, other: str) -> float:
-    return _mean(np.abs(np.asarray(tests[one], np.float64) - np.asarray(tests[other], np.float64)))
+def mean(values: ArrayLike) -> Array:
+    """Average over the last axis what was measured, NaN where nothing was."""
+    values = np.asarray(values, np.float64)
+    measured = ~np.isnan(values)
+    count = measured.sum(axis=-1)
+    total = np.where(measured, values, 0.0).sum(axis=-1)
+    return np.asarray(np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0))
+
+
+def _gap(tests: Mapping[str, ArrayLike], one: str, other: str) -> Array:
+    return mean(np.abs(np.asarray(tests[one], np.float64) - np.asarray(tests[other], np.float64)))

@@ -1,0 +1,1 @@
+"""The papers' tables, and those that a reviewer asks for, from a study."""
