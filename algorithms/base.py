@@ -55,6 +55,9 @@ class Diagnostics:
     """Largest norm of a cluster's mean update, where the algorithm looks at it (Sattler)."""
     max_norm: float | None = None
     """Largest norm of a client's update, where the algorithm looks at it (Sattler)."""
+    silhouette: float | None = None
+    """Mean silhouette of this round's clustering, where the algorithm looks at it and there is one
+    (communities)."""
     warnings: tuple[str, ...] = ()
 
 

@@ -17,6 +17,7 @@ from algorithms.clusterers import (
     KMeans,
     MeanShift,
 )
+from algorithms.communities import CommunitiesSettings, Leiden, Louvain
 from algorithms.fedopt import FedOpt, FedOptSettings
 from algorithms.ocfl import Ocfl, OcflSettings
 from algorithms.sattler import Sattler, SattlerAsPublished, SattlerAsPublishedSettings, SattlerSettings
@@ -24,6 +25,7 @@ from algorithms.sattler import Sattler, SattlerAsPublished, SattlerAsPublishedSe
 FEDOPT_SOURCE = "Reddi et al. 2021, arXiv:2003.00295"
 SATTLER_SOURCE = "Sattler et al. 2021, arXiv:1910.01991"
 BRIGGS_SOURCE = "Briggs et al. 2020, arXiv:2004.11791"
+COMMUNITIES_SOURCE = "Bettinelli et al. 2024"
 OCFL_SOURCE = "Zuziak et al. 2025, arXiv:2509.01587"
 
 
@@ -93,6 +95,22 @@ _ENTRIES = (
         "OCFL-HDB",
         "clusters once, at the temperature's rise: HDBSCAN",
         OcflSettings(clusterer=HDBSCAN()),
+    ),
+    Entry(
+        "louvain",
+        "Louvain",
+        "communities of models each round: Louvain; a higher resolution gives more of them",
+        COMMUNITIES_SOURCE,
+        Louvain,
+        CommunitiesSettings(),
+    ),
+    Entry(
+        "leiden",
+        "Leiden",
+        "communities of models each round: Leiden; a higher resolution gives more of them",
+        COMMUNITIES_SOURCE,
+        Leiden,
+        CommunitiesSettings(),
     ),
     Entry(
         "sattler-as-published",

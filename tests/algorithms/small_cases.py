@@ -101,13 +101,38 @@ def check_valid(state: State, num_clients: int) -> None:
     """Assert what holds for every state of every algorithm."""
     assert state.labels_K.dtype == np.int64
     assert state.labels_K.shape == (num_clients,)
-    assert set(state.labels_K.tolist()) == set(range(len(state.models)))
+    labels = set(state.labels_K.tolist())
+    assert labels == set(range(len(labels)))
+    starts = set(state.memory.get("start_K", state.labels_K).tolist())
+    assert labels | starts == set(range(len(state.models)))
     for model in state.models:
         assert model.dtype == np.float32
         assert np.isfinite(model).all()
     for name, array in state.memory.items():
         assert isinstance(array, np.ndarray)
         assert not name.startswith("cluster_") or len(array) == len(state.models)
+
+
+def saved(state: State) -> State:
+    """Return `state` after a round trip through bytes, as a checkpoint makes one."""
+
+    def copied(array: NDArray[Any]) -> NDArray[Any]:
+        return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape).copy()
+
+    return State(
+        tuple(copied(model) for model in state.models),
+        copied(state.labels_K),
+        {name: copied(array) for name, array in state.memory.items()},
+    )
+
+
+def same_bits(one: State, other: State) -> bool:
+    return (
+        [model.tobytes() for model in one.models] == [model.tobytes() for model in other.models]
+        and one.labels_K.tobytes() == other.labels_K.tobytes()
+        and {name: (array.dtype, array.shape, array.tobytes()) for name, array in one.memory.items()}
+        == {name: (array.dtype, array.shape, array.tobytes()) for name, array in other.memory.items()}
+    )
 
 
 def block_distances(

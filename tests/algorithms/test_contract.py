@@ -14,12 +14,13 @@ from small_cases import (
     frozen,
     partition,
     rng,
+    same_bits,
+    saved,
     start,
     step,
     updates_of,
 )
 
-from algorithms.base import State
 from algorithms.registry import ALGORITHMS, create
 
 NAMES = list(ALGORITHMS)
@@ -31,6 +32,8 @@ ACTING = {
     "sattler-as-published": {"epsilon_1": 1.5, "epsilon_2": 1.0, "cooldown": 2},
     "briggs": {"round": 4},
     "briggs-as-published": {"round": 4, "threshold": 0.5},
+    "louvain": {"late": 4},
+    "leiden": {"late": 4},
 }
 """Settings with which an algorithm acts in round 3 or 4 of the federation's six."""
 EAGER = {
@@ -44,28 +47,6 @@ EAGER = {
 
 def acting(name, **overrides):
     return create(name, {**ACTING.get(name, {}), **overrides})
-
-
-def saved(state):
-    """Return `state` after a round trip through bytes, as a checkpoint makes one."""
-
-    def copied(array):
-        return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape).copy()
-
-    return State(
-        tuple(copied(model) for model in state.models),
-        copied(state.labels_K),
-        {name: copied(array) for name, array in state.memory.items()},
-    )
-
-
-def same_bits(one, other):
-    return (
-        [model.tobytes() for model in one.models] == [model.tobytes() for model in other.models]
-        and one.labels_K.tobytes() == other.labels_K.tobytes()
-        and {name: (array.dtype, array.shape, array.tobytes()) for name, array in one.memory.items()}
-        == {name: (array.dtype, array.shape, array.tobytes()) for name, array in other.memory.items()}
-    )
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +76,9 @@ def test_the_partition_changes_only_in_rounds_that_say_so(name):
         before = state
 
 
-@pytest.mark.parametrize("name", ["briggs", "ocfl-kmeans", "ocfl-affinity", "ocfl-hdbscan"])
+@pytest.mark.parametrize(
+    "name", ["briggs", "ocfl-kmeans", "ocfl-affinity", "ocfl-hdbscan", "louvain", "leiden"]
+)
 def test_the_hidden_groups_are_found(name):
     state, _ = Federation().play(acting(name))[-1]
     assert partition(state) == {frozenset(range(group, 12, 3)) for group in range(3)}

@@ -1,0 +1,227 @@
+"""Communities of models: a graph of the clients' latest models, clustered anew each round.
+
+Source: Bettinelli, Benoit, Grandjean 2024 (Louvain on trusted distances; attributions AVG, 1NN and WNN;
+Late after Espinoza-Castellon). Deviations: WNN's weights sum to one and are not divided by their number
+again, as in the authors' code; models that have grown old can be left out (`max_age`); distances are made
+symmetric without regard to the order of the clients.
+
+Shapes: K clients of the federation, N of them asked, C communities, P entries of a state vector.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from algorithms.base import Diagnostics, Labels, State, split
+from algorithms.fedopt import FedOpt, FedOptSettings
+from algorithms.graph import Groups, Library, communities, silhouette, similarities
+from algorithms.layout import Layout
+from algorithms.trusted import symmetric_trusted_distances, trusted_distances
+from algorithms.updates import Matrix, Updates, Vector
+
+NEVER = -1
+
+
+class CommunitiesSettings(FedOptSettings):
+    """How models are compared, grouped and handed out. The server optimizer acts with `late` only."""
+
+    distance: Literal["trusted", "cosine", "euclidean"] = "trusted"
+    """Between models. The trusted one sees parameters only, whatever `similarity_over` says."""
+    exponent: PositiveFloat = 3.0
+    """Of the similarities; the higher, the less distant clients count."""
+    resolution: PositiveFloat = 1.0
+    """Higher gives more, smaller communities; 1 is plain modularity."""
+    attribution: Literal["avg", "1nn", "wnn"] = "1nn"
+    """What a client starts from: the mean of the community models, the one nearest to its own latest
+    model, or a mixture of the nearest ones."""
+    neighbours: PositiveInt = 3
+    """k: how many community models WNN mixes."""
+    beta: NonNegativeFloat = 1.0
+    """WNN's weights are proportional to exp(-beta distance)."""
+    late: PositiveInt | None = None
+    """The round, counted from 1, of the only clustering: one model for all before it, fixed communities
+    that train apart after it, no attribution. None: a clustering each round."""
+    max_age: NonNegativeInt | None = None
+    """Rounds after which a client's model leaves graph and means until the client takes part again; 0:
+    this round's models only. None: never (as published)."""
+
+
+class Communities(FedOpt):
+    """What `Louvain` and `Leiden` share.
+
+    Memory: `client_model_<id>` (float32, shape (P,)), the latest model of each client seen so far;
+    `last_seen_K` (int64), the index of the round it is of, -1 for never; `start_K` (int64), the model that
+    each client starts from. With `late` there is no `start_K`, and after it there are no client models.
+    """
+
+    settings: CommunitiesSettings
+    library: ClassVar[Library]
+
+    def init(self, model: Vector, num_clients: int) -> State:
+        """Return the state of one model for all, no client seen yet."""
+        last_seen_K = np.full(num_clients, NEVER, np.int64)
+        if self.settings.late is not None:
+            return super().init(model, num_clients).remember(last_seen_K=last_seen_K)
+        zeros_K = np.zeros(num_clients, np.int64)
+        return State((model,), zeros_K, {"last_seen_K": last_seen_K, "start_K": zeros_K})
+
+    def candidates(self, state: State) -> tuple[tuple[int, ...], ...]:
+        """Return each client's start, which need not be its community's model."""
+        return tuple((int(start),) for start in _start_K(state))
+
+    def step(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Find the communities of the latest models, average them, choose the next starts."""
+        if self.settings.late is not None:
+            return super().step(state, round_index, updates, rng)
+        state = _refresh(state, round_index, updates)
+        groups, score = self._communities(state, round_index, updates.layout, rng)
+        warnings = self._idle_settings() if round_index == 0 else ()
+        diagnostics = Diagnostics(clustered=True, silhouette=score, warnings=warnings)
+        return self._attribute(state, groups, updates.layout), diagnostics
+
+    def recluster(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Split the federation's only cluster, if this is the round of `late`."""
+        rounds_left = (self.settings.late or 0) - 1 - round_index
+        if rounds_left < 0:
+            return state, Diagnostics()
+        state = _refresh(state, round_index, updates)
+        if rounds_left > 0:
+            return state, Diagnostics()
+        groups, score = self._communities(state, round_index, updates.layout, rng)
+        placed = self._attribute(state, groups, updates.layout)
+        parts = [placed.members(label) for label in range(len(groups))]
+        return split(_forget(state), 0, parts), Diagnostics(clustered=True, silhouette=score)
+
+    def _communities(
+        self, state: State, round_index: int, layout: Layout, rng: np.random.Generator
+    ) -> tuple[Groups, float | None]:
+        """Return the communities, by client ids, of the models that are not too old, and their silhouette."""
+        last_seen_K = state.memory["last_seen_K"]
+        oldest = 0 if self.settings.max_age is None else max(0, round_index - self.settings.max_age)
+        clients = np.flatnonzero(last_seen_K >= oldest)
+        distances_KK = self._distances(_latest(state, clients), layout, symmetric=True)
+        similarities_KK = similarities(distances_KK, self.settings.exponent)
+        groups = communities(similarities_KK, self.library, self.settings.resolution, rng)
+        return [clients[group].tolist() for group in groups], silhouette(distances_KK, groups)
+
+    def _attribute(self, state: State, groups: Groups, layout: Layout) -> State:
+        """Return the state with the community models, and with every client's label and start.
+
+        A client whose model is too old is labelled with the community nearest to that model. One that was
+        never seen starts from the global model and is labelled with the largest community.
+        """
+        models = [Updates(dict(enumerate(_latest(state, group))), layout).mean() for group in groups]
+        largest = max(range(len(groups)), key=lambda index: len(groups[index]))
+        labels_K = np.full_like(state.labels_K, largest)
+        weights_KC = np.full((len(labels_K), len(groups)), 1 / len(groups))
+        asked = np.flatnonzero(state.memory["last_seen_K"] != NEVER)
+        if self.settings.attribution == "avg":
+            asked = np.setdiff1d(asked, np.concatenate(groups))
+        if len(asked):
+            distances = self._distances([*_latest(state, asked), *models], layout)
+            distances_NC = distances[: len(asked), len(asked) :]
+            labels_K[asked] = distances_NC.argmin(axis=1)
+            if self.settings.attribution != "avg":
+                neighbours = 1 if self.settings.attribution == "1nn" else self.settings.neighbours
+                weights_KC[asked] = nearest_weights(distances_NC, neighbours, self.settings.beta)
+        for label, group in enumerate(groups):
+            labels_K[group] = label
+        mixtures, start_K = starts(models, weights_KC)
+        return replace(state, models=(*models, *mixtures), labels_K=labels_K).remember(start_K=start_K)
+
+    def _distances(self, models: Sequence[Vector], layout: Layout, symmetric: bool = False) -> Matrix:
+        """Return the distances between models, from each row's point of view unless `symmetric`."""
+        if self.settings.distance == "trusted":
+            return (symmetric_trusted_distances if symmetric else trusted_distances)(models, layout)
+        view = Updates(dict(enumerate(models)), layout, similarity_over=self.settings.similarity_over)
+        return view.cosine_distances_KK if self.settings.distance == "cosine" else view.euclidean_distances_KK
+
+    def _idle_settings(self) -> tuple[str, ...]:
+        if self.settings.server_optimizer == "none" and self.settings.server_learning_rate == 1:
+            return ()
+        return ("server_optimizer and server_learning_rate have no effect without `late`",)
+
+
+class Louvain(Communities):
+    """Communities by igraph's Louvain method."""
+
+    library = "louvain"
+
+
+class Leiden(Communities):
+    """Communities by leidenalg's Leiden method."""
+
+    library = "leiden"
+
+
+def nearest_weights(distances_NC: Matrix, neighbours: int, beta: float) -> Matrix:
+    """Return weights in proportion to exp(-beta d) for the nearest communities, 0 for the others.
+
+    Each row sums to one. Of equally distant communities the first are taken. Distances count from the
+    nearest one, which changes no weight and keeps the exponentials of large ones from all being 0.
+    """
+    nearest_NC = np.argsort(distances_NC, axis=1, kind="stable")[:, :neighbours]
+    nearby_NC = np.take_along_axis(distances_NC, nearest_NC, axis=1)
+    parts_NC = np.exp(-beta * (nearby_NC - nearby_NC[:, :1]))
+    weights_NC = np.zeros_like(distances_NC)
+    np.put_along_axis(weights_NC, nearest_NC, parts_NC / parts_NC.sum(axis=1, keepdims=True), axis=1)
+    return weights_NC
+
+
+def starts(models: Sequence[Vector], weights_KC: Matrix) -> tuple[list[Vector], Labels]:
+    """Return the mixtures of `models` that are none of them, each once, and the start of each client.
+
+    Starts number the mixtures after the models. A row of equal weights is the global model.
+    """
+    places = {row.tobytes(): index for index, row in enumerate(np.eye(len(models)))}
+    mixtures = []
+    for row in weights_KC:
+        if row.tobytes() not in places:
+            places[row.tobytes()] = len(places)
+            mixtures.append(_mixture(models, row))
+    return mixtures, np.array([places[row.tobytes()] for row in weights_KC], np.int64)
+
+
+def _mixture(models: Sequence[Vector], weights_C: Matrix) -> Vector:
+    mixture = np.zeros_like(models[0])
+    for model, weight in zip(models, weights_C, strict=True):
+        if weight:
+            mixture += float(weight) * model
+    return mixture
+
+
+def _refresh(state: State, round_index: int, updates: Updates) -> State:
+    """Return the state that knows the models of the clients that took part."""
+    last_seen_K, start_K = state.memory["last_seen_K"].copy(), _start_K(state)
+    models = {}
+    for client in updates.clients:
+        start = state.models[int(start_K[client])]
+        models[_name(client)] = start + updates.select([client]).mean()
+        last_seen_K[client] = round_index
+    return state.remember(last_seen_K=last_seen_K, **models)
+
+
+def _start_K(state: State) -> Labels:
+    return state.memory.get("start_K", state.labels_K)
+
+
+def _latest(state: State, clients: Sequence[int] | Labels) -> list[Vector]:
+    return [state.memory[_name(int(client))] for client in clients]
+
+
+def _forget(state: State) -> State:
+    """Return the state without the clients' models: nothing looks at them again."""
+    models = {_name(client) for client in range(len(state.labels_K))}
+    memory = {name: array for name, array in state.memory.items() if name not in models}
+    return replace(state, memory=memory)
+
+
+def _name(client: int) -> str:
+    return f"client_model_{client}"
