@@ -29,6 +29,7 @@ from grids.options import (
     GpusPerClient,
     GridName,
     Overlap,
+    ReportTo,
     Retries,
     Seed,
     StorageAt,
@@ -160,6 +161,69 @@ def sync(grid: GridName, storage: StorageAt = "runs") -> None:
     from grids.relaunch import sync_grid
 
     sync_grid(grid, Storage.of(storage), _console())
+
+
+@app.command(epilog="Example: `fedgrid report paper --against published`")
+def report(
+    grid: GridName,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="published: the papers' numbers beside ours; or a grid: both side by side.",
+            show_default=False,
+        ),
+    ] = None,
+    to: ReportTo = None,
+    storage: StorageAt = "runs",
+    as_json: AsJson = False,
+) -> None:
+    """Write a grid's tables and figures (a web page, LaTeX, Markdown, csv, svg, png), also while it runs."""
+    from grids.reporting import report as write_report
+
+    write_report(grid, Storage.of(storage), against, to, as_json, _console())
+
+
+@app.command(epilog="Example: `fedgrid compare paper ocfl-archive`")
+def compare(
+    one: GridName,
+    other: Annotated[str, typer.Argument(help="Another grid of the same storage.", show_default=False)],
+    to: ReportTo = None,
+    storage: StorageAt = "runs",
+    as_json: AsJson = False,
+) -> None:
+    """Compare two grids, paired by scenario and algorithm."""
+    from grids.reporting import compare as write_comparison
+
+    write_comparison(one, other, Storage.of(storage), to, as_json, _console())
+
+
+@app.command("import", epilog="Example: `fedgrid import ODFL_Archive --name ocfl-archive`")
+def import_(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="The authors' archive: experiments/, temperature_experiments/, datasets/.",
+            show_default=False,
+        ),
+    ],
+    name: Annotated[str, typer.Option(help="The grid that its runs become.")],
+    published_truth: Annotated[
+        bool,
+        typer.Option(
+            "--published-truth",
+            help="Score BloodMNIST, overlapping, imbalanced, 30 clients against 7/14/9 as the paper's "
+            "notebook did, not against the 10/10/10 that it was.",
+        ),
+    ] = False,
+    storage: StorageAt = "runs",
+    as_json: AsJson = False,
+) -> None:
+    """Read the OCFL authors' archive as runs of a grid: records, MLflow runs, reports."""
+    from grids.importing import import_archive
+
+    import_archive(
+        path, name, Storage.of(storage), published_truth=published_truth, as_json=as_json, console=_console()
+    )
 
 
 @app.command(

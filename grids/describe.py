@@ -8,10 +8,12 @@ from pathlib import Path
 from platform import node, python_version
 
 from engine.run_config import RunConfig
+from grids.archive.layout import is_archived
 from tracking.mlflow_runs import Metrics
 from tracking.scores import RoundScores
 
 VERSIONS = ("fedgrid", "torch", "ray", "scikit-learn", "hdbscan", "numpy")
+ARCHIVE = {"source": "the OCFL authors' archive"}
 METRICS = (
     "temperature",
     "clusters",
@@ -55,7 +57,7 @@ def tags(config: RunConfig, grid_name: str) -> dict[str, str]:
         "algorithm": config.algorithm["name"],
         "seed": str(config.seed),
         "model": config.model,
-        **origin(),
+        **(ARCHIVE if is_archived(config) else origin()),
     }
 
 

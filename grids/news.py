@@ -75,11 +75,17 @@ def take_forward(
             return
         record = runner.next_round()
         yield Round(number, of_round(record.round, record.clients), record.timing)
-    _conclude(config, storage)
+    conclude(config, storage)
     yield Finished()
 
 
-def _conclude(config: RunConfig, storage: Storage) -> None:
+def conclude(config: RunConfig, storage: Storage) -> None:
+    """Write the figures and the final scores of a run whose records are whole.
+
+    Raises:
+        RecordsError: if there are none.
+        RunError: if they cannot be sent to the storage.
+    """
     folder = folder_of(storage.root, config)
     figures.write(folder)
     write_text(folder / SCORES, json.dumps(of_run(folder).as_dict(), indent=2, sort_keys=True) + "\n")

@@ -81,3 +81,7 @@ GpusPerClient = Annotated[
 ]
 Retries = Annotated[int, typer.Option(min=0, help="How often a run that fails is tried again.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+ReportTo = Annotated[
+    Path | None,
+    typer.Option("--to", help="Write here. [default: a folder of the grid in the storage]"),
+]

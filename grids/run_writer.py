@@ -103,6 +103,14 @@ class Writer:
         self._connected().log_artifacts(self._parent, files)
         self._connected().log_totals(self._parent, {"runs_done": done, "runs_failed": failed})
 
+    def write_report(self, folder: Path) -> bool:
+        """Put a folder on the grid's own run, as `report`; return whether the store has that run."""
+        experiment = self._connected()
+        parent = experiment.entries.get(PARENT)
+        if parent is not None:
+            experiment.log_folder(parent, folder, "report")
+        return parent is not None
+
     def forget(self, config: RunConfig) -> None:
         """Delete a run from the store, if it is there."""
         (folder_of(self._storage, config) / MARK).unlink(missing_ok=True)

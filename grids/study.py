@@ -55,7 +55,7 @@ def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
             run_id=config.run_id,
             name=config.name,
             folder=folder_of(storage.root, config),
-            dataset=config.dataset,
+            dataset=config.scenario.rsplit("-", 3)[0],
             overlap=config.overlap,
             balance=config.balance,
             clients=config.clients,

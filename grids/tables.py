@@ -13,6 +13,7 @@ from rich.text import Text
 from algorithms.registry import ALGORITHMS
 from engine.blueprint import Blueprint
 from grids.outcome import Outcome
+from tracking.tables.table import Table as PageTable
 
 RESULT_COLUMNS = {
     "clustering_round": "clust\nround",
@@ -163,6 +164,28 @@ def class_count_table(blueprint: Blueprint, clusters: Sequence[int]) -> Table:
     table.add_section()
     table.add_row("server", "", "test", *_counts(blueprint.server_L))
     return table
+
+
+def page_table(table: PageTable, width: int) -> Table:
+    """Return a table of a report for the terminal."""
+    shown = Table(
+        title=Text(table.title),
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1 if width >= ROOMY else 0, 0, 0),
+    )
+    shown.add_column(table.corner)
+    for column in table.columns:
+        shown.add_column(f"{column.group} {column.name}".strip(), justify="right")
+    for before, row in zip([None, *table.rows], table.rows, strict=False):
+        if before is not None and before.section != row.section:
+            shown.add_section()
+        cells = [Text(cell.text, "bold" if cell.bold else "") for cell in row.cells]
+        shown.add_row(Text(f"{row.section} {row.name}".strip()), *cells)
+    return shown
 
 
 def choice_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

@@ -154,6 +154,11 @@ class Experiment:
             for path in paths:
                 self._client.log_artifact(entry.mlflow_run_id, str(path), folder)
 
+    def log_folder(self, entry: Entry, folder: Path, name: str) -> None:
+        """Upload all that is in a folder, as the folder `name` of the run's artifacts."""
+        with one_line(self._uri):
+            self._client.log_artifacts(entry.mlflow_run_id, str(folder), name)
+
     def log_text(self, entry: Entry, text: str, name: str) -> None:
         """Upload a text file."""
         with one_line(self._uri):

@@ -113,10 +113,18 @@ class Study:
         """Return the study of the runs that are all of this."""
         wanted = {"dataset": dataset, "clients": clients, "split": split, "algorithm": algorithm}
         asked = {name: value for name, value in wanted.items() if value is not None}
-        runs = tuple(
+        return self._of(
             run for run in self.runs if all(getattr(run, name) == value for name, value in asked.items())
         )
-        return replace(self, runs=runs)
+
+    def _of(self, runs: Iterable[Run]) -> "Study":
+        chosen = {run.run_id: run for run in runs}
+        return replace(
+            self,
+            runs=tuple(chosen.values()),
+            results={run_id: self.results[run_id] for run_id in chosen if run_id in self.results},
+            lacking={run_id: self.lacking[run_id] for run_id in chosen if run_id in self.lacking},
+        )
 
     @property
     def finished(self) -> tuple[Result, ...]:
@@ -166,7 +174,7 @@ class Study:
         groups: dict[tuple[tuple[str, int, str, str], str], list[Run]] = {}
         for run in self.runs:
             groups.setdefault((run.scenario, run.algorithm), []).append(run)
-        return {key: replace(self, runs=tuple(runs)) for key, runs in groups.items()}
+        return {key: self._of(runs) for key, runs in groups.items()}
 
 
 def read_result(run: Run) -> Result:

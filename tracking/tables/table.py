@@ -2,12 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_HALF_UP, Decimal
+from string import ascii_lowercase
 from typing import Literal
 
 import numpy as np
 
 NONE = "–"
 """Printed where there is nothing to have: no clustering, no score."""
+ABSENT = "·"
+"""Printed where the grid has no run: nothing is awaited there."""
+FAR = "*"
+"""The key of a note that keeps its place before the lettered ones: a number far from its reference."""
+
+Tone = Literal["", "better", "worse", "partial"]
 
 
 @dataclass(frozen=True)
@@ -22,10 +30,12 @@ class Cell:
     count: int = 0
     """Values that `value` is the mean of."""
     bold: bool = False
-    tone: Literal["", "better", "worse", "partial"] = ""
-    """How HTML colours it: against another number, or as the mean of some of the seeds only."""
+    tone: Tone = ""
+    """How HTML colours it: against another number, or as the mean of some of the runs only."""
     notes: tuple[str, ...] = ()
     """Keys of the table's notes."""
+    reference: float | None = None
+    """The number that it stands beside, where there is one: a published one, another grid's."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,7 @@ class Column:
 
     name: str
     group: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,7 @@ class Row:
     name: str
     cells: tuple[Cell, ...]
     section: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,38 +72,127 @@ class Table:
     """Heading of the rows' names."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """Footnotes by key, in the order of their first mention; the key is what is printed: `a`, `b`."""
+    part: str = "part"
+    """What a section is: `data set`. Heads the sections' names in a csv file."""
 
 
 def number(values: Sequence[float], *, expected: int = 1, digits: int = 2) -> Cell:
     """Return the cell of a mean over seeds, of which `expected` were asked for.
 
-    NaN among the values is a score that there is not: without any other the cell is a dash.
+    NaN among the values is a score that there is not: without any other the cell is a dash. A mean of
+    fewer than expected says so: `0.86 (3/5)`.
     """
     there = [value for value in values if not np.isnan(value)]
     if not values:
         return Cell()
     if not there:
-        return Cell(NONE)
-    mean = float(np.mean(there))
+        return dash(expected=expected, finished=len(values))
     spread = float(np.std(there, ddof=1)) if len(there) > 1 else None
-    text = _fixed(mean, digits) + (f" ± {_fixed(spread, digits)}" if spread is not None else "")
-    if len(values) < expected:
-        return Cell(f"{text} ({len(values)}/{expected})", mean, spread, len(there), tone="partial")
-    return Cell(text, mean, spread, len(there))
+    return mean(float(np.mean(there)), spread, count=len(there), expected=expected, digits=digits)
+
+
+def mean(value: float, spread: float | None, *, count: int, expected: int, digits: int) -> Cell:
+    """Return the cell of a mean of `count` values, of which there are to be `expected`."""
+    text = fixed(value, digits) + (f" ± {fixed(spread, digits)}" if spread is not None else "")
+    return _counted(Cell(text, value, spread, count), count, expected)
+
+
+def dash(value: float | None = None, *, expected: int, finished: int) -> Cell:
+    """Return the cell of what the finished runs do not have; `value` is what stands for it in csv files."""
+    return _counted(Cell(NONE, value, count=finished), finished, expected)
+
+
+def share(part: int, finished: int, expected: int) -> Cell:
+    """Return the cell of how many of the finished runs are something: `31/40`, `31/38 of 40`."""
+    if not finished:
+        return Cell()
+    cell = Cell(f"{part}/{finished}", part / finished, count=finished)
+    return cell if finished >= expected else replace(cell, text=f"{cell.text} of {expected}", tone="partial")
+
+
+def is_dash(cell: Cell) -> bool:
+    """Return whether the cell says that there is nothing to have."""
+    return cell.text.startswith(NONE)
 
 
 def embolden(cells: Sequence[Cell], *, highest: bool = True) -> tuple[Cell, ...]:
-    """Return the cells with the best printed bold, and those that are printed like it."""
-    values = [cell.value for cell in cells if cell.value is not None]
-    if not values:
+    """Return the cells with the best printed bold, and those that are printed like it.
+
+    Dashes do not compete. As long as a competitor, or a part of its mean, is not there yet, none is best.
+    """
+    values = {
+        index: cell.value for index, cell in enumerate(cells) if cell.value is not None and not is_dash(cell)
+    }
+    if not values or any(not cell.text or cell.tone == "partial" for cell in cells):
         return tuple(cells)
-    best = max(values) if highest else min(values)
-    first = next(cell.text for cell in cells if cell.value == best).split(" ")[0]
+    best = (max if highest else min)(values, key=lambda index: values[index])
     return tuple(
-        replace(cell, bold=cell.value is not None and cell.text.split(" ")[0] == first) for cell in cells
+        replace(cell, bold=index in values and _mean_of(cell) == _mean_of(cells[best]))
+        for index, cell in enumerate(cells)
     )
 
 
-def _fixed(value: float, digits: int) -> str:
-    """Return `value` with so many digits, never as -0.00."""
-    return f"{round(value, digits) + 0.0:.{digits}f}"
+def bold_columns(rows: Sequence[Row], highest: Sequence[bool | None]) -> tuple[Row, ...]:
+    """Return the rows with the best of each column bold, within each section; None: neither is best."""
+    sections: dict[str, list[Row]] = {}
+    for row in rows:
+        sections.setdefault(row.section, []).append(row)
+    bold: list[Row] = []
+    for members in sections.values():
+        columns = [
+            column if more is None else embolden(column, highest=more)
+            for column, more in zip(zip(*(row.cells for row in members), strict=True), highest, strict=True)
+        ]
+        cells = zip(*columns, strict=True)
+        bold += [replace(row, cells=tuple(of_row)) for row, of_row in zip(members, cells, strict=True)]
+    return tuple(bold)
+
+
+def lettered(table: Table) -> Table:
+    """Return the table with its notes called a, b, ... in the order of their first mention.
+
+    Notes that nothing mentions are left out.
+    """
+    mentioned = dict.fromkeys(
+        key
+        for keys in (
+            *(column.notes for column in table.columns),
+            *(notes for row in table.rows for notes in (row.notes, *(cell.notes for cell in row.cells))),
+        )
+        for key in keys
+    )
+    letters = iter(ascii_lowercase)
+    names = {key: key if key == FAR else next(letters) for key in mentioned}
+
+    def renamed(notes: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(sorted(names[key] for key in notes))
+
+    return replace(
+        table,
+        columns=tuple(replace(column, notes=renamed(column.notes)) for column in table.columns),
+        rows=tuple(
+            replace(
+                row,
+                notes=renamed(row.notes),
+                cells=tuple(replace(cell, notes=renamed(cell.notes)) for cell in row.cells),
+            )
+            for row in table.rows
+        ),
+        notes={name: table.notes[key] for key, name in sorted(names.items(), key=lambda item: item[1])},
+    )
+
+
+def fixed(value: float, digits: int) -> str:
+    """Return `value` with so many digits, halves away from zero (0.345 is 0.35), never as -0.00."""
+    rounded = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    return str(abs(rounded) if rounded.is_zero() else rounded)
+
+
+def _mean_of(cell: Cell) -> str:
+    return cell.text.split(" ")[0]
+
+
+def _counted(cell: Cell, count: int, expected: int) -> Cell:
+    if count >= expected:
+        return cell
+    return replace(cell, text=f"{cell.text} ({count}/{expected})", tone="partial")

@@ -1,0 +1,170 @@
+"""The report of a grid of 280 runs with 50 rounds, from the prompt: seconds, memory, the same bytes again.
+
+python -m benchmarks.report
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from hashlib import sha256
+from json import dumps
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.datasets import default_data_dir
+from engine.records import CLIENTS, ROUNDS, SCORES, TESTS
+from engine.run_config import RunConfig
+from engine.run_folder import DONE, folder_of
+from engine.scenarios import Scenario
+from engine.splits import sizes_of
+from engine.storage import Storage
+from grids.grid_folder import GridFolder
+from grids.outcome import SCORES as FINAL_SCORES
+from grids.presets import load_grid
+from tracking.records import Array
+from tracking.scores import of_run
+
+NUM_ROUNDS, NUM_GROUPS, NUM_CLASSES = 50, 3, 10
+EVERY = 0.1
+"""Seconds between two looks at the memory."""
+DIFFERING_SHOWN = 5
+RIGHT = {"bnc": 0.0, "sattler": 0.4, "briggs": 0.2, "ocfl-affinity": 0.3, "ocfl-meanshift": 0.7}
+"""Share of runs that find the hidden groups; 0.9 for the others."""
+
+
+def main() -> None:
+    """Make the grid, report on it twice, and print what both cost."""
+    with tempfile.TemporaryDirectory() as folder:
+        storage = Storage.of(folder)
+        started = time.perf_counter()
+        runs = make_grid(storage)
+        print(f"{len(runs)} runs of {NUM_ROUNDS} rounds made in {time.perf_counter() - started:.1f} s")
+        report = GridFolder(storage, "paper").path / "report"
+        print(f"{'':24}{'seconds':>9}{'peak MB':>9}{'files':>7}{'MB':>7}")
+        digests: list[dict[str, str]] = []
+        for title in ("report", "the same report again"):
+            seconds, megabytes = measure("report", "paper", "--storage", folder)
+            digests.append(dict(digests_of(report)))
+            size = sum(path.stat().st_size for path in report.rglob("*")) / 1e6
+            print(f"{title:24}{seconds:9.1f}{megabytes:9.0f}{len(digests[-1]):7}{size:7.1f}")
+        first, second = digests
+        differing = sorted(name for name in first | second if first.get(name) != second.get(name))
+        shown = ", ".join(differing[:DIFFERING_SHOWN]) or "the same bytes"
+        print(f"{len(differing)} of {len(first)} files differ: {shown}")
+
+
+def make_grid(storage: Storage) -> tuple[RunConfig, ...]:
+    """Write the paper's runs as if they had been run, 50 rounds each whatever the data set."""
+    grid = load_grid("paper", {}, [f"training.rounds={NUM_ROUNDS}"], default_data_dir())
+    for index, run in enumerate(grid.runs):
+        folder = folder_of(storage.root, run)
+        folder.mkdir(parents=True)
+        rounds, clients = make_records(run, np.random.default_rng(index))
+        pq.write_table(rounds, folder / "rounds.parquet")
+        pq.write_table(clients, folder / "clients.parquet")
+        (folder / FINAL_SCORES).write_text(dumps(of_run(folder).as_dict(), sort_keys=True))
+        (folder / DONE).write_text(dumps({"run_id": run.run_id, "rounds": NUM_ROUNDS}))
+    GridFolder(storage, grid.name).keep(grid.runs, grid.text)
+    return grid.runs
+
+
+def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table, pa.Table]:
+    """Return made-up records with all columns: clustering helps on one's own test, harms on the server's."""
+    scenario = Scenario(run.dataset, run.overlap, run.balance, run.clients)
+    truth_K = np.repeat(np.arange(NUM_GROUPS), sizes_of(scenario, NUM_GROUPS))
+    round_R = np.arange(1, NUM_ROUNDS + 1)
+    algorithm = run.algorithm["name"]
+    clustered_at = NUM_ROUNDS + 1 if algorithm == "bnc" else int(random.integers(3, 25))
+    is_right = random.random() < RIGHT.get(algorithm, 0.9)
+    found_K = truth_K if is_right else random.integers(0, NUM_GROUPS, run.clients)
+    is_clustered_R = round_R >= clustered_at
+    labels_RK = np.where(is_clustered_R[:, None], found_K, 0)
+    learnt_R = 1 - np.exp(-round_R / 12)
+    shape = (NUM_ROUNDS, run.clients)
+
+    def column(level_R: Array) -> Array:
+        return np.clip(level_R[:, None] + random.normal(0, 0.04, shape), 0, 1).ravel()
+
+    columns: dict[str, object] = {
+        "round": np.repeat(round_R, run.clients),
+        "client": np.tile(np.arange(run.clients), NUM_ROUNDS),
+        "cluster": labels_RK.ravel(),
+        "true_cluster": np.tile(truth_K, NUM_ROUNDS),
+        "excluded": np.zeros(labels_RK.size, bool),
+        "train_images": np.full(labels_RK.size, 1400),
+        "test_images": np.full(labels_RK.size, 600),
+        "train_loss": column(1 - 0.8 * learnt_R),
+        "train_accuracy": column(0.9 * learnt_R),
+        "update_norm": column(0.5 - 0.3 * learnt_R),
+    }
+    gain_R = is_clustered_R * (0.25 if is_right else -0.1)
+    for test in TESTS:
+        level_R = learnt_R * 0.65 + (gain_R if test.endswith("own") else -gain_R / 2)
+        columns |= {f"{test}_{score}": column(level_R) for score in SCORES if score not in ("loss", "recall")}
+        columns[f"{test}_loss"] = 2 * column(1 - level_R)
+        columns[f"{test}_recall"] = list(random.random((labels_RK.size, NUM_CLASSES)))
+    temperature_R = 0.2 + 0.35 * np.exp(-round_R / 10) - 0.1 * is_clustered_R
+    rounds = {
+        "round": round_R,
+        "temperature": temperature_R + random.normal(0, 0.01, NUM_ROUNDS),
+        "clusters": [len(set(labels_K)) for labels_K in labels_RK.tolist()],
+        "clustered": round_R == clustered_at,
+        "bytes_down": np.full(NUM_ROUNDS, run.clients * 400_000),
+        "bytes_up": np.full(NUM_ROUNDS, run.clients * 400_000),
+        "excluded": np.zeros(NUM_ROUNDS, int),
+        "warnings": np.zeros(NUM_ROUNDS, int),
+        "mean_norm": 0.3 - 0.2 * learnt_R,
+        "max_norm": 0.5 - 0.2 * learnt_R,
+    }
+    return pa.table(rounds, schema=ROUNDS), pa.table(columns, schema=CLIENTS)
+
+
+def measure(*arguments: str) -> tuple[float, float]:
+    """Run a command; return its seconds, and the MB that it and its children held at most, together."""
+    started = time.perf_counter()
+    command = [sys.executable, "-c", "from grids.cli import main; main()", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        peak = 0
+        while process.poll() is None:
+            peak = max(peak, sum(map(held_by, tree(process.pid))))
+            time.sleep(EVERY)
+    if process.returncode:
+        raise SystemExit(f"fedgrid {' '.join(arguments)} ended with {process.returncode}")
+    return time.perf_counter() - started, peak / 1024
+
+
+def tree(pid: int) -> Iterator[int]:
+    """Yield a process and those that it and its children started."""
+    yield pid
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = task.read_text().split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        for child in children:
+            yield from tree(int(child))
+
+
+def held_by(pid: int) -> int:
+    """Return the kB that a process holds, its share of what several hold; none if it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")), 0)
+
+
+def digests_of(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield name and digest of each file."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            yield path.relative_to(folder).as_posix(), sha256(path.read_bytes()).hexdigest()
+
+
+if __name__ == "__main__":
+    main()

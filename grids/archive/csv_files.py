@@ -1,0 +1,136 @@
+"""Csv files read strictly: what is not as expected is an error that names the file and the line.
+
+Shapes: N rows, R rounds, K clients.
+"""
+
+import csv
+from collections.abc import Sequence
+from io import StringIO
+from math import inf
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.errors import DataError
+
+Line: TypeAlias = tuple[int, list[str]]
+"""Number, from 1, and cells."""
+
+
+def malformed(path: Path, line: int, found: str, expected: str) -> DataError:
+    """Return the error about a line of a file."""
+    return DataError(f"{path}:{line}: {found}; expected {expected}")
+
+
+def lines_of(path: Path) -> list[Line]:
+    """Return the lines of a file that are not empty, at least one.
+
+    Raises:
+        DataError: the file cannot be read, or is not csv.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        reader = csv.reader(StringIO(data.decode(), newline=""), strict=True)
+        lines = [(reader.line_num, cells) for cells in reader if cells]
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise malformed(path, line, "bytes that are no text", "UTF-8") from error
+    except csv.Error as error:
+        raise malformed(path, reader.line_num, str(error), "comma-separated values") from error
+    if not lines:
+        raise malformed(path, 1, "an empty file", "comma-separated values")
+    return lines
+
+
+def number(path: Path, line: int, name: str, text: str) -> float:
+    """Return the number that a cell holds; `nan` is one.
+
+    Raises:
+        DataError: it holds none.
+    """
+    try:
+        return float(text)
+    except ValueError as error:
+        raise malformed(path, line, f"{name} '{text}'", "a number") from error
+
+
+def whole(path: Path, line: int, name: str, text: str) -> int:
+    """Return the whole number from 0 on that a cell holds.
+
+    Raises:
+        DataError: it holds none.
+    """
+    if not text.isdecimal():
+        raise malformed(path, line, f"{name} '{text}'", "a whole number from 0 on")
+    return int(text)
+
+
+class Table:
+    """A csv file with titles in its first line, N rows."""
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        """Read a file that has `columns`, and maybe others.
+
+        Raises:
+            DataError: it cannot be read, lacks a column, or a row has fewer or more cells than titles.
+        """
+        self.path = path
+        (first, titles), *self._rows = lines_of(path)
+        for column in columns:
+            if titles.count(column) != 1:
+                found = f"{titles.count(column)} columns '{column}'"
+                raise malformed(path, first, found, f"one each of {', '.join(columns)}")
+        for line, cells in self._rows:
+            if len(cells) != len(titles):
+                found = f"{len(cells)} values"
+                raise malformed(path, line, found, f"{len(titles)}, as many as there are titles")
+        self._at = {column: titles.index(column) for column in columns}
+
+    def numbers(
+        self, column: str, *, least: float = -inf, most: float = inf, may_lack: bool = True
+    ) -> NDArray[np.float64]:
+        """Return a column of shape (N,); NaN, where it `may_lack`, is no error.
+
+        Raises:
+            DataError: a cell is no number, or outside `least` to `most`.
+        """
+        at = self._at[column]
+        values = np.array([number(self.path, line, column, cells[at]) for line, cells in self._rows])
+        wrong = ~((values >= least) & (values <= most)) & ~(np.isnan(values) & may_lack)
+        for index in np.flatnonzero(wrong)[:1]:
+            line, cells = self._rows[index]
+            expected = f"a number from {least:g} to {most:g}"
+            raise malformed(self.path, line, f"{column} '{cells[at]}'", expected)
+        return values
+
+    def rows_RK(
+        self, round_column: str, client_column: str, num_rounds: int, num_clients: int
+    ) -> NDArray[np.int64]:
+        """Return which row is of which round and client, shape (R, K); both are counted from 0.
+
+        Raises:
+            DataError: there is not exactly one row a round and client.
+        """
+        found_RK = np.full((num_rounds, num_clients), -1)
+        for index, (line, cells) in enumerate(self._rows):
+            place = []
+            for column, end in ((round_column, num_rounds), (client_column, num_clients)):
+                text = cells[self._at[column]]
+                place.append(whole(self.path, line, column, text))
+                if place[-1] >= end:
+                    raise malformed(self.path, line, f"{column} {text}", f"0 to {end - 1}, as in the mapping")
+            if found_RK[tuple(place)] >= 0:
+                first, _ = self._rows[found_RK[tuple(place)]]
+                found = f"a second row of {round_column} {place[0]} and {client_column} {place[1]}"
+                raise malformed(self.path, line, found, f"one; line {first} is another")
+            found_RK[tuple(place)] = index
+        for lacking, client in np.argwhere(found_RK < 0)[:1]:
+            end = self._rows[-1][0] if self._rows else 1
+            expected = f"a row of {round_column} {lacking} and {client_column} {client}"
+            raise malformed(self.path, end, f"the end after {len(self._rows)} rows", expected)
+        return found_RK

@@ -1,0 +1,69 @@
+"""Keeps an archived run in a storage as a run of ours, unless it is there already."""
+
+import json
+from io import BytesIO
+from pathlib import Path
+from shutil import rmtree
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.files import kept_in, write_text
+from engine.run_config import RunConfig
+from engine.run_folder import DONE, RunFolder, folder_of
+from engine.storage import Storage
+from grids.archive.one_run import ArchivedRun
+from grids.news import conclude
+from grids.outcome import is_finished
+
+
+def keep(run: ArchivedRun, config: RunConfig, source: str, storage: Storage) -> bool:
+    """Write a run's folder; return False if it was there with these records.
+
+    The mark that makes it a finished run comes last.
+
+    Args:
+        source: what the log names as where the run comes from.
+
+    Raises:
+        RunError: if it cannot be written.
+    """
+    folder = folder_of(storage.root, config)
+    records = {"rounds.parquet": _parquet(run.rounds), "clients.parquet": _parquet(run.clients)}
+    storage.refresh(*(f"{folder.name}/{name}" for name in records))
+    if is_finished(storage, config) and all(_has(folder / name, data) for name, data in records.items()):
+        return False
+    forget(config, storage)
+    kept = RunFolder(storage, config)
+    kept.open()
+    with kept_in(folder):
+        for name, data in records.items():
+            (folder / name).write_bytes(data)
+        kept.log(f"read from {source}", *(f"absent: {name}" for name in run.absent))
+        conclude(config, storage)
+        write_text(folder / DONE, json.dumps({"run_id": config.run_id, "rounds": run.rounds.num_rows}) + "\n")
+        storage.push(*(f"{folder.name}/{name}" for name in (*records, DONE)))
+    return True
+
+
+def forget(config: RunConfig, storage: Storage) -> None:
+    """Delete a run's folder, if there is one.
+
+    Raises:
+        RunError: if it cannot be deleted.
+    """
+    folder = folder_of(storage.root, config)
+    storage.remove_folder(folder.name)
+    if folder.exists():
+        with kept_in(folder):
+            rmtree(folder)
+
+
+def _parquet(table: pa.Table) -> bytes:
+    data = BytesIO()
+    pq.write_table(table, data, write_page_checksum=True)
+    return data.getvalue()
+
+
+def _has(path: Path, data: bytes) -> bool:
+    return path.exists() and path.read_bytes() == data

@@ -1,0 +1,103 @@
+"""A small archive laid out as the authors' is: three rounds of runs that cluster in the second one."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+Names = tuple[str, str, str, str]
+
+SCENARIO: Names = ("MNIST", "nonoverlaping", "balanced", "15")
+SIZES = (5, 5, 5)
+CLASSES = ((0, 1, 2, 3), (4, 5, 6), (7, 8, 9))
+METRICS = ("before_update_metrics", "after_update_generalizability", "after_update_metrics")
+ROUNDS = 3
+TITLES = [
+    *("test_loss", "accuracy", "f1score", "precision", "recall"),
+    *(f"accuracy_per_{label}" for label in range(10)),
+    *("node_id", "epoch"),
+]
+
+
+def results(archive: Path, algorithm: str, names: Names = SCENARIO) -> Path:
+    """Return where a run's csv files are."""
+    return archive.joinpath("experiments", *names, "_".join([algorithm, *names]), "results")
+
+
+def write_run(archive: Path, algorithm: str, names: Names = SCENARIO, sizes: Sequence[int] = SIZES) -> Path:
+    """Write a run's mapping, and its temperature if it is one of OCFL's; return its folder."""
+    folder = results(archive, algorithm, names)
+    folder.mkdir(parents=True)
+    clusters = [name for name, size in zip(("AB", "AA", "AC"), sizes, strict=True) for _ in range(size)]
+    titles = [str(client) for client in range(sum(sizes))]
+    after = ["A"] * len(titles) if algorithm == "baseline" else clusters
+    write(folder / "cluster_id_mapping.csv", [titles, ["A"] * len(titles), after, after])
+    if algorithm not in ("baseline", "sattler", "briggs"):
+        write(folder / "clusters_temperature.csv", [["0", "A", "0.5"], ["1", "A", "0.625"]])
+    return folder
+
+
+def write_metrics(folder: Path) -> None:
+    """Write what the clients of `SCENARIO` measured, in another order each round."""
+    write(folder / "training_metrics.csv", training())
+    for name in METRICS:
+        write(folder / f"{name}.csv", tested(name))
+
+
+def training() -> Iterator[list[str]]:
+    """Yield loss 1 / (round + 1) and accuracy client / 16."""
+    yield ["iteration", "node_id", "loss", "accuracy", "full_loss", "full_accuracy"]
+    for number, client in order():
+        loss, accuracy = str(1 / (number + 1)), str(client / 16)
+        yield [str(number), str(client), loss, accuracy, f"[2, {loss}]", f"[0, {accuracy}]"]
+
+
+def tested(name: str) -> Iterator[list[str]]:
+    """Yield loss 2 + round, accuracy client / 16, F1 half of that; recall 0, 1/16 ... where classes are."""
+    yield TITLES
+    for number, client in order():
+        classes = range(10) if name == METRICS[1] else CLASSES[client // 5]
+        recalls = {label: str(index / 16) for index, label in enumerate(classes)}
+        yield [
+            *(str(2 + number), str(client / 16), str(client / 32), "0.5", "0.5"),
+            *(recalls.get(label, "nan") for label in range(10)),
+            *(str(client), str(number)),
+        ]
+
+
+def order() -> Iterator[tuple[int, int]]:
+    """Yield round and client, from 0; the clients backwards, then forwards."""
+    for number in range(ROUNDS):
+        yield from ((number, client) for client in (range(15) if number % 2 else range(14, -1, -1)))
+
+
+def write_blueprint(archive: Path, strange: int | None = None) -> Path:
+    """Write who held which images of `SCENARIO`; client `strange` has images of all classes."""
+    path = archive.joinpath("datasets", *SCENARIO, "MNIST_15_dataset_blueprint.csv")
+    path.parent.mkdir(parents=True)
+    rows = [["client_id", "partition", "total_samples", *map(str, range(10))]]
+    rows.append(["orchestrator", "central_test_set", "100", *["10"] * 10])
+    for client in range(15):
+        held = range(10) if client == strange else CLASSES[client // 5]
+        for part, each in (("train_set", client + 1), ("test_set", 2)):
+            counts = [each if label in held else 0 for label in range(10)]
+            rows.append([str(client), part, str(sum(counts)), *map(str, counts)])
+    write(path, rows)
+    return path
+
+
+def write(path: Path, rows: Iterator[list[str]] | list[list[str]]) -> None:
+    """Write a csv file; what has a comma in it is quoted."""
+    lines = (",".join(f'"{cell}"' if "," in cell else cell for cell in row) for row in rows)
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+def replace(path: Path, line: int, old: str, new: str) -> None:
+    """Replace the first `old` in a line, counted from 1."""
+    lines = path.read_text().splitlines(keepends=True)
+    assert old in lines[line - 1]
+    lines[line - 1] = lines[line - 1].replace(old, new, 1)
+    path.write_text("".join(lines))
+
+
+def cut(path: Path, lines: int) -> None:
+    """Cut a file off after so many lines."""
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:lines]))

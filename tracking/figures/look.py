@@ -1,0 +1,138 @@
+"""How all figures look, and the files they become: the same bytes for the same figure."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib import style
+from matplotlib.figure import Figure
+
+COLUMN, PAGE = 3.4, 7.0
+"""Widths in inches of a column and of a page."""
+INK, FAINT, GRID = "#333333", "#777777", "#E3E3E3"
+SMALL = 6.5
+"""Points, of what is written into a panel."""
+LOOK = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.labelpad": 3,
+    "axes.labelsize": 7.5,
+    "axes.linewidth": 0.7,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlepad": 4,
+    "axes.titlesize": 7.5,
+    # Here, and not where matplotlib finds room for it, which takes time.
+    "axes.titley": 1.0,
+    "figure.facecolor": "white",
+    "font.family": "sans-serif",
+    # What a browser or an editor takes for the letters of an svg where the first is not installed.
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"],
+    "font.size": 7.5,
+    # A map in an svg stays one pixel a client and round, instead of 72 an inch.
+    "image.composite_image": False,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "lines.linewidth": 1.1,
+    "lines.markersize": 3.6,
+    "pdf.fonttype": 42,
+    "savefig.dpi": 200,
+    "svg.fonttype": "none",
+    "text.color": INK,
+    "xtick.color": INK,
+    "xtick.labelsize": 7,
+    "xtick.major.size": 2.5,
+    "xtick.major.width": 0.7,
+    "ytick.color": INK,
+    "ytick.labelsize": 7,
+    "ytick.major.size": 2.5,
+    "ytick.major.width": 0.7,
+}
+WITHOUT_DATES: dict[str, dict[str, Any]] = {
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    ".png": {"Software": None},
+    ".svg": {"Creator": None, "Date": None},
+}
+AS_PUBLISHED = " as published"
+DASHED = (0, (3.5, 1.5))
+
+
+@dataclass(frozen=True)
+class Style:
+    """An algorithm is a colour and a marker."""
+
+    colour: str
+    marker: str
+    line: Any = "-"
+    filled: bool = True
+
+    @property
+    def of_line(self) -> dict[str, Any]:
+        """As `Axes.plot` takes it."""
+        return {"color": self.colour, "linestyle": self.line, **self.of_marker}
+
+    @property
+    def of_marker(self) -> dict[str, Any]:
+        """Without the line."""
+        face = self.colour if self.filled else "white"
+        return {"marker": self.marker, "markeredgecolor": self.colour, "markerfacecolor": face}
+
+
+# Okabe and Ito (2008), which the colour-blind tell apart, without the yellow, which paper swallows.
+PUBLISHED = {
+    "BNC": Style("#7F7F7F", "o"),
+    "SCL": Style("#E69F00", "s"),
+    "BCL": Style("#D55E00", "D"),
+    "OCFL-KM": Style("#0072B2", "^"),
+    "OCFL-AFF": Style("#CC79A7", "v"),
+    "OCFL-MS": Style("#56B4E9", "P"),
+    "OCFL-HDB": Style("#009E73", "X"),
+}
+# Tol's muted scheme, of which the same is true.
+OTHER_COLOURS = ("#332288", "#882255", "#117733", "#999933", "#88CCEE", "#000000")
+OTHER_MARKERS = ("<", ">", "h", "*", "p")
+
+
+def styles(algorithms: Sequence[str]) -> dict[str, Style]:
+    """Return algorithm -> style: those of the papers have their own, what is as published is dashed."""
+    plain = dict.fromkeys(name.removesuffix(AS_PUBLISHED) for name in algorithms)
+    others = [name for name in plain if name not in PUBLISHED]
+    known = PUBLISHED | {name: _other(position) for position, name in enumerate(others)}
+    return {
+        name: replace(known[name.removesuffix(AS_PUBLISHED)], line=DASHED, filled=False)
+        if name.endswith(AS_PUBLISHED)
+        else known[name]
+        for name in algorithms
+    }
+
+
+def _other(position: int) -> Style:
+    colour = OTHER_COLOURS[position % len(OTHER_COLOURS)]
+    return Style(colour, OTHER_MARKERS[position % len(OTHER_MARKERS)])
+
+
+class PaperFigure(Figure):
+    """A figure that looks the same whatever matplotlib is set to when it is drawn."""
+
+    def draw(self, renderer: Any) -> None:
+        """Draw with our settings: ticks are made, and fonts found, no sooner than here."""
+        with look():
+            super().draw(renderer)
+
+
+@contextmanager
+def look() -> Iterator[None]:
+    """Draw with our settings, whatever the user's matplotlibrc says; the ids in an svg are `save`'s matter."""
+    salt = {"svg.hashsalt": matplotlib.rcParams["svg.hashsalt"]}
+    with matplotlib.rc_context(), style.context(["default", LOOK, salt]):
+        yield
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as svg, pdf or png, by the end of the name."""
+    with look(), matplotlib.rc_context({"svg.hashsalt": path.name}):
+        figure.savefig(path, metadata=WITHOUT_DATES.get(path.suffix))

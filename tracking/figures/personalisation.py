@@ -1,0 +1,105 @@
+"""How well a run's models do at home and abroad: a segment between the two.
+
+Shapes: S runs, E = 2 ends of a segment.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from tracking.figures.look import FAINT, Style, look, styles
+from tracking.figures.panels import (
+    FIFTHS,
+    NO_RUN,
+    Margins,
+    name_row,
+    named_rows,
+    panels,
+    require_one,
+    rule,
+    say,
+    title,
+)
+from tracking.scores import mean
+from tracking.study import Study
+
+PUBLISHED = {"published_gf1": "GF1 (generalisation)", "published_pf1": "PF1 (personalisation)"}
+RIGHT = {"generalised_f1": "generalised F1", "personalised_f1": "personalised F1, over own classes"}
+
+
+def segments(study: Study, *, published: bool = True) -> Figure:
+    """Draw a segment from generalised (open) to personalised (filled) F1, a row an algorithm.
+
+    A panel a split and number of clients; means over rounds, clients and seeds, pale bars over the range
+    of the seeds. `published` draws what Figure 2 of the OCFL journal paper does, F1 over the union of
+    classes and generalisation of the local models before aggregation; without it both are of the
+    cluster's model, over the classes that the test set holds.
+
+    Raises:
+        ValueError: if the study has several data sets.
+    """
+    require_one(study, "dataset")
+    ends = PUBLISHED if published else RIGHT
+    with look():
+        style, splits = styles(study.algorithms), study.splits
+        labels, left, row_height = named_rows(study.algorithms)
+        figure, places = panels(
+            len(study.blocks) * len(splits),
+            len(splits),
+            max(0.6, row_height * len(style)),
+            margins=Margins(left=left, right=0.28),
+            legend=_legend(ends.values()),
+        )
+        for axes, ((_, clients), split) in zip(places, product(study.blocks, splits), strict=False):
+            _draw(axes, study.where(clients=clients, split=split), style, list(ends))
+            if split == splits[0]:
+                axes.set_yticks(range(len(labels)), labels)
+            if split == splits[-1]:
+                name_row(axes, f"{clients} clients")
+        for axes, split in zip(places, splits, strict=False):
+            title(axes, split)
+        for axes in places[-len(splits) :]:
+            axes.set_xticks(FIFTHS, ["0", ".2", ".4", ".6", ".8", "1"])
+            axes.set_xlabel("macro F1")
+        if not study.runs:
+            say(places[0], NO_RUN)
+    return figure
+
+
+def _draw(axes: Axes, study: Study, style: Mapping[str, Style], curves: Sequence[str]) -> None:
+    axes.set(xlim=(-0.03, 1.03), ylim=(len(style) - 0.5, -0.5), xticks=[], yticks=[])
+    rule(axes, FIFTHS, upright=True)
+    ranges: list[tuple[tuple[float, int], tuple[float, int]]] = []
+    colours: list[str] = []
+    for row, (algorithm, look_of) in enumerate(style.items()):
+        results = study.where(algorithm=algorithm).finished
+        ends_ES = np.array([[result.mean(curve) for result in results] for curve in curves])
+        if np.isnan(ends_ES).all():
+            continue
+        ends = mean(ends_ES), [row, row]
+        line = {**look_of.of_line, "markersize": 4.5, "linewidth": 1.4}
+        axes.plot(*ends, label=algorithm, markevery=[1], **{**line, "markerfacecolor": look_of.colour})
+        axes.plot(*ends, markevery=[0], **{**line, "markerfacecolor": "white", "linestyle": "none"})
+        for low, high in zip(np.fmin.reduce(ends_ES, axis=1), np.fmax.reduce(ends_ES, axis=1), strict=True):
+            if low < high:
+                ranges.append(((low, row), (high, row)))
+                colours.append(look_of.colour)
+    bars = LineCollection(ranges, colors=colours, alpha=0.3, linewidths=4, zorder=1)
+    axes.add_collection(bars, autolim=False)
+    if not study.finished:
+        say(axes, NO_RUN)
+    elif not axes.lines:
+        say(axes, "no F1 was recorded")
+
+
+def _legend(names: Iterable[str]) -> list[Line2D]:
+    """Return the entries for an open and a filled end."""
+    return [
+        Line2D([], [], label=name, color=FAINT, linestyle="none", marker="o", markerfacecolor=face)
+        for name, face in zip(names, ("white", FAINT), strict=True)
+    ]

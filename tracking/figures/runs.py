@@ -1,0 +1,124 @@
+"""The two figures of a run: its temperature, and which client was in which cluster when.
+
+Shapes: R rounds, K clients.
+"""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tracking import records
+from tracking.figures.look import GRID, INK, SMALL, look, save
+from tracking.figures.maps import HUES, by_group, draw_map
+from tracking.figures.panels import Margins, number_rounds, panels, say, scale_y
+from tracking.partitions import clustering_round
+from tracking.records import Array, Records
+
+ROW = 0.1
+"""Inches that a client has in the map."""
+NUMBER_WIDTH = 0.04
+"""Share of the map's width that a cluster's number needs."""
+BRIGHTNESS = np.array([0.299, 0.587, 0.114])
+"""Of red, green and blue."""
+
+
+def temperature(found: Records) -> Figure:
+    """Draw the temperature of each round, with the clustering round marked."""
+    temperature_R = found.rounds["temperature"]
+    with look():
+        figure, [axes] = panels(1, 1, 1.5, margins=Margins(head=0.24))
+        axes.set_ylabel("temperature")
+        if np.isnan(temperature_R).all():
+            axes.set_yticks([])
+            say(axes, "no temperature was recorded")
+            return figure
+        axes.plot(found.round_R, temperature_R, color=HUES[0], marker="o", markersize=2.8)
+        axes.margins(y=0.12)
+        axes.grid(axis="y", color=GRID, linewidth=0.6)
+        scale_y(axes, float(np.nanmax(temperature_R)))
+        number_rounds(axes, found.round_R)
+        _mark_clustering(axes, found)
+    return figure
+
+
+def cluster_map(found: Records) -> Figure:
+    """Draw client by round, with the clusters' numbers and lines between the hidden groups.
+
+    A cluster has the hue of the hidden group that most of its clients are from, grey if no group has the
+    majority, and a shade of its own.
+    """
+    truth_K, labels_RK = found.truth_K, found.clients["cluster"]
+    num_clients = len(truth_K)
+    with look():
+        figure, [axes] = panels(1, 1, max(1.0, ROW * num_clients), margins=Margins(head=0.24))
+        draw_map(axes, labels_RK, truth_K, found.round_R)
+        number_rounds(axes, found.round_R)
+        order_K, step = by_group(truth_K), -(-num_clients // 10)
+        axes.set_yticks(range(0, num_clients, step), [str(client) for client in order_K[::step]])
+        axes.set_ylabel("client, by hidden group")
+        _number_clusters(axes, labels_RK[:, order_K].T, found.round_R)
+        _mark_clustering(axes, found, shift=-0.5)
+    return figure
+
+
+def write(run_folder: Path) -> list[Path]:
+    """Write both figures as png into `figures` of the run's folder and return their paths.
+
+    A run without any temperature has only the map.
+
+    Raises:
+        RecordsError: if there are no records.
+    """
+    found = records.read(run_folder)
+    folder = run_folder / "figures"
+    folder.mkdir(exist_ok=True)
+    figures = {folder / "temperature.png": temperature, folder / "clusters.png": cluster_map}
+    if np.isnan(found.rounds["temperature"]).all():
+        (folder / "temperature.png").unlink(missing_ok=True)
+        del figures[folder / "temperature.png"]
+    for path, draw in figures.items():
+        save(draw(found), path)
+    return list(figures)
+
+
+def _number_clusters(axes: Axes, labels_KR: Array, round_R: Array) -> None:
+    """Number each stretch that a client spends in one cluster, unless the client above starts it too."""
+    picture = np.asarray(axes.images[0].get_array())
+    above: set[tuple[int, int]] = set()
+    for row, labels_R in enumerate(labels_KR):
+        edges = [0, *(np.flatnonzero(np.diff(labels_R)) + 1).tolist(), len(labels_R)]
+        for start, stop in pairwise(edges):
+            label = int(labels_R[start])
+            if (start, label) in above or stop - start < NUMBER_WIDTH * len(labels_R):
+                continue
+            axes.annotate(
+                str(label),
+                (round_R[start] - 0.5, row),
+                xytext=(3, 0),
+                textcoords="offset points",
+                fontsize=SMALL,
+                va="center_baseline",
+                color="black" if picture[row, start] @ BRIGHTNESS > 0.45 else "white",
+            )
+        above = {(start, int(labels_R[start])) for start in edges[:-1]}
+
+
+def _mark_clustering(axes: Axes, found: Records, *, shift: float = 0.0) -> None:
+    number = clustering_round(found.clients["cluster"], found.rounds["clustered"])
+    if number is None:
+        return
+    where = number + shift
+    early = number <= found.round_R.mean()
+    axes.axvline(where, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1.5)
+    axes.annotate(
+        f"clustered in round {number}",
+        (where, 1),
+        xycoords=("data", "axes fraction"),
+        xytext=(0 if early else 2, 3),
+        textcoords="offset points",
+        ha="left" if early else "right",
+        va="bottom",
+    )

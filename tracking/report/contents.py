@@ -1,0 +1,229 @@
+"""What stands in the report of a grid, and in that of two grids side by side, in which order."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from matplotlib.figure import Figure
+
+from tracking import figures, measures, statistics
+from tracking.report.page import Choice, Page, Plate, Section
+from tracking.statistics import Comparison
+from tracking.study import Study
+from tracking.tables import clustering, comparison, personalisation, scenarios
+from tracking.tables.against import against_published
+from tracking.tables.cells import split_name, title_of
+from tracking.tables.significance import significance
+from tracking.tables.table import Cell, Column, Row, Table
+
+CONVENTIONS = """\
+As published: what the papers' notebooks compute. Clustering is averaged over the first 50 rounds, also of \
+longer runs; COM is homogeneity (the arguments of completeness exchanged); the AMI of OCFL-HDB is a copy of \
+its ARI; the clustering round is the last one in which a label changed, a renaming included; F1 is over the \
+union of true and predicted classes; what is called generalisation is of the local models before aggregation.
+
+Everything else is what its name says: all rounds or the last one; homogeneity and completeness both; the \
+first round in which a partition was decided; F1 over the classes that a test set holds; generalisation of \
+the clusters' models.
+
+Seeds are averaged within a scenario first, and scenarios count alike. A mean over less than the grid asks \
+for says so; a cell without any result is empty."""
+
+
+def report_page(study: Study, *, other: Study | None = None, published: bool = False) -> Page:
+    """Return the report of a grid; beside the published numbers, or beside another grid, if asked."""
+    sections = [
+        _overview(study),
+        *([_lacking(study)] if study.unfinished else []),
+        *([_published(study)] if published else []),
+        *([_beside(study, other)] if other else []),
+        *(_dataset(study.where(dataset=dataset)) for dataset in study.datasets),
+        _temperature(study),
+        Section("scenarios", "Every scenario", items=(scenarios.per_scenario(study),)),
+        Section("conventions", "Conventions", CONVENTIONS),
+    ]
+    return Page(f"Report of {study.name}", _facts(study), tuple(sections))
+
+
+def comparison_page(one: Study, other: Study) -> Page:
+    """Return two grids side by side."""
+    facts = tuple(
+        (study.name, f"{len(study.finished)} of {len(study.runs)} runs finished") for study in (one, other)
+    )
+    lacking = tuple(_lacking(study) for study in (one, other) if study.unfinished)
+    return Page(f"{one.name} beside {other.name}", facts, (_beside(one, other), *lacking))
+
+
+def _facts(study: Study) -> tuple[tuple[str, str], ...]:
+    seeds = sorted({run.seed for run in study.runs})
+    rounds = sorted({run.rounds for run in study.runs})
+    return (
+        ("runs", f"{len(study.finished)} of {len(study.runs)} finished"),
+        ("scenarios", str(len(study.scenarios))),
+        ("data sets", ", ".join(study.datasets)),
+        ("algorithms", ", ".join(study.algorithms)),
+        ("seeds", ", ".join(map(str, seeds))),
+        ("rounds", ", ".join(map(str, rounds))),
+    )
+
+
+def _overview(study: Study) -> Section:
+    scores = (measures.FINAL_ARI, measures.MEAN_ARI, *measures.last_f1(study))
+    compared = [(measure.name, statistics.compare(study, measure)) for measure in scores]
+    diagrams = tuple((name, _diagram(name, result)) for name, result in compared if result.algorithms)
+    tests = tuple((name, significance(result)) for name, result in compared)
+    return Section(
+        "overview",
+        "Overview",
+        items=(
+            scenarios.overview(study),
+            clustering.exactly_right(study),
+            *([Choice(diagrams)] if diagrams else []),
+            Choice(tests),
+        ),
+    )
+
+
+def _diagram(name: str, result: Comparison) -> Plate:
+    ranks = dict(zip(result.algorithms, result.ranks, strict=True))
+    return Plate(
+        f"ranks-{name.replace(' ', '-')}",
+        f"Average ranks: {name}",
+        f"Critical-difference diagram over {result.num_scenarios} scenarios. Rank 1 is best; a bar joins "
+        "algorithms between which Wilcoxon's signed-rank test with Holm's correction finds no difference at "
+        f"the level of {statistics.ALPHA}. {' '.join(result.remarks)}".strip(),
+        partial(figures.critical_difference, ranks, result.cliques, result.num_scenarios),
+    )
+
+
+def _lacking(study: Study) -> Section:
+    rows = [
+        Row(run.name, (Cell(run.algorithm), Cell(str(run.seed)), Cell(study.lacking[run.run_id])))
+        for run in study.unfinished
+    ]
+    table = Table(
+        f"lacking-{study.name}",
+        f"Runs without a result: {study.name}",
+        f"{len(rows)} of {len(study.runs)} runs are not finished; no number here or elsewhere is of them.",
+        (Column("algorithm"), Column("seed"), Column("how far")),
+        tuple(rows),
+        corner="run",
+    )
+    return Section(f"lacking-{study.name}", f"Not there yet: {study.name}", items=(table,))
+
+
+def _published(study: Study) -> Section:
+    tables = against_published(study)
+    text = "" if tables else "The papers have no numbers for the data sets of this grid."
+    return Section("published", "Beside the published numbers", text, items=tables)
+
+
+def _beside(one: Study, other: Study) -> Section:
+    return Section("beside", f"{one.name} beside {other.name}", items=comparison.compare(one, other))
+
+
+def _dataset(study: Study) -> Section:
+    (dataset,) = study.datasets
+    blocks = [study.where(clients=clients) for _, clients in study.blocks]
+    whole = Section(
+        f"{dataset}-all",
+        f"{dataset}: all numbers of clients",
+        items=(
+            Choice(
+                (
+                    ("as published", clustering.published_rounds(study)),
+                    ("first and last", clustering.rounds(study)),
+                )
+            ),
+            Choice(
+                (
+                    ("of the clusters' models", personalisation.personalisation(study)),
+                    ("as published", personalisation.published_personalisation(study)),
+                )
+            ),
+            Choice(tuple(_segments(study, dataset))),
+        ),
+    )
+    return Section(dataset, dataset, sections=(*map(_block, blocks), whole))
+
+
+def _segments(study: Study, dataset: str) -> Iterator[tuple[str, Plate]]:
+    for label, published in (("of the clusters' models", False), ("as published", True)):
+        yield (
+            label,
+            Plate(
+                f"segments-{'published-' if published else ''}{dataset}",
+                f"Generalisation and personalisation: {dataset}",
+                "From F1 on the server's test set to F1 on the clients' own, "
+                + ("in the published conventions (Figure 2)." if published else "of the clusters' models."),
+                partial(figures.segments, study, published=published),
+            ),
+        )
+
+
+def _block(study: Study) -> Section:
+    ((dataset, clients),) = study.blocks
+    name, title = f"{dataset}-{clients}", title_of(dataset, clients)
+    tables = (
+        ("as published", clustering.published_clustering(study)),
+        ("mean over rounds", clustering.clustering(study, final=False)),
+        ("last partition", clustering.clustering(study, final=True)),
+    )
+    curves: Sequence[tuple[str, str, str, Callable[..., Figure]]] = (
+        ("ari", "ARI by round", "Adjusted Rand index of each round's partition.", figures.ari_per_round),
+        (
+            "temperature",
+            "Temperature by round",
+            "Half the root mean square of the cosine distances between the clients' updates; the round of "
+            "the first clustering is marked.",
+            figures.temperatures,
+        ),
+        (
+            "gap",
+            "Learning gap by round",
+            "Mean over clients of |personalised - generalised| accuracy of the clusters' models.",
+            figures.learning_gap,
+        ),
+        (
+            "cost",
+            "Cost of a target score",
+            "Rounds, and bytes both ways, until the mean personalised F1 first reaches 95 % of the best last "
+            "score in its scenario.",
+            figures.cost_to_target,
+        ),
+    )
+    plates = tuple(
+        Plate(f"{kind}-{name}", f"{what}: {title}", caption, partial(draw, study))
+        for kind, what, caption, draw in curves
+    )
+    return Section(name, title, items=(Choice(tables), *plates, Choice(tuple(_maps(study, name)))))
+
+
+def _maps(study: Study, name: str) -> Iterator[tuple[str, Plate]]:
+    for split in study.splits:
+        yield (
+            split_name(split),
+            Plate(
+                f"clusters-{name}-{'-'.join(split)}",
+                f"Who was in which cluster when: {name}, {split_name(split)}",
+                "Client by round, a colour a cluster, for the first seed; lines part the hidden groups.",
+                partial(figures.cluster_maps, study.where(split=split)),
+            ),
+        )
+
+
+def _temperature(study: Study) -> Section:
+    kinds = (("as recorded", False), ("each run scaled to 0..1", True))
+    plates = tuple(
+        (
+            label,
+            Plate(
+                f"temperature-{'normalised' if normalised else 'raw'}",
+                f"Temperature, {label}",
+                "Mean and band over the scenarios (Figures 3 and 4); dashed: the mean round in which OCFL "
+                "clusters.",
+                partial(figures.temperature_bands, study, normalised=normalised),
+            ),
+        )
+        for label, normalised in kinds
+    )
+    return Section("temperature", "Temperature", items=(Choice(plates),))

@@ -1,0 +1,163 @@
+"""Our cells beside the published ones, in the published conventions, with the known reasons as footnotes."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from tracking import published
+from tracking.measures import last_round, mean_over_rounds
+from tracking.study import Study
+from tracking.tables import reasons
+from tracking.tables.cells import explained, over_scenarios, split_name, title_of
+from tracking.tables.clustering import PUBLISHED, published_cell, published_round
+from tracking.tables.table import ABSENT, FAR, NONE, Cell, Column, Row, Table, Tone, fixed, lettered
+
+FAR_SCORE = 0.1
+FAR_ROUNDS = 5
+HOW = "Ours / published, both in the published conventions."
+MEASURES = {
+    "pf1_mean": ("PF1", mean_over_rounds, "published_pf1"),
+    "gf1_mean": ("GF1", mean_over_rounds, "published_gf1"),
+    "pa_mean": ("PA", mean_over_rounds, "published_pa"),
+    "gap_mean": ("gap", mean_over_rounds, "published_learning_gap"),
+    "pf1_last": ("PF1", last_round, "published_pf1"),
+    "gf1_last": ("GF1", last_round, "published_gf1"),
+    "pa_last": ("PA", last_round, "published_pa"),
+    "ga_last": ("GA", last_round, "published_ga"),
+    "pba_last": ("PBA", last_round, "personalised_balanced_accuracy"),
+}
+SPANS = {mean_over_rounds: "mean over rounds", last_round: "last round"}
+
+
+def against_published(study: Study) -> tuple[Table, ...]:
+    """Return Table 1, Table 2 and the personalisation of every data set that was published; none if none was.
+
+    An algorithm stands beside the row of `Run.published`; one without such a row is left out.
+    """
+    scenarios = {scenario for scenario, _ in published.clustering()}
+    rows = {row for _, row in published.clustering()}
+    known = replace(
+        study, runs=tuple(run for run in study.runs if run.scenario in scenarios and run.published in rows)
+    )
+    by_dataset = (known.where(dataset=dataset) for dataset in known.datasets)
+    return (
+        *(_clustering(known.where(dataset=dataset, clients=clients)) for dataset, clients in known.blocks),
+        *(table for part in by_dataset for table in (_rounds(part), _personalisation(part))),
+    )
+
+
+def beside(cell: Cell, reference: float, text: str, *, far: float, highest: bool | None = True) -> Cell:
+    """Return a cell beside a reference that is printed as `text`; an empty one stays empty.
+
+    It is better or worse if it is printed differently, and has the note `FAR` if it is further than `far`.
+    """
+    if not cell.text or cell.text == ABSENT:
+        return replace(cell, reference=reference)
+    difference = 0.0 if cell.value is None else round(cell.value - reference, 4)
+    is_equal = cell.text.split(" ")[0] == text or highest is None or not difference
+    tone: Tone = "" if is_equal else "better" if (difference > 0) == highest else "worse"
+    return replace(
+        cell,
+        text=f"{cell.text} / {text}",
+        reference=reference,
+        tone=cell.tone or tone,
+        notes=(*cell.notes, *([FAR] if abs(difference) > far else [])),
+    )
+
+
+def _clustering(study: Study) -> Table:
+    ((dataset, clients),) = study.blocks
+    columns = [(split, heading) for split in study.splits for heading in PUBLISHED]
+    known = reasons.sentences(dataset, "first-50", "runs", "cnn")
+    rows = _rows(study, lambda part: [_score(part.where(split=split), heading) for split, heading in columns])
+    table = Table(
+        f"against-table1-{dataset}-{clients}",
+        f"Table 1 beside the published one: {title_of(dataset, clients)}",
+        " ".join([HOW, "–: one cluster in all rounds.", *known]),
+        tuple(reasons.of_column(Column(heading, split_name(split))) for split, heading in columns),
+        rows,
+        corner="algorithm",
+        notes=reasons.texts(reasons.FAR_SCORE),
+    )
+    return lettered(explained(table, study))
+
+
+def _score(study: Study, heading: str) -> Cell:
+    """Return a cell of Table 1, with the digits that the published one was printed from."""
+    measure = PUBLISHED[heading]
+    cell = published_cell(study, measure)
+    if not study.runs:
+        return cell
+    printed = replace(measure, of=lambda result: published.digits_of(measure.of(result)))
+    run = study.runs[0]
+    known = published.clustering()[run.scenario, str(run.published)]
+    scores = {"RAND": known.published_rand, "AMI": known.published_ami, "COM": known.published_com}
+    text = fixed(scores[heading], measure.digits) if any(scores.values()) else NONE
+    cell = replace(cell, text=published_cell(study, printed).text)
+    cell = beside(cell, scores[heading], text, far=FAR_SCORE)
+    return reasons.of_cell(cell, run, heading) if cell.text else cell
+
+
+def _rounds(study: Study) -> Table:
+    (dataset,) = study.datasets
+    columns = [(clients, (overlap, balance)) for _, clients, overlap, balance in study.scenarios]
+    rows = _rows(
+        study, lambda part: [_round(part.where(clients=clients, split=split)) for clients, split in columns]
+    )
+    table = Table(
+        f"against-table2-{dataset}",
+        f"Table 2 beside the published one: {dataset}",
+        " ".join([HOW, "–: the labels never change.", *reasons.sentences(dataset, "runs", "cnn")]),
+        tuple(Column(split_name(split), f"{clients} clients") for clients, split in columns),
+        rows,
+        corner="algorithm",
+        notes=reasons.texts(reasons.FAR_ROUND),
+    )
+    return lettered(explained(table, study))
+
+
+def _round(study: Study) -> Cell:
+    cell = published_round(study)
+    if not study.runs:
+        return cell
+    run = study.runs[0]
+    number = published.clustering()[run.scenario, str(run.published)].published_round
+    return beside(cell, number, str(number) if number > 1 else NONE, far=FAR_ROUNDS, highest=None)
+
+
+def _personalisation(study: Study) -> Table:
+    (dataset,) = study.datasets
+    known = published.personalisation()
+    expected = published.SCENARIOS * len({run.seed for run in study.runs})
+
+    def cells_of(part: Study) -> Iterator[Cell]:
+        row = known[dataset, str(part.runs[0].published)]
+        for key, (heading, span, curve) in MEASURES.items():
+            measure = span(heading, curve, highest=None if heading == "gap" else True)
+            cell = over_scenarios(part, measure, expected=expected)
+            text = fixed(row[key], measure.digits)
+            yield beside(cell, row[key], text, far=FAR_SCORE, highest=measure.highest)
+
+    table = Table(
+        f"against-personalisation-{dataset}",
+        f"Personalisation and generalisation beside the published: {dataset}",
+        " ".join(
+            [
+                HOW,
+                f"Means over the {published.SCENARIOS} published scenarios; names as in the table of "
+                "personalisation. PBA is recomputed from the authors' results.",
+                *reasons.sentences(dataset, "runs", "noise", "cnn"),
+            ]
+        ),
+        tuple(reasons.of_column(Column(heading, SPANS[span])) for heading, span, _ in MEASURES.values()),
+        _rows(study, cells_of),
+        corner="algorithm",
+        notes=reasons.texts(reasons.FAR_MEAN),
+    )
+    return lettered(explained(table, study))
+
+
+def _rows(study: Study, cells_of: Callable[[Study], Iterable[Cell]]) -> tuple[Row, ...]:
+    parts = (study.where(algorithm=algorithm) for algorithm in study.algorithms)
+    return tuple(
+        reasons.of_row(Row(part.runs[0].algorithm, tuple(cells_of(part))), part.runs[0]) for part in parts
+    )

@@ -1,0 +1,201 @@
+"""Tables 1 and 2: how well and when each algorithm clustered, in the published and in the right conventions.
+
+Source: OCFL journal paper, arXiv:2509.01587, Tables 1 and 2; conventions in `tracking.partitions`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tracking import measures
+from tracking.measures import Measure
+from tracking.partitions import PUBLISHED_ROUNDS
+from tracking.study import Study
+from tracking.tables.cells import block_of, dataset_of, explained, over_seeds, split_name, title_of
+from tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_columns, dash, number, share
+
+CELL_OF = Callable[[Study, Measure], Cell]
+
+PUBLISHED = {
+    "RAND": measures.RAND_PUBLISHED,
+    "AMI": measures.AMI_PUBLISHED,
+    "COM": measures.COM_PUBLISHED,
+}
+MEAN = {
+    "ARI": measures.MEAN_ARI,
+    "AMI": measures.MEAN_AMI,
+    "homog.": measures.MEAN_HOMOGENEITY,
+    "compl.": measures.MEAN_COMPLETENESS,
+}
+FINAL = {
+    "ARI": measures.FINAL_ARI,
+    "AMI": measures.FINAL_AMI,
+    "homog.": measures.FINAL_HOMOGENEITY,
+    "compl.": measures.FINAL_COMPLETENESS,
+}
+ROUNDS = {"first": measures.CLUSTERING_ROUND, "last": measures.LAST_CHANGE}
+
+
+def published_clustering(study: Study) -> Table:
+    """Return Table 1 of one data set and number of clients, as it was published."""
+    dataset, clients = block_of(study)
+    table = Table(
+        f"table1-{dataset}-{clients}",
+        f"Table 1, as published: {title_of(dataset, clients)}",
+        f"Published conventions: means over the first {PUBLISHED_ROUNDS} rounds; RAND is the adjusted Rand "
+        "index, COM is homogeneity, the AMI of OCFL-HDB is its RAND. Best of a column in bold; –: one "
+        "cluster in all of these rounds.",
+        *_by_split(study, PUBLISHED, published_cell),
+        corner="algorithm",
+    )
+    return explained(table, study)
+
+
+def published_cell(study: Study, measure: Measure) -> Cell:
+    """Return a cell of Table 1: a dash where no run of the cell ever had two clusters."""
+    if not any((result.curves["clusters"][:PUBLISHED_ROUNDS] > 1).any() for result in study.finished):
+        return _dash(study, 0.0)
+    return over_seeds(study, measure)
+
+
+def clustering(study: Study, *, final: bool) -> Table:
+    """Return the scores of one data set and number of clients: means over all rounds, or of the last one."""
+    dataset, clients = block_of(study)
+    kind, words = ("final", "of the last partition") if final else ("mean", "means over all rounds")
+    table = Table(
+        f"clustering-{kind}-{dataset}-{clients}",
+        f"Clustering, {words}: {title_of(dataset, clients)}",
+        f"Scores against the hidden groups, {words}: adjusted Rand index, adjusted mutual information, "
+        "homogeneity (1: no cluster mixes groups) and completeness (1: no group is torn apart, as with one "
+        "cluster for all). Best of a column in bold.",
+        *_by_split(study, FINAL if final else MEAN, over_seeds),
+        corner="algorithm",
+    )
+    return explained(table, study)
+
+
+def published_rounds(study: Study) -> Table:
+    """Return Table 2 of one data set, as it was published."""
+    dataset = dataset_of(study)
+    columns = tuple(_scenarios(study))
+    table = Table(
+        _name("table2", study),
+        f"Table 2, as published: {dataset}",
+        "Published convention: the round, from 1, from which on the labels of the clusters are the last "
+        "ones, a renaming counted as a change. –: they never change.",
+        tuple(Column(split_name(split), f"{clients} clients") for clients, split in columns),
+        _rows(
+            study,
+            lambda cells: [published_round(cells.where(clients=n, split=split)) for n, split in columns],
+        ),
+        corner="algorithm",
+    )
+    return explained(table, study)
+
+
+def published_round(study: Study) -> Cell:
+    """Return a cell of Table 2; runs whose labels never change are a dash, and are in no mean."""
+    rounds = [float(result.published.published_round) for result in study.finished]
+    if not rounds or set(rounds) == {1.0}:
+        return _dash(study, 1.0)
+    changed = [number if number > 1 else np.nan for number in rounds]
+    return number(changed, expected=len(study.runs), digits=_digits(study))
+
+
+def rounds(study: Study) -> Table:
+    """Return when the runs of one data set clustered: the first time, and for the last time."""
+    columns = tuple(_scenarios(study))
+
+    def cells_of(cells: Study) -> list[Cell]:
+        return [
+            over_seeds(cells.where(clients=clients, split=split), replace(measure, digits=_digits(cells)))
+            for clients, split in columns
+            for measure in ROUNDS.values()
+        ]
+
+    table = Table(
+        _name("rounds", study),
+        f"Clustering rounds: {dataset_of(study)}",
+        "First: the round, from 1, in which a partition was first decided, even one that changes nothing. "
+        "Last: the last one in which the partition changed, whatever its clusters are called. –: never.",
+        tuple(
+            Column(name, f"{clients} clients, {split_name(split)}")
+            for clients, split in columns
+            for name in ROUNDS
+        ),
+        _rows(study, cells_of),
+        corner="algorithm",
+    )
+    return explained(table, study)
+
+
+def exactly_right(study: Study) -> Table:
+    """Return how many runs end with exactly the hidden groups."""
+    algorithms = study.algorithms
+    parts = [(dataset, study.where(dataset=dataset)) for dataset in study.datasets]
+    if len(parts) > 1:
+        parts.append(("total", study))
+    table = Table(
+        "exactly-right",
+        "Runs whose last partition is exactly right",
+        "Finished runs (scenarios x seeds) in whose last round each cluster is one hidden group, of all.",
+        tuple(Column(algorithm) for algorithm in algorithms),
+        tuple(
+            Row(name, tuple(right_share(part.where(algorithm=algorithm)) for algorithm in algorithms))
+            for name, part in parts
+        ),
+        corner="data set",
+    )
+    return explained(table, study)
+
+
+def right_share(study: Study) -> Cell:
+    """Return how many of the runs end with exactly the hidden groups."""
+    if not study.runs:
+        return Cell(ABSENT)
+    right = sum(result.clustering.exactly_right for result in study.finished)
+    return share(right, len(study.finished), len(study.runs))
+
+
+def _by_split(
+    study: Study, headings: dict[str, Measure], cell_of: CELL_OF
+) -> tuple[tuple[Column, ...], tuple[Row, ...]]:
+    """Return columns, a group a split, and rows, one an algorithm."""
+    columns = tuple(Column(name, split_name(split)) for split in study.splits for name in headings)
+    rows = _rows(
+        study,
+        lambda cells: [
+            cell_of(cells.where(split=split), measure)
+            for split in study.splits
+            for measure in headings.values()
+        ],
+    )
+    return columns, bold_columns(rows, [True] * len(columns))
+
+
+def _rows(study: Study, cells_of: Callable[[Study], Sequence[Cell]]) -> tuple[Row, ...]:
+    return tuple(Row(name, tuple(cells_of(study.where(algorithm=name)))) for name in study.algorithms)
+
+
+def _scenarios(study: Study) -> list[tuple[int, tuple[str, str]]]:
+    """Return number of clients and split of each scenario of one data set."""
+    return [(clients, (overlap, balance)) for _, clients, overlap, balance in study.scenarios]
+
+
+def _dash(study: Study, value: float) -> Cell:
+    if not study.runs:
+        return Cell(ABSENT)
+    if not study.finished:
+        return Cell()
+    return dash(value, expected=len(study.runs), finished=len(study.finished))
+
+
+def _digits(study: Study) -> int:
+    return 0 if len({run.seed for run in study.runs}) < 2 else 1
+
+
+def _name(kind: str, study: Study) -> str:
+    """Return a file name: of a data set, or of one number of clients of it."""
+    clients = [str(clients) for _, clients in study.blocks]
+    return "-".join([kind, dataset_of(study), *(clients if len(clients) == 1 else [])])

@@ -1,0 +1,213 @@
+"""Two grids side by side, paired by scenario and algorithm."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracking.measures import (
+    CLUSTERING_ROUND,
+    FINAL_ARI,
+    MEAN_ARI,
+    PA_LAST,
+    PF1_LAST_PUBLISHED,
+    PF1_MEAN_PUBLISHED,
+    RAND_PUBLISHED,
+    Measure,
+)
+from tracking.records import Array
+from tracking.statistics import LEAST_SCENARIOS, wilcoxon
+from tracking.study import Study
+from tracking.tables.cells import lacking
+from tracking.tables.table import NONE, Cell, Column, Row, Table, Tone, fixed
+
+MEASURES = (
+    FINAL_ARI,
+    MEAN_ARI,
+    RAND_PUBLISHED,
+    CLUSTERING_ROUND,
+    PF1_MEAN_PUBLISHED,
+    PF1_LAST_PUBLISHED,
+    PA_LAST,
+)
+NAMED = 6
+"""Cells without a partner that a caption names."""
+
+Scenario = tuple[str, int, str, str]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The finished runs of one scenario and algorithm in both grids."""
+
+    scenario: Scenario
+    algorithm: str
+    """Both names, where they differ."""
+    one: Study
+    other: Study
+
+    def scores(self, measure: Measure) -> tuple[float, float]:
+        """Return the means over the seeds of both, NaN where there is no score."""
+        return _score(self.one, measure), _score(self.other, measure)
+
+
+def compare(one: Study, other: Study) -> tuple[Table, ...]:
+    """Return a table a measure (data sets by algorithms), and one of all pairs.
+
+    Algorithms of the same name are paired; those left then, by the published row that they stand beside.
+    Cells with a finished run in one grid only are counted and named, and are in no mean.
+    """
+    names = paired_algorithms(one, other)
+    pairs, unpaired = _pairs(one, other, names)
+    told = _told(one, other, pairs, unpaired)
+    return (
+        *(_of_measure(measure, pairs, (one.name, other.name), told) for measure in MEASURES),
+        _of_pairs(pairs, (one.name, other.name), told),
+    )
+
+
+def paired_algorithms(one: Study, other: Study) -> dict[str, str]:
+    """Return algorithm of the one grid -> its partner in the other."""
+    pairs = {name: name for name in one.algorithms if name in other.algorithms}
+    rest = {run.algorithm: run.published for run in other.runs if run.algorithm not in pairs}
+    for algorithm, published in {run.algorithm: run.published for run in one.runs}.items():
+        partner = next((name for name, row in rest.items() if row is not None and row == published), None)
+        if algorithm not in pairs and partner is not None:
+            pairs[algorithm] = partner
+            del rest[partner]
+    return pairs
+
+
+def _pairs(one: Study, other: Study, names: dict[str, str]) -> tuple[list[Pair], list[str]]:
+    """Return the pairs in the order of the first grid, and the cells that have no partner."""
+    cells, others = ({key: c for key, c in study.cells().items() if c.finished} for study in (one, other))
+    pairs, unpaired = [], []
+    for scenario in dict.fromkeys((*one.scenarios, *other.scenarios)):
+        for algorithm in one.algorithms:
+            mine = cells.pop((scenario, algorithm), None)
+            theirs = others.get((scenario, names.get(algorithm, "")))
+            if mine and theirs:
+                partner = names[algorithm]
+                title = algorithm if algorithm == partner else f"{algorithm} / {partner}"
+                pairs.append(Pair(scenario, title, mine, theirs))
+                del others[scenario, partner]
+            elif mine:
+                unpaired.append(f"{_title(scenario)} {algorithm} ({one.name})")
+    unpaired += [f"{_title(scenario)} {algorithm} ({other.name})" for scenario, algorithm in others]
+    return pairs, unpaired
+
+
+def _told(one: Study, other: Study, pairs: Sequence[Pair], unpaired: Sequence[str]) -> str:
+    """Return what all captions say: seeds, what is not paired, what is not finished."""
+    seeds = {study.name: sorted({run.seed for run in study.runs}) for study in (one, other)}
+    counts = ", ".join(f"{name}: {len(numbers)}" for name, numbers in seeds.items())
+    noun = "pair" if len(pairs) == 1 else "pairs"
+    words = [f"{len(pairs)} {noun} of scenario and algorithm; seeds are averaged first ({counts})."]
+    if unpaired:
+        more = f", and {len(unpaired) - NAMED} more" if len(unpaired) > NAMED else ""
+        words.append(
+            f"{len(unpaired)} without a finished partner are left out: {'; '.join(unpaired[:NAMED])}{more}."
+        )
+    words += [f"{study.name}: {lacking(study)}" for study in (one, other) if study.unfinished]
+    return " ".join(words)
+
+
+def _of_measure(measure: Measure, pairs: Sequence[Pair], names: tuple[str, str], told: str) -> Table:
+    rows = []
+    for dataset in dict.fromkeys(pair.scenario[0] for pair in pairs):
+        of_dataset = [pair for pair in pairs if pair.scenario[0] == dataset]
+        for algorithm in dict.fromkeys(pair.algorithm for pair in of_dataset):
+            scores_S2 = np.array(
+                [pair.scores(measure) for pair in of_dataset if pair.algorithm == algorithm], np.float64
+            )
+            rows.append(Row(algorithm, _cells(scores_S2, measure), dataset))
+    return Table(
+        f"compare-{_slug(measure.name)}",
+        f"{measure.name}: {names[0]} and {names[1]}",
+        f"Means over the scenarios in which both have the {measure.name}, their difference, and, from "
+        f"{LEAST_SCENARIOS} pairs on, the two-sided p of Wilcoxon's signed-rank test (not corrected for the "
+        f"number of tests). {told}",
+        tuple(map(Column, ("pairs", *names, "difference", "p"))),
+        tuple(rows),
+        corner="algorithm",
+        part="data set",
+    )
+
+
+def _cells(scores_S2: Array, measure: Measure) -> tuple[Cell, ...]:
+    """Return pairs, both means, difference and p; `scores_S2` has a row a scenario."""
+    whole_S2 = scores_S2[~np.isnan(scores_S2).any(axis=1)]
+    num_pairs, asked = len(whole_S2), len(scores_S2)
+    count = Cell(
+        str(num_pairs) if num_pairs == asked else f"{num_pairs} of {asked}",
+        float(num_pairs),
+        tone="" if num_pairs == asked else "partial",
+    )
+    if not num_pairs:
+        return count, *([Cell(NONE)] * 4)
+    means = whole_S2.mean(axis=0)
+    difference = float(means[0] - means[1])
+    p = wilcoxon(whole_S2[:, 0], whole_S2[:, 1]) if num_pairs >= LEAST_SCENARIOS else None
+    return (
+        count,
+        *(Cell(fixed(float(value), measure.digits), float(value)) for value in means),
+        Cell(_signed(difference, measure.digits), difference, tone=_tone(difference, measure)),
+        Cell(NONE) if p is None else Cell(fixed(p, 3), p),
+    )
+
+
+def _of_pairs(pairs: Sequence[Pair], names: tuple[str, str], told: str) -> Table:
+    return Table(
+        "compare-scenarios",
+        f"All pairs: {names[0]} and {names[1]}",
+        f"{names[0]} / {names[1]}, means over seeds. –: no such score. {told}",
+        tuple(Column(measure.name) for measure in MEASURES),
+        tuple(
+            Row(
+                pair.algorithm,
+                tuple(_both(*pair.scores(measure), measure) for measure in MEASURES),
+                _title(pair.scenario),
+            )
+            for pair in pairs
+        ),
+        corner="algorithm",
+        part="scenario",
+    )
+
+
+def _both(mine: float, theirs: float, measure: Measure) -> Cell:
+    texts = [NONE if np.isnan(value) else fixed(value, measure.digits) for value in (mine, theirs)]
+    difference = mine - theirs
+    return Cell(
+        NONE if texts == [NONE, NONE] else " / ".join(texts),
+        None if np.isnan(mine) else mine,
+        tone="" if np.isnan(difference) or texts[0] == texts[1] else _tone(difference, measure),
+        reference=None if np.isnan(theirs) else theirs,
+    )
+
+
+def _tone(difference: float, measure: Measure) -> Tone:
+    if measure.highest is None or not round(difference, measure.digits):
+        return ""
+    return "better" if (difference > 0) == measure.highest else "worse"
+
+
+def _score(study: Study, measure: Measure) -> float:
+    values = [measure.of(result) for result in study.finished]
+    there = [value for value in values if not np.isnan(value)]
+    return float(np.mean(there)) if there else float("nan")
+
+
+def _signed(value: float, digits: int) -> str:
+    text = fixed(value, digits)
+    return f"+{text}" if value > 0 and float(text) else text
+
+
+def _title(scenario: Scenario) -> str:
+    dataset, clients, overlap, balance = scenario
+    return f"{dataset} {clients} {overlap} {balance}"
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

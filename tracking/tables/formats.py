@@ -1,0 +1,185 @@
+"""Tables as Markdown, LaTeX and csv: the same bytes for the same table."""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+
+from tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table
+
+LATEX = {
+    "\\": r"\textbackslash{}",
+    **{char: f"\\{char}" for char in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+    "<": "$<$",
+    ">": "$>$",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "|": "$|$",
+    "–": "--",
+}
+
+
+def to_markdown(table: Table) -> str:
+    """Return a table of GitHub's kind under its caption, sections as bold rows, notes as a list below."""
+    heading = [table.corner, *(_marked(heading_of(column), column.notes, _raise) for column in table.columns)]
+    lines: list[Sequence[str]] = []
+    for section, rows in _sections(table):
+        if section:
+            lines.append([f"**{_piped(section)}**", *[""] * len(table.columns)])
+        for row in rows:
+            name = _marked(_piped(row.name), row.notes, _raise)
+            lines.append([name, *(_markdown_cell(cell) for cell in row.cells)])
+    widths = [max(3, *(len(line[index]) for line in [heading, *lines])) for index in range(len(heading))]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    grid = "\n".join(
+        "| " + " | ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) + " |"
+        for line in [heading, rule, *lines]
+    )
+    notes = "".join(f"- {_raise(key)} {text}\n" for key, text in table.notes.items())
+    return f"**{table.title}.** {table.caption}\n\n{grid}\n" + (f"\n{notes}" if notes else "")
+
+
+def to_latex(table: Table) -> str:
+    """Return a `table` environment for a document that uses booktabs; label `tab:<name>`."""
+    body: list[str] = []
+    for section, rows in _sections(table):
+        if section:
+            body += [*([r"\midrule"] if body else []), _multicolumn(len(table.columns) + 1, "l", section)]
+        for row in rows:
+            name = _marked(_escaped(row.name), row.notes, _superscript)
+            body.append(_line([name, *(_latex_cell(cell) for cell in row.cells)]))
+    notes = [rf"\par {_superscript(key)}~{_escaped(text)}" for key, text in table.notes.items()]
+    return "\n".join(
+        [
+            r"\begin{table}[htbp]",
+            r"\centering",
+            rf"\caption{{{_escaped(table.title)}. {_escaped(table.caption)}}}",
+            rf"\label{{tab:{table.name}}}",
+            r"\footnotesize",
+            r"\setlength{\tabcolsep}{3pt}",
+            rf"\begin{{tabular}}{{l{'r' * len(table.columns)}}}",
+            r"\toprule",
+            *_latex_heading(table),
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            *notes,
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def to_csv(table: Table) -> str:
+    """Return a csv file: the rows' sections (if any) and names, and of each column its values in full.
+
+    A column is called as `heading_of` says. After it come, where any of its cells has them, its standard
+    deviations over seeds (`... spread`), its numbers of runs (`... count`; only where there are several)
+    and what it stands beside (`... reference`). What is not there yet, and dashes that stand for no
+    number, are empty.
+    """
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    has_sections = any(row.section for row in table.rows)
+    parts = [
+        part
+        for index, column in enumerate(table.columns)
+        for part in _csv_columns(heading_of(column), [row.cells[index] for row in table.rows])
+    ]
+    names = [[row.section, row.name] if has_sections else [row.name] for row in table.rows]
+    corner = [table.part, table.corner] if has_sections else [table.corner]
+    writer.writerow([*corner, *(heading for heading, _ in parts)])
+    for index, name in enumerate(names):
+        writer.writerow([*name, *(values[index] for _, values in parts)])
+    return file.getvalue()
+
+
+def heading_of(column: Column) -> str:
+    """Return a column's heading on one line: `nonoverlapping balanced: RAND`."""
+    return f"{column.group}: {column.name}" if column.group else column.name
+
+
+def _csv_columns(heading: str, cells: Sequence[Cell]) -> Iterator[tuple[str, list[str]]]:
+    yield heading, [_csv_value(cell) for cell in cells]
+    if any(cell.spread is not None for cell in cells):
+        yield f"{heading} spread", [_full(cell.spread) for cell in cells]
+    if any(cell.count > 1 for cell in cells):
+        yield f"{heading} count", [str(cell.count) if cell.count else "" for cell in cells]
+    if any(cell.reference is not None for cell in cells):
+        yield f"{heading} reference", [_full(cell.reference) for cell in cells]
+
+
+def _csv_value(cell: Cell) -> str:
+    if cell.value is not None:
+        return _full(cell.value)
+    return "" if cell.text == ABSENT or cell.text.startswith(NONE) else cell.text
+
+
+def _full(value: float | None) -> str:
+    return "" if value is None else repr(float(value))
+
+
+def _sections(table: Table) -> Iterable[tuple[str, Iterator[Row]]]:
+    return groupby(table.rows, key=lambda row: row.section)
+
+
+def _marked(text: str, notes: Sequence[str], raised: Callable[[str], str]) -> str:
+    return text + (raised(", ".join(notes)) if notes else "")
+
+
+def _markdown_cell(cell: Cell) -> str:
+    text = _piped(cell.text)
+    return _marked(f"**{text}**" if cell.bold else text, cell.notes, _raise)
+
+
+def _piped(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+def _raise(keys: str) -> str:
+    return f"<sup>{keys}</sup>"
+
+
+def _latex_cell(cell: Cell) -> str:
+    text = re.sub(r"(?<![^ ])-(?=\d)", "$-$", _escaped(cell.text))
+    return _marked(rf"\textbf{{{text}}}" if cell.bold else text, cell.notes, _superscript)
+
+
+def _latex_heading(table: Table) -> Iterator[str]:
+    names = [_marked(_escaped(column.name), column.notes, _superscript) for column in table.columns]
+    corner = _escaped(table.corner)
+    if any(column.group for column in table.columns):
+        groups = [(name, len(list(columns))) for name, columns in groupby(table.columns, lambda c: c.group)]
+        starts = [2 + sum(width for _, width in groups[:index]) for index in range(len(groups))]
+        spans = [rf"\multicolumn{{{width}}}{{c}}{{{_escaped(name)}}}" for name, width in groups]
+        rules = [
+            rf"\cmidrule(lr){{{start}-{start + width - 1}}}"
+            for (name, width), start in zip(groups, starts, strict=True)
+            if name
+        ]
+        yield _line(["", *spans])
+        yield " ".join(rules)
+    yield _line([corner, *names])
+
+
+def _multicolumn(width: int, align: str, text: str) -> str:
+    return rf"\multicolumn{{{width}}}{{{align}}}{{\textit{{{_escaped(text)}}}}} \\"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _superscript(keys: str) -> str:
+    return rf"\textsuperscript{{{_escaped(keys)}}}"
+
+
+def _escaped(text: str) -> str:
+    return "".join(LATEX.get(char, char) for char in text)

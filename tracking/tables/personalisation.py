@@ -1,0 +1,89 @@
+"""How well the models serve their own clients, and everybody: PF1, GF1, accuracies, gap and recall."""
+
+from collections.abc import Mapping
+from itertools import product
+
+from tracking.measures import Measure, last_round, mean_over_rounds
+from tracking.study import Study
+from tracking.tables.cells import explained, over_scenarios
+from tracking.tables.table import Column, Row, Table, bold_columns
+
+PUBLISHED = {
+    "PF1": "published_pf1",
+    "GF1": "published_gf1",
+    "PA": "published_pa",
+    "GA": "published_ga",
+    "gap": "published_learning_gap",
+    "PBA": "personalised_balanced_accuracy",
+}
+RIGHT = {
+    "PF1": "personalised_f1",
+    "GF1": "generalised_f1",
+    "PA": "personalised_accuracy",
+    "GA": "generalised_accuracy",
+    "gap": "learning_gap",
+    "PBA": "personalised_balanced_accuracy",
+}
+SPANS = {"mean over rounds": mean_over_rounds, "last round": last_round}
+EVERYTHING = "all scenarios"
+
+
+def published_personalisation(study: Study) -> Table:
+    """Return the scores as Figure 2 of the OCFL journal paper has them."""
+    return _table(
+        study,
+        PUBLISHED,
+        "personalisation-published",
+        "Personalisation and generalisation, as published",
+        "Published conventions. PF1 and PA: F1 and accuracy of the cluster's model on the client's own test "
+        "set; GF1 and GA: of the locally trained model, before aggregation, on the server's. F1 is over the "
+        "union of true and predicted classes. gap: mean over clients of |PA - GA|.",
+    )
+
+
+def personalisation(study: Study) -> Table:
+    """Return the scores of the clusters' models, F1 over the classes that a test set holds."""
+    return _table(
+        study,
+        RIGHT,
+        "personalisation",
+        "Personalisation and generalisation",
+        "All of the cluster's model after aggregation: F1 and accuracy on the client's own test set (PF1, "
+        "PA) and on the server's (GF1, GA). F1 is over the classes that the test set holds. gap: mean over "
+        "clients of |PA - GA|.",
+    )
+
+
+def _table(study: Study, curves: Mapping[str, str], name: str, title: str, caption: str) -> Table:
+    measures = {
+        (span, heading): _measure(span, heading, curve)
+        for span, (heading, curve) in product(SPANS, curves.items())
+    }
+    parts = [(dataset, study.where(dataset=dataset)) for dataset in study.datasets]
+    if len(parts) > 1:
+        parts.append((EVERYTHING, study))
+    rows = [
+        Row(
+            algorithm,
+            tuple(over_scenarios(part.where(algorithm=algorithm), measure) for measure in measures.values()),
+            section,
+        )
+        for section, part in parts
+        for algorithm in part.algorithms
+    ]
+    table = Table(
+        f"{name}-{study.datasets[0]}" if len(parts) == 1 else name,
+        title,
+        f"{caption} PBA: mean recall over the client's own classes. Means over clients and scenarios; best "
+        "of a column in bold.",
+        tuple(Column(heading, span) for span, heading in measures),
+        bold_columns(rows, [measure.highest for measure in measures.values()]),
+        corner="algorithm",
+        part="data set",
+    )
+    return explained(table, study)
+
+
+def _measure(span: str, heading: str, curve: str) -> Measure:
+    """Return a measure; a small gap is no merit of its own."""
+    return SPANS[span](heading, curve, highest=None if heading == "gap" else True)

@@ -1,0 +1,122 @@
+"""The whole of a study at a glance, and the whole of it in full."""
+
+from collections.abc import Callable, Mapping
+
+from tracking import measures
+from tracking.measures import Measure, last_round, mean_over_rounds
+from tracking.statistics import compare
+from tracking.study import Run, Study
+from tracking.tables import personalisation
+from tracking.tables.cells import explained, over_scenarios, over_seeds
+from tracking.tables.clustering import right_share
+from tracking.tables.table import NONE, Cell, Column, Row, Table, bold_columns, fixed
+
+
+def overview(study: Study) -> Table:
+    """Return one row an algorithm: how many runs are finished, and the scores that matter most."""
+    pf1, gf1 = measures.last_f1(study)
+    comparison = compare(study, pf1)
+    ranks = dict(zip(comparison.algorithms, comparison.ranks, strict=True))
+    scores = (measures.FINAL_ARI, pf1, gf1)
+    ranked = f"average rank by {pf1.name}, 1 is best, {comparison.where}" if ranks else "no ranks yet"
+    rows = []
+    for algorithm in study.algorithms:
+        part = study.where(algorithm=algorithm)
+        rank = ranks.get(algorithm)
+        cells = (
+            _finished(part),
+            right_share(part),
+            *(over_scenarios(part, measure) for measure in scores),
+            Cell(NONE) if rank is None else Cell(fixed(rank, 2), rank, count=comparison.num_scenarios),
+        )
+        rows.append(Row(algorithm, cells))
+    table = Table(
+        "overview",
+        f"{study.name} at a glance",
+        "Finished runs; those whose last partition is exactly right; adjusted Rand index of the last "
+        "partition; F1 of the last round, personalised (PF1) and generalised (GF1), as in the tables of "
+        f"personalisation (means over scenarios); {ranked}. Best of a column in bold.",
+        tuple(map(Column, ("finished", "exactly right", *(measure.name for measure in scores), "mean rank"))),
+        bold_columns(rows, [None, True, True, True, True, False]),
+        corner="algorithm",
+    )
+    return explained(table, study)
+
+
+def per_scenario(study: Study) -> Table:
+    """Return one row a scenario and algorithm with everything that the other tables are made of."""
+    columns = _measures()
+    rows = tuple(
+        Row(
+            algorithm,
+            (
+                *map(Cell, (dataset, str(clients), overlap, balance)),
+                _finished(runs),
+                right_share(runs),
+                *(over_seeds(runs, measure) for measure in columns.values()),
+                Cell("; ".join(_lacks(runs, run) for run in runs.unfinished) or NONE),
+            ),
+        )
+        for ((dataset, clients, overlap, balance), algorithm), runs in study.cells().items()
+    )
+    table = Table(
+        "scenarios",
+        "All scenarios",
+        "Everything by scenario and algorithm, in the published conventions and in the right ones; names as "
+        "in the other tables.",
+        (
+            *map(Column, ("data set", "clients", "overlap", "balance", "finished", "exactly right")),
+            *(Column(name, group) for group, name in columns),
+            Column("not there yet"),
+        ),
+        rows,
+        corner="algorithm",
+    )
+    return explained(table, study)
+
+
+def _measures() -> Mapping[tuple[str, str], Measure]:
+    """Return group and heading -> measure."""
+    published = {
+        "RAND": measures.RAND_PUBLISHED,
+        "AMI": measures.AMI_PUBLISHED,
+        "COM": measures.COM_PUBLISHED,
+        "round": measures.ROUND_PUBLISHED,
+    }
+    right = {
+        measure.name: measure
+        for measure in (
+            measures.MEAN_ARI,
+            measures.MEAN_AMI,
+            measures.MEAN_HOMOGENEITY,
+            measures.MEAN_COMPLETENESS,
+            measures.FINAL_ARI,
+            measures.FINAL_AMI,
+            measures.FINAL_HOMOGENEITY,
+            measures.FINAL_COMPLETENESS,
+            measures.CLUSTERS,
+            measures.CLUSTERING_ROUND,
+            measures.LAST_CHANGE,
+        )
+    }
+    spans: Mapping[str, Callable[[str, str], Measure]] = {"mean": mean_over_rounds, "last": last_round}
+    clients = {"as published": personalisation.PUBLISHED, "clients": personalisation.RIGHT}
+    return {
+        **{("as published", name): measure for name, measure in published.items()},
+        **{("clustering", name): measure for name, measure in right.items()},
+        **{
+            (group, f"{span} {name}"): of_span(name, curve)
+            for group, curves in clients.items()
+            for span, of_span in spans.items()
+            for name, curve in curves.items()
+        },
+    }
+
+
+def _finished(study: Study) -> Cell:
+    finished, asked = len(study.finished), len(study.runs)
+    return Cell(f"{finished}/{asked}", float(finished), tone="" if finished == asked else "partial")
+
+
+def _lacks(study: Study, run: Run) -> str:
+    return f"s{run.seed}: {study.lacking[run.run_id]}"
