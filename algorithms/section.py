@@ -1,9 +1,17 @@
 """What every part of a configuration is: frozen, strict about its keys, and never a boolean for a number."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 
@@ -11,6 +19,20 @@ class Section(BaseModel):
     """A part of the configuration: frozen, and a key it does not know is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    later: ClassVar[tuple[str, ...]] = ()
+    """Keys that came when there were runs already. They are written down only where they differ from their
+    defaults, so that a run that says nothing of them keeps its id."""
+
+    @model_serializer(mode="wrap")
+    def _without_later_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = handler(self)
+        fields = type(self).model_fields
+        return {
+            name: value
+            for name, value in values.items()
+            if name not in self.later or getattr(self, name) != fields[name].get_default()
+        }
 
     @model_validator(mode="wrap")
     @classmethod
@@ -29,7 +51,7 @@ class Section(BaseModel):
 def _booleans_taken_for_numbers(given: object, taken: object) -> Iterator[tuple[tuple[str, ...], bool]]:
     """Yield those in `given`, with their path: pydantic takes true for 1."""
     for key, value in given.items() if isinstance(given, Mapping) else ():
-        kept = getattr(taken, key, None)
+        kept = getattr(taken, key, None) if isinstance(key, str) else None
         if isinstance(value, bool) and isinstance(kept, int | float) and not isinstance(kept, bool):
             yield (key,), value
         for path, inner in _booleans_taken_for_numbers(value, kept):

@@ -107,7 +107,8 @@ def _write(page: Page, folder: Path, console: Console) -> Written:
 def _share(name: str, storage: Storage, folder: Path, written: Written, *, pushed: bool) -> bool:
     """Send the report to the storage's URI and to MLflow; return whether MLflow has it."""
     if pushed:
-        storage.push(*(f"{GRIDS}/{name}/report/{file}" for file in written.files))
+        storage.push(*(f"{GRIDS}/{name}/report/{file}" for file in reversed(written.files)))
+        storage.remove(*(f"{GRIDS}/{name}/report/{file}" for file in written.removed))
     try:
         writer = Writer(tracking_uri(storage.root), name, storage.root, artifact_root(storage.root))
         if writer.write_report(folder):

@@ -16,7 +16,7 @@ from grids.grid_folder import GridFolder
 from grids.outcome import is_finished
 from tracking.mlflow_runs import flatten
 from tracking.records import RecordsError
-from tracking.study import Result, Run, Study, read_result
+from tracking.study import Result, Run, Study, plain, read_result
 
 AS_PUBLISHED = " as published"
 CELL = ("dataset", "overlap", "balance", "clients", "seed")
@@ -55,7 +55,7 @@ def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
             run_id=config.run_id,
             name=config.name,
             folder=folder_of(storage.root, config),
-            dataset=config.scenario.rsplit("-", 3)[0],
+            dataset=plain(config.scenario.rsplit("-", 3)[0]),
             overlap=config.overlap,
             balance=config.balance,
             clients=config.clients,

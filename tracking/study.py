@@ -3,6 +3,7 @@
 Shapes: R rounds, K clients.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -194,6 +195,11 @@ def read_result(run: Run) -> Result:
         labels_RK,
         truth_K,
     )
+
+
+def plain(name: str) -> str:
+    """Return a name that can be a file's and an anchor's."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "_", name)
 
 
 def _distinct(values: Iterable[T]) -> tuple[T, ...]:

@@ -23,10 +23,7 @@ def colours(axes):
     picture = np.asarray(axes.images[0].get_array())
     letters: dict[tuple[float, ...], str] = {}
     return [
-        "".join(
-            letters.setdefault(tuple(pixel), "abcdefghijklmnopqrstuvwxyzABCDEFGHIJ"[len(letters)])
-            for pixel in row
-        )
+        "".join(letters.setdefault(tuple(pixel), chr(ord("a") + len(letters))) for pixel in row)
         for row in picture
     ]
 

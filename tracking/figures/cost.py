@@ -58,7 +58,7 @@ def cost_to_target(study: Study, *, target: float | None = None) -> Figure:
     with look():
         labels, left, height = named_rows(study.algorithms)
         margins = Margins(left=left, right=0.62, head=0.42, gap=0.75)
-        figure, row = panels(len(axis), len(axis), max(0.6, 1.3 * height * len(labels)), margins=margins)
+        figure, row = panels(len(axis), len(axis), max(0.6, (height + 0.05) * len(labels)), margins=margins)
         for axes, (name, label) in zip(row, axis.items(), strict=True):
             values = {algorithm: [getattr(cost, name) for cost in costs[algorithm]] for algorithm in costs}
             _draw(axes, values, styles(study.algorithms))
@@ -101,7 +101,7 @@ def _cost(result: Result, curve: str, target: float) -> Cost:
 
 
 def _draw(axes: Axes, values: Mapping[str, Sequence[float]], style: Mapping[str, Style]) -> None:
-    axes.set_ylim(len(values) - 0.5, -0.5)
+    axes.set_ylim(max(1, len(values)) - 0.5, -0.5)
     axes.set_yticks([])
     axes.grid(axis="x", color=GRID, linewidth=0.6)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))

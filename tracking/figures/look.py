@@ -126,7 +126,7 @@ class PaperFigure(Figure):
 
 @contextmanager
 def look() -> Iterator[None]:
-    """Draw with our settings, whatever the user's matplotlibrc says; the ids in an svg are `save`'s matter."""
+    """Draw with our settings, whatever the user's matplotlibrc says; ids in an svg are left to `save`."""
     salt = {"svg.hashsalt": matplotlib.rcParams["svg.hashsalt"]}
     with matplotlib.rc_context(), style.context(["default", LOOK, salt]):
         yield

@@ -21,7 +21,7 @@ MIXED = "#9A9A9A"
 GOLDEN = 0.382
 """Steps of the golden section through an interval never meet, and neighbours stay apart."""
 PANELS_A_ROW = 4
-TITLE = 26
+TITLE = 28
 """Letters of a name that stand in one line above a panel."""
 NAMED_GROUPS = 6
 """More have no room for their names."""

@@ -10,6 +10,7 @@ from math import ceil, floor, log10
 from textwrap import fill
 from typing import Any
 
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
@@ -27,8 +28,8 @@ LINE = 0.115
 """Inches from one line of text to the next."""
 HANDLE = 0.45
 """Inches that a line before an entry of the legend takes, and the space behind it."""
-X_LABEL, Y_LABEL = 0.2, 0.3
-"""Inches from an axis to its label."""
+X_LABEL, Y_LABEL = 0.2, 0.13
+"""Inches from the x axis to its label, and from the edge of the figure to the far side of the y axis's."""
 LONG = 30
 """Letters of a name that still stand in one line."""
 NO_RUN = "no run is finished"
@@ -40,7 +41,7 @@ SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 class Margins:
     """Inches around the panels and between them."""
 
-    left: float = 0.45
+    left: float = 0.5
     right: float = 0.1
     head: float = 0.34
     """For the two lines of a title."""
@@ -63,7 +64,7 @@ def panels(
     are as wide as a page.
     """
     count = max(1, count)
-    columns = min(columns, count)
+    columns = max(1, min(columns, count))
     rows = ceil(count / columns)
     width = COLUMN if columns == 1 else PAGE
     top = _legend_height(legend, width)
@@ -89,7 +90,7 @@ def panels(
         foot = total - top - margins.head - height - row * (height + margins.row_gap)
         axes = figure.add_axes((left / width, foot / total, panel / width, height / total))
         axes.xaxis.set_label_coords(0.5, -X_LABEL / height)
-        axes.yaxis.set_label_coords(-Y_LABEL / panel, 0.5)
+        axes.yaxis.set_label_coords((Y_LABEL - margins.left) / panel, 0.5)
         places.append(axes)
     return figure, places
 
@@ -97,8 +98,10 @@ def panels(
 def _legend_height(legend: Sequence[Artist], width: float) -> float:
     if not legend:
         return 0.0
-    lines = max(str(entry.get_label()).count("\n") + 1 for entry in legend)
-    return 0.03 + ceil(len(legend) / _entries_a_line(legend, width)) * (lines * LINE + 0.04)
+    heights = [LINE * (str(entry.get_label()).count("\n") + 1) + 0.04 for entry in legend]
+    # As matplotlib deals them out.
+    columns = np.array_split(np.array(heights), _entries_a_line(legend, width))
+    return 0.03 + float(max(column.sum() for column in columns))
 
 
 def _entries_a_line(legend: Sequence[Artist], width: float) -> int:

@@ -7,12 +7,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tracking.figures.look import INK, PAGE, PaperFigure, Style, look, styles
-from tracking.figures.panels import LETTER, say
+from tracking.figures.panels import named_rows, say
 
 AXIS = 0.42
 """Inches from the top of the figure to the line of the ranks."""
-STEP, BAR = 0.17, 0.09
-"""Inches from name to name, and from bar to bar."""
+BAR = 0.09
+"""Inches from bar to bar."""
 UNKNOWN = "no scenario has a result of every algorithm"
 
 
@@ -26,9 +26,10 @@ def critical_difference(
     """
     known = {name: rank for name, rank in sorted(ranks.items(), key=lambda item: item[1]) if rank == rank}
     bars = _levels([[known[name] for name in clique if name in known] for clique in cliques])
+    labels, width, step = named_rows([f"{name}  {rank:.2f}" for name, rank in known.items()])
     names_from = AXIS + 0.2 + BAR * (1 + max((level for level, _, _ in bars), default=-1))
-    height = names_from + STEP * max(1, -(-len(known) // 2))
-    side = 0.5 + LETTER * max(map(len, known), default=0)
+    height = names_from + step * max(1, -(-len(known) // 2))
+    side = width + 0.1
     inches = (PAGE - 2 * side) / max(1, len(known) - 1)
     with look():
         figure = PaperFigure(figsize=(PAGE, height))
@@ -46,8 +47,8 @@ def critical_difference(
         for position, (name, rank) in enumerate(known.items()):
             row = min(position, len(known) - 1 - position)
             edge = side if position == row else PAGE - side
-            place = (side + inches * (rank - 1), names_from + STEP * row)
-            _draw_name(axes, f"{name}  {rank:.2f}", style[name], place, edge)
+            place = (side + inches * (rank - 1), names_from + step * row)
+            _draw_name(axes, labels[position], style[name], place, edge)
     return figure
 
 

@@ -4,6 +4,7 @@ Shapes: S runs, R rounds, B resamples.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -185,10 +186,7 @@ def _legend(style: Mapping[str, Style]) -> list[Line2D | Patch]:
     return [
         Line2D([], [], color=INK, label="mean temperature"),
         Patch(facecolor=INK, alpha=0.12, linewidth=0, label="95 % interval"),
-        *(
-            Line2D([], [], label=name, **{**look_of.of_line, "linestyle": DASHES})
-            for name, look_of in style.items()
-        ),
+        *entries({name: replace(look_of, line=DASHES) for name, look_of in style.items()}),
     ]
 
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from tracking import figures, measures, statistics
 from tracking.report.page import Choice, Page, Plate, Section
 from tracking.statistics import Comparison
-from tracking.study import Study
+from tracking.study import Study, plain
 from tracking.tables import clustering, comparison, personalisation, scenarios
 from tracking.tables.against import against_published
 from tracking.tables.cells import split_name, title_of
@@ -101,14 +101,14 @@ def _lacking(study: Study) -> Section:
         for run in study.unfinished
     ]
     table = Table(
-        f"lacking-{study.name}",
+        f"lacking-{plain(study.name)}",
         f"Runs without a result: {study.name}",
         f"{len(rows)} of {len(study.runs)} runs are not finished; no number here or elsewhere is of them.",
         (Column("algorithm"), Column("seed"), Column("how far")),
         tuple(rows),
         corner="run",
     )
-    return Section(f"lacking-{study.name}", f"Not there yet: {study.name}", items=(table,))
+    return Section(f"lacking-{plain(study.name)}", f"Not there yet: {study.name}", items=(table,))
 
 
 def _published(study: Study) -> Section:
