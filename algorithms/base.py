@@ -59,6 +59,8 @@ class Diagnostics:
     """Mean silhouette of this round's clustering, where the algorithm looks at it and there is one
     (communities)."""
     warnings: tuple[str, ...] = ()
+    placed: Mapping[int, str] = field(default_factory=dict)
+    """Clients that came too late for a clustering and found their cluster in this round, and why that one."""
 
 
 class Algorithm(ABC):

@@ -16,7 +16,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.base import Algorithm, Diagnostics, Settings, State, split
+from algorithms.base import Algorithm, Diagnostics, Settings, State
+from algorithms.placing import place, split_among
 from algorithms.updates import Updates, Vector
 
 MOMENTS = {"none": (), "momentum": ("cluster_first",), "adam": ("cluster_first", "cluster_second")}
@@ -51,9 +52,13 @@ class FedOpt(Algorithm):
     def step(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:
-        """Decide the partition of this round, then average this round's updates within it."""
+        """Decide the partition of this round, then average this round's updates within it.
+
+        Before that, who was absent at a split and is here now finds its cluster.
+        """
+        state, updates, placed = place(state, updates)
         state, diagnostics = self.recluster(state, round_index, updates, rng)
-        return self.aggregate(state, updates), diagnostics
+        return self.aggregate(state, updates), replace(diagnostics, placed=placed)
 
     def recluster(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
@@ -107,5 +112,9 @@ def moving(updates: Updates) -> Updates:
 
 
 def split_positions(state: State, cluster: int, members: Updates, groups: Sequence[Sequence[int]]) -> State:
-    """Split `cluster` into groups of positions in `members`, which a clusterer returns instead of ids."""
-    return split(state, cluster, [[members.clients[position] for position in group] for group in groups])
+    """Split `cluster` into groups of positions in `members`, which a clusterer returns instead of ids.
+
+    Absent members wait (see `algorithms.placing`).
+    """
+    ids = [[members.clients[position] for position in group] for group in groups]
+    return split_among(state, cluster, ids, members)

@@ -10,12 +10,13 @@ Shapes: K clients of the federation.
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, PositiveInt
 from threadpoolctl import threadpool_limits
 
 from algorithms.base import Diagnostics, State
 from algorithms.clusterers import NOISE, AnyClusterer, KMeans, labels_to_groups
 from algorithms.fedopt import FedOpt, FedOptSettings, moving, split_positions
+from algorithms.regrouping import regroup
 from algorithms.similarity import temperature
 from algorithms.temperature import rises
 from algorithms.updates import Updates, Vector
@@ -31,12 +32,16 @@ class OcflSettings(FedOptSettings):
     """Where clients go that the clusterer calls noise: to the nearest cluster, or into one of their own."""
     unclustered_consumes_shot: bool = False
     """Whether the one clustering is used up when the clusterer finds none (as published)."""
+    few_shot: PositiveInt = 1
+    """How many rises of the temperature cluster the clients anew; 1 is one-shot."""
+
+    later = ("few_shot",)
 
 
 class Ocfl(FedOpt):
     """One-shot clustering, with any clusterer.
 
-    Memory: `temperatures` (float64, the last `window` + 1) and `shot_taken` (bool, shape (1,)).
+    Memory: `temperatures` (float64, the last `window` + 1) and `shots_taken` (int64, shape (1,)).
     """
 
     settings: OcflSettings
@@ -44,18 +49,21 @@ class Ocfl(FedOpt):
     def init(self, model: Vector, num_clients: int) -> State:
         """Return the state of one cluster, the shot not taken."""
         state = super().init(model, num_clients)
-        return state.remember(temperatures=np.zeros(0), shot_taken=np.array([False]))
+        return state.remember(temperatures=np.zeros(0), shots_taken=np.array([0]))
 
     def recluster(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:
         """Take the temperature; at its first rise split the federation's only cluster.
 
+        With `few_shot` further rises put all clients into new clusters.
+
         Clients without an update, or with a zero one (it has no direction), have no say and go where
         the largest cluster goes. With fewer than two others there is no temperature in this round.
         """
         part = moving(updates)
-        if state.memory["shot_taken"].any() or len(part.clients) < 2:
+        shots_taken = int(state.memory["shots_taken"][0])
+        if shots_taken == self.settings.few_shot or len(part.clients) < 2:
             return state, Diagnostics()
         latest = np.append(state.memory["temperatures"], temperature(part.cosine_distances_KK))
         state = state.remember(temperatures=latest[-self.settings.window - 1 :])
@@ -71,5 +79,9 @@ class Ocfl(FedOpt):
             warning = f"{self.settings.clusterer.name} found no clusters: the next rise is tried instead"
             return state, Diagnostics(warnings=(warning,))
         groups = labels_to_groups(labels, distances_KK, self.settings.noise)
-        state = split_positions(state, 0, updates, groups).remember(shot_taken=np.array([True]))
-        return state, Diagnostics(clustered=True)
+        shots_taken = int(state.memory["shots_taken"][0])
+        if shots_taken == 0:
+            state = split_positions(state, 0, updates, groups)
+        else:
+            state = regroup(state, [[updates.clients[position] for position in group] for group in groups])
+        return state.remember(shots_taken=np.array([shots_taken + 1])), Diagnostics(clustered=True)

@@ -4,7 +4,7 @@ The updates may be gigabytes in the object store, so everything here streams ove
 columns, once, with matrix products. Shapes: K clients in the view, P entries of a state vector.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -95,6 +95,7 @@ class Updates:
             means are always over the whole state.
         threads: how many blocks are worked on at a time. The result does not depend on it.
         chosen: client id -> which of its candidate models the client trained.
+        absent: clients that were not there this round; others without an update sent an unusable one.
     """
 
     def __init__(
@@ -105,11 +106,13 @@ class Updates:
         similarity_over: str = "parameters",
         threads: int = 1,
         chosen: Mapping[int, int] | None = None,
+        absent: Iterable[int] = (),
     ) -> None:
         self.clients = tuple(sorted(vectors))
         self.layout = layout
         self.similarity_over = similarity_over
         self.chosen = dict(chosen or {})
+        self.absent = frozenset(absent)
         self._vectors = [vectors[client] for client in self.clients]
         self._width = layout.num_parameters if similarity_over == "parameters" else layout.size
         self._threads = threads
@@ -124,6 +127,7 @@ class Updates:
             similarity_over=self.similarity_over,
             threads=self._threads,
             chosen=self.chosen,
+            absent=self.absent,
         )
         part.products = self.products.select(positions)
         return part
@@ -184,6 +188,36 @@ class Updates:
 
         self._map_blocks(block_mean, self.layout.size)
         return out
+
+    def mean_direction(self) -> Vector:
+        """Return the mean of the updates scaled to length 1, float32, shape (P,).
+
+        Zero updates have no direction and are left out; of nothing else the mean is zero, as are entries
+        that norms and distances do not see.
+        """
+        out = np.zeros(self.layout.size, np.float32)
+        lengths_K = np.where(self.norms_K > 0, self.norms_K, np.inf)
+        scales_K = 1 / lengths_K / max(1, int(np.count_nonzero(self.norms_K)))
+
+        def block_mean(columns: slice) -> None:
+            out[columns] = scales_K @ np.stack([vector[columns] for vector in self._vectors])
+
+        self._map_blocks(block_mean, self._width)
+        return out
+
+    def mean_distances(self, directions: Sequence[Vector]) -> Matrix:
+        """Return the mean cosine distance of each update to those behind each mean direction, shape (K, D).
+
+        No update may be zero.
+        """
+        targets = np.stack(directions)
+
+        def block_products(columns: slice) -> Matrix:
+            block = np.stack([vector[columns] for vector in self._vectors])
+            return (block @ targets[:, columns].T).astype(np.float64)
+
+        products_KD = np.asarray(sum(self._map_blocks(block_products, self._width)))
+        return 1 - products_KD / self.norms_K[:, None]
 
     def _map_blocks(self, function: Callable[[slice], T], width: int) -> list[T]:
         columns = [slice(start, min(start + BLOCK, width)) for start in range(0, width, BLOCK)]

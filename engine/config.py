@@ -7,15 +7,17 @@ from pydantic import Field, model_validator
 from algorithms.section import Section
 
 PositiveInt = Annotated[int, Field(gt=0, strict=True)]
+ClassLabel = Annotated[int, Field(ge=0, strict=True)]
 
 
 class Split(Section):
     """How a data set is dealt out to clients; the defaults are the papers'."""
 
     num_clusters: PositiveInt = 3
-    """Hidden groups of clients."""
+    """Hidden groups of clients; of overlap majority 2."""
     draws: PositiveInt | None = None
-    """Draws with replacement a client; None is floor(pool size / clients), the published rule."""
+    """Draws with replacement a client; None is floor(pool size / clients), the published rule. Of overlap
+    majority the images of a client, none of them another's; None is as many as there are."""
     test_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
     """Share of a client's images that is its test set, rounded up."""
     alpha: Annotated[float, Field(gt=0)] = 1.0
@@ -27,6 +29,16 @@ class Split(Section):
     client's training set. `none`: no test image of any client is in any client's training set."""
     server_images: PositiveInt | None = None
     """Images of the server's test set, the first of a seeded order; None is the whole official test set."""
+    majority: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Of overlap majority: the share of a client's images that is of its own class."""
+    first_group: tuple[ClassLabel, ...] | None = None
+    """Of overlap majority: the classes of one hidden group, the others being of the other; None is what
+    `engine.groups` says of the data set."""
+    scored_on: Literal["test", "validation"] = "test"
+    """`validation`: a client's training images are cut once more by `test_share`, and it is scored on the
+    second part. Its test images are not used at all, which is what a search needs."""
+
+    later = ("majority", "first_group", "scored_on")
 
 
 class Training(Section):

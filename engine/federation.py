@@ -6,16 +6,20 @@ temperature and cluster, aggregate inside the clusters, test the new cluster mod
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import TypeVar
 
-from algorithms.base import Algorithm, Labels, State
+import numpy as np
+
+from algorithms.base import Algorithm, Diagnostics, Labels, State
+from algorithms.graph import silhouette
 from algorithms.layout import Layout
 from algorithms.similarity import temperature
 from algorithms.updates import Updates, Vector
 from engine import memory
+from engine.attendance import Attendance
 from engine.errors import RunError
 from engine.messages import Counts, EvaluateReport, EvaluateTask, TrainTask
 from engine.pool import Pool, Trained
@@ -37,6 +41,7 @@ class Federation:
     rounds: int
     evaluate_every: int
     truth_K: Labels
+    attendance: Attendance
     train_images_K: Sequence[int]
     test_images_K: Sequence[int]
     threads: int = 1
@@ -52,49 +57,54 @@ class Federation:
             RunError: if no client has a usable update; `progress` is still good.
         """
         start = time.perf_counter()
-        evaluate = self._evaluates(progress.rounds_done)
+        round_index = progress.rounds_done
+        evaluate = self._evaluates(round_index)
         tasks = self._train_tasks(progress, evaluate)
-        trained, train_seconds = _timed(lambda: pool.train(tasks, progress.state.models, progress.memories))
-        updates = self._updates(trained, progress.rounds_done)
-        (state, row, notes), cluster_seconds = _timed(lambda: self._step(progress, tasks, trained, updates))
+        dropped = self.attendance.dropped(round_index)
+        reached = [task for task in tasks if task.client not in dropped]
+        trained, train_seconds = _timed(lambda: _train(reached, progress, pool))
+        updates = self._updates(trained, round_index)
+        (state, diagnostics), cluster_seconds = _timed(lambda: self._step(progress, updates))
         reports, evaluate_seconds = _timed(lambda: _evaluate(state, pool) if evaluate else None)
         memories = {
             result.report.client: result.memory
             for result in trained
             if result.memory is not None and result.report.usable
         }
-        slowest = max(trained, key=lambda result: result.report.seconds).report
+        slowest = max((result.report for result in trained), key=lambda report: report.seconds, default=None)
+        excluded = [result.report.client for result in trained if not result.report.usable]
         record = RoundRecord(
-            round=row,
-            clients=self._client_rows(progress.rounds_done + 1, trained, state, reports),
+            round=self._round_row(round_index + 1, updates, state, diagnostics, tasks, excluded),
+            clients=self._client_rows(round_index, trained, state, diagnostics, reports),
             timing={
-                "round": progress.rounds_done + 1,
+                "round": round_index + 1,
                 "seconds": time.perf_counter() - start,
                 "train_seconds": train_seconds,
                 "cluster_seconds": cluster_seconds,
                 "evaluate_seconds": evaluate_seconds,
-                "slowest_client": slowest.client,
-                "slowest_client_seconds": slowest.seconds,
+                "slowest_client": slowest and slowest.client,
+                "slowest_client_seconds": slowest and slowest.seconds,
                 "peak_memory_mb": memory.total(
                     [memory.own_peak(), *(each.report.memory for each in trained)]
                 ),
             },
-            warnings=notes,
+            warnings=_notes(round_index + 1, trained, excluded, diagnostics),
         )
-        return Progress(progress.rounds_done + 1, state, {**progress.memories, **memories}), record
+        return Progress(round_index + 1, state, {**progress.memories, **memories}), record
 
     def _evaluates(self, round_index: int) -> bool:
         return (round_index + 1) % self.evaluate_every == 0 or round_index + 1 == self.rounds
 
     def _train_tasks(self, progress: Progress, evaluate: bool) -> list[TrainTask]:
+        candidates_K = self.algorithm.candidates(progress.state)
         return [
-            TrainTask(client, progress.rounds_done, candidates, evaluate)
-            for client, candidates in enumerate(self.algorithm.candidates(progress.state))
+            TrainTask(client, progress.rounds_done, candidates_K[client], evaluate)
+            for client in self.attendance.sampled(progress.rounds_done)
         ]
 
     def _updates(self, trained: Sequence[Trained], round_index: int) -> Updates:
         usable = [result for result in trained if result.report.usable]
-        if not usable:
+        if trained and not usable:
             clients = ", ".join(str(result.report.client) for result in trained)
             raise RunError(
                 f"clients {clients}, round {round_index + 1}: every update is NaN or infinite, so there is "
@@ -107,66 +117,105 @@ class Federation:
             similarity_over=self.algorithm.settings.similarity_over,
             threads=self.threads,
             chosen={result.report.client: result.report.chosen for result in usable},
+            absent=set(range(len(self.truth_K))) - {result.report.client for result in trained},
         )
 
-    def _step(
-        self, progress: Progress, tasks: Sequence[TrainTask], trained: Sequence[Trained], updates: Updates
-    ) -> tuple[State, dict[str, object], tuple[str, ...]]:
-        number = progress.rounds_done + 1
+    def _step(self, progress: Progress, updates: Updates) -> tuple[State, Diagnostics]:
+        """Let the algorithm act; without any update there is nothing to act on."""
+        if not updates.clients:
+            return progress.state, Diagnostics()
         rng = generator(self.seed, "algorithm", round_index=progress.rounds_done)
         state, diagnostics = self.algorithm.step(progress.state, progress.rounds_done, updates, rng)
-        excluded = [result.report.client for result in trained if not result.report.usable]
+        if diagnostics.silhouette is None:
+            labels = state.labels_K[list(updates.clients)]
+            groups = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
+            diagnostics = replace(diagnostics, silhouette=silhouette(updates.cosine_distances_KK, groups))
+        return state, diagnostics
+
+    def _round_row(
+        self,
+        number: int,
+        updates: Updates,
+        state: State,
+        diagnostics: Diagnostics,
+        tasks: Sequence[TrainTask],
+        excluded: Sequence[int],
+    ) -> dict[str, object]:
         model_bytes = BYTES_PER_ENTRY * self.layout.size
-        row = round_row(
+        return round_row(
             number=number,
-            temperature=temperature(updates.cosine_distances_KK),
+            temperature=temperature(updates.cosine_distances_KK) if updates.clients else None,
             clusters=len(set(state.labels_K.tolist())),
             diagnostics=diagnostics,
             bytes_down=model_bytes * sum(len(task.candidates) for task in tasks),
-            bytes_up=model_bytes * len(trained),
+            bytes_up=model_bytes * (len(updates.clients) + len(excluded)),
             excluded=len(excluded),
         )
-        left_out = tuple(
-            f"round {number}: client {client} left out, its update is NaN or infinite" for client in excluded
-        )
-        return state, row, left_out + tuple(f"round {number}: {note}" for note in diagnostics.warnings)
 
     def _client_rows(
         self,
-        number: int,
+        round_index: int,
         trained: Sequence[Trained],
         state: State,
+        diagnostics: Diagnostics,
         reports: Sequence[EvaluateReport] | None,
     ) -> list[dict[str, object]]:
         own = {report.client: report.own for report in reports or ()}
-        server = _sum_parts(reports, len(state.models)) if reports else None
+        server = _sum_parts(reports, state) if reports else {}
+        sent = {result.report.client: result.report for result in trained}
+        parts = dict.fromkeys(self.attendance.present(round_index), "not asked")
+        parts |= {client: "dropped" for client in self.attendance.dropped(round_index)}
+        parts |= {client: "trained" if sent[client].usable else "excluded" for client in sent}
         return [
             client_row(
-                number=number,
-                report=result.report,
+                number=round_index + 1,
+                client=client,
+                part=parts.get(client, "not joined"),
+                placed=diagnostics.placed.get(client),
+                report=sent.get(client),
                 labels_K=state.labels_K,
                 truth_K=self.truth_K,
-                train_images=self.train_images_K[result.report.client],
-                test_images=self.test_images_K[result.report.client],
+                train_images=self.train_images_K[client],
+                test_images=self.test_images_K[client],
                 tests={
-                    "local_own": result.report.local,
-                    "local_server": result.report.local_server,
-                    "cluster_own": own.get(result.report.client),
-                    "cluster_server": server[state.labels_K[result.report.client]] if server else None,
+                    "local_own": sent[client].local if client in sent else None,
+                    "local_server": sent[client].local_server if client in sent else None,
+                    "cluster_own": own.get(client) if client in parts else None,
+                    "cluster_server": server.get(int(label)) if client in parts else None,
                 },
             )
-            for result in trained
+            for client, label in enumerate(state.labels_K)
         ]
 
 
+def _train(tasks: Sequence[TrainTask], progress: Progress, pool: Pool) -> list[Trained]:
+    return pool.train(tasks, progress.state.models, progress.memories) if tasks else []
+
+
 def _evaluate(state: State, pool: Pool) -> list[EvaluateReport]:
-    tasks = [EvaluateTask(client, int(label)) for client, label in enumerate(state.labels_K)]
-    return pool.evaluate(tasks, state.models)
+    """Test the models that are a client's, all clients lending a hand."""
+    used = np.unique(state.labels_K)
+    places = np.searchsorted(used, state.labels_K).tolist()
+    tasks = [EvaluateTask(client, place) for client, place in enumerate(places)]
+    return pool.evaluate(tasks, [state.models[label] for label in used])
 
 
-def _sum_parts(reports: Sequence[EvaluateReport], num_models: int) -> list[Counts]:
-    """Add up every model's counts over the parts of the server's test set, in the order of the clients."""
-    return [reduce(add, (report.server_parts[model] for report in reports)) for model in range(num_models)]
+def _sum_parts(reports: Sequence[EvaluateReport], state: State) -> dict[int, Counts]:
+    """Add up each model's counts over the parts of the server's test set, in the order of the clients."""
+    return {
+        int(label): reduce(add, (report.server_parts[place] for report in reports))
+        for place, label in enumerate(np.unique(state.labels_K))
+    }
+
+
+def _notes(
+    number: int, trained: Sequence[Trained], excluded: Sequence[int], diagnostics: Diagnostics
+) -> tuple[str, ...]:
+    """Return the round's warnings in words."""
+    notes = [f"client {client} left out, its update is NaN or infinite" for client in excluded]
+    if not trained:
+        notes.append("every client that was asked dropped out: nothing has changed")
+    return tuple(f"round {number}: {note}" for note in (*notes, *diagnostics.warnings))
 
 
 def _timed(function: Callable[[], R]) -> tuple[R, float]:

@@ -41,6 +41,12 @@ _ENTRIES = (
         8,
     ),
     ModelEntry(
+        "mobilenet",
+        "MobileNetV2 for small images: stem of stride 1, no dropout; 2.24 M parameters",
+        "Sandler et al. 2018, as in torchvision; PyTorch's default initialisation instead of its own",
+        8,
+    ),
+    ModelEntry(
         "digitnet",
         "two hidden layers (128 and 96 wide), for 8x8 digits; 22 k parameters",
         "ours",

@@ -41,6 +41,7 @@ ROUNDS = pa.schema(
         "warnings": pa.int32(),
         "mean_norm": pa.float64(),
         "max_norm": pa.float64(),
+        "silhouette": pa.float64(),
     }
 )
 
@@ -50,6 +51,8 @@ CLIENTS = pa.schema(
         "client": pa.int32(),
         "cluster": pa.int32(),
         "true_cluster": pa.int32(),
+        "part": pa.string(),
+        "placed": pa.string(),
         "excluded": pa.bool_(),
         "train_images": pa.int32(),
         "test_images": pa.int32(),
@@ -76,6 +79,11 @@ TIMINGS = pa.schema(
 together, each its peak since it started (see `engine.memory`)."""
 
 
+PARTS = ("trained", "excluded", "dropped", "not asked", "not joined")
+"""What part a client had in a round: `trained` sent an update that counts, `excluded` one that is NaN or
+infinite, `dropped` none although it was asked."""
+
+
 @dataclass(frozen=True)
 class RoundRecord:
     """The rows of one round."""
@@ -90,7 +98,7 @@ class RoundRecord:
 def round_row(
     *,
     number: int,
-    temperature: float,
+    temperature: float | None,
     clusters: int,
     diagnostics: Diagnostics,
     bytes_down: int,
@@ -109,32 +117,40 @@ def round_row(
         "warnings": excluded + len(diagnostics.warnings),
         "mean_norm": diagnostics.mean_norm,
         "max_norm": diagnostics.max_norm,
+        "silhouette": diagnostics.silhouette,
     }
 
 
 def client_row(
     *,
     number: int,
-    report: TrainReport,
+    client: int,
+    part: str,
+    placed: str | None = None,
+    report: TrainReport | None,
     labels_K: Labels,
     truth_K: Labels,
     train_images: int,
     test_images: int,
     tests: Mapping[str, Counts | None],
 ) -> dict[str, Any]:
-    """Return the row of `CLIENTS` of one client; a test that was not made leaves nulls."""
-    client = report.client
+    """Return the row of `CLIENTS` of one client; what was not trained or tested leaves nulls.
+
+    `part` is one of `PARTS`; `placed` says why the client was put into a cluster that it came late for.
+    """
     row: dict[str, Any] = {
         "round": number,
         "client": client,
         "cluster": int(labels_K[client]),
         "true_cluster": int(truth_K[client]),
-        "excluded": not report.usable,
+        "part": part,
+        "placed": placed,
+        "excluded": part == "excluded",
         "train_images": train_images,
         "test_images": test_images,
-        "train_loss": report.train_loss,
-        "train_accuracy": report.train_accuracy,
-        "update_norm": report.update_norm,
+        "train_loss": report.train_loss if report else None,
+        "train_accuracy": report.train_accuracy if report else None,
+        "update_norm": report.update_norm if report else None,
     }
     for test, counts in tests.items():
         row |= _score_columns(test, None if counts is None else scores(counts))

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from algorithms.base import Algorithm
 from algorithms.registry import ALGORITHMS, create
@@ -16,6 +16,7 @@ from engine.config import Evaluation, PositiveInt, Split, Training
 from engine.datasets import find
 from engine.errors import ConfigError, unknown
 from engine.explain import explain
+from engine.groups import MAJORITY_GROUPS
 from engine.models import MODELS
 
 
@@ -24,8 +25,8 @@ class RunConfig(Section):
 
     dataset: str
     """A name of `fedgrid data`, `folder:PATH` or `npz:PATH`."""
-    overlap: Literal["overlapping", "nonoverlapping"]
-    """Whether the hidden groups share classes."""
+    overlap: Literal["overlapping", "nonoverlapping", "majority"]
+    """Whether the hidden groups share classes; or each client has one class more than others."""
     balance: Literal["balanced", "imbalanced"]
     """Whether groups have equal sizes and natural class shares."""
     clients: PositiveInt
@@ -37,6 +38,27 @@ class RunConfig(Section):
     training: Training
     split: Split = Split()
     evaluation: Evaluation = Evaluation()
+    participation: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the clients that a round asks, drawn anew each round; at least one."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Probability that a client which was asked sends nothing back: faults, injected."""
+    joins: dict[Annotated[int, Field(ge=0)], PositiveInt] = {}
+    """Newcomers: client -> the round, counted from 1, from which on it is there."""
+
+    later = ("participation", "dropout", "joins")
+
+    @model_validator(mode="after")
+    def _newcomers_come(self) -> Self:
+        for client, number in self.joins.items():
+            if client >= self.clients:
+                raise ValueError(f"joins: there is no client {client}, the last is {self.clients - 1}")
+            if number > self.training.rounds:
+                raise ValueError(
+                    f"joins: client {client} comes in round {number}, the last is {self.training.rounds}"
+                )
+        if len(self.joins) == self.clients and min(self.joins.values()) > 1:
+            raise ValueError("joins: nobody is there in round 1")
+        return self
 
     @cached_property
     def run_id(self) -> str:
@@ -97,6 +119,8 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     if values["model"] not in MODELS:
         raise unknown("model", values["model"], MODELS)
     values["algorithm"] = _complete_algorithm(values["algorithm"])
+    if values["overlap"] == "majority" and isinstance(split := values.get("split", {}), Mapping):
+        values["split"] = {"num_clusters": MAJORITY_GROUPS, **split}
     try:
         return RunConfig(**values)
     except ValidationError as error:

@@ -20,6 +20,7 @@ from engine.errors import ConfigError
 from engine.groups import Balance, Overlap
 
 PUBLISHED_DATASETS = ("mnist", "fmnist", "cifar10", "pathmnist", "bloodmnist")
+PUBLISHED_OVERLAPS: tuple[Overlap, ...] = ("nonoverlapping", "overlapping")
 PUBLISHED_NUM_CLUSTERS = 3
 
 
@@ -43,7 +44,7 @@ SCENARIOS: dict[str, Scenario] = {
     for scenario in (
         Scenario(dataset, overlap, balance, num_clients)
         for dataset, num_clients, overlap, balance in product(
-            PUBLISHED_DATASETS, (15, 30), reversed(get_args(Overlap)), get_args(Balance)
+            PUBLISHED_DATASETS, (15, 30), PUBLISHED_OVERLAPS, get_args(Balance)
         )
     )
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from algorithms.layout import Layout
+from engine.attendance import Attendance
 from engine.datasets import find, load
 from engine.errors import FedgridError, RunError
 from engine.federation import Federation
@@ -75,6 +76,9 @@ class Session:
             truth_K=truth,
             train_images_K=[len(client.train) for client in setup.clients],
             test_images_K=[len(client.test) for client in setup.clients],
+            attendance=Attendance(
+                config.clients, config.seed, config.participation, config.dropout, config.joins
+            ),
             threads=self._threads,
         )
         if progress is None:

@@ -12,18 +12,20 @@ training set of another client. Scores on them flatter whatever trains clients t
 training, and of the images a client drew each goes where it belongs. Draws, images and class shares of a
 client stay what they were; the sizes of its two sets are right in expectation instead of exactly.
 
+Overlap majority has a rule of its own: `engine.majority`. What a client is scored on: `engine.cuts`.
+
 Shapes: K clients, C clusters, L classes, N images.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine import majority
 from engine.config import Split
+from engine.cuts import Positions, cut_each, cut_for_all
 from engine.errors import ConfigError, DataError
 from engine.groups import Balance, Overlap, class_sets, cluster_sizes
 from engine.messages import ClassLabels, ImageSet
@@ -51,7 +53,6 @@ __all__ = [
     "split_pool",
 ]
 
-Positions = NDArray[np.int64]
 Shares = NDArray[np.float64]
 
 
@@ -64,6 +65,7 @@ class ClientSplit:
     """Hidden group, from 0."""
     train: Positions
     test: Positions
+    """What it is scored on: with `split.scored_on='validation'` no image of its test set."""
 
 
 def split_pool(
@@ -77,7 +79,7 @@ def split_pool(
     split: Split,
     seed: int,
 ) -> tuple[ClientSplit, ...]:
-    """Return what each of K clients holds; clusters are runs of client ids. A pure function.
+    """Return what each of K clients holds. A pure function.
 
     Args:
         pool_labels: int64, shape (N,), 0..L-1, every class present.
@@ -89,27 +91,49 @@ def split_pool(
         DataError: a class without images, or a label that is no class.
     """
     scenario = Scenario(dataset.partition(":")[0], overlap, balance, num_clients)
+    majority.check(scenario, num_classes, split)
     positions_L = positions_by_class(pool_labels, num_classes)
-    sets = class_sets(num_classes, split.num_clusters, overlap)
-    shares = class_shares(scenario, [len(positions) for positions in positions_L], split, seed)
-    sizes = sizes_of(scenario, split.num_clusters)
-    draws = draws_per_client(len(pool_labels), num_clients, split.draws)
-    test_for_all = (
-        common_test(positions_L, split.test_share, generator(seed, f"common test of {scenario.name}"))
-        if split.test_leakage == "none"
-        else None
+    rngs_K = [generator(seed, f"split of {scenario.name}", client=client) for client in range(num_clients)]
+    if overlap == "majority":
+        cluster_K = majority.groups_of_clients(scenario, num_classes, split)
+        held_K = majority.deal(positions_L, scenario, split, seed)
+    else:
+        cluster_K = np.repeat(np.arange(split.num_clusters), sizes_of(scenario, split.num_clusters)).tolist()
+        held_K = _draw_each(rngs_K, cluster_K, positions_L, scenario, split, seed)
+    if split.test_leakage == "none" and overlap != "majority":
+        cuts_K = cut_for_all(held_K, positions_L, split, seed, scenario.name)
+    else:
+        cuts_K = cut_each(held_K, rngs_K, split)
+        if split.scored_on == "validation":
+            again_K = [
+                generator(seed, f"validation of {scenario.name}", client=client)
+                for client in range(num_clients)
+            ]
+            cuts_K = cut_each([train for train, _ in cuts_K], again_K, split)
+    for client, (train, test) in enumerate(cuts_K):
+        _require_both(client, train, test, split.scored_on)
+    return tuple(
+        ClientSplit(client, cluster, *parts)
+        for client, (cluster, parts) in enumerate(zip(cluster_K, cuts_K, strict=True))
     )
-    clients = []
-    for client, cluster in enumerate(np.repeat(np.arange(split.num_clusters), sizes).tolist()):
-        rng = generator(seed, f"split of {scenario.name}", client=client)
-        held = draw(rng, [positions_L[label] for label in sets[cluster]], shares[cluster], draws)
-        if test_for_all is None:
-            train, test = cut(rng, held, split.test_share)
-        else:
-            train, test = held[~test_for_all[held]], held[test_for_all[held]]
-        _require_both(client, train, test)
-        clients.append(ClientSplit(client, cluster, train, test))
-    return tuple(clients)
+
+
+def _draw_each(
+    rngs_K: Sequence[np.random.Generator],
+    cluster_K: Sequence[int],
+    positions_L: Sequence[Positions],
+    scenario: Scenario,
+    split: Split,
+    seed: int,
+) -> list[Positions]:
+    counts_L = [len(positions) for positions in positions_L]
+    sets = class_sets(len(counts_L), split.num_clusters, scenario.overlap)
+    shares = class_shares(scenario, counts_L, split, seed)
+    draws = draws_per_client(sum(counts_L), scenario.num_clients, split.draws)
+    return [
+        draw(rng, [positions_L[label] for label in sets[cluster]], shares[cluster], draws)
+        for rng, cluster in zip(rngs_K, cluster_K, strict=True)
+    ]
 
 
 def positions_by_class(pool_labels: ClassLabels, num_classes: int) -> tuple[Positions, ...]:
@@ -185,29 +209,6 @@ def draw(
     return np.unique(np.concatenate(drawn))
 
 
-def cut(rng: np.random.Generator, held: Positions, test_share: float) -> tuple[Positions, Positions]:
-    """Cut a client's images into train and test; test has `test_share` of them, rounded up."""
-    num_test = share_of(len(held), test_share)
-    shuffled = rng.permutation(held)
-    return np.sort(shuffled[num_test:]), np.sort(shuffled[:num_test])
-
-
-def common_test(
-    positions_L: Sequence[Positions], test_share: float, rng: np.random.Generator
-) -> NDArray[np.bool_]:
-    """Set apart `test_share` of each class, rounded up but never the whole class; True where test."""
-    test_for_all = np.zeros(sum(len(positions) for positions in positions_L), bool)
-    for positions in positions_L:
-        num_test = min(share_of(len(positions), test_share), len(positions) - 1)
-        test_for_all[rng.permutation(positions)[:num_test]] = True
-    return test_for_all
-
-
-def share_of(count: int, share: float) -> int:
-    """Return `share` of `count`, rounded up; decimal, so that 0.1 of 30 is 3 and not 4."""
-    return ceil(Fraction(repr(share)) * count)
-
-
 def leakage(splits: Sequence[ClientSplit]) -> float:
     """Return the share of a client's test images that any other client trains on, mean over clients."""
     every_train = np.unique(np.concatenate([split.train for split in splits]))
@@ -226,9 +227,9 @@ def server_subset(server: ImageSet, count: int | None, seed: int) -> ImageSet:
     return server.take(generator(seed, "server images").permutation(len(server))[:count])
 
 
-def _require_both(client: int, train: Positions, test: Positions) -> None:
-    if len(train) == 0 or len(test) == 0:
+def _require_both(client: int, train: Positions, scored: Positions, scored_on: str) -> None:
+    if len(train) == 0 or len(scored) == 0:
         raise ConfigError(
-            f"client {client} would hold {len(train)} training and {len(test)} test images, at least one of "
-            "each is needed; take fewer clients or more split.draws"
+            f"client {client} would hold {len(train)} training and {len(scored)} {scored_on} images, at least"
+            " one of each is needed; take fewer clients or more split.draws"
         )

@@ -13,6 +13,7 @@ from engine.datasets import Dataset
 from engine.evaluation import TEST_BATCH
 from engine.host import ClientHost
 from engine.initialise import initial_vector
+from engine.majority import images_per_client
 from engine.messages import ClientData, EvaluateTask, ImageSet, TrainTask
 from engine.run_config import RunConfig
 from engine.scenarios import Scenario
@@ -103,17 +104,27 @@ def expected_images(config: RunConfig, dataset: Dataset) -> Images:
     Raises:
         ConfigError: a split that the data set cannot carry.
     """
+    split, counts_L = config.split, [dataset.pool_size // dataset.num_classes] * dataset.num_classes
+    if config.overlap == "majority":
+        held = float(config.clients * images_per_client(counts_L, config.clients, split))
+    else:
+        held = _expected_draws(config, dataset, counts_L)
+    server = split.server_images or SERVER_IMAGES.get(dataset.name, dataset.pool_size // 5)
+    if split.scored_on == "validation":
+        held *= 1 - split.test_share
+    return Images(held * (1 - split.test_share), held * split.test_share, server)
+
+
+def _expected_draws(config: RunConfig, dataset: Dataset, counts_L: Sequence[int]) -> float:
     split = config.split
     scenario = Scenario(config.dataset.partition(":")[0], config.overlap, config.balance, config.clients)
     of_class = dataset.pool_size / dataset.num_classes
     draws = draws_per_client(dataset.pool_size, config.clients, split.draws)
-    shares_C = class_shares(scenario, [int(of_class)] * dataset.num_classes, split, config.seed)
-    held = sum(
+    shares_C = class_shares(scenario, counts_L, split, config.seed)
+    return sum(
         size * float((of_class * (1 - (1 - shares / of_class) ** draws)).sum())
         for size, shares in zip(sizes_of(scenario, split.num_clusters), shares_C, strict=True)
     )
-    server = split.server_images or SERVER_IMAGES.get(dataset.name, dataset.pool_size // 5)
-    return Images(held * (1 - split.test_share), held * split.test_share, server)
 
 
 def run_seconds(config: RunConfig, images: Images, speed: Speed, rounds: int) -> float:

@@ -16,6 +16,7 @@ VERSIONS = ("fedgrid", "torch", "ray", "scikit-learn", "hdbscan", "numpy")
 ARCHIVE = {"source": "the OCFL authors' archive"}
 METRICS = (
     "temperature",
+    "silhouette",
     "clusters",
     "ari",
     "ami",

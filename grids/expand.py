@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from engine import majority
 from engine.config import Split
 from engine.datasets import find
 from engine.errors import ConfigError
@@ -56,7 +57,7 @@ class Expander:
     def __init__(self, description: Description, data_dir: Path) -> None:
         self._description = description
         self._data_dir = data_dir
-        self._templates: dict[tuple[Item, Item, tuple[Override, ...]], RunConfig] = {}
+        self._templates: dict[tuple[Item, Item, Item, tuple[Override, ...]], RunConfig] = {}
         self._num_classes: dict[str, int] = {}
         self._checked: set[tuple[str, Split]] = set()
 
@@ -73,14 +74,14 @@ class Expander:
         return run
 
     def complete(self, items: Mapping[str, Item]) -> tuple[RunConfig, tuple[Override, ...]]:
-        """Return a run with this data set and algorithm, and the overrides that hold for these values.
+        """Return a run with this data set, overlap and algorithm, and the overrides that hold for the values.
 
         Raises:
             ConfigError: for a key or value that does not exist; names its place.
         """
         labels = {axis: item.label for axis, item in items.items()}
         held = tuple(override for override in self._description.overrides if override.holds(labels))
-        kind = (items["dataset"], items["algorithm"], held)
+        kind = (items["dataset"], items["overlap"], items["algorithm"], held)
         if kind not in self._templates:
             with self._located(items, held):
                 self._templates[kind] = self._complete(items, held)
@@ -103,16 +104,12 @@ class Expander:
             return
         if run.dataset not in self._num_classes:
             self._num_classes[run.dataset] = find(run.dataset, self._data_dir).num_classes
-        num_classes, split = self._num_classes[run.dataset], run.split
-        with _about(f"split.num_clusters = {split.num_clusters}: ", "split", "num_clusters"):
-            class_sets(num_classes, split.num_clusters, run.overlap)
-        with _about(f"clients = {run.clients}: ", "clients"):
-            cluster_sizes(run.clients, split.num_clusters, run.balance)
-        if split.proportions == "published":
-            scenario = Scenario(run.dataset, run.overlap, run.balance, run.clients)
-            with _about("", "split", "proportions"):
-                class_shares(scenario, [1] * num_classes, split, run.seed)
-        self._checked.add((run.scenario, split))
+        num_classes = self._num_classes[run.dataset]
+        scenario = Scenario(run.dataset.partition(":")[0], run.overlap, run.balance, run.clients)
+        majority.check(scenario, num_classes, run.split)
+        if run.overlap != "majority":
+            _check_clusters(scenario, num_classes, run)
+        self._checked.add((run.scenario, run.split))
 
     @contextmanager
     def _located(self, items: Mapping[str, Item], held: Sequence[Override]) -> Iterator[None]:
@@ -146,6 +143,17 @@ class Expander:
         return None
 
 
+def _check_clusters(scenario: Scenario, num_classes: int, run: RunConfig) -> None:
+    split = run.split
+    with _about(f"split.num_clusters = {split.num_clusters}: ", "split", "num_clusters"):
+        class_sets(num_classes, split.num_clusters, run.overlap)
+    with _about(f"clients = {run.clients}: ", "clients"):
+        cluster_sizes(run.clients, split.num_clusters, run.balance)
+    if split.proportions == "published":
+        with _about("", "split", "proportions"):
+            class_shares(scenario, [1] * num_classes, split, run.seed)
+
+
 def _has(value: Any, path: Sequence[str]) -> bool:
     for key in path:
         if not isinstance(value, Mapping) or key not in value:
@@ -157,7 +165,7 @@ def _has(value: Any, path: Sequence[str]) -> bool:
 def _vary(template: RunConfig, items: Mapping[str, Item]) -> RunConfig:
     """Return a run that differs from `template` in the axes that nothing else depends on."""
     values = {key: getattr(template, key) for key in RunConfig.model_fields}
-    axes = {axis: items[axis].value for axis in AXES if axis not in ("dataset", "algorithm")}
+    axes = {axis: items[axis].value for axis in AXES if axis not in ("dataset", "overlap", "algorithm")}
     try:
         return RunConfig(**{**values, **axes})
     except ValidationError as error:

@@ -33,13 +33,13 @@ def _share_or_auto(text: str) -> float | None:
 What = Annotated[
     str | None,
     typer.Argument(
-        help="A preset (quickstart, paper, paper-as-published, conference, paper-digits), a YAML file, or "
-        "one of the papers' scenarios.",
+        help="A preset (quickstart, paper, paper-as-published, conference, paper-digits, communities, "
+        "communities-mixed, communities-digits), a YAML file, or one of the papers' scenarios.",
         show_default=False,
     ),
 ]
 Dataset = Annotated[str | None, typer.Option(help="A name of `fedgrid data`, folder:PATH or npz:PATH.")]
-Overlap = Annotated[str | None, typer.Option(help="overlapping or nonoverlapping.")]
+Overlap = Annotated[str | None, typer.Option(help="overlapping, nonoverlapping or majority.")]
 Balance = Annotated[str | None, typer.Option(help="balanced or imbalanced.")]
 Clients = Annotated[int | None, typer.Option(help="Number of federated clients.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random in the run.")]

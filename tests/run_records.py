@@ -33,6 +33,7 @@ def write_records(
             "bytes_up": 10 * number,
             "excluded": 0,
             "warnings": 0,
+            "silhouette": float("nan"),
             "mean_norm": None,
             "max_norm": None,
         }

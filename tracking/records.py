@@ -13,7 +13,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-ROUND_COLUMNS = ("temperature", "clusters", "clustered", "bytes_down", "bytes_up", "excluded", "warnings")
+ROUND_COLUMNS = (
+    "temperature",
+    "silhouette",
+    "clusters",
+    "clustered",
+    "bytes_down",
+    "bytes_up",
+    "excluded",
+    "warnings",
+)
+LATER = ("silhouette",)
+"""Columns that the records of earlier versions lack."""
 TESTS = ("local_own", "local_server", "cluster_own", "cluster_server")
 """Which model (the locally trained one; its cluster's) on which test set (the client's own; the server's)."""
 TEST_SCORES = ("loss", "accuracy", "f1_union", "f1_own", "balanced_accuracy")
@@ -54,7 +65,7 @@ def of_rows(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any
     rows = sorted(client_rows, key=lambda row: int(row["client"]))
     return Records(
         np.array([round_row["round"]]),
-        {name: np.array([round_row[name]]) for name in ROUND_COLUMNS},
+        {name: np.array([_number(round_row[name])]) for name in ROUND_COLUMNS},
         {name: np.array([[_number(row[name]) for row in rows]]) for name in CLIENT_COLUMNS},
     )
 
@@ -90,7 +101,12 @@ def _table(path: Path, columns: Sequence[str]) -> pa.Table:
     if not path.exists():
         raise RecordsError(f"no {path.name} in {path.parent}; a run's folder has one after its first round")
     try:
-        return pq.read_table(path, columns=list(columns))
+        there = pq.read_schema(path).names
+        table = pq.read_table(path, columns=[name for name in columns if name in there or name not in LATER])
+        for name in LATER:
+            if name in columns and name not in there:
+                table = table.append_column(name, pa.nulls(len(table), pa.float64()))
+        return table
     except (pa.ArrowException, OSError) as error:
         raise RecordsError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
 

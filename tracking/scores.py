@@ -77,6 +77,8 @@ class RoundScores(Group):
     """What is shown of one round."""
 
     temperature: float
+    silhouette: float
+    """Of the partition, on the distances that the algorithm looks at; needs no truth."""
     partition: PartitionScores
     clients: ClientScores
     published_gf1: float
@@ -93,6 +95,8 @@ class RunScores(Group):
     """What is shown of one run, finished or not."""
 
     rounds: int
+    silhouette: float
+    """Of the last round in which there is one."""
     evaluated_round: int | None
     """The last round in which the aggregated models were tested: `clients` is of this one."""
     clustering: ClusteringScores
@@ -127,8 +131,8 @@ def curves(found: Records) -> dict[str, Array]:
     """Score every round: name -> (R,), NaN in rounds without it.
 
     The names are those of `ClientScores`, of `PartitionScores` and of `PublishedClients` (means over one
-    round's clients), `temperature`, `train_loss`, `train_accuracy`, and `bytes`: sent since the start, up
-    and down.
+    round's clients), `temperature`, `silhouette`, `train_loss`, `train_accuracy`, and `bytes`: sent
+    since the start, up and down.
     """
     parts = of_partitions(found.clients["cluster"], found.truth_K)
     sent_R = (found.rounds["bytes_down"] + found.rounds["bytes_up"]).astype(np.float64)
@@ -140,6 +144,7 @@ def curves(found: Records) -> dict[str, Array]:
             for field in fields(PartitionScores)
         },
         "temperature": np.asarray(found.rounds["temperature"], np.float64),
+        "silhouette": np.asarray(found.rounds["silhouette"], np.float64),
         "train_loss": mean(found.clients["train_loss"]),
         "train_accuracy": mean(found.clients["train_accuracy"]),
         "bytes": np.cumsum(sent_R),
@@ -194,6 +199,7 @@ def of_run(run_folder: Path, *, ami_is_ari: bool = False) -> RunScores:
     last = int(tested[-1]) if len(tested) else -1
     return RunScores(
         rounds=len(found.round_R),
+        silhouette=_last(found.rounds["silhouette"]),
         evaluated_round=int(found.round_R[last]) if len(tested) else None,
         clustering=clustering(labels_RK, truth_K, found.rounds["clustered"]),
         clients=of_clients({name: values_RK[last] for name, values_RK in found.clients.items()}),
@@ -207,6 +213,7 @@ def _at(found: Records, index: int) -> RoundScores:
     row = {name: values_R[index].item() for name, values_R in found.rounds.items()}
     return RoundScores(
         temperature=row["temperature"],
+        silhouette=row["silhouette"],
         partition=of_partition(clients["cluster"], found.truth_K),
         clients=of_clients(clients),
         published_gf1=_mean(clients["local_server_f1_union"]),
@@ -217,6 +224,12 @@ def _at(found: Records, index: int) -> RoundScores:
         bytes_down=row["bytes_down"],
         bytes_up=row["bytes_up"],
     )
+
+
+def _last(values_R: ArrayLike) -> float:
+    measured = np.asarray(values_R, np.float64)
+    measured = measured[~np.isnan(measured)]
+    return float(measured[-1]) if len(measured) else float("nan")
 
 
 def _mean(values: ArrayLike) -> float:

@@ -22,7 +22,7 @@ SPLITS = (
     ("overlapping", "balanced"),
     ("overlapping", "imbalanced"),
 )
-"""In the order of the papers' tables."""
+"""Those of the papers, in the order of their tables."""
 AMI_IS_ARI = "OCFL-HDB"
 """The algorithm whose AMI is a copy of its ARI in the published tables."""
 
@@ -153,9 +153,9 @@ class Study:
 
     @property
     def splits(self) -> tuple[tuple[str, str], ...]:
-        """Those of `SPLITS` that there are."""
-        there = {run.split for run in self.runs}
-        return tuple(split for split in SPLITS if split in there)
+        """Those of `SPLITS` that there are, then others."""
+        there = _distinct(run.split for run in self.runs)
+        return _distinct(split for split in (*SPLITS, *there) if split in there)
 
     @property
     def algorithms(self) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ class Study:
         """By data set, number of clients and split."""
         there = {run.scenario for run in self.runs}
         return tuple(
-            (*block, *split) for block in self.blocks for split in SPLITS if (*block, *split) in there
+            (*block, *split) for block in self.blocks for split in self.splits if (*block, *split) in there
         )
 
     def cells(self) -> Mapping[tuple[tuple[str, int, str, str], str], "Study"]:

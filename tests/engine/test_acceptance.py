@@ -20,6 +20,7 @@ from algorithms.base import Algorithm, Labels, State
 from algorithms.fedopt import FedOpt, FedOptSettings
 from algorithms.registry import create
 from algorithms.updates import Updates
+from engine.attendance import Attendance
 from engine.datasets import find
 from engine.federation import Federation
 from engine.initialise import blank, initial_vector
@@ -124,6 +125,7 @@ def begin(config: RunConfig, data_dir: Path, algorithm: Algorithm) -> tuple[Fede
         rounds=NEVER,
         evaluate_every=NEVER,
         truth_K=truth_K,
+        attendance=Attendance(len(truth_K), config.seed),
         train_images_K=[len(data.train) for data in setup.clients],
         test_images_K=[len(data.test) for data in setup.clients],
     )

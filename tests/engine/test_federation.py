@@ -9,6 +9,7 @@ import pytest
 from algorithms.base import Algorithm, Diagnostics, Settings, State
 from algorithms.fedopt import FedOpt, FedOptSettings
 from algorithms.layout import Layout
+from engine.attendance import Attendance
 from engine.errors import RunError
 from engine.federation import Federation
 from engine.memory import PeakMemory
@@ -76,7 +77,7 @@ class FakePool:
         ]
 
 
-def federation(algorithm=None, num_clients=3, rounds=5, evaluate_every=1):
+def federation(algorithm=None, num_clients=3, rounds=5, evaluate_every=1, attendance=None):
     return Federation(
         algorithm=algorithm or FedOpt(FedOptSettings()),
         layout=LAYOUT,
@@ -84,6 +85,7 @@ def federation(algorithm=None, num_clients=3, rounds=5, evaluate_every=1):
         rounds=rounds,
         evaluate_every=evaluate_every,
         truth_K=np.arange(num_clients) % 2,
+        attendance=attendance or Attendance(num_clients, 0),
         train_images_K=[10 + client for client in range(num_clients)],
         test_images_K=[4] * num_clients,
     )

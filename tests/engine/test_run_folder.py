@@ -62,6 +62,8 @@ def record(number):
         clients=[
             client_row(
                 number=number,
+                client=client,
+                part="trained" if client != 2 else "excluded",
                 report=report(client, number),
                 labels_K=labels_K,
                 truth_K=labels_K,

@@ -71,7 +71,7 @@ def test_a_run_is_named_tagged_and_described(storage, store, writer):
     assert (run.data.metrics["temperature"], run.data.metrics["ari"]) == (0.1, 1.0)
     assert (run.data.metrics["seconds"], run.data.metrics["peak_memory_mb"]) == (2.0, 400.0)
     assert set(run.data.metrics) <= {*METRICS, "round", "seconds", "peak_memory_mb"}
-    assert len(METRICS) + 1 == 20
+    assert len(METRICS) + 1 == 21
     kept = store.artifacts(CONFIG.name)
     assert kept == {"config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "figures"}
     assert store.artifacts(CONFIG.name, "figures") == {"figures/temperature.png", "figures/clusters.png"}

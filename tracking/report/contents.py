@@ -205,7 +205,8 @@ def _maps(study: Study, name: str) -> Iterator[tuple[str, Plate]]:
             Plate(
                 f"clusters-{name}-{'-'.join(split)}",
                 f"Who was in which cluster when: {name}, {split_name(split)}",
-                "Client by round, a colour a cluster, for the first seed; lines part the hidden groups.",
+                "Client by round, for the first seed; lines part the hidden groups. A cluster has the colour of "
+                "the group that most of its clients are of, and a shade of its own; grey: no group has most.",
                 partial(figures.cluster_maps, study.where(split=split)),
             ),
         )

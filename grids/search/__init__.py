@@ -1,0 +1,1 @@
+"""Searches: grids whose point is to pick the settings of an algorithm."""

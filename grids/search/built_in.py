@@ -1,0 +1,73 @@
+"""The spaces of searches that name no space, as a file would say them."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from engine.errors import ConfigError
+
+Given: TypeAlias = dict[str, Any]
+
+
+def built_in(algorithm: str, rounds: int) -> Given:
+    """Return what a search for `algorithm` varies by itself; `rounds` is the length of its shortest runs.
+
+    Raises:
+        ConfigError: if that is nothing.
+    """
+    for family, space in FAMILIES.items():
+        if algorithm.startswith(family):
+            return space(algorithm, rounds)
+    raise ConfigError(
+        f"{algorithm} has no space of its own (those that begin with {', '.join(FAMILIES)} have); write a "
+        "file with search: and its settings"
+    )
+
+
+def _sattler(algorithm: str, rounds: int) -> Given:
+    # For networks of the size of MNIST's, whose updates have norms around 1. Where norms are of another
+    # order, as with ResNets, a file must say so.
+    return {
+        "epsilon_1": {"low": 0.05, "high": 2.0, "log": True},
+        "epsilon_2": {"low": 0.1, "high": 5.0, "log": True},
+        "cooldown": _when(rounds),
+        "linkage": ["single", "complete"],
+    }
+
+
+def _briggs(algorithm: str, rounds: int) -> Given:
+    when = _when(rounds)
+    space = {
+        "threshold": {"low": 0.05, "high": 1.0},
+        "linkage": ["average", "complete", "single"],
+        "round": {**when, "low": when["low"] + 1, "high": when["high"] + 1},
+    }
+    if algorithm == "briggs-as-published":
+        del space["linkage"]
+    return space
+
+
+def _communities(algorithm: str, rounds: int) -> Given:
+    return {
+        "resolution": {"low": 0.5, "high": 2.0},
+        "exponent": [1.0, 2.0, 3.0, 5.0],
+        "attribution": ["avg", "1nn", "wnn"],
+    }
+
+
+def _ocfl(algorithm: str, rounds: int) -> Given:
+    return {"window": {"low": 1, "high": max(2, rounds // 5)}}
+
+
+def _when(rounds: int) -> Given:
+    """Return when to cluster: from a tenth to six tenths of a run, in tenths; leaves time to profit."""
+    tenth = max(1, rounds // 10)
+    return {"low": tenth, "high": max(tenth + 1, rounds * 6 // 10), "step": tenth}
+
+
+FAMILIES: dict[str, Callable[[str, int], Given]] = {
+    "sattler": _sattler,
+    "briggs": _briggs,
+    "louvain": _communities,
+    "leiden": _communities,
+    "ocfl": _ocfl,
+}

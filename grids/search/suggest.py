@@ -1,0 +1,140 @@
+"""Which settings to try next: Optuna's ask and tell, in batches; or all points of a grid.
+
+What is suggested depends on the space and on the scores told so far, in the order of the trials, and on
+nothing else: no clock, no order in which runs end. So the same scores lead to the same suggestions, and a
+search that was interrupted need not keep more than its runs.
+"""
+
+from collections.abc import Sequence
+from itertools import count, islice, product
+from math import prod
+from typing import Any, Literal, Protocol, TypeAlias
+
+from engine.errors import ConfigError
+from grids.search.space import Choices, Dimension, Params, Range, Space, Value
+
+Searcher: TypeAlias = Literal["optuna", "random", "grid"]
+SEARCHERS: tuple[Searcher, ...] = ("optuna", "random", "grid")
+SEED = 0
+BATCH = 8
+"""Trials that are suggested before the next scores are looked at. The same on every machine, as results
+would depend on it; a trial's runs all go at once, too."""
+
+
+class Suggestions(Protocol):
+    """Says what to try."""
+
+    def ask(self, number: int) -> list[Params]:
+        """Return the settings of the next trials, at most `number`."""
+
+    def tell(self, scores: Sequence[float | None]) -> None:
+        """Take the scores of all that was asked for last, in that order; None for a trial that failed."""
+
+
+def suggestions(space: Space, searcher: Searcher, trials: int) -> Suggestions:
+    """Return a searcher of which at most so many trials will be asked.
+
+    Raises:
+        ConfigError: if a grid does not fit into them.
+    """
+    return GridPoints(space, trials) if searcher == "grid" else OptunaSampler(space, searcher)
+
+
+class GridPoints:
+    """Every combination; the last setting varies fastest."""
+
+    def __init__(self, space: Space, trials: int) -> None:
+        levels = grid_levels(space, trials)
+        self._points = iter([dict(zip(levels, values, strict=True)) for values in product(*levels.values())])
+
+    def ask(self, number: int) -> list[Params]:
+        """Return the next points."""
+        return list(islice(self._points, number))
+
+    def tell(self, scores: Sequence[float | None]) -> None:
+        """Nothing: a grid does not learn."""
+
+
+class OptunaSampler:
+    """Random points, or after the first ten those of the tree-structured Parzen estimator (Bergstra 2011)."""
+
+    def __init__(self, space: Space, searcher: Searcher) -> None:
+        # Half a second that other commands need not spend.
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        sampler: Any = (
+            optuna.samplers.RandomSampler(seed=SEED)
+            if searcher == "random"
+            # The liar takes what is asked for and not told yet for bad, so that a batch spreads out.
+            else optuna.samplers.TPESampler(seed=SEED, multivariate=True, constant_liar=True)
+        )
+        self._study = optuna.create_study(direction="maximize", sampler=sampler)
+        self._failed = optuna.trial.TrialState.FAIL
+        self._space = space
+        self._distributions = {key: _distribution(dimension) for key, dimension in space.items()}
+        self._asked: list[Any] = []
+
+    def ask(self, number: int) -> list[Params]:
+        """Return what the sampler suggests."""
+        self._asked = [self._study.ask(self._distributions) for _ in range(number)]
+        return [
+            {key: _said(dimension, trial.params[key]) for key, dimension in self._space.items()}
+            for trial in self._asked
+        ]
+
+    def tell(self, scores: Sequence[float | None]) -> None:
+        """Tell the sampler."""
+        for trial, score in zip(self._asked, scores, strict=True):
+            self._study.tell(trial, score, state=self._failed if score is None else None)
+
+
+def grid_levels(space: Space, trials: int) -> dict[str, list[Value]]:
+    """Return the values of each setting: all of a list or of a range with a step, of the others as many
+    as fit into so many trials.
+
+    Raises:
+        ConfigError: if not even the two ends of each do.
+    """
+    known = {key: _all_values(dimension) for key, dimension in space.items()}
+    points = prod(len(values) for values in known.values() if values)
+    open_ended = sum(values is None for values in known.values())
+    least = points * 2**open_ended
+    if least > trials:
+        raise ConfigError(
+            f"a grid of {', '.join(space)} has {least} points or more, and this search {trials} trials: ask "
+            f"for --trials {least}, or write a file with fewer values"
+        )
+    most = next(more - 1 for more in count(3) if points * more**open_ended > trials) if open_ended else 0
+    return {key: known[key] or _spread(dimension, most) for key, dimension in space.items()}
+
+
+def _spread(dimension: Dimension, number: int) -> list[Value]:
+    assert isinstance(dimension, Range), "choices are all known"
+    return dimension.spread(number)
+
+
+def _all_values(dimension: Dimension) -> list[Value] | None:
+    return list(dimension.values) if isinstance(dimension, Choices) else dimension.steps()
+
+
+def _said(dimension: Dimension, value: Any) -> Value:
+    """Return the value of a setting that Optuna's value stands for."""
+    if isinstance(dimension, Choices):
+        return dimension.values[value]
+    steps = dimension.steps()
+    return dimension.rounded(value) if steps is None else steps[value]
+
+
+def _distribution(dimension: Dimension) -> Any:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(dimension, Choices):
+        # By position: Optuna takes 1 and 1.0 and true for the same choice.
+        return CategoricalDistribution(range(len(dimension.values)))
+    if (steps := dimension.steps()) is not None:
+        # By position: Optuna would shorten a range that is no multiple of its step, and warn.
+        return IntDistribution(0, len(steps) - 1)
+    if dimension.whole:
+        return IntDistribution(int(dimension.low), int(dimension.high), log=dimension.log)
+    return FloatDistribution(dimension.low, dimension.high, log=dimension.log)
