@@ -15,6 +15,8 @@ from tracking.tables.cells import split_name, title_of
 from tracking.tables.significance import significance
 from tracking.tables.table import Cell, Column, Row, Table
 
+PUBLISHED, CLUSTERS = "as published", "of the clusters' models"
+"""Labels of the two conventions."""
 CONVENTIONS = """\
 As published: what the papers' notebooks compute. Clustering is averaged over the first 50 rounds, also of \
 longer runs; COM is homogeneity (the arguments of completeness exchanged); the AMI of OCFL-HDB is a copy of \
@@ -130,14 +132,14 @@ def _dataset(study: Study) -> Section:
         items=(
             Choice(
                 (
-                    ("as published", clustering.published_rounds(study)),
+                    (PUBLISHED, clustering.published_rounds(study)),
                     ("first and last", clustering.rounds(study)),
                 )
             ),
             Choice(
                 (
-                    ("of the clusters' models", personalisation.personalisation(study)),
-                    ("as published", personalisation.published_personalisation(study)),
+                    (CLUSTERS, personalisation.personalisation(study)),
+                    (PUBLISHED, personalisation.published_personalisation(study)),
                 )
             ),
             Choice(tuple(_segments(study, dataset))),
@@ -147,7 +149,7 @@ def _dataset(study: Study) -> Section:
 
 
 def _segments(study: Study, dataset: str) -> Iterator[tuple[str, Plate]]:
-    for label, published in (("of the clusters' models", False), ("as published", True)):
+    for label, published in ((CLUSTERS, False), (PUBLISHED, True)):
         yield (
             label,
             Plate(
@@ -164,7 +166,7 @@ def _block(study: Study) -> Section:
     ((dataset, clients),) = study.blocks
     name, title = f"{dataset}-{clients}", title_of(dataset, clients)
     tables = (
-        ("as published", clustering.published_clustering(study)),
+        (PUBLISHED, clustering.published_clustering(study)),
         ("mean over rounds", clustering.clustering(study, final=False)),
         ("last partition", clustering.clustering(study, final=True)),
     )
@@ -178,12 +180,6 @@ def _block(study: Study) -> Section:
             figures.temperatures,
         ),
         (
-            "gap",
-            "Learning gap by round",
-            "Mean over clients of |personalised - generalised| accuracy of the clusters' models.",
-            figures.learning_gap,
-        ),
-        (
             "cost",
             "Cost of a target score",
             "Rounds, and bytes both ways, until the mean personalised F1 first reaches 95 % of the best last "
@@ -195,7 +191,25 @@ def _block(study: Study) -> Section:
         Plate(f"{kind}-{name}", f"{what}: {title}", caption, partial(draw, study))
         for kind, what, caption, draw in curves
     )
-    return Section(name, title, items=(Choice(tables), *plates, Choice(tuple(_maps(study, name)))))
+    gaps, maps = (Choice(tuple(choices(study, name))) for choices in (_gaps, _maps))
+    return Section(name, title, items=(Choice(tables), *plates, gaps, maps))
+
+
+def _gaps(study: Study, name: str) -> Iterator[tuple[str, Plate]]:
+    kinds = (
+        (CLUSTERS, False, "generalised accuracy, both of the clusters' models."),
+        (PUBLISHED, True, "accuracy of the local model on the server's test set (the notebooks' DIST)."),
+    )
+    for label, published, rest in kinds:
+        yield (
+            label,
+            Plate(
+                f"gap-{'published-' if published else ''}{name}",
+                f"Learning gap by round: {name}",
+                f"Mean over clients of the difference between personalised accuracy and {rest}",
+                partial(figures.learning_gap, study, published=published),
+            ),
+        )
 
 
 def _maps(study: Study, name: str) -> Iterator[tuple[str, Plate]]:
@@ -205,8 +219,9 @@ def _maps(study: Study, name: str) -> Iterator[tuple[str, Plate]]:
             Plate(
                 f"clusters-{name}-{'-'.join(split)}",
                 f"Who was in which cluster when: {name}, {split_name(split)}",
-                "Client by round, for the first seed; lines part the hidden groups. A cluster has the colour of "
-                "the group that most of its clients are of, and a shade of its own; grey: no group has most.",
+                "Client by round, for the first seed; lines part the hidden groups. A cluster has the colour "
+                "of the group that most of its clients are of, and a shade of its own; grey: no group has "
+                "most.",
                 partial(figures.cluster_maps, study.where(split=split)),
             ),
         )
