@@ -42,10 +42,11 @@ class Split:
 def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], updates: Updates) -> State:
     """Split `cluster` into `groups` of client ids, as `algorithms.base.split`; absent members wait.
 
-    `updates` has the update of every client in `groups`.
+    `updates` has the update of every client in `groups`. One group alone is no split to come late for.
     """
     absent = sorted(updates.absent & set(state.members(cluster)))
-    if not updates.absent:
+    still_to_come = updates.absent or any(state.members(node.waiting) for node in splits(state))
+    if not still_to_come or sum(len(group) > 0 for group in groups) == 1:
         return split(state, cluster, groups)
     present = split(_without(state, absent), cluster, groups)
     parts = sorted({int(present.labels_K[group[0]]) for group in groups if len(group)})
@@ -69,7 +70,8 @@ def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], upd
 def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, str]]:
     """Return the state in which those that waited have found a cluster, the others' updates, and why.
 
-    A zero update points nowhere: who sends one waits on.
+    A zero update points nowhere: who sends one waits on. For a split in the same round all of them are absent:
+    their updates are of another model than their new cluster's.
     """
     waiting = {node.waiting: node for node in splits(state)}
     late = [client for client in updates.clients if int(state.labels_K[client]) in waiting]
@@ -88,6 +90,7 @@ def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, 
         )
         reasons[client] = f"mean cosine distances {told}"
     rest = updates.select(client for client in updates.clients if client not in late)
+    rest.absent = updates.absent | set(late)
     return replace(state, labels_K=labels_K), rest, reasons
 
 

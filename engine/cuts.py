@@ -22,9 +22,22 @@ Cuts: TypeAlias = list[tuple[Positions, Positions]]
 """Of each client, what it trains on and what it is scored on."""
 
 
-def cut_each(held_K: Sequence[Positions], rngs_K: Sequence[np.random.Generator], split: Split) -> Cuts:
-    """Return each client's own cut: `test_share` of what it holds, rounded up, is for its scores."""
-    return [cut(rng, held, split.test_share) for rng, held in zip(rngs_K, held_K, strict=True)]
+def cut_each(
+    held_K: Sequence[Positions],
+    rngs_K: Sequence[np.random.Generator],
+    split: Split,
+    seed: int,
+    scenario: str,
+) -> Cuts:
+    """Return each client's own cut: `test_share` of what it holds, rounded up, is for its scores.
+
+    With `scored_on='validation'` it lies untouched, and what the client trains on is cut again likewise.
+    """
+    cuts = _by_client(held_K, rngs_K, split)
+    if split.scored_on == "test":
+        return cuts
+    again_K = [generator(seed, f"validation of {scenario}", client=client) for client in range(len(held_K))]
+    return _by_client([train for train, _ in cuts], again_K, split)
 
 
 def cut_for_all(
@@ -69,6 +82,10 @@ def common_test(
 def share_of(count: int, share: float) -> int:
     """Return `share` of `count`, rounded up; decimal, so that 0.1 of 30 is 3 and not 4."""
     return ceil(Fraction(repr(share)) * count)
+
+
+def _by_client(held_K: Sequence[Positions], rngs_K: Sequence[np.random.Generator], split: Split) -> Cuts:
+    return [cut(rng, held, split.test_share) for rng, held in zip(rngs_K, held_K, strict=True)]
 
 
 def _by_image(held_K: Sequence[Positions], is_test: NDArray[np.bool_]) -> Cuts:

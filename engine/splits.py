@@ -103,13 +103,7 @@ def split_pool(
     if split.test_leakage == "none" and overlap != "majority":
         cuts_K = cut_for_all(held_K, positions_L, split, seed, scenario.name)
     else:
-        cuts_K = cut_each(held_K, rngs_K, split)
-        if split.scored_on == "validation":
-            again_K = [
-                generator(seed, f"validation of {scenario.name}", client=client)
-                for client in range(num_clients)
-            ]
-            cuts_K = cut_each([train for train, _ in cuts_K], again_K, split)
+        cuts_K = cut_each(held_K, rngs_K, split, seed, scenario.name)
     for client, (train, test) in enumerate(cuts_K):
         _require_both(client, train, test, split.scored_on)
     return tuple(

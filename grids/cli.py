@@ -4,8 +4,9 @@ Exit codes: 0 done, 1 a run failed, 2 bad input (nothing was started), 130 inter
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -28,10 +29,12 @@ from grids.options import (
     Dataset,
     GpusPerClient,
     GridName,
+    InProcess,
     Overlap,
     ReportTo,
     Retries,
     Seed,
+    Seeds,
     StorageAt,
     What,
 )
@@ -63,7 +66,7 @@ def run(
         list[str] | None, typer.Option(help="A name of `fedgrid algorithms`; may be repeated.")
     ] = None,
     seed: Seed = None,
-    seeds: Annotated[str | None, typer.Option(help="Several: 0..4, or 0,2,5.")] = None,
+    seeds: Seeds = None,
     filters: Annotated[
         list[str] | None,
         typer.Option("--filter", help="Only these runs: AXIS=VALUE[,AXIS=VALUE], as in dataset=mnist."),
@@ -73,13 +76,19 @@ def run(
         typer.Option("--extend", help="More on an axis: AXIS+=VALUE[,VALUE], as in seeds+=5..9."),
     ] = None,
     changes: Changes = None,
+    tuned: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Searches whose best settings their algorithm has on their data sets: NAME[:oracle][,NAME]."
+        ),
+    ] = None,
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
     clients_per_actor: ClientsPerActor = None,
     cpus_per_client: CpusPerClient = None,
     gpus_per_client: GpusPerClient = None,
     retries: Retries = 2,
-    in_process: Annotated[bool, typer.Option("--in-process", help="Without Ray, for debugging.")] = False,
+    in_process: InProcess = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget these runs and start over.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be run, where, and roughly for how long.")
@@ -93,6 +102,7 @@ def run(
     from grids.cluster import nodes_to_run_on
     from grids.commands import run_grid
     from grids.presets import load_grid
+    from grids.search.tuned import noted, read_tuned
 
     axes = {
         "dataset": dataset,
@@ -102,13 +112,22 @@ def run(
         "algorithm": algorithm,
         "seed": seed,
     }
-    options = {axis: value for axis, value in axes.items() if value not in (None, [])}
+    options = _given(axes)
     if what is None and not options and not changes:
         raise ConfigError("nothing to run: name a preset (quickstart), a YAML file, or options; see --help")
     folder = _data_dir(data_dir)
+    found = read_tuned(tuned or [], Storage.of(storage))
     grid = load_grid(
-        what, options, changes or [], folder, filters=filters or [], seeds=seeds, extends=extends or []
+        what,
+        options,
+        changes or [],
+        folder,
+        filters=filters or [],
+        seeds=seeds,
+        extends=extends or [],
+        overrides=[one.override for one in found],
     )
+    grid = noted(grid, found)
     request = Request(clients_per_actor, cpus_per_client, gpus_per_client)
     if dry_run:
         from grids.dry_run import dry_run as show_plan
@@ -118,6 +137,73 @@ def run(
         return
     how = How(folder, request=request, retries=retries, in_process=in_process, fresh=fresh, as_json=as_json)
     _end(run_grid(grid, Storage.of(storage), how, _console()))
+
+
+@app.command(epilog="Example: `fedgrid search sattler --dataset mnist --overlap overlapping --trials 32`")
+def search(
+    what: Annotated[
+        str,
+        typer.Argument(help="An algorithm, or a YAML file with search: in it.", show_default=False),
+    ],
+    dataset: Dataset = None,
+    overlap: Overlap = None,
+    balance: Balance = None,
+    clients: Clients = None,
+    seed: Seed = None,
+    seeds: Seeds = None,
+    base: Annotated[
+        str | None,
+        typer.Option(help="A preset or file over whose scenarios to search. [default with --filter: paper]"),
+    ] = None,
+    filters: Annotated[
+        list[str] | None, typer.Option("--filter", help="Only these of its scenarios: AXIS=VALUE[,...].")
+    ] = None,
+    changes: Changes = None,
+    trials: Annotated[int | None, typer.Option(help="Settings to try. [default: 32]")] = None,
+    searcher: Annotated[str | None, typer.Option(help="optuna, random or grid. [default: optuna]")] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            help="validation or silhouette; or ari, an oracle: it needs the hidden groups. "
+            "[default: validation]"
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="What --tuned finds it by. [default: ALGORITHM-DATASET, or the file's]")
+    ] = None,
+    storage: StorageAt = "runs",
+    data_dir: DataDir = None,
+    clients_per_actor: ClientsPerActor = None,
+    cpus_per_client: CpusPerClient = None,
+    gpus_per_client: GpusPerClient = None,
+    retries: Retries = 2,
+    in_process: InProcess = False,
+    as_json: AsJson = False,
+) -> None:
+    """Search for an algorithm's settings; `fedgrid run GRID --tuned NAME` uses what is found.
+
+    The same command after an interruption continues where it was, and ends as if nothing had been.
+    """
+    from grids.search.definition import load_search
+    from grids.search.run import run_search
+
+    axes = {"dataset": dataset, "overlap": overlap, "balance": balance, "clients": clients, "seed": seed}
+    own = {"trials": trials, "searcher": searcher, "objective": objective}
+    folder = _data_dir(data_dir)
+    found = load_search(
+        what,
+        _given(axes),
+        changes or [],
+        folder,
+        own=_given(own),
+        name=name,
+        base=base,
+        filters=filters or [],
+        seeds=seeds,
+    )
+    request = Request(clients_per_actor, cpus_per_client, gpus_per_client)
+    how = How(folder, request=request, retries=retries, in_process=in_process, as_json=as_json)
+    _end(run_search(found, Storage.of(storage), how, _console()))
 
 
 @app.command(epilog="Example: `fedgrid status paper`")
@@ -252,6 +338,31 @@ def submit(
     raise typer.Exit(code)
 
 
+@app.command(epilog="Example: `fedgrid centralised mnist --epochs 30`")
+def centralised(
+    dataset: Annotated[
+        str, typer.Argument(help="A name of `fedgrid data`, folder:PATH or npz:PATH.", show_default=False)
+    ],
+    epochs: Annotated[
+        int | None, typer.Option(min=2, help="Passes over the pool. [default: the data set's rounds]")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A name of `fedgrid models`. [default: the data set's]")
+    ] = None,
+    seed: Seed = None,
+    changes: Changes = None,
+    storage: StorageAt = "runs",
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train on the whole pool, without clients, and propose epsilons and cooldown for Sattler from that."""
+    from grids.centralised import configure, run_centralised
+
+    folder = _data_dir(data_dir)
+    config = configure(dataset, folder, seed=seed or 0, epochs=epochs, model=model, changes=changes or [])
+    run_centralised(config, Storage.of(storage), folder, as_json, _console())
+
+
 @app.command(epilog="Example: `fedgrid data mnist --overlap nonoverlapping --balance balanced --clients 15`")
 def data(
     dataset: Annotated[
@@ -274,7 +385,7 @@ def data(
 
     folder = _data_dir(data_dir)
     axes = {"overlap": overlap, "balance": balance, "clients": clients, "seed": seed}
-    options = {axis: value for axis, value in axes.items() if value is not None}
+    options = _given(axes)
     if dataset is None:
         if options or changes or csv:
             raise ConfigError("whose split? name a data set, as in fedgrid data digits")
@@ -346,6 +457,11 @@ def _fail(message: str, code: int) -> NoReturn:
     line = f"[bold red]fedgrid:[/] {escape(' '.join(message.split()))}"
     Console(stderr=True).print(line, highlight=False, soft_wrap=True, emoji=False)
     sys.exit(code)
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that the command line says."""
+    return {name: value for name, value in options.items() if value not in (None, [])}
 
 
 def _data_dir(given: Path | None) -> Path:

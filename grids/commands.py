@@ -1,6 +1,6 @@
 """What `fedgrid run` and `fedgrid retry` do, once their options are read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -26,26 +26,43 @@ def run_grid(
         ConfigError, DataError: for what cannot be, before anything is started or written.
         RunError: if the grid as a whole cannot go on.
     """
-    if how.in_process and how.request != Request():
-        raise ConfigError("--in-process has no actors: leave it out, or the options about clients per actor")
     log = RunLog(grid.name, storage.root, warn)
     storage.pull_marks()
     chosen = grid.runs if only is None else only
     todo = [run for run in chosen if how.fresh or not is_finished(storage, run)]
     waiting = {run.run_id for run in todo}
     done = [run for run in chosen if run.run_id not in waiting]
-    unlogged = [run for run in done if not log.is_logged(run)]
-    ended = Ended()
-    if todo or unlogged:
-        # It brings what trains, which takes seconds.
-        from grids.launch import launch
-
-        ended = launch(grid, todo, unlogged, storage, how, log, console)
+    ended = run_left(grid, todo, done, storage, how, log, console)
     if not how.as_json:
         show(grid, storage, log.uri, ended.failures, ended.tally, console)
     else:
         tell_finished(done, storage)
     return ended
+
+
+def run_left(
+    grid: Grid,
+    todo: Sequence[RunConfig],
+    done: Sequence[RunConfig],
+    storage: Storage,
+    how: How,
+    log: RunLog,
+    console: Console,
+    then: Iterable[Grid] = (),
+) -> Ended:
+    """Run `todo`, log those that are `done` where MLflow lacks them; nothing to do starts nothing.
+
+    `then` and the errors are as of `launch`.
+    """
+    if how.in_process and how.request != Request():
+        raise ConfigError("--in-process has no actors: leave it out, or the options about clients per actor")
+    unlogged = [run for run in done if not log.is_logged(run)]
+    if not (todo or unlogged):
+        return Ended()
+    # It brings what trains, which takes seconds.
+    from grids.launch import launch
+
+    return launch(grid, todo, unlogged, storage, how, log, console, then)
 
 
 def warn(text: str) -> None:

@@ -57,8 +57,8 @@ class GridFolder:
         still_there = [
             run for run in earlier if run.run_id not in ids and folder_of(self._storage.root, run).exists()
         ]
-        self._write(PRESET, text)
-        self._write(RUNS, "".join(f"{run.canonical_json()}\n" for run in (*runs, *still_there)))
+        self.write(PRESET, text)
+        self.write(RUNS, "".join(f"{run.canonical_json()}\n" for run in (*runs, *still_there)))
 
     def runs(self) -> tuple[RunConfig, ...]:
         """Return the runs of the grid, those of its last launch first.
@@ -85,7 +85,7 @@ class GridFolder:
         """
         if not (self.path / RUNS).exists():
             raise self._missing()
-        self._write(STOP, "")
+        self.write(STOP, "")
 
     def withdraw_stop(self) -> None:
         """Take that back."""
@@ -105,7 +105,7 @@ class GridFolder:
         Raises:
             RunError: if it cannot be written.
         """
-        self._write(PROGRESS, json.dumps(progress) + "\n")
+        self.write(PROGRESS, json.dumps(progress) + "\n")
 
     def read_progress(self) -> dict[str, Any] | None:
         """Return what was last written, None if nothing was or it cannot be read."""
@@ -121,7 +121,12 @@ class GridFolder:
             return ConfigError(f"no grid in {self._storage} yet; `fedgrid run {self.name}` starts one")
         return unknown("grid", self.name, grids)
 
-    def _write(self, name: str, text: str) -> None:
+    def write(self, name: str, text: str) -> None:
+        """Keep a text file in the folder.
+
+        Raises:
+            RunError: if it cannot be written.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         with kept_in(self.path):
             write_text(self.path / name, text)

@@ -1,7 +1,7 @@
 """One launch of a grid: takes the lease, starts Ray and MLflow, runs what is left, and ends them again."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
 from shutil import rmtree
 
@@ -39,8 +39,12 @@ def launch(
     how: How,
     log: RunLog,
     console: Console,
+    then: Iterable[Grid] = (),
 ) -> Ended:
     """Run `todo`, and let MLflow have the finished runs that it lacks.
+
+    `then` are the grids that this one grows to: each has more runs than the one before, and is asked for
+    when all of those have ended.
 
     Raises:
         ConfigError, DataError: for what cannot be, before anything is started or written.
@@ -52,7 +56,7 @@ def launch(
         _check_room(todo, how)
     with_ray = bool(todo) and not how.in_process
     folder = GridFolder(storage, grid.name)
-    reporter = _reporter(grid.runs, how, console)
+    reporter = _reporter(grid, how, console)
     with ExitStack() as stack:
         if how.as_json:
             # Ray prints news of its own, up to its very end.
@@ -81,6 +85,13 @@ def launch(
         )
         with graceful(watch.ask_to_stop):
             _run(grid.name, in_order(todo), places, storage, how, watch)
+            growth = iter(then)
+            while not watch.all_stopped and (grown := next(growth, None)) is not None:
+                folder.keep(grown.runs, grown.text)
+                todo, grid = _count_new(grid, grown, storage, watch.tally), grown
+                if todo:
+                    places = placements(todo, cluster_nodes(), how.request) if with_ray else {}
+                    _run(grid.name, in_order(todo), places, storage, how, watch)
         watch.conclude()
         failed = len(watch.failures)
         log.summary([write_summary(grid.runs, storage, folder.path)], watch.tally.done, failed)
@@ -117,6 +128,16 @@ def _tally(grid: Grid, todo: Sequence[RunConfig], storage: Storage) -> Tally:
     rounds_done = {run.run_id: RunFolder(storage, run).rounds_done for run in todo}
     finished = sum(is_finished(storage, run) for run in grid.runs)
     return Tally(todo, rounds_done, finished)
+
+
+def _count_new(grid: Grid, grown: Grid, storage: Storage, tally: Tally) -> list[RunConfig]:
+    """Count the runs that a grid has grown by; return those to run. What it had has been tried."""
+    known = {run.run_id for run in grid.runs}
+    new = [run for run in grown.runs if run.run_id not in known]
+    todo = [run for run in new if not is_finished(storage, run)]
+    rounds_done = {run.run_id: RunFolder(storage, run).rounds_done for run in todo}
+    tally.add(todo, rounds_done, len(new) - len(todo))
+    return todo
 
 
 def _check_room(todo: Sequence[RunConfig], how: How) -> None:
@@ -162,7 +183,7 @@ def _waiting(console: Console, how: How, what: str) -> Iterator[None]:
         yield
 
 
-def _reporter(runs: Sequence[RunConfig], how: How, console: Console) -> Bars | Lines | JsonLines:
+def _reporter(grid: Grid, how: How, console: Console) -> Bars | Lines | JsonLines:
     if how.as_json:
         return JsonLines()
-    return Bars(console, runs) if console.is_terminal else Lines(console)
+    return Bars(console, grid.runs, grid.varied) if console.is_terminal else Lines(console, grid.varied)

@@ -43,6 +43,7 @@ Overlap = Annotated[str | None, typer.Option(help="overlapping, nonoverlapping o
 Balance = Annotated[str | None, typer.Option(help="balanced or imbalanced.")]
 Clients = Annotated[int | None, typer.Option(help="Number of federated clients.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random in the run.")]
+Seeds = Annotated[str | None, typer.Option(help="Several: 0..4, or 0,2,5.")]
 Changes = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE, as in training.rounds=5.")]
 DataDir = Annotated[
     Path | None,
@@ -80,6 +81,7 @@ GpusPerClient = Annotated[
     ),
 ]
 Retries = Annotated[int, typer.Option(min=0, help="How often a run that fails is tried again.")]
+InProcess = Annotated[bool, typer.Option("--in-process", help="Without Ray, for debugging.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 ReportTo = Annotated[
     Path | None,

@@ -13,6 +13,7 @@ from engine.scenarios import SCENARIOS
 from grids.axes import AXES, Axes, choose, extend, filter_of, items, keep
 from grids.changes import Change
 from grids.expand import Description, expand
+from grids.overrides import Override
 from grids.preset_files import Preset, defaults, is_path, open_preset, preset_names, read_preset
 from grids.yaml_file import at
 
@@ -27,6 +28,8 @@ class Grid:
     runs: tuple[RunConfig, ...]
     text: str
     """The preset as YAML; without one, the values that options gave."""
+    varied: tuple[str, ...] = ()
+    """Settings of the algorithm that are shown beside a run's name, as they tell the runs apart."""
 
 
 def load_grid(
@@ -38,6 +41,7 @@ def load_grid(
     filters: Sequence[str] = (),
     seeds: str | None = None,
     extends: Sequence[str] = (),
+    overrides: Sequence[Override] = (),
 ) -> Grid:
     """Return the grid that a command line describes.
 
@@ -48,11 +52,38 @@ def load_grid(
         filters: `axis=value,axis=value` each; a run must pass all of them.
         seeds: `0..4`, `3` or `0,2,5`; replaces the file's seeds.
         extends: `axis+=value,value` each: what the grid does not have yet.
+        overrides: applied after the file's own.
 
     Raises:
         ConfigError: if anything is misspelt or cannot be, or no run is left.
     """
     name, preset, text = _read(what, options, data_dir)
+    described = replace(preset.description, overrides=(*preset.description.overrides, *overrides))
+    return load_preset(
+        name,
+        replace(preset, description=described),
+        text,
+        options,
+        changes,
+        data_dir,
+        filters,
+        seeds,
+        extends,
+    )
+
+
+def load_preset(
+    name: str,
+    preset: Preset,
+    text: str,
+    options: Mapping[str, Any],
+    changes: Sequence[str],
+    data_dir: Path,
+    filters: Sequence[str] = (),
+    seeds: str | None = None,
+    extends: Sequence[str] = (),
+) -> Grid:
+    """Return the grid that a preset and a command line describe; as `load_grid`."""
     axes = dict(keep(preset.description.axes, preset.filter))
     axes |= {axis: items(axis, value) for axis, value in options.items()}
     nested: list[Change] = []

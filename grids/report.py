@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -15,6 +15,7 @@ from engine.run_config import RunConfig
 from grids.outcome import Outcome
 from grids.tables import ROOMY, duration, result_row
 from grids.tally import Tally
+from tracking.mlflow_runs import flatten
 from tracking.scores import RoundScores
 
 NUMBERS_WIDTH = 64
@@ -27,7 +28,7 @@ STOPPING = "stopping after the rounds under way; Ctrl-C again stops at once"
 class Bars:
     """A line for the whole grid, a bar for each run under way; runs that ended stand above."""
 
-    def __init__(self, console: Console, runs: Sequence[RunConfig]) -> None:
+    def __init__(self, console: Console, runs: Sequence[RunConfig], varied: Sequence[str] = ()) -> None:
         self._progress = Progress(
             TextColumn("{task.description}", markup=False, table_column=_name_column(console.width)),
             BarColumn(bar_width=20 if console.width >= ROOMY else 10),
@@ -39,7 +40,7 @@ class Bars:
         self._live = Live(
             Group(self._progress, self._headline), console=console, refresh_per_second=4, transient=True
         )
-        self._names = _short_names(runs)
+        self._name = _namer(runs, varied)
         self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> "Bars":
@@ -52,7 +53,7 @@ class Bars:
     def start(self, config: RunConfig, rounds_done: int) -> None:
         """Add the run's bar."""
         self._tasks[config.run_id] = self._progress.add_task(
-            self._names[config.run_id], total=config.training.rounds, completed=rounds_done, news=""
+            self._name(config), total=config.training.rounds, completed=rounds_done, news=""
         )
 
     def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
@@ -61,11 +62,11 @@ class Bars:
 
     def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
         """Take the run's bar away, until it starts again."""
-        self._end(config, "[yellow]again[/]  ", f" {self._names[config.run_id]}: {cause}")
+        self._end(config, "[yellow]again[/]  ", f" {self._name(config)}: {cause}")
 
     def finish(self, outcome: Outcome) -> None:
         """Move the run up to those that ended."""
-        name = self._names[outcome.config.run_id]
+        name = self._name(outcome.config)
         if outcome.error:
             self._end(outcome.config, "[red]failed[/] ", f" {name}: {outcome.error}")
         else:
@@ -73,7 +74,7 @@ class Bars:
 
     def stop(self, config: RunConfig) -> None:
         """Move the run up to those that ended."""
-        self._end(config, "[yellow]stopped[/]", f" {self._names[config.run_id]}")
+        self._end(config, "[yellow]stopped[/]", f" {self._name(config)}")
 
     def stopping(self) -> None:
         """Say that it takes until the rounds under way are done."""
@@ -93,8 +94,9 @@ class Bars:
 class Lines:
     """A line a round, for logs."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, varied: Sequence[str] = ()) -> None:
         self._console = console
+        self._varied = varied
 
     def __enter__(self) -> "Lines":
         return self
@@ -104,23 +106,23 @@ class Lines:
 
     def start(self, config: RunConfig, rounds_done: int) -> None:
         """Print which run starts, or goes on from where."""
-        self._print(f"{config.name}: " + (f"goes on after round {rounds_done}" if rounds_done else "starts"))
+        self._tell(config, ": " + (f"goes on after round {rounds_done}" if rounds_done else "starts"))
 
     def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
         """Print the round."""
-        self._print(f"{config.name} round {number}/{config.training.rounds} {_news(scores)}")
+        self._tell(config, f" round {number}/{config.training.rounds} {_news(scores)}")
 
     def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
         """Print why the run is tried again."""
-        self._print(f"{config.name}: failed ({cause}), tried again")
+        self._tell(config, f": failed ({cause}), tried again")
 
     def finish(self, outcome: Outcome) -> None:
         """Print how the run ended."""
-        self._print(f"{outcome.config.name}: " + (outcome.error or f"finished {_final(outcome)}"))
+        self._tell(outcome.config, f": {outcome.error or f'finished {_final(outcome)}'}")
 
     def stop(self, config: RunConfig) -> None:
         """Print that the run has stopped."""
-        self._print(f"{config.name}: stopped")
+        self._tell(config, ": stopped")
 
     def stopping(self) -> None:
         """Print that it takes until the rounds under way are done."""
@@ -128,6 +130,9 @@ class Lines:
 
     def tally(self, tally: Tally) -> None:
         """Nothing: every round has its line."""
+
+    def _tell(self, config: RunConfig, text: str) -> None:
+        self._print(f"{config.name}{settings_of(config, self._varied)}{text}")
 
     def _print(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -172,6 +177,10 @@ class JsonLines:
     def tally(self, tally: Tally) -> None:
         """Nothing: programs count for themselves."""
 
+    def search(self, found: Mapping[str, object]) -> None:
+        """Print a `search` event with what a search has found."""
+        self._write({"event": "search", **found})
+
     def _print(self, event: str, config: RunConfig, **details: object) -> None:
         self._write({"event": event, "run": config.name, "run_id": config.run_id, **details})
 
@@ -196,15 +205,25 @@ def _name_column(width: int) -> Column:
     return Column(no_wrap=True, overflow="ellipsis", max_width=max(8, width - NUMBERS_WIDTH))
 
 
-def _short_names(runs: Sequence[RunConfig]) -> dict[str, str]:
-    """Return run id -> name: the algorithm, and of seed and scenario what is not the same for all."""
+def _namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[RunConfig], str]:
+    """Return what names runs: by the algorithm, and by what is not the same for all of these."""
     seeds, scenarios = {run.seed for run in runs}, {run.scenario for run in runs}
-    return {
-        run.run_id: ALGORITHMS[run.algorithm["name"]].title
-        + (f" s{run.seed}" if len(seeds) > 1 else "")
-        + (f" {run.scenario}" if len(scenarios) > 1 else "")
-        for run in runs
-    }
+
+    def name(run: RunConfig) -> str:
+        return (
+            ALGORITHMS[run.algorithm["name"]].title
+            + (f" s{run.seed}" if len(seeds) > 1 else "")
+            + (f" {run.scenario}" if len(scenarios) > 1 else "")
+            + settings_of(run, varied)
+        )
+
+    return name
+
+
+def settings_of(run: RunConfig, varied: Sequence[str]) -> str:
+    """Return some settings of a run's algorithm as they stand behind its name, as in ` (threshold 0.4)`."""
+    values = flatten(run.algorithm)
+    return f" ({', '.join(f'{key} {values[key]}' for key in varied)})" if varied else ""
 
 
 def _news(scores: RoundScores) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -110,6 +110,30 @@ class Writer:
         if parent is not None:
             experiment.log_folder(parent, folder, "report")
         return parent is not None
+
+    def write_search(
+        self,
+        files: Sequence[Path],
+        figures: Path,
+        found: Mapping[str, str],
+        scores: Mapping[str, float],
+        trials: Mapping[str, int],
+    ) -> bool:
+        """Put on a search's own run its files, what it found (tags) and how good that is; on the others the
+        number of their trial, by run id. Return whether the store has the search's own run.
+        """
+        experiment = self._connected()
+        parent = experiment.entries.get(PARENT)
+        if parent is None:
+            return False
+        experiment.log_artifacts(parent, files)
+        experiment.log_folder(parent, figures, "figures")
+        experiment.set_tags(parent, found)
+        experiment.log_totals(parent, scores)
+        for run_id, number in trials.items():
+            if run_id in experiment.entries:
+                experiment.set_tags(experiment.entries[run_id], {"trial": str(number)})
+        return True
 
     def forget(self, config: RunConfig) -> None:
         """Delete a run from the store, if it is there."""

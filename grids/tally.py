@@ -19,8 +19,7 @@ class Tally:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Count `runs`, which have `rounds_done` (run id -> rounds) already, beside those finished before."""
-        self.total = finished_before + len(runs)
-        self.done = self.finished_before = finished_before
+        self.total = self.done = self.finished_before = 0
         self.failed = 0
         self.rounds = 0
         """Rounds of this launch."""
@@ -30,10 +29,19 @@ class Tally:
         self._now = now
         self._start: float | None = None
         self._rounds_left = Counter[str]()
-        for run in runs:
-            self._rounds_left[run.dataset] += run.training.rounds - rounds_done.get(run.run_id, 0)
         self._seconds = Counter[str]()
         self._rounds = Counter[str]()
+        self.add(runs, rounds_done, finished_before)
+
+    def add(
+        self, runs: Sequence[RunConfig], rounds_done: Mapping[str, int], finished_before: int = 0
+    ) -> None:
+        """Count more runs; arguments as at the start."""
+        self.total += finished_before + len(runs)
+        self.done += finished_before
+        self.finished_before += finished_before
+        for run in runs:
+            self._rounds_left[run.dataset] += run.training.rounds - rounds_done.get(run.run_id, 0)
 
     @property
     def waiting(self) -> int:

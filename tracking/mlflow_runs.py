@@ -82,7 +82,7 @@ class Experiment:
 
         `params` may be nested; a run keeps those that it was created with.
         """
-        from mlflow.entities import Param, RunTag
+        from mlflow.entities import Param
 
         marks = {key: value[:TAG_LENGTH] for key, value in tags.items()}
         entry = self.entries.get(run_id)
@@ -94,9 +94,7 @@ class Experiment:
                 entry = self.entries[run_id] = Entry(run.info.run_id, "RUNNING")
             else:
                 self._client.update_run(entry.mlflow_run_id, status="RUNNING", name=name)
-                self._client.log_batch(
-                    entry.mlflow_run_id, tags=[RunTag(key, value) for key, value in marks.items()]
-                )
+                self.set_tags(entry, tags)
             if not entry.described:
                 flat = [Param(key, value[:PARAM_LENGTH]) for key, value in flatten(params).items()]
                 for first in range(0, len(flat), PARAMS_PER_BATCH):
@@ -163,6 +161,14 @@ class Experiment:
         """Upload a text file."""
         with one_line(self._uri):
             self._client.log_text(entry.mlflow_run_id, text, name)
+
+    def set_tags(self, entry: Entry, tags: Mapping[str, str]) -> None:
+        """Set tags anew; the others stay."""
+        from mlflow.entities import RunTag
+
+        marks = [RunTag(key, value[:TAG_LENGTH]) for key, value in tags.items()]
+        with one_line(self._uri):
+            self._client.log_batch(entry.mlflow_run_id, tags=marks)
 
     def finish(self, entry: Entry, status: Status) -> None:
         """Set the run's status and the time of its end."""

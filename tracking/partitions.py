@@ -105,8 +105,11 @@ def _scored(groups_K: tuple[int, ...], truth_K: tuple[int, ...]) -> PartitionSco
 
 
 def of_partitions(labels_RK: ArrayLike, truth_K: ArrayLike) -> list[PartitionScores]:
-    """Score each round's partition."""
-    return [of_partition(row_K, truth_K) for row_K in np.asarray(labels_RK)]
+    """Score each round's partition; one that is that of the round before is not looked at again."""
+    labels_RK = np.asarray(labels_RK)
+    is_new_R = np.append(True, (labels_RK[1:] != labels_RK[:-1]).any(axis=1))
+    scored = [of_partition(row_K, truth_K) for row_K in labels_RK[is_new_R]]
+    return [scored[place] for place in np.cumsum(is_new_R) - 1]
 
 
 def clustering(

@@ -18,7 +18,7 @@ class Objective:
     score: str
     """Its key in `scores.json`."""
     worst: float
-    """What a run counts that has no such score, as of a partition without a silhouette."""
+    """What a run counts that has no such score, as one cluster has no silhouette."""
     words: str
     is_oracle: bool = False
 
@@ -41,10 +41,21 @@ class Trial:
     """From 1."""
     params: Params
     run_ids: tuple[str, ...]
-    scores: Mapping[str, float] | None
-    """Objective -> mean over its runs; None if it failed."""
+    scores: Mapping[str, float | None] | None
+    """Objective -> mean over its runs, None where none of them has it; None as a whole if it failed."""
     failed: str | None = None
     """Why it has no scores."""
+
+    def value(self, objective: str) -> float | None:
+        """Return what a searcher is told, and the best is chosen by; None of a trial that failed."""
+        if self.scores is None:
+            return None
+        found = self.scores[objective]
+        return OBJECTIVES[objective].worst if found is None else found
+
+    def has(self, objective: str) -> bool:
+        """Return whether it was scored by this."""
+        return self.scores is not None and self.scores[objective] is not None
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as `search.json` keeps it."""
@@ -57,13 +68,15 @@ class Trial:
         }
 
 
-def score(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def score(runs: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     """Return the mean over the runs of a trial by each objective; `runs` are the contents of scores.json."""
-    means = {}
-    for name, objective in OBJECTIVES.items():
-        found = [run.get(objective.score) for run in runs]
-        means[name] = sum(objective.worst if value is None else value for value in found) / len(found)
-    return means
+    return {name: _mean([run.get(of.score) for run in runs], of.worst) for name, of in OBJECTIVES.items()}
+
+
+def _mean(found: Sequence[float | None], worst: float) -> float | None:
+    if all(value is None for value in found):
+        return None
+    return sum(worst if value is None else value for value in found) / len(found)
 
 
 def label_free(objective: str) -> str:
@@ -72,15 +85,22 @@ def label_free(objective: str) -> str:
 
 
 def best(trials: Iterable[Trial], objective: str) -> dict[str, Trial]:
-    """Return the best trial of both kinds, none if all failed.
+    """Return the best trial of each kind, if there is one.
 
-    Of equals the first is taken; of the oracle's equals, and there it needs no truth, the one that is best
-    by the label-free objective.
+    Of equals the first is taken, but of the oracle's equals the one that is best by the label-free
+    objective, too.
     """
-    known = [(trial, trial.scores) for trial in trials if trial.scores is not None]
-    if not known:
-        return {}
     free = label_free(objective)
-    chosen, _ = max(known, key=lambda found: (found[1][free], -found[0].number))
-    oracles, _ = max(known, key=lambda found: (found[1][ARI], found[1][free], -found[0].number))
-    return {LABEL_FREE: chosen, ORACLE: oracles}
+    scored = [trial for trial in trials if trial.scores is not None]
+    found = {
+        LABEL_FREE: _first_best([trial for trial in scored if trial.has(free)], free),
+        ORACLE: _first_best(scored, ARI, free),
+    }
+    return {kind: trial for kind, trial in found.items() if trial is not None}
+
+
+def _first_best(trials: Sequence[Trial], *objectives: str) -> Trial | None:
+    def rank(trial: Trial) -> tuple[list[float | None], int]:
+        return [trial.value(name) for name in objectives], -trial.number
+
+    return max(trials, key=rank, default=None)

@@ -121,9 +121,9 @@ def _all_values(dimension: Dimension) -> list[Value] | None:
 def _said(dimension: Dimension, value: Any) -> Value:
     """Return the value of a setting that Optuna's value stands for."""
     if isinstance(dimension, Choices):
-        return dimension.values[value]
+        return dimension.values[int(value)]
     steps = dimension.steps()
-    return dimension.rounded(value) if steps is None else steps[value]
+    return dimension.rounded(value) if steps is None else steps[int(value)]
 
 
 def _distribution(dimension: Dimension) -> Any:

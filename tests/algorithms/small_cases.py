@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from algorithms.base import Algorithm, Diagnostics, State
 from algorithms.layout import Layout
+from algorithms.placing import splits
 from algorithms.updates import Updates
 
 Vectors = Mapping[int, ArrayLike]
@@ -59,11 +60,16 @@ def start(algorithm: Algorithm, num_clients: int, model: ArrayLike = (0.0, 0.0))
 
 
 def step(
-    algorithm: Algorithm, state: State, round_index: int, vectors: Vectors, num_buffers: int = 0
+    algorithm: Algorithm,
+    state: State,
+    round_index: int,
+    vectors: Vectors,
+    num_buffers: int = 0,
+    absent: Iterable[int] = (),
 ) -> tuple[State, Diagnostics]:
     """Take one step with the generator of that round, from a read-only state."""
     over = algorithm.settings.similarity_over
-    view = updates_of(vectors, num_buffers, similarity_over=over)
+    view = updates_of(vectors, num_buffers, similarity_over=over, absent=absent)
     return algorithm.step(freeze(state), round_index, view, rng(round_index))
 
 
@@ -98,13 +104,17 @@ def model_of(state: State, client: int) -> list[float]:
 
 
 def check_valid(state: State, num_clients: int) -> None:
-    """Assert what holds for every state of every algorithm."""
+    """Assert what holds for every state of every algorithm.
+
+    Every model is a client's, or one to start from, or kept for those who came late for a split.
+    """
     assert state.labels_K.dtype == np.int64
     assert state.labels_K.shape == (num_clients,)
     labels = set(state.labels_K.tolist())
-    assert labels == set(range(len(labels)))
+    waiting = {node.waiting for node in splits(state)}
+    assert waiting or labels == set(range(len(labels)))
     starts = set(state.memory.get("start_K", state.labels_K).tolist())
-    assert labels | starts == set(range(len(state.models)))
+    assert labels | starts | waiting == set(range(len(state.models)))
     for model in state.models:
         assert model.dtype == np.float32
         assert np.isfinite(model).all()
@@ -162,6 +172,8 @@ class Federation:
     num_buffers: int = 4
     order: tuple[int, ...] | None = None
     """Client i of this federation is client `order[i]` of the usual one."""
+    participation: float = 1.0
+    """The share of the clients that is there; who, is drawn for each round."""
 
     @property
     def model(self) -> NDArray[np.float32]:
@@ -174,12 +186,18 @@ class Federation:
         targets[:, 1:3] = [[2.0, 0.0], [-2.0, 0.6], [-0.5, -2.0]]
         return targets
 
+    def absent(self, round_index: int) -> frozenset[int]:
+        """Return the clients that are not there in a round."""
+        away = round(self.num_clients * (1 - self.participation))
+        usual = np.random.default_rng((round_index, 7)).permutation(self.num_clients)[:away].tolist()
+        return frozenset(self.order.index(client) if self.order else client for client in usual)
+
     def vectors(self, round_index: int, state: State, algorithm: Algorithm) -> dict[int, NDArray[np.float32]]:
-        """Return every client's update from the first of the models it is sent."""
+        """Return the update of every client that is there, from the first of the models it is sent."""
         targets, candidates = self.targets(), algorithm.candidates(state)
         size = (16.0, 3.0, 0.2)[min(round_index, 2)] / np.sqrt(self.num_parameters)
         vectors = {}
-        for client in range(self.num_clients):
+        for client in sorted(set(range(self.num_clients)) - self.absent(round_index)):
             who = self.order[client] if self.order else client
             model = state.models[candidates[client][0]][: self.num_parameters].astype(np.float64)
             noise = size * np.random.default_rng((round_index, who)).standard_normal(self.num_parameters)
@@ -195,6 +213,8 @@ class Federation:
         history = []
         for round_index in rounds:
             vectors = self.vectors(round_index, state, algorithm)
-            state, diagnostics = step(algorithm, state, round_index, vectors, self.num_buffers)
+            state, diagnostics = step(
+                algorithm, state, round_index, vectors, self.num_buffers, self.absent(round_index)
+            )
             history.append((state, diagnostics))
         return history

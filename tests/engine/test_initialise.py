@@ -52,6 +52,18 @@ def test_resnet34_starts_with_the_weight_norm_seen_in_the_ocfl_archive():
     assert norm == pytest.approx(207_292, abs=4 * 27)
 
 
+def test_mobilenet_is_initialised_by_pytorchs_rule_and_not_by_torchvisions():
+    """Uniform in +-1 / sqrt(fan in), which of a depthwise 3x3 kernel is 9; torchvision draws normals by the
+    fan out, and sets the head's bias to zero."""
+    vector = initial_vector("mobilenet", (3, 32, 32), 10, seed=0)
+    with torch.device("meta"):
+        layout = vectors.layout_of(models.build("mobilenet", (3, 32, 32), 10))
+    parts = {name: vector[where] for name, where, _ in layout.slices()}
+    for name, fan_in in (("features.0.0.weight", 27), ("features.1.conv.0.0.weight", 9)):
+        assert 0.9 / fan_in**0.5 < np.abs(parts[name]).max() <= 1 / fan_in**0.5
+    assert 0 < np.abs(parts["classifier.bias"]).max() <= 1 / 1280**0.5
+
+
 def test_a_layer_whose_default_is_not_known_is_refused():
     with pytest.raises(ConfigError, match="no initialisation for a layer of type 'LSTM'; known: BatchNorm1d"):
         initialise(nn.Sequential(nn.LSTM(2, 2)), torch.Generator())

@@ -1,9 +1,14 @@
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from engine import models
+from engine.config import Training
 from engine.errors import ConfigError
+from engine.initialise import blank, initial_vector
+from engine.local import train
+from engine.vectors import FlatModule, layout_of
 
 
 @pytest.mark.parametrize(
@@ -13,6 +18,8 @@ from engine.errors import ConfigError
         ("tinyvgg", (1, 28, 28), 10, 96_362),
         # the count that the OCFL archive's weight norms point to: 21.28 million
         ("resnet34", (3, 32, 32), 10, 21_282_122),
+        # torchvision's 3,504,872 for 1,000 classes; the head has 1,281 for each
+        ("mobilenet", (3, 32, 32), 10, 3_504_872 - 990 * 1281),
         # 65 * 128 + 129 * 96 + 97 * 10
         ("digitnet", (1, 8, 8), 10, 21_674),
     ],
@@ -31,6 +38,35 @@ def test_resnet34_has_36_batch_norms_no_convolution_bias_and_keeps_28_pixels_as_
     assert sum(isinstance(layer, nn.BatchNorm2d) for layer in layers) == 36
     assert all(layer.bias is None for layer in layers if isinstance(layer, nn.Conv2d))
     assert grid.shape == (2, 512, 4, 4)
+
+
+@pytest.mark.parametrize(("side", "grid"), [(32, 2), (28, 2), (8, 1)])
+def test_mobilenet_halves_a_small_image_four_times_and_not_in_its_stem(side, grid):
+    with torch.device("meta"):
+        module = models.build("mobilenet", (1, side, side), 10)
+        images = torch.empty(2, 1, side, side)
+        assert module.features[0](images).shape == (2, 32, side, side)
+        assert module.features(images).shape == (2, 1280, grid, grid)
+    assert not any(isinstance(layer, nn.Dropout) for layer in module.modules())
+
+
+def test_mobilenet_learns_in_one_step_and_moves_its_buffers():
+    """One batch: the loss on it falls, BatchNorm counts it, and every weight that has a gradient moves."""
+    flat = FlatModule(blank("mobilenet", (3, 32, 32), 10))
+    start = initial_vector("mobilenet", (3, 32, 32), 10, seed=0)
+    rng = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (8, 3, 32, 32), generator=rng, dtype=torch.uint8)
+    labels = torch.arange(8)
+    training = Training(rounds=1, local_epochs=2, batch_size=8, optimizer="sgd", learning_rate=0.05)
+    trained = train(flat, start, images, labels, training, np.random.default_rng(0))
+    assert trained.losses[1] < trained.losses[0] < 2 * np.log(10)
+    counters = [
+        trained.model[where] - start[where]
+        for name, where, _ in layout_of(flat.module).slices()
+        if name.endswith("num_batches_tracked")
+    ]
+    assert len(counters) == 52
+    assert set(np.concatenate(counters)) == {2}
 
 
 @pytest.mark.parametrize("name", models.MODELS)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import Split
+from engine.cuts import share_of
 from engine.errors import ConfigError, DataError
 from engine.messages import ImageSet
 from engine.splits import (
@@ -15,14 +16,11 @@ from engine.splits import (
     class_sets,
     class_shares,
     cluster_sizes,
-    common_test,
-    cut,
     draw,
     draws_per_client,
     leakage,
     positions_by_class,
     server_subset,
-    share_of,
     sizes_of,
     split_pool,
 )
@@ -219,24 +217,6 @@ class TestSteps:
     def test_a_class_without_a_share_is_not_drawn(self):
         held = draw(np.random.default_rng(0), [np.array([0, 1]), np.array([7])], np.array([0.0, 1.0]), 5)
         assert held.tolist() == [7]
-
-    @pytest.mark.parametrize(
-        ("count", "share", "expected"), [(10, 0.3, 3), (11, 0.3, 4), (30, 0.1, 3), (1, 0.3, 1)]
-    )
-    def test_the_test_share_is_rounded_up_as_a_decimal(self, count, share, expected):
-        assert share_of(count, share) == expected
-
-    def test_cut(self):
-        held = np.arange(100, 111)
-        train, test = cut(np.random.default_rng(0), held, 0.3)
-        assert (len(train), len(test)) == (7, 4)
-        assert sorted([*train, *test]) == held.tolist()
-
-    def test_the_common_test_is_a_share_of_each_class_and_never_all_of_it(self):
-        """30 % rounded up of 10, 3 and 1 images would be 3, 1 and 1; the single image stays for training."""
-        positions = [np.arange(10), np.arange(10, 13), np.array([13])]
-        is_test = common_test(positions, 0.3, np.random.default_rng(0))
-        assert [is_test[part].sum() for part in positions] == [3, 1, 0]
 
     def test_leakage_counts_test_images_that_others_train_on(self):
         """Others train on one of the two test images of client 0 and the one of client 1: (1/2 + 1) / 2."""

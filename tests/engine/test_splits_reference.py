@@ -12,8 +12,9 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from engine.config import Split
+from engine.cuts import share_of
 from engine.datasets import DATASETS, load
-from engine.splits import SCENARIOS, class_sets, leakage, share_of, sizes_of, split_pool
+from engine.splits import SCENARIOS, class_sets, leakage, sizes_of, split_pool
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 REFERENCE = SHARED / "reference"

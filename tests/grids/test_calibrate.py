@@ -67,6 +67,16 @@ def test_what_is_expected_is_what_is_dealt_out(overlap, balance):
     assert images.server == len(setup.server_set)
 
 
+@pytest.mark.parametrize("split", [{}, {"majority": 0.7}, {"majority": 0.7, "scored_on": "validation"}])
+def test_so_it_is_with_majority_classes(split):
+    """The smallest class of the digits decides, which is 2 % smaller than the mean class."""
+    config = run(overlap="majority", clients=10, split=split)
+    setup, _ = prepare(config, NOWHERE)
+    images = expected_images(config, DIGITS)
+    assert images.train == pytest.approx(sum(len(client.train) for client in setup.clients), rel=0.05)
+    assert images.test == pytest.approx(sum(len(client.test) for client in setup.clients), rel=0.05)
+
+
 def test_the_servers_images_may_be_fewer():
     assert expected_images(run(split={"server_images": 7}), DIGITS).server == 7
 

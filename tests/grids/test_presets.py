@@ -49,7 +49,16 @@ def test_quickstart_is_the_papers_seven_algorithms_in_order():
 
 
 PUBLISHED = ("mnist", "fmnist", "cifar10", "pathmnist", "bloodmnist")
-PROMISED = {"quickstart": 7, "paper": 280, "paper-as-published": 280, "conference": 168, "paper-digits": 280}
+PROMISED = {
+    "quickstart": 7,
+    "paper": 280,
+    "paper-as-published": 280,
+    "conference": 168,
+    "paper-digits": 280,
+    "communities": 20,
+    "communities-mixed": 20,
+    "communities-digits": 20,
+}
 
 
 def test_every_preset_has_the_runs_it_promises():
@@ -146,6 +155,51 @@ def test_every_split_of_paper_digits_can_be_dealt():
         clients = deal(run, pool.labels, NOWHERE)
         assert {client.cluster for client in clients} == {0, 1, 2}
         assert min(len(part) for client in clients for part in (client.train, client.test)) >= 12
+
+
+def test_communities_has_the_settings_of_its_paper():
+    """Facts/BASELINES.md 8.3: CIFAR-10, ten clients, 40 rounds, four seeds, MobileNet, resolution 1."""
+    runs = grid("communities").runs
+    assert {run.scenario for run in runs} == {"cifar10-10-majority-balanced"}
+    assert {(run.model, run.training.rounds, run.split.num_clusters) for run in runs} == {
+        ("mobilenet", 40, 2)
+    }
+    assert {run.seed for run in runs} == {0, 1, 2, 3}
+    assert {run.split.majority for run in runs} == {1.0}
+    assert {run.split.majority for run in grid("communities-mixed").runs} == {0.7}
+    assert {
+        (run.algorithm["resolution"], run.algorithm["exponent"], run.algorithm["late"] or "")
+        for run in runs
+        if run.algorithm["name"] == "louvain"
+    } == {(1.0, 3.0, ""), (1.0, 3.0, 10)}
+
+
+def test_the_split_of_communities_digits_can_be_dealt():
+    pool, _ = load("digits", NOWHERE)
+    for run in load_grid("communities-digits", {}, [], NOWHERE, filters=["algorithm=bnc"]).runs:
+        clients = deal(run, pool.labels, NOWHERE)
+        assert [client.cluster for client in clients] == [0, 1, 1, 1, 1, 1, 0, 1, 0, 0]
+
+
+def test_a_list_may_have_the_majority_among_other_overlaps(write):
+    """Each has its own number of groups; options of one kind only are for an override."""
+    path = write(
+        "overlap: [nonoverlapping, majority]\nclients: 10\n"
+        "overrides: [{when: {overlap: majority}, then: {split: {majority: 0.7}}}]"
+    )
+    assert [(run.overlap, run.split.num_clusters, run.split.majority) for run in grid(path).runs] == [
+        ("nonoverlapping", 3, 1.0),
+        ("majority", 2, 0.7),
+    ]
+
+
+def test_what_a_split_cannot_be_is_refused_at_its_line(write):
+    path = write("overlap: majority\nclients: 10\nsplit:\n  test_share: 0.2\n  num_clusters: 3")
+    with pytest.raises(ConfigError, match=r"mine.yaml, line 5: split.num_clusters = 3: .* has 2 hidden"):
+        grid(path)
+    path = write("overlap: [nonoverlapping, majority]\nclients: 10\nsplit: {majority: 0.7}")
+    with pytest.raises(ConfigError, match="line 3: split.majority = 0.7 is of overlap majority"):
+        grid(path)
 
 
 def test_options_alone_are_one_run():
@@ -401,7 +455,10 @@ def test_any_axis_can_be_extended(values):
         ({"extends": ["rounds+=5"]}, "--extend rounds+=5: unknown axis 'rounds'; "),
         ({"extends": ["algorithms+=bnc"]}, "the grid has algorithm bnc already; leave it out"),
         ({"extends": ["seeds+=0..1"]}, "the grid has seed 0 already"),
-        ({"extends": ["algorithms+=louvian"]}, "unknown algorithm 'louvian'; known: bnc, "),
+        (
+            {"extends": ["algorithms+=louvian"]},
+            "unknown algorithm 'louvian'; did you mean 'louvain'? known: bnc, ",
+        ),
         ({"extends": ["clients+=x"]}, "clients = 'x': input should be a valid integer"),
     ],
 )

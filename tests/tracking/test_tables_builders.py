@@ -59,6 +59,24 @@ def test_table_1_has_dashes_for_one_cluster_and_scores_for_singletons():
     assert "One seed." in table.caption
 
 
+def test_a_split_that_is_none_of_the_papers_stands_after_theirs():
+    """In the order of the runs, in which it comes first here."""
+    study = study_of(
+        [
+            result_of(run_of(overlap=overlap, clients=clients), WHOLE)
+            for overlap in ("majority", "overlapping", "nonoverlapping")
+            for clients in (15, 10)
+        ]
+    )
+    overlaps = ("nonoverlapping", "overlapping", "majority")
+    assert study.splits == tuple((overlap, "balanced") for overlap in overlaps)
+    assert study.scenarios == tuple(
+        ("mnist", clients, overlap, "balanced") for clients in (10, 15) for overlap in overlaps
+    )
+    groups = [column.group for column in clustering(study.where(clients=10), final=True).columns]
+    assert list(dict.fromkeys(groups)) == [f"{overlap} balanced" for overlap in overlaps]
+
+
 def test_seeds_that_did_not_cluster_count_as_zero_beside_one_that_did():
     """Means of 1 and 0; their standard deviation is sqrt(1 / 2)."""
     table = published_clustering(by_name(SCL=[WHOLE, ONE]))

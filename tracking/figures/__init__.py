@@ -3,6 +3,7 @@
 They are drawn without pyplot and with settings of their own, so that the same records give the same bytes.
 """
 
+from tracking.figures.centralised import update_norms
 from tracking.figures.cost import cost_to_target
 from tracking.figures.curves import ari_per_round, learning_gap
 from tracking.figures.look import save
@@ -24,5 +25,6 @@ __all__ = [
     "temperature",
     "temperature_bands",
     "temperatures",
+    "update_norms",
     "write",
 ]
