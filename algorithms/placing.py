@@ -70,8 +70,8 @@ def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], upd
 def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, str]]:
     """Return the state in which those that waited have found a cluster, the others' updates, and why.
 
-    A zero update points nowhere: who sends one waits on. For a split in the same round all of them are absent:
-    their updates are of another model than their new cluster's.
+    A zero update points nowhere: who sends one waits on. For a split in the same round all of them are
+    absent: their updates are of another model than their new cluster's.
     """
     waiting = {node.waiting: node for node in splits(state)}
     late = [client for client in updates.clients if int(state.labels_K[client]) in waiting]

@@ -16,8 +16,8 @@ from algorithms.placing import PREFIX, splits
 def regroup(state: State, groups: Sequence[Sequence[int]]) -> State:
     """Put clients into new clusters; a group starts from the mean of its members' models.
 
-    A client in no group goes where most of its cluster goes, of equals the group of the first member; if all
-    of its cluster are in none, to the largest group, the first of equals. Who waits for a place waits on.
+    A client in no group goes where most of its cluster goes; if all of its cluster are in none, to the
+    largest group. Of equals it is the first group. Who waits for a place waits on.
     """
     ordered = sorted((sorted(group) for group in groups if len(group)), key=lambda group: group[0])
     waiting = [node.waiting for node in splits(state)]

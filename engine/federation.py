@@ -88,7 +88,7 @@ class Federation:
                     [memory.own_peak(), *(each.report.memory for each in trained)]
                 ),
             },
-            warnings=_notes(round_index + 1, trained, excluded, diagnostics),
+            warnings=_notes(round_index + 1, excluded, diagnostics),
         )
         return Progress(round_index + 1, state, {**progress.memories, **memories}), record
 
@@ -123,7 +123,8 @@ class Federation:
     def _step(self, progress: Progress, updates: Updates) -> tuple[State, Diagnostics]:
         """Let the algorithm act; without any update there is nothing to act on."""
         if not updates.clients:
-            return progress.state, Diagnostics()
+            warning = "every client that was asked dropped out: nothing has changed"
+            return progress.state, Diagnostics(warnings=(warning,))
         rng = generator(self.seed, "algorithm", round_index=progress.rounds_done)
         state, diagnostics = self.algorithm.step(progress.state, progress.rounds_done, updates, rng)
         if diagnostics.silhouette is None:
@@ -208,13 +209,9 @@ def _sum_parts(reports: Sequence[EvaluateReport], state: State) -> dict[int, Cou
     }
 
 
-def _notes(
-    number: int, trained: Sequence[Trained], excluded: Sequence[int], diagnostics: Diagnostics
-) -> tuple[str, ...]:
+def _notes(number: int, excluded: Sequence[int], diagnostics: Diagnostics) -> tuple[str, ...]:
     """Return the round's warnings in words."""
     notes = [f"client {client} left out, its update is NaN or infinite" for client in excluded]
-    if not trained:
-        notes.append("every client that was asked dropped out: nothing has changed")
     return tuple(f"round {number}: {note}" for note in (*notes, *diagnostics.warnings))
 
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from algorithms.base import Algorithm
 from algorithms.registry import ALGORITHMS, create
@@ -47,18 +47,20 @@ class RunConfig(Section):
 
     later = ("participation", "dropout", "joins")
 
-    @model_validator(mode="after")
-    def _newcomers_come(self) -> Self:
-        for client, number in self.joins.items():
-            if client >= self.clients:
-                raise ValueError(f"joins: there is no client {client}, the last is {self.clients - 1}")
-            if number > self.training.rounds:
-                raise ValueError(
-                    f"joins: client {client} comes in round {number}, the last is {self.training.rounds}"
-                )
-        if len(self.joins) == self.clients and min(self.joins.values()) > 1:
-            raise ValueError("joins: nobody is there in round 1")
-        return self
+    @field_validator("joins")
+    @classmethod
+    def _newcomers_come(cls, joins: dict[int, int], before: ValidationInfo) -> dict[int, int]:
+        if not {"clients", "training"} <= set(before.data):  # They have been refused.
+            return joins
+        clients, rounds = before.data["clients"], before.data["training"].rounds
+        for client, number in joins.items():
+            if client >= clients:
+                raise ValueError(f"there is no client {client}, the last is {clients - 1}")
+            if number > rounds:
+                raise ValueError(f"client {client} comes in round {number}, the last is {rounds}")
+        if len(joins) == clients and min(joins.values()) > 1:
+            raise ValueError("nobody is there in round 1")
+        return joins
 
     @cached_property
     def run_id(self) -> str:

@@ -168,6 +168,13 @@ def search(
             "[default: validation]"
         ),
     ] = None,
+    early_stop: Annotated[
+        bool,
+        typer.Option(
+            "--early-stop",
+            help="Stop the worse half of each batch at a quarter of the rounds, and again at half of them.",
+        ),
+    ] = False,
     name: Annotated[
         str | None, typer.Option(help="What --tuned finds it by. [default: ALGORITHM-DATASET, or the file's]")
     ] = None,
@@ -188,7 +195,12 @@ def search(
     from grids.search.run import run_search
 
     axes = {"dataset": dataset, "overlap": overlap, "balance": balance, "clients": clients, "seed": seed}
-    own = {"trials": trials, "searcher": searcher, "objective": objective}
+    own = {
+        "trials": trials,
+        "searcher": searcher,
+        "objective": objective,
+        "early_stop": early_stop or None,
+    }
     folder = _data_dir(data_dir)
     found = load_search(
         what,

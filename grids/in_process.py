@@ -1,7 +1,8 @@
 """Runs a grid in this process, one run after the other: for debuggers and profilers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from engine.errors import in_one_line
 from engine.pool import InProcessPool
@@ -13,13 +14,21 @@ from grids.watch import Watch
 
 
 def run_in_process(
-    runs: Sequence[RunConfig], storage: Storage, data_dir: Path, watch: Watch, retries: int
+    runs: Sequence[RunConfig],
+    storage: Storage,
+    data_dir: Path,
+    watch: Watch,
+    retries: int,
+    until: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
-    """Run `runs` and tell `watch`; a run that fails is tried again, then left."""
+    """Run `runs` and tell `watch`; a run that fails is tried again, then left.
+
+    `until` is as of `Grid`.
+    """
     session = Session(InProcessPool(), data_dir)
     for config in runs:
         for attempt in range(1, retries + 2):
-            cause = _run(config, session, storage, watch)
+            cause = _run(config, session, storage, watch, until.get(config.run_id))
             if cause is None:
                 break
             if attempt <= retries:
@@ -30,10 +39,12 @@ def run_in_process(
             return
 
 
-def _run(config: RunConfig, session: Session, storage: Storage, watch: Watch) -> str | None:
+def _run(
+    config: RunConfig, session: Session, storage: Storage, watch: Watch, until: int | None
+) -> str | None:
     """Take one run to its end; return why it failed, None if it did not."""
     try:
-        for news in take_forward(session, config, storage, lambda: watch.stopping):
+        for news in take_forward(session, config, storage, lambda: watch.stopping, until):
             watch.take(config, news)
             watch.tick()
     except Exception as error:

@@ -21,7 +21,7 @@ from grids.in_process import run_in_process
 from grids.interrupt import graceful
 from grids.lease import Lease
 from grids.order import in_order
-from grids.outcome import is_finished
+from grids.outcome import is_finished, unfinished
 from grids.presets import Grid
 from grids.report import Bars, JsonLines, Lines
 from grids.results import write_summary
@@ -43,8 +43,8 @@ def launch(
 ) -> Ended:
     """Run `todo`, and let MLflow have the finished runs that it lacks.
 
-    `then` are the grids that this one grows to: each has more runs than the one before, and is asked for
-    when all of those have ended.
+    `then` are the grids that this one grows to: each has more runs than the one before, or lets more of
+    them go on, and is asked for when those that may go on have ended or failed.
 
     Raises:
         ConfigError, DataError: for what cannot be, before anything is started or written.
@@ -84,23 +84,25 @@ def launch(
             check_cluster=lambda: _still_fits(places),
         )
         with graceful(watch.ask_to_stop):
-            _run(grid.name, in_order(todo), places, storage, how, watch)
+            _run(grid, in_order(todo), places, storage, how, watch)
             growth = iter(then)
             while not watch.all_stopped and (grown := next(growth, None)) is not None:
                 folder.keep(grown.runs, grown.text)
-                todo, grid = _count_new(grid, grown, storage, watch.tally), grown
+                _count_new(grid, grown, storage, watch.tally)
+                grid, failed = grown, {failure.config.run_id for failure in watch.failures}
+                todo = [run for run in unfinished(grid.runs, storage, grid.until) if run.run_id not in failed]
                 if todo:
                     places = placements(todo, cluster_nodes(), how.request) if with_ray else {}
-                    _run(grid.name, in_order(todo), places, storage, how, watch)
+                    _run(grid, in_order(todo), places, storage, how, watch)
         watch.conclude()
-        failed = len(watch.failures)
-        log.summary([write_summary(grid.runs, storage, folder.path)], watch.tally.done, failed)
+        summary = write_summary(grid.runs, storage, folder.path)
+        log.summary([summary], watch.tally.done, len(watch.failures))
     _push_what_mlflow_has(grid, storage)
     return Ended(tuple(watch.failures), watch.tally, watch.stopping)
 
 
 def _run(
-    name: str,
+    grid: Grid,
     runs: Sequence[RunConfig],
     places: Mapping[int, Placement],
     storage: Storage,
@@ -109,13 +111,14 @@ def _run(
 ) -> None:
     """Run all `runs`, with Ray if they are placed."""
     if not places:
-        run_in_process(runs, storage, how.data_dir, watch, how.retries)
+        run_in_process(runs, storage, how.data_dir, watch, how.retries, grid.until)
         return
     # It brings Ray Tune, which takes a second.
     from grids.trial import Job
     from grids.tune import run_trials
 
-    run_trials(Job(name, runs, places, storage, how.data_dir), watch, how.retries)
+    job = Job(grid.name, runs, places, storage, how.data_dir, dict(grid.until))
+    run_trials(job, watch, how.retries)
 
 
 def _push_what_mlflow_has(grid: Grid, storage: Storage) -> None:
@@ -130,14 +133,13 @@ def _tally(grid: Grid, todo: Sequence[RunConfig], storage: Storage) -> Tally:
     return Tally(todo, rounds_done, finished)
 
 
-def _count_new(grid: Grid, grown: Grid, storage: Storage, tally: Tally) -> list[RunConfig]:
-    """Count the runs that a grid has grown by; return those to run. What it had has been tried."""
+def _count_new(grid: Grid, grown: Grid, storage: Storage, tally: Tally) -> None:
+    """Count the runs that a grid has grown by."""
     known = {run.run_id for run in grid.runs}
     new = [run for run in grown.runs if run.run_id not in known]
-    todo = [run for run in new if not is_finished(storage, run)]
+    todo = unfinished(new, storage)
     rounds_done = {run.run_id: RunFolder(storage, run).rounds_done for run in todo}
     tally.add(todo, rounds_done, len(new) - len(todo))
-    return todo
 
 
 def _check_room(todo: Sequence[RunConfig], how: How) -> None:

@@ -59,9 +59,13 @@ class Runner(Protocol):
 
 
 def take_forward(
-    runner: Runner, config: RunConfig, storage: Storage, stop_asked: Callable[[], bool]
+    runner: Runner,
+    config: RunConfig,
+    storage: Storage,
+    stop_asked: Callable[[], bool],
+    until: int | None = None,
 ) -> Iterator[News]:
-    """Run what is left of a run, round by round, until its end or until it is asked to stop.
+    """Run what is left of a run, round by round, to its end, to round `until`, or until asked to stop.
 
     Raises:
         FedgridError: if it cannot go on; what is kept is good.
@@ -69,7 +73,7 @@ def take_forward(
     rounds_done = runner.open(config, storage)
     yield Started(rounds_done)
     for number in range(rounds_done + 1, config.training.rounds + 1):
-        if stop_asked():
+        if stop_asked() or number > (until or number):
             runner.settle()
             yield Stopped()
             return

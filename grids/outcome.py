@@ -1,9 +1,10 @@
 """How a run ended, read from its folder."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -32,6 +33,18 @@ class Outcome:
 def is_finished(storage: Storage, config: RunConfig) -> bool:
     """Return whether a run has all of its rounds, and its final scores, which are written last."""
     return RunFolder(storage, config).is_done and (folder_of(storage.root, config) / SCORES).exists()
+
+
+def unfinished(
+    runs: Iterable[RunConfig], storage: Storage, until: Mapping[str, int] = MappingProxyType({})
+) -> list[RunConfig]:
+    """Return the runs that are not finished and, where `until` (as of `Grid`) names a round, not there."""
+    return [
+        run
+        for run in runs
+        if not is_finished(storage, run)
+        and (run.run_id not in until or RunFolder(storage, run).rounds_done < until[run.run_id])
+    ]
 
 
 def finished(root: Path, config: RunConfig) -> Outcome:

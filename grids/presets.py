@@ -1,7 +1,7 @@
 """From what a user writes (a preset, a YAML file, options) to the runs of a grid."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ class Grid:
     """The preset as YAML; without one, the values that options gave."""
     varied: tuple[str, ...] = ()
     """Settings of the algorithm that are shown beside a run's name, as they tell the runs apart."""
+    until: Mapping[str, int] = field(default_factory=dict)
+    """Run id -> the round after which it stops, and is kept; the others go to their end."""
 
 
 def load_grid(

@@ -74,9 +74,9 @@ def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> 
 
 
 def _show_scores(done: Sequence[RunConfig], storage: Storage, console: Console) -> None:
-    outcomes = (finished(storage.root, run) for run in done)
+    outcomes = [finished(storage.root, run) for run in done]
     if len(done) <= ROWS_SHOWN:
-        console.print(result_table(list(outcomes), console.width))
+        console.print(result_table(outcomes, console.width))
     else:
         console.print(summary_table(summary_rows(outcomes), console.width))
         console.print(EXACT, highlight=False)

@@ -6,7 +6,7 @@ from tracking import figures
 figures.segments(load("paper").where(dataset="mnist")).savefig("segments.pdf")
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from algorithms.registry import ALGORITHMS
 from engine.run_config import RunConfig
@@ -14,13 +14,11 @@ from engine.run_folder import RunFolder, folder_of
 from engine.storage import Storage
 from grids.grid_folder import GridFolder
 from grids.outcome import is_finished
-from tracking.mlflow_runs import flatten
+from grids.titles import titles
 from tracking.records import RecordsError
 from tracking.study import Result, Run, Study, plain, read_result
 
 AS_PUBLISHED = " as published"
-CELL = ("dataset", "overlap", "balance", "clients", "seed")
-"""What runs that are compared with one another have in common."""
 
 
 def load(grid: str, storage: Storage | str = "runs") -> Study:
@@ -49,7 +47,6 @@ def load(grid: str, storage: Storage | str = "runs") -> Study:
 
 def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
     """Return what a report needs to know of each run, with names for its algorithm that tell it apart."""
-    told = _told_apart_by(configs)
     return tuple(
         Run(
             run_id=config.run_id,
@@ -59,34 +56,13 @@ def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
             overlap=config.overlap,
             balance=config.balance,
             clients=config.clients,
-            algorithm=_title(config, told),
+            algorithm=title,
             published=ALGORITHMS[config.algorithm["name"]].title.removesuffix(AS_PUBLISHED),
             seed=config.seed,
             rounds=config.training.rounds,
         )
-        for config in configs
+        for config, title in zip(configs, titles(configs), strict=True)
     )
-
-
-def _title(config: RunConfig, told: Iterable[str]) -> str:
-    values = flatten(config.model_dump(mode="json"))
-    settings = [f"{key.removeprefix('algorithm.')} {values[key]}" for key in told if key in values]
-    title = ALGORITHMS[config.algorithm["name"]].title
-    return f"{title} ({', '.join(settings)})" if settings else title
-
-
-def _told_apart_by(configs: Sequence[RunConfig]) -> list[str]:
-    """Return the keys in which runs of one algorithm differ that share a scenario and a seed."""
-    groups: dict[tuple[object, ...], list[Mapping[str, str]]] = {}
-    for config in configs:
-        shared = (*(getattr(config, axis) for axis in CELL), config.algorithm["name"])
-        groups.setdefault(shared, []).append(flatten(config.model_dump(mode="json")))
-    differing: dict[str, None] = {}
-    for group in groups.values():
-        for key in dict.fromkeys(key for values in group for key in values):
-            if len({values.get(key) for values in group}) > 1:
-                differing[key] = None
-    return list(differing)
 
 
 def _how_far(folder: RunFolder) -> str:

@@ -1,6 +1,6 @@
 """Tables for people: the results of a grid, the class counts of a scenario, what there is to choose from."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from algorithms.registry import ALGORITHMS
 from engine.blueprint import Blueprint
 from grids.outcome import Outcome
+from grids.titles import titles
 from tracking.tables.table import Table as PageTable
 
 RESULT_COLUMNS = {
@@ -69,13 +69,13 @@ def result_row(outcome: Outcome) -> dict[str, Any]:
 
 def result_table(outcomes: Sequence[Outcome], width: int) -> Group:
     """Return the results of a grid, one row a run, a table a scenario and seed; 80 columns are enough."""
-    sections: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        sections.setdefault(_section(outcome), []).append(outcome)
+    sections: dict[str, list[tuple[str, Outcome]]] = {}
+    for title, outcome in zip(titles([outcome.config for outcome in outcomes]), outcomes, strict=True):
+        sections.setdefault(_section(outcome), []).append((title, outcome))
     return Group(*(_section_table(name, rows, width) for name, rows in sections.items()))
 
 
-def _section_table(name: str, outcomes: Sequence[Outcome], width: int) -> Table:
+def _section_table(name: str, outcomes: Sequence[tuple[str, Outcome]], width: int) -> Table:
     table = Table(
         title=Text(f"Final round, {name}"),
         title_justify="left",
@@ -88,22 +88,22 @@ def _section_table(name: str, outcomes: Sequence[Outcome], width: int) -> Table:
     table.add_column("algo-\nrithm")
     for heading in [*RESULT_COLUMNS.values(), "sec."]:
         table.add_column(heading, justify="right", no_wrap=True)
-    for outcome in outcomes:
+    for title, outcome in outcomes:
         row = result_row(outcome)
         cells = [_cell(row[name]) for name in RESULT_COLUMNS]
-        table.add_row(_title(outcome), *cells, f"{outcome.seconds:.{1 if outcome.seconds < 100 else 0}f}")
+        table.add_row(title, *cells, f"{outcome.seconds:.{1 if outcome.seconds < 100 else 0}f}")
     return table
 
 
-def summary_rows(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
+def summary_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Return one row a data set and algorithm: how many runs, how many exactly right, the mean scores.
 
     A mean is over the runs that have the score, None where none has.
     """
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for outcome in outcomes:
+    for title, outcome in zip(titles([outcome.config for outcome in outcomes]), outcomes, strict=True):
         scores = {name: (outcome.scores or {}).get(name) for name in SUMMARY_COLUMNS}
-        groups.setdefault((outcome.config.dataset, outcome.config.algorithm["name"]), []).append(scores)
+        groups.setdefault((outcome.config.dataset, title), []).append(scores)
     return [
         {
             "dataset": dataset,
@@ -134,9 +134,10 @@ def summary_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
     for before, row in zip([None, *rows], rows, strict=False):
         if before is not None and before["dataset"] != row["dataset"]:
             table.add_section()
-        title = ALGORITHMS[row["algorithm"]].title
         exact = f"{row['exact']}/{row['runs']}"
-        table.add_row(row["dataset"], title, exact, *(_cell(row[name]) for name in SUMMARY_COLUMNS))
+        table.add_row(
+            row["dataset"], row["algorithm"], exact, *(_cell(row[name]) for name in SUMMARY_COLUMNS)
+        )
     return table
 
 
@@ -209,10 +210,6 @@ def _counts(counts_L: NDArray[np.int64]) -> list[str]:
 
 def _section(outcome: Outcome) -> str:
     return f"{outcome.config.scenario}, seed {outcome.config.seed}"
-
-
-def _title(outcome: Outcome) -> str:
-    return ALGORITHMS[outcome.config.algorithm["name"]].title
 
 
 def _cell(value: object) -> str:

@@ -4,7 +4,7 @@ Tune keeps the actors from one trial to the next (`reuse_actors`): a process wit
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -32,6 +32,8 @@ class Job:
     """Number of clients -> placement."""
     storage: Storage
     data_dir: Path
+    until: Mapping[str, int] = field(default_factory=dict)
+    """As of `Grid`."""
 
     def placement(self, index: int) -> Placement:
         """Return how run `index` is placed."""
@@ -75,7 +77,8 @@ class Trial(tune.Trainable):
             assert group is not None, "a trial has a placement group"
             self._server = Server(group, job.placement(self._index), job.data_dir)
         stop_asked = GridFolder(job.storage, job.grid).stop_asked
-        return take_forward(self._server, job.runs[self._index], job.storage, stop_asked)
+        run = job.runs[self._index]
+        return take_forward(self._server, run, job.storage, stop_asked, job.until.get(run.run_id))
 
 
 class Stream:

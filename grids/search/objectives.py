@@ -45,13 +45,14 @@ class Trial:
     """Objective -> mean over its runs, None where none of them has it; None as a whole if it failed."""
     failed: str | None = None
     """Why it has no scores."""
+    stopped_at: float | None = None
+    """The share of the rounds after which it was stopped, being worse than others there."""
+    scores_there: Mapping[str, float | None] | None = None
+    """What it had then, as `scores`; not to be compared with those of whole runs."""
 
     def value(self, objective: str) -> float | None:
-        """Return what a searcher is told, and the best is chosen by; None of a trial that failed."""
-        if self.scores is None:
-            return None
-        found = self.scores[objective]
-        return OBJECTIVES[objective].worst if found is None else found
+        """Return what a searcher is told, and the best is chosen by; None of a trial without scores."""
+        return None if self.scores is None else value(self.scores, objective)
 
     def has(self, objective: str) -> bool:
         """Return whether it was scored by this."""
@@ -64,8 +65,16 @@ class Trial:
             "params": dict(self.params),
             "scores": None if self.scores is None else dict(self.scores),
             "failed": self.failed,
+            "stopped_at": self.stopped_at,
+            "scores_there": None if self.scores_there is None else dict(self.scores_there),
             "run_ids": list(self.run_ids),
         }
+
+
+def value(scores: Mapping[str, float | None], objective: str) -> float:
+    """Return what a trial is worth by an objective: the worst, if it has no such score."""
+    found = scores[objective]
+    return OBJECTIVES[objective].worst if found is None else found
 
 
 def score(runs: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:

@@ -6,6 +6,7 @@ search that was interrupted need not keep more than its runs.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import count, islice, product
 from math import prod
 from typing import Any, Literal, Protocol, TypeAlias
@@ -21,14 +22,27 @@ BATCH = 8
 would depend on it; a trial's runs all go at once, too."""
 
 
+@dataclass(frozen=True)
+class Stopped:
+    """What is known of a trial that was stopped early."""
+
+    score: float
+    share: float
+    """Of the rounds."""
+
+
+Told: TypeAlias = float | Stopped | None
+"""What came of a trial; None: it failed."""
+
+
 class Suggestions(Protocol):
     """Says what to try."""
 
     def ask(self, number: int) -> list[Params]:
         """Return the settings of the next trials, at most `number`."""
 
-    def tell(self, scores: Sequence[float | None]) -> None:
-        """Take the scores of all that was asked for last, in that order; None for a trial that failed."""
+    def tell(self, told: Sequence[Told]) -> None:
+        """Take what came of all that was asked for last, in that order."""
 
 
 def suggestions(space: Space, searcher: Searcher, trials: int) -> Suggestions:
@@ -51,7 +65,7 @@ class GridPoints:
         """Return the next points."""
         return list(islice(self._points, number))
 
-    def tell(self, scores: Sequence[float | None]) -> None:
+    def tell(self, told: Sequence[Told]) -> None:
         """Nothing: a grid does not learn."""
 
 
@@ -70,7 +84,7 @@ class OptunaSampler:
             else optuna.samplers.TPESampler(seed=SEED, multivariate=True, constant_liar=True)
         )
         self._study = optuna.create_study(direction="maximize", sampler=sampler)
-        self._failed = optuna.trial.TrialState.FAIL
+        self._states = optuna.trial.TrialState
         self._space = space
         self._distributions = {key: _distribution(dimension) for key, dimension in space.items()}
         self._asked: list[Any] = []
@@ -83,10 +97,16 @@ class OptunaSampler:
             for trial in self._asked
         ]
 
-    def tell(self, scores: Sequence[float | None]) -> None:
-        """Tell the sampler."""
-        for trial, score in zip(self._asked, scores, strict=True):
-            self._study.tell(trial, score, state=self._failed if score is None else None)
+    def tell(self, told: Sequence[Told]) -> None:
+        """Tell the sampler, which ranks trials that were stopped behind those that came farther."""
+        for trial, outcome in zip(self._asked, told, strict=True):
+            if isinstance(outcome, Stopped):
+                trial.report(outcome.score, step=round(100 * outcome.share))
+                self._study.tell(trial, state=self._states.PRUNED)
+            elif outcome is None:
+                self._study.tell(trial, state=self._states.FAIL)
+            else:
+                self._study.tell(trial, outcome)
 
 
 def grid_levels(space: Space, trials: int) -> dict[str, list[Value]]:

@@ -45,6 +45,10 @@ EAGER = {
 """Settings with which an algorithm acts in round 1 if it can at all."""
 
 
+EVERYBODY, TWO_THIRDS = 1.0, 2 / 3
+"""Shares of the clients that are there in a round: twelve or eight."""
+
+
 def acting(name, **overrides):
     return create(name, {**ACTING.get(name, {}), **overrides})
 
@@ -84,10 +88,19 @@ def test_the_hidden_groups_are_found(name):
     assert partition(state) == {frozenset(range(group, 12, 3)) for group in range(3)}
 
 
+@pytest.mark.parametrize("name", ["ocfl-kmeans", "ocfl-affinity", "ocfl-hdbscan"])
+def test_the_hidden_groups_are_found_by_clients_that_come_and_go(name):
+    """Who was absent at the split, in round 3 or 4, has come since."""
+    state, _ = Federation(participation=TWO_THIRDS).play(acting(name), range(8))[-1]
+    assert partition(state) == {frozenset(range(group, 12, 3)) for group in range(3)}
+
+
+@pytest.mark.parametrize("participation", [EVERYBODY, TWO_THIRDS])
 @pytest.mark.parametrize("server_optimizer", ["none", "momentum", "adam"])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_state_is_valid(name, server_optimizer):
-    federation, algorithm = Federation(), acting(name, server_optimizer=server_optimizer)
+def test_every_state_is_valid(name, server_optimizer, participation):
+    federation = Federation(participation=participation)
+    algorithm = acting(name, server_optimizer=server_optimizer)
     check_valid(start(algorithm, 12, federation.model), 12)
     for state, _ in federation.play(algorithm):
         check_valid(state, 12)
@@ -125,11 +138,15 @@ def test_a_step_leaves_its_arguments_alone(name):
         assert {client: vector.tobytes() for client, vector in vectors.items()} == kept
 
 
+@pytest.mark.parametrize("participation", [EVERYBODY, TWO_THIRDS])
 @pytest.mark.parametrize("server_optimizer", ["none", "adam"])
 @pytest.mark.parametrize("name", NAMES)
-def test_interrupted_after_any_round_it_continues_as_if_it_had_not_been(name, server_optimizer):
+def test_interrupted_after_any_round_it_continues_as_if_it_had_not_been(
+    name, server_optimizer, participation
+):
     """All that an algorithm knows is in its state: a fresh object and plain arrays are enough."""
-    federation, options = Federation(), {"server_optimizer": server_optimizer}
+    federation = Federation(participation=participation)
+    options = {"server_optimizer": server_optimizer}
     whole = federation.play(acting(name, **options))
     for done in range(1, 6):
         rest = federation.play(acting(name, **options), range(done, 6), saved(whole[done - 1][0]))
@@ -137,15 +154,17 @@ def test_interrupted_after_any_round_it_continues_as_if_it_had_not_been(name, se
         assert [diagnostics for _, diagnostics in rest] == [diagnostics for _, diagnostics in whole[done:]]
 
 
+@pytest.mark.parametrize("participation", [EVERYBODY, TWO_THIRDS])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_permutation_of_the_clients_permutes_the_partition_and_nothing_else(name):
+def test_a_permutation_of_the_clients_permutes_the_partition_and_nothing_else(name, participation):
     order = tuple(int(client) for client in rng(11).permutation(12))
-    usual = Federation().play(acting(name))
-    permuted = Federation(order=order).play(acting(name))
+    usual = Federation(participation=participation).play(acting(name))
+    permuted = Federation(participation=participation, order=order).play(acting(name))
     for (state, said), (other, other_said) in zip(usual, permuted, strict=True):
         renamed = {frozenset(order[client] for client in cluster) for cluster in partition(other)}
         assert renamed == partition(state)
         assert said.clustered == other_said.clustered
+        assert set(said.placed) == {order[client] for client in other_said.placed}
         for client in range(12):
             np.testing.assert_allclose(
                 other.models[other.labels_K[client]],

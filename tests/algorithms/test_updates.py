@@ -163,3 +163,33 @@ def test_buffers_count_or_not(over, distance):
 def test_similarity_over_survives_select():
     view = updates_of(clients((1, 0, 3), (0, 1, 3), (5, 5, 5)), num_buffers=1, similarity_over="state")
     assert view.select([0, 1]).cosine_distances_KK[0, 1] == pytest.approx(0.1, abs=1e-6)
+
+
+@pytest.mark.usefixtures("_block")
+def test_mean_cosine_distances_match_numpy():
+    """To the members of two groups, from vectors that are in neither; the last 400 entries are buffers."""
+    members, others = random_vectors(6), random_vectors(3, seed=1)
+    first, second = ({client: members[client] for client in group} for group in ((0, 1), (2, 3, 4, 5)))
+    directions = [updates_of(group, num_buffers=400).mean_direction() for group in (first, second)]
+    found = updates_of(others, num_buffers=400).mean_distances(directions)
+    assert found.shape == (3, 2)
+    for column, group in enumerate((first, second)):
+        for client, vector in others.items():
+            rows = {-1: vector[:600], **{member: weights[:600] for member, weights in group.items()}}
+            expected = exact_cosine_distances(rows)[0, 1:].mean()
+            assert found[client, column] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_mean_direction_by_hand():
+    """(3, 4) / 5 and (0, 9) / 9 have mean (0.3, 0.9); zeros have no direction, buffers are not looked at."""
+    view = updates_of(clients((3, 4, 7), (0, 9, 7), (0, 0, 7)), num_buffers=1)
+    direction = view.mean_direction()
+    assert direction.dtype == np.float32
+    assert direction.tolist() == pytest.approx([0.3, 0.9, 0])
+    assert view.select([2]).mean_direction().tolist() == [0, 0, 0]
+
+
+def test_who_is_absent_is_known_to_every_view():
+    view = updates_of(clients((1, 0), (0, 1)), absent=[5, 3])
+    assert view.absent == view.select([1]).absent == {3, 5}
+    assert updates_of(clients((1, 0))).absent == set()

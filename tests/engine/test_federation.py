@@ -9,6 +9,7 @@ import pytest
 from algorithms.base import Algorithm, Diagnostics, Settings, State
 from algorithms.fedopt import FedOpt, FedOptSettings
 from algorithms.layout import Layout
+from algorithms.registry import create
 from engine.attendance import Attendance
 from engine.errors import RunError
 from engine.federation import Federation
@@ -16,7 +17,7 @@ from engine.memory import PeakMemory
 from engine.messages import Counts, EvaluateReport, TrainReport
 from engine.pool import Trained
 from engine.progress import Progress
-from engine.records import TESTS
+from engine.records import CLIENTS, ROUNDS, TESTS
 
 LAYOUT = Layout(("weight",), ((2,),), 2)
 MODEL_BYTES = 8
@@ -340,3 +341,196 @@ def test_the_progress_before_the_first_round():
     assert start.rounds_done == 0
     assert start.state.labels_K.tolist() == [0, 0, 0]
     assert start.memories == {}
+
+
+@dataclass(frozen=True)
+class Told:
+    """Attendance by hand: for each round who has joined, who is asked, who drops out; None is everybody."""
+
+    rounds: tuple
+    num_clients: int = 3
+
+    def present(self, round_index):
+        return self._round(round_index)[0]
+
+    def sampled(self, round_index):
+        return self._round(round_index)[1]
+
+    def dropped(self, round_index):
+        return frozenset(self._round(round_index)[2])
+
+    def _round(self, round_index):
+        joined, asked, dropped = self.rounds[round_index]
+        joined = tuple(range(self.num_clients)) if joined is None else joined
+        return joined, joined if asked is None else asked, dropped
+
+
+FULL = (None, None, ())
+TRAINING = ("train_loss", "train_accuracy", "update_norm", "local_own_loss", "local_server_recall")
+CLUSTER_TESTS = ("cluster_own_accuracy", "cluster_server_accuracy", "cluster_server_recall")
+
+
+def given(row, columns):
+    return [row[column] is not None for column in columns]
+
+
+def attended(*rounds, algorithm=None, pool=None):
+    """Return the pool and (progress, record) of each round, clients coming and going as told."""
+    pool = pool or FakePool(axis)
+    return pool, play(federation(algorithm, attendance=Told(rounds)), pool, len(rounds))
+
+
+def test_with_everybody_there_every_row_says_so():
+    _, [(_, record)] = attended(FULL)
+    assert [row["part"] for row in record.clients] == ["trained"] * 3
+    assert [row["placed"] for row in record.clients] == [None] * 3
+    assert set(record.round) == set(ROUNDS.names)
+    assert {frozenset(row) for row in record.clients} == {frozenset(CLIENTS.names)}
+
+
+def test_the_survivors_of_a_dropout_are_averaged():
+    """Without client 1 the mean of (2, 0) and (1, 1) is (1.5, 0.5); it was sent a model and sent none back."""
+    pool, [(progress, record)] = attended((None, None, {1}))
+    assert progress.state.models[0].tolist() == [1.5, 0.5]
+    assert record.round["temperature"] == pytest.approx((1 - np.sqrt(0.5)) / 2)
+    assert record.round["bytes_down"] == 3 * MODEL_BYTES
+    assert record.round["bytes_up"] == 2 * MODEL_BYTES
+    assert (record.round["excluded"], record.round["warnings"], record.warnings) == (0, 0, ())
+    assert [row["part"] for row in record.clients] == ["trained", "dropped", "trained"]
+    assert [row["excluded"] for row in record.clients] == [False] * 3
+    assert [given(row, TRAINING) for row in record.clients] == [[True] * 5, [False] * 5, [True] * 5]
+    assert [given(row, CLUSTER_TESTS) for row in record.clients] == [[True] * 3] * 3
+    assert [task.client for task in pool.calls[0][1]] == [0, 2]
+
+
+def test_who_is_not_asked_is_sent_nothing_and_is_tested_nonetheless():
+    """Its cluster's model is its own, whether it took part or not: 1 of 2 right in `FakePool.evaluate`."""
+    pool, [(progress, record)] = attended((None, (0, 2), ()))
+    assert progress.state.models[0].tolist() == [1.5, 0.5]
+    assert record.round["bytes_down"] == record.round["bytes_up"] == 2 * MODEL_BYTES
+    assert [row["part"] for row in record.clients] == ["trained", "not asked", "trained"]
+    absent = record.clients[1]
+    assert given(absent, TRAINING) == [False] * 5
+    assert absent["cluster_own_accuracy"] == 0.5
+    assert (absent["train_images"], absent["test_images"]) == (11, 4)
+    assert [task.client for task in pool.calls[0][1]] == [0, 2]
+
+
+def test_who_has_not_joined_is_neither_trained_nor_tested():
+    """Its part of the server's test set is used all the same: 0 + 1 + 2 right of six images."""
+    _, [(_, record)] = attended(((0, 1), None, ()))
+    newcomer = record.clients[2]
+    assert newcomer["part"] == "not joined"
+    assert (newcomer["cluster"], newcomer["true_cluster"], newcomer["test_images"]) == (0, 0, 4)
+    assert given(newcomer, TRAINING) == [False] * 5
+    assert given(newcomer, CLUSTER_TESTS) == [False] * 3
+    assert [row["cluster_server_accuracy"] for row in record.clients[:2]] == [0.5, 0.5]
+
+
+def test_an_excluded_client_was_there_and_an_absent_one_was_not():
+    """Of five clients 0 trains, 1 sends NaN, 2 drops out, 3 is not asked, 4 has not joined."""
+    seen = []
+
+    class Watcher(FedOpt):
+        def step(self, state, round_index, updates, rng):
+            seen.append((updates.clients, updates.absent))
+            return super().step(state, round_index, updates, rng)
+
+    told = Told((((0, 1, 2, 3), (0, 1, 2), {2}),), num_clients=5)
+    pool = FakePool(lambda client, *_: (np.nan, 0) if client == 1 else (1, 0))
+    run = federation(Watcher(FedOptSettings()), num_clients=5, attendance=told)
+    [(_, record)] = play(run, pool, 1)
+    assert seen == [((0,), {2, 3, 4})]
+    assert [row["part"] for row in record.clients] == [
+        "trained",
+        "excluded",
+        "dropped",
+        "not asked",
+        "not joined",
+    ]
+    assert (record.round["bytes_down"], record.round["bytes_up"]) == (3 * MODEL_BYTES, 2 * MODEL_BYTES)
+
+
+def test_a_round_in_which_all_drop_out_changes_nothing_and_says_so():
+    pool = FakePool(axis, memory=lambda client, round_index: vector(client, round_index))
+    pool, history = attended(FULL, (None, (0, 1), {0, 1}), FULL, pool=pool)
+    (one, _), (two, record), (three, last) = history
+    assert two.state is one.state
+    assert two.memories == one.memories
+    assert two.rounds_done == 2
+    assert record.warnings == ("round 2: every client that was asked dropped out: nothing has changed",)
+    assert record.round["warnings"] == 1
+    assert record.round["clustered"] is False
+    assert (record.round["temperature"], record.round["silhouette"]) == (None, None)
+    assert (record.round["bytes_down"], record.round["bytes_up"]) == (2 * MODEL_BYTES, 0)
+    assert [row["part"] for row in record.clients] == ["dropped", "dropped", "not asked"]
+    assert record.clients[0]["cluster_own_accuracy"] == 0.5
+    assert (record.timing["slowest_client"], record.timing["slowest_client_seconds"]) == (None, None)
+    assert [call[1][0].round_index for call in pool.calls if call[0] == "train"] == [0, 2]
+    assert three.state.models[0].tolist() == [2, 2]
+    assert last.warnings == ()
+
+
+def test_all_may_drop_out_of_the_first_round():
+    _, [(progress, _), (later, _)] = attended((None, None, {0, 1, 2}), FULL)
+    assert progress.state.models[0].tolist() == [0, 0]
+    assert later.state.models[0].tolist() == [1, 1]
+
+
+def test_a_single_client_has_temperature_zero():
+    _, [(progress, record)] = attended((None, (1,), ()))
+    assert progress.state.models[0].tolist() == [0, 2]
+    assert record.round["temperature"] == 0
+
+
+def test_who_is_away_keeps_what_its_optimizer_remembered():
+    """Client 0 is there always, 1 drops out of round 2, 2 comes in round 2."""
+    pool = FakePool(axis, memory=lambda client, round_index: vector(client, round_index))
+    pool, history = attended(((0, 1), None, ()), (None, None, {1}), FULL, pool=pool)
+    handed = [
+        sorted((c, kept.tolist()) for c, kept in call[3].items()) for call in pool.calls if len(call) > 3
+    ]
+    assert handed == [
+        [],
+        [(0, [0, 0]), (1, [1, 0])],
+        [(0, [0, 1]), (1, [1, 0]), (2, [2, 1])],
+    ]
+
+
+def test_a_latecomer_is_in_the_records_with_the_reason():
+    """Briggs parts (2, 0) from (0, 2) in round 1. In round 2 client 2 comes with (1, 1), cosine 0.7 to both."""
+    briggs = create("briggs", {"round": 1, "threshold": 0.4})
+    _, [(_, first), (_, second)] = attended((None, (0, 1), ()), FULL, algorithm=briggs)
+    assert [row["cluster"] for row in first.clients] == [0, 1, 2]
+    assert first.round["clusters"] == 3
+    assert [row["cluster"] for row in second.clients] == [0, 1, 0]
+    assert [row["placed"] for row in second.clients] == [
+        None,
+        None,
+        "mean cosine distances 0: 0.293, 1: 0.293",
+    ]
+    assert second.clients[2]["part"] == "trained"
+    assert second.round["clusters"] == 2
+
+
+def test_the_silhouette_is_of_this_rounds_updates_in_their_clusters():
+    """Clients 0, 1 at (1, 0) and 2, 3 at (0, 1), told apart: distances 0 inside, 1 across, so 1; 4 is absent.
+
+    In one cluster there is none.
+    """
+    told = Told(((None, (0, 1, 2, 3), ()),), num_clients=5)
+    pool = FakePool(lambda client, *_: (1, 0) if client < 2 else (0, 1))
+    briggs = create("briggs", {"round": 1, "threshold": 0.4})
+    for algorithm, expected in ((briggs, 1.0), (None, None)):
+        [(_, record)] = play(federation(algorithm, num_clients=5, attendance=told), pool, 1)
+        assert record.round["silhouette"] == expected
+
+
+def test_without_attendance_to_speak_of_it_is_the_run_without_it():
+    """A share that rounds to everybody, and newcomers that come in round 1."""
+    plain = play(federation(), FakePool(axis), 3)
+    told = Attendance(3, 0, participation=0.9, joins={0: 1})
+    other = play(federation(attendance=told), FakePool(axis), 3)
+    for (progress, record), (same, again) in zip(plain, other, strict=True):
+        assert progress.state.models[0].tobytes() == same.state.models[0].tobytes()
+        assert repr(record.clients) == repr(again.clients)

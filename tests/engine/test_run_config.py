@@ -138,6 +138,10 @@ def test_a_number_is_the_same_with_and_without_a_decimal_point():
         {"split": {"test_leakage": "none"}},
         {"split": {"server_images": 100}},
         {"evaluation": {"every": 2}},
+        {"participation": 0.5},
+        {"dropout": 0.1},
+        {"joins": {14: 2}},
+        {"algorithm": {"name": "ocfl-hdbscan", "few_shot": 2}},
     ],
     ids=json.dumps,
 )
@@ -179,6 +183,7 @@ def test_a_configuration_cannot_be_changed():
             {"split": {"draw": 3}},
             "unknown key 'draw' in split; did you mean 'draws'? allowed: num_clusters, draws",
         ),
+        ({"partcipation": 0.5}, "unknown key 'partcipation'; did you mean 'participation'? allowed: dataset"),
         ({"evaluation": {"evry": 3}}, "unknown key 'evry' in evaluation; did you mean 'every'?"),
         (
             {"algorithm": "ocfl-hdb"},
@@ -243,6 +248,24 @@ def test_a_typo_is_refused_with_what_is_allowed(given, message):
         ({"split": {"draws": 0}}, "split.draws = 0: input should be greater than 0"),
         ({"split": {"test_share": 1}}, "split.test_share = 1: input should be less than 1"),
         ({"evaluation": {"every": 0}}, "evaluation.every = 0: input should be greater than 0"),
+        ({"participation": 0}, "participation = 0: input should be greater than 0"),
+        ({"participation": 1.01}, "participation = 1.01: input should be less than or equal to 1"),
+        ({"participation": True}, "participation = True: input should be a number, not true or false"),
+        ({"dropout": 1}, "dropout = 1: input should be less than 1"),
+        ({"dropout": -0.1}, "dropout = -0.1: input should be greater than or equal to 0"),
+        ({"joins": 3}, "joins = 3: input should be a valid dictionary"),
+        ({"joins": {15: 2}}, "joins: there is no client 15, the last is 14"),
+        ({"joins": {-1: 2}}, "input should be greater than or equal to 0"),
+        ({"joins": {"last": 2}}, "input should be a valid integer"),
+        ({"joins": {14: 0}}, "joins.14 = 0: input should be greater than 0"),
+        ({"joins": {14: 2.5}}, "joins.14 = 2.5: input should be a valid integer"),
+        ({"joins": {14: True}}, "joins.14 = True: input should be a valid integer"),
+        ({"joins": {14: 16}}, "joins: client 14 comes in round 16, the last is 15"),
+        ({"joins": dict.fromkeys(range(15), 2)}, "joins: nobody is there in round 1"),
+        (
+            {"algorithm": {"name": "ocfl-hdbscan", "few_shot": 0}},
+            "algorithm ocfl-hdbscan: few_shot = 0: input should be greater than 0",
+        ),
         (
             {"algorithm": {"name": "ocfl-hdbscan", "window": 0}},
             "algorithm ocfl-hdbscan: window = 0: input should be greater than or equal to 1",
@@ -265,3 +288,74 @@ def test_an_impossible_value_is_refused_with_its_place(given, message):
 def test_own_images_that_are_not_there_are_named(tmp_path):
     with pytest.raises(DataError, match=re.escape(str(tmp_path / "mine.npz"))):
         complete({"dataset": f"npz:{tmp_path / 'mine.npz'}"}, NOWHERE)
+
+
+KEPT = {
+    "c18468c61b8f": {"algorithm": "bnc"},
+    "375de8338c28": {
+        "algorithm": {"name": "sattler", "cooldown": 5, "epsilon_1": 0.4, "epsilon_2": 0.5},
+        "overlap": "overlapping",
+        "balance": "imbalanced",
+        "clients": 30,
+    },
+    "3ccf0ea1b536": {"algorithm": "ocfl-hdbscan"},
+}
+"""Runs on digits that were made before clients could come and go, by their ids."""
+
+WRITTEN = """
+{"algorithm": {"clusterer": {"min_cluster_share": 0.2, "name": "hdbscan"}, "name": "ocfl-hdbscan",
+  "noise": "nearest", "server_beta2": 0.99, "server_epsilon": 0.001, "server_learning_rate": 1.0,
+  "server_momentum": 0.9, "server_optimizer": "none", "similarity_over": "parameters",
+  "unclustered_consumes_shot": false, "window": 1},
+ "balance": "balanced", "clients": 15, "dataset": "digits", "evaluation": {"every": 1}, "model": "digitnet",
+ "overlap": "nonoverlapping", "seed": 0,
+ "split": {"alpha": 1.0, "draws": null, "num_clusters": 3, "proportions": "drawn", "server_images": null,
+  "test_leakage": "published", "test_share": 0.3},
+ "training": {"batch_size": 32, "keep_optimizer_state": false, "learning_rate": 0.1, "local_epochs": 3,
+  "momentum": 0.0, "optimizer": "sgd", "rounds": 15, "weight_decay": 0.0}}
+"""
+"""The config.json of the last of them, as it was written then."""
+
+
+class TestKeysThatCameLater:
+    @pytest.mark.parametrize("run_id", KEPT)
+    def test_a_run_that_says_nothing_of_them_keeps_its_id(self, run_id):
+        assert run(**KEPT[run_id]).run_id == run_id
+
+    def test_a_kept_configuration_is_the_same_run(self):
+        config = RunConfig(**json.loads(WRITTEN))
+        assert config.run_id == "3ccf0ea1b536"
+        assert config == run()
+        assert json.loads(config.canonical_json()) == json.loads(WRITTEN)
+
+    def test_so_is_one_that_writes_their_defaults_out(self):
+        silent = {"participation": 1, "dropout": 0, "joins": {}}
+        assert run(**silent, algorithm={"name": "ocfl-hdbscan", "few_shot": 1}).run_id == run().run_id
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"participation": 0.5},
+            {"dropout": 0.25},
+            {"joins": {14: 5, 3: 2}},
+            {"algorithm": {"name": "ocfl-kmeans", "few_shot": 3}},
+        ],
+        ids=json.dumps,
+    )
+    def test_what_is_said_is_kept(self, given):
+        config = run(**given)
+        again = RunConfig.model_validate_json(config.canonical_json())
+        assert again == config
+        assert complete(yaml.safe_load(config.canonical_json()), NOWHERE).run_id == config.run_id
+
+
+def test_newcomers_are_clients_and_rounds_however_they_are_written():
+    """A YAML key is a number, a JSON key and `--set joins.14=5` are text; their order does not matter."""
+    config = run(joins={14: 5, 3: 2})
+    assert config.joins == {14: 5, 3: 2}
+    for same in ({3: 2, 14: 5}, {"14": 5, "3": 2}, yaml.safe_load("{14: 5, 3: 2}")):
+        assert run(joins=same).run_id == config.run_id
+
+
+def test_somebody_is_there_in_the_first_round():
+    assert run(joins={**dict.fromkeys(range(14), 2), 14: 1}).joins[0] == 2

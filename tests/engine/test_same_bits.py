@@ -47,6 +47,13 @@ RUNS = {
         balance="imbalanced",
         evaluation={"every": 2},
     ),
+    "clients that come and go": config(
+        "ocfl-kmeans",
+        {"keep_optimizer_state": True, "momentum": 0.5, "learning_rate": 0.05},
+        participation=0.5,
+        dropout=0.2,
+        joins={14: 2, 3: 4},
+    ),
 }
 
 
@@ -107,6 +114,7 @@ def expected(run, tmp_path_factory):
 
 
 def test_the_runs_see_one_cluster_and_then_three(run, tmp_path, expected):
+    """And one of those that have not come since the split, where clients come and go."""
     assert sorted(expected) == [
         "clients.parquet",
         "config.json",
@@ -119,7 +127,7 @@ def test_the_runs_see_one_cluster_and_then_three(run, tmp_path, expected):
     ]
     (tmp_path / "rounds.parquet").write_bytes(expected["rounds.parquet"])
     clusters = pq.read_table(tmp_path / "rounds.parquet")["clusters"].to_pylist()
-    assert (clusters[0], clusters[-1]) == (1, 3)
+    assert (clusters[0], clusters[-1]) == (1, 3 if run.participation == 1 else 4)
     kept = b"client/000014" in expected["state-000005.safetensors"]
     assert kept == run.training.keep_optimizer_state
 

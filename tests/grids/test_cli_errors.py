@@ -35,7 +35,10 @@ def refused(tmp_path, monkeypatch):
         (["run", "my-run.yaml"], "no file my-run.yaml; presets: quickstart"),
         (["run", "--dataset", "mnits"], "unknown dataset 'mnits'; did you mean 'mnist'? known: digits, "),
         (["run", "--algorithm", "ocfl-kmean"], "unknown algorithm 'ocfl-kmean'; did you mean 'ocfl-kmeans'?"),
-        (["run", "--overlap", "some"], "overlap = 'some': input should be 'overlapping' or 'nonoverlapping'"),
+        (
+            ["run", "--overlap", "some"],
+            "overlap = 'some': input should be 'overlapping', 'nonoverlapping' or 'majority'",
+        ),
         (["run", "--balance", "some"], "balance = 'some': input should be 'balanced' or 'imbalanced'"),
         (["run", "--seed", "-1"], "seed = -1: input should be greater than or equal to 0"),
         (["run", "--seed", "one"], "Invalid value for '--seed'"),

@@ -483,3 +483,26 @@ def test_options_alone_are_a_text_too():
         "clients": 15,
         "algorithm": "bnc",
     }
+
+
+def newcomers(*args, **options):
+    return [(run.participation, run.dropout, run.joins) for run in grid(*args, **options).runs]
+
+
+def test_who_comes_and_goes_is_said_for_all_runs_and_changed_on_the_command_line(write):
+    path = write("algorithm: [bnc, briggs]\nparticipation: 0.5\ndropout: 0.1\njoins: {14: 5, 3: 2}")
+    assert newcomers(path) == [(0.5, 0.1, {14: 5, 3: 2})] * 2
+    changed = newcomers(path, "participation=0.25", "joins.14=6", "joins.13=4")
+    assert changed == [(0.25, 0.1, {14: 6, 13: 4, 3: 2})] * 2
+    assert newcomers(None, "joins.14=5", "dropout=0.2") == [(1.0, 0.2, {14: 5})]
+
+
+def test_or_for_some_runs_by_an_override(write):
+    then = "overrides:\n  - when: {clients: 30}\n    then: {joins: {20: 5}}"
+    path = write(f"algorithm: bnc\nclients: [15, 30]\n{then}")
+    assert [joins for _, _, joins in newcomers(path)] == [{}, {20: 5}]
+
+
+def test_an_impossible_newcomer_is_shown_where_it_stands(write):
+    path = write("base: quickstart\nseed: 1\njoins:\n  15: 5")
+    refused("mine.yaml, line 3: joins: there is no client 15, the last is 14", path)

@@ -38,6 +38,7 @@ def outcome(algorithm="bnc", *, seed=0, seconds=12.34, error=None, clustering_ro
     )
     scores = RunScores(
         rounds=15,
+        silhouette=0.5,
         evaluated_round=15,
         clustering=clustering,
         clients=filled(ClientScores),
@@ -162,8 +163,8 @@ def test_a_summary_has_the_means_of_an_algorithm_and_how_often_it_was_exactly_ri
         ]
     )
     assert [(row["algorithm"], row["runs"], row["exact"], row["ari"]) for row in rows] == [
-        ("bnc", 1, 0, 0.0),
-        ("ocfl-kmeans", 2, 1, 0.75),
+        ("BNC", 1, 0, 0.0),
+        ("OCFL-KM", 2, 1, 0.75),
     ]
     assert rows[1]["personalised_accuracy"] == 0.5
 

@@ -1,0 +1,223 @@
+"""From what a user writes (an algorithm and options, or a file) to a search."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from algorithms.registry import ALGORITHMS, create
+from engine.errors import ConfigError, hint, unknown, unknown_key
+from engine.explain import explain
+from engine.run_config import RunConfig
+from grids.overrides import merge
+from grids.preset_files import KEYS, Preset, is_path, open_preset, preset_names, read_preset
+from grids.presets import Grid, load_grid, load_preset
+from grids.search.built_in import built_in
+from grids.search.objectives import OBJECTIVES, VALIDATION
+from grids.search.space import SEARCH, Params, Space, nested, read_space
+from grids.search.suggest import SEARCHERS, Searcher, suggestions
+from grids.yaml_file import Place, YamlFile, at
+
+OWN_KEYS = (SEARCH, "trials", "searcher", "objective", "early_stop")
+"""What a search's file may say beside a preset's keys."""
+TRIALS = 32
+DEFAULTS = {"trials": TRIALS, "searcher": "optuna", "objective": VALIDATION, "early_stop": False}
+RUNGS = (0.25, 0.5)
+"""With early stopping, the shares of the rounds at which the worse half of a batch stops."""
+BASE = "paper"
+"""Whose scenarios a filter chooses from, if no other base is named."""
+ON_VALIDATION = "split.scored_on=validation"
+"""Settings that were chosen by the test images would look better in the tests than they are."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """Which settings of an algorithm are looked for, where, and how."""
+
+    name: str
+    algorithm: str
+    space: Space
+    trials: int
+    searcher: Searcher
+    objective: str
+    early_stop: bool
+    """Whether the worse half of a batch stops at each of `RUNGS`."""
+    base: tuple[RunConfig, ...]
+    """The runs of each trial, up to the settings that are searched."""
+
+    def runs(self, params: Params) -> tuple[RunConfig, ...]:
+        """Return the runs of a trial.
+
+        Raises:
+            ConfigError: if settings do not go together.
+        """
+        return tuple(_with_settings(run, params) for run in self.base)
+
+    def grid(self, runs: tuple[RunConfig, ...], until: Mapping[str, int]) -> Grid:
+        """Return the search, so far as it has got, as a grid."""
+        return Grid(self.name, runs, self.text, tuple(self.space), until)
+
+    @cached_property
+    def text(self) -> str:
+        """The search as YAML, as its folder and MLflow keep it."""
+        return yaml.safe_dump(self.described, sort_keys=False, allow_unicode=True)
+
+    @cached_property
+    def described(self) -> dict[str, Any]:
+        """What makes the search; where all but `trials` is the same, it is the same search."""
+        base = "\n".join(run.canonical_json() for run in self.base)
+        return {
+            "algorithm": self.algorithm,
+            SEARCH: {key: dimension.as_dict() for key, dimension in self.space.items()},
+            "trials": self.trials,
+            "searcher": self.searcher,
+            "objective": self.objective,
+            "early_stop": self.early_stop,
+            "runs": [run.name for run in self.base],
+            "settings": sha256(base.encode()).hexdigest()[:12],
+        }
+
+
+def load_search(
+    what: str,
+    options: Mapping[str, Any],
+    changes: Sequence[str],
+    data_dir: Path,
+    *,
+    own: Mapping[str, Any],
+    name: str | None = None,
+    base: str | None = None,
+    filters: Sequence[str] = (),
+    seeds: str | None = None,
+) -> Search:
+    """Return the search that a command line describes.
+
+    Args:
+        what: an algorithm, or the path of a YAML file.
+        options, changes, filters, seeds: as of `load_grid`, for the runs of each trial.
+        own: `trials`, `searcher`, `objective`, `early_stop`, where the command line says them.
+        base: a preset or file over whose scenarios an algorithm is searched.
+
+    Raises:
+        ConfigError: if anything is misspelt or cannot be.
+    """
+    said: Mapping[str, Any] = {}
+    place = None
+    if what in ALGORITHMS:
+        base = base or (BASE if filters else None)
+        grid = _grid_of(what, base, options, changes, data_dir, filters, seeds)
+    elif is_path(what):
+        if base is not None:
+            raise ConfigError(f"--base {base}: {what} can say base: itself")
+        file = open_preset(what)
+        place, said = Place(file, (SEARCH,)), _take_own(file)
+        preset = read_preset(file, data_dir, (what,))
+        grid = load_preset(
+            Path(what).stem, preset, "", options, _on_validation(changes), data_dir, filters, seeds
+        )
+    else:
+        near = hint(what, ALGORITHMS)
+        raise ConfigError(f"no algorithm or file '{what}'; {near}known: {', '.join(ALGORITHMS)}")
+    algorithm = _algorithm(grid.runs)
+    rounds = min(run.training.rounds for run in grid.runs)
+    given = said[SEARCH] if SEARCH in said else built_in(algorithm, rounds)
+    values = {key: _own(key, {**DEFAULTS, **said}, own, place) for key in DEFAULTS}
+    space = read_space(given, algorithm, place if SEARCH in said else None)
+    suggestions(space, values["searcher"], values["trials"])
+    if values["early_stop"]:
+        _check_tested(grid.runs)
+    default_name = grid.name if place else _name(algorithm, grid.runs)
+    return Search(name or default_name, algorithm, space, base=grid.runs, **values)
+
+
+def _grid_of(
+    algorithm: str,
+    base: str | None,
+    options: Mapping[str, Any],
+    changes: Sequence[str],
+    data_dir: Path,
+    filters: Sequence[str],
+    seeds: str | None,
+) -> Grid:
+    """Return the runs of an algorithm: those of a base with its settings there, if the base has it."""
+    if base is not None and not is_path(base) and base not in preset_names():
+        raise unknown("preset", base, preset_names())
+    chosen = {**options, "algorithm": algorithm}
+    if base is not None:
+        preset: Preset = read_preset(open_preset(base), data_dir, (base,))
+        if algorithm in {item.label for item in preset.description.axes["algorithm"]}:
+            chosen, filters = dict(options), [*filters, f"algorithm={algorithm}"]
+    return load_grid(base, chosen, _on_validation(changes), data_dir, filters=filters, seeds=seeds)
+
+
+def _on_validation(changes: Sequence[str]) -> list[str]:
+    return [ON_VALIDATION, *changes]
+
+
+def _take_own(file: YamlFile) -> dict[str, Any]:
+    """Return what a search's file says that no preset does, and leave the preset."""
+    for key in file.values:
+        if key not in (*KEYS, *OWN_KEYS):
+            with at(Place(file, (key,))):
+                raise unknown_key(key, "", (*OWN_KEYS, *KEYS))
+    return {key: file.values.pop(key) for key in OWN_KEYS if key in file.values}
+
+
+def _own(key: str, said: Mapping[str, Any], own: Mapping[str, Any], place: Place | None) -> Any:
+    """Return what the command line, or else the file, says of one of the search's own keys."""
+    value = own.get(key, said[key])
+    allowed = {"searcher": SEARCHERS, "objective": OBJECTIVES}.get(key)
+    with at(f"--{key}" if key in own else place and Place(place.file, (key,))):
+        if allowed is not None and value not in allowed:
+            raise unknown(key, str(value), allowed)
+        if key == "trials" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise ConfigError(f"trials = {value!r}: expected a whole number from 1 on")
+        if key == "early_stop" and not isinstance(value, bool):
+            raise ConfigError(f"early_stop = {value!r}: expected true or false")
+    return value
+
+
+def round_at(run: RunConfig, share: float) -> int:
+    """Return the round, from 1, in which a run has so much of its rounds."""
+    return ceil(share * run.training.rounds)
+
+
+def _check_tested(runs: Sequence[RunConfig]) -> None:
+    """Refuse early stopping where trials would be compared without tests."""
+    for run in runs:
+        for number in (round_at(run, share) for share in RUNGS):
+            if number % run.evaluation.every:
+                raise ConfigError(
+                    f"early_stop compares trials in round {number} of {run.scenario}, and evaluation.every = "
+                    f"{run.evaluation.every} tests nothing there; --set evaluation.every=1"
+                )
+
+
+def _algorithm(runs: Sequence[RunConfig]) -> str:
+    names = list(dict.fromkeys(run.algorithm["name"] for run in runs))
+    if len(names) > 1:
+        raise ConfigError(f"a search is for one algorithm, not {', '.join(names)}; name one")
+    return str(names[0])
+
+
+def _name(algorithm: str, runs: Sequence[RunConfig]) -> str:
+    """Return `sattler-mnist`."""
+    datasets = dict.fromkeys(run.scenario.rsplit("-", 3)[0] for run in runs)
+    return "-".join([algorithm, *datasets])
+
+
+def _with_settings(run: RunConfig, params: Params) -> RunConfig:
+    name = run.algorithm["name"]
+    settings = {key: value for key, value in merge(run.algorithm, nested(params)).items() if key != "name"}
+    try:
+        complete = create(name, settings).settings.model_dump(mode="json")
+    except ValidationError as error:
+        raise ConfigError(f"{name}: {explain(error, ALGORITHMS[name].settings)}") from error
+    values = {key: getattr(run, key) for key in RunConfig.model_fields}
+    return RunConfig(**{**values, "algorithm": {"name": name, **complete}})

@@ -1,0 +1,178 @@
+"""What a search leaves in its grid's folder: `search.json`, `search.csv`, figures; and reads it again."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from engine.errors import ConfigError
+from engine.files import kept_in
+from engine.storage import Storage
+from grids.grid_folder import GRIDS, PRESET, RUNS, GridFolder
+from grids.search.definition import Search
+from grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
+from grids.search.space import SEARCH, Range
+from grids.search.suggest import BATCH, SEED
+
+FOUND, TABLE, FIGURES = "search.json", "search.csv", "figures"
+FREE_TO_CHANGE = ("trials",)
+"""What a search may be given more of and still be the same."""
+
+
+def check_same(search: Search, storage: Storage) -> None:
+    """Check that what is kept under the name of a search is the same search, if anything is.
+
+    Raises:
+        ConfigError: otherwise; says what is not the same.
+    """
+    folder = GridFolder(storage, search.name).path
+    if not (folder / RUNS).exists():
+        return
+    try:
+        kept = yaml.safe_load((folder / PRESET).read_text())
+    except (OSError, yaml.YAMLError):
+        kept = None
+    if not isinstance(kept, dict) or SEARCH not in kept:
+        raise ConfigError(f"{search.name} is a grid already; give the search another --name")
+    other = [
+        key for key, value in search.described.items() if key not in FREE_TO_CHANGE and kept.get(key) != value
+    ]
+    if other:
+        raise ConfigError(
+            f"a search {search.name} is kept in {storage}, with another {' and '.join(other)}; give this one "
+            "another --name"
+        )
+
+
+def described(search: Search, trials: Sequence[Trial], complete: bool) -> dict[str, Any]:
+    """Return what a search has found, as `search.json` keeps it."""
+    free = label_free(search.objective)
+    found = best(trials, search.objective)
+    return {
+        "name": search.name,
+        "algorithm": search.algorithm,
+        "datasets": list(dict.fromkeys(run.dataset for run in search.base)),
+        "runs": [run.name for run in search.base],
+        "space": {key: dimension.as_dict() for key, dimension in search.space.items()},
+        "searcher": search.searcher,
+        "seed": SEED,
+        "batch": BATCH,
+        "objective": search.objective,
+        "early_stop": search.early_stop,
+        "objective_needs_truth": OBJECTIVES[search.objective].is_oracle,
+        "trials_asked": search.trials,
+        "trials_done": len(trials),
+        "complete": complete,
+        "best": {
+            kind: {
+                "by": ARI if kind == ORACLE else free,
+                "needs_truth": kind == ORACLE,
+                **found[kind].as_dict(),
+            }
+            for kind in (LABEL_FREE, ORACLE)
+            if kind in found
+        },
+        "trials": [trial.as_dict() for trial in trials],
+    }
+
+
+def write(search: Search, trials: Sequence[Trial], complete: bool, storage: Storage) -> list[Path]:
+    """Write all files and return the paths of those beside the figures.
+
+    Raises:
+        RunError: if they cannot be written.
+    """
+    folder = GridFolder(storage, search.name)
+    text = json.dumps(described(search, trials, complete), indent=2, ensure_ascii=False) + "\n"
+    figures = folder.path / FIGURES
+    if not _is(folder.path / FOUND, text) or not figures.exists():
+        _draw(search, trials, figures)
+        folder.write(TABLE, _table(search, trials))
+        # Last: whoever finds it finds the others.
+        folder.write(FOUND, text)
+        storage.push(*(path.relative_to(storage.root).as_posix() for path in sorted(figures.iterdir())))
+    return [folder.path / FOUND, folder.path / TABLE]
+
+
+def digest(search: Search, storage: Storage) -> str:
+    """Return what changes whenever the search has found something new."""
+    return sha256((GridFolder(storage, search.name).path / FOUND).read_bytes()).hexdigest()[:12]
+
+
+def read(name: str, storage: Storage) -> dict[str, Any]:
+    """Return what a search has found.
+
+    Raises:
+        ConfigError: if there is no such search, or its file is damaged.
+    """
+    folder = GridFolder(storage, name).path
+    try:
+        found = json.loads((folder / FOUND).read_text())
+    except FileNotFoundError as error:
+        known = sorted(path.parent.name for path in (storage.root / GRIDS).glob(f"*/{FOUND}"))
+        there = f"there: {', '.join(known)}" if known else "`fedgrid search` makes one"
+        raise ConfigError(f"no search '{name}' in {storage}; {there}") from error
+    except ValueError as error:
+        raise ConfigError(f"{folder / FOUND} is damaged; the search's command writes it again") from error
+    if not isinstance(found, Mapping) or "best" not in found:
+        raise ConfigError(f"{folder / FOUND} is damaged; the search's command writes it again")
+    return dict(found)
+
+
+def _is(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text() == text
+
+
+def _table(search: Search, trials: Sequence[Trial]) -> str:
+    """Return a row a trial; the oracle's column says so."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    scores = [f"{name}_oracle" if of.is_oracle else name for name, of in OBJECTIVES.items()]
+    writer.writerow(["trial", *search.space, *scores, "stopped_at", "failed", "runs"])
+    for trial in trials:
+        params = [trial.params[key] for key in search.space]
+        found = [(trial.scores or {}).get(name) for name in OBJECTIVES]
+        runs = " ".join(trial.run_ids)
+        writer.writerow([trial.number, *params, *found, trial.stopped_at, trial.failed, runs])
+    return text.getvalue()
+
+
+def _scores(trial: Trial) -> dict[str, float]:
+    """Return the scores that a trial has."""
+    return {name: value for name, value in (trial.scores or {}).items() if value is not None}
+
+
+def _draw(search: Search, trials: Sequence[Trial], folder: Path) -> None:
+    """Draw the scores over each range of numbers, and over the first two as a map."""
+    # matplotlib takes a second.
+    from tracking.figures import save
+    from tracking.figures.search import Axis, Tried, heat_map, score_curves
+
+    free = label_free(search.objective)
+    panels = {OBJECTIVES[free].words: free, "ARI, which needs the truth (oracle)": ARI}
+    # The best first, so that of equals by the oracle the one is ringed that is best without it.
+    ranked = sorted(trials, key=lambda trial: -_scores(trial).get(free, -inf))
+    tried = [
+        Tried(trial.params, {title: scores[name] for title, name in panels.items() if name in scores})
+        for trial, scores in ((trial, _scores(trial)) for trial in ranked)
+    ]
+    ranges = {key: of for key, of in search.space.items() if isinstance(of, Range)}
+    axes = [Axis(key, of.low, of.high, of.log, of.whole) for key, of in ranges.items()]
+    choices = [key for key in search.space if key not in ranges]
+    shown = {title: (0.0, 1.0) if name == ARI else None for title, name in panels.items()}
+    figures = {}
+    if axes:
+        figures["curves"] = score_curves(tried, axes, shown, choices[0] if choices else None)
+    if len(axes) > 1:
+        figures["heat-map"] = heat_map(tried, axes[0], axes[1], shown)
+    with kept_in(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, figure in figures.items():
+            for kind in ("svg", "png"):
+                save(figure, folder / f"{name}.{kind}")

@@ -1,0 +1,145 @@
+"""How far a search is: which settings were suggested, which runs they are, and what came of those.
+
+A search that was interrupted is played again from the records of its runs: they are all that is kept. With
+early stopping, successive halving (Jamieson and Talwalkar 2016) goes on with the better half of a batch,
+twice. All of a batch wait for one another there: ASHA does not, and what it stops depends on who is fast.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from engine.errors import ConfigError
+from engine.run_config import RunConfig
+from engine.run_folder import RunFolder, folder_of
+from engine.storage import Storage
+from grids.outcome import finished, unfinished
+from grids.presets import Grid
+from grids.search.definition import RUNGS, Search, round_at
+from grids.search.objectives import Trial, score, value
+from grids.search.space import Params
+from grids.search.suggest import BATCH, Stopped, Told, suggestions
+from tracking.scores import of_rounds
+
+
+@dataclass(frozen=True)
+class _Suggested:
+    params: Params
+    runs: tuple[RunConfig, ...]
+    problem: str | None = None
+    """Why there are no runs: settings that do not go together."""
+
+
+class Progress:
+    """The trials of a search so far."""
+
+    def __init__(self, search: Search, storage: Storage) -> None:
+        self.trials: list[Trial] = []
+        """Those of the batches that have ended, in the order of the suggestions."""
+        self.complete = False
+        """Whether there are no more to come."""
+        self._search = search
+        self._storage = storage
+        self._runs: dict[str, RunConfig] = {}
+        self._reach: dict[str, float] = {}
+        """Run id -> the share of its rounds that it may take so far."""
+
+    def grids(self) -> Iterator[Grid]:
+        """Yield the search as a grid that has grown by a batch, or in which the better half of a batch may
+        go on; go on when these runs are where they may be.
+        """
+        source = suggestions(self._search.space, self._search.searcher, self._search.trials)
+        while asked := source.ask(min(BATCH, self._search.trials - len(self.trials))):
+            batch = [self._suggested(params) for params in asked]
+            self._runs |= {run.run_id: run for one in batch for run in one.runs}
+            stopped: dict[int, float] = {}
+            going = list(range(len(batch)))
+            for share in RUNGS if self._search.early_stop else ():
+                yield self._grid((batch[place] for place in going), share)
+                better = self._better_half(batch, going, share)
+                stopped |= dict.fromkeys(set(going) - set(better), share)
+                going = better
+            yield self._grid((batch[place] for place in going), 1.0)
+            done = len(self.trials)
+            self.trials += [
+                self._ended(done + 1 + place, one, stopped.get(place)) for place, one in enumerate(batch)
+            ]
+            source.tell([self._told(trial) for trial in self.trials[done:]])
+        self.complete = True
+
+    def replay(self) -> tuple[Grid, Iterator[Grid]]:
+        """Return the search as a grid up to the first place where runs are not as far as they may be, and
+        the rest.
+
+        Without such a place the search is complete.
+        """
+        grids = self.grids()
+        grid = next(grids)
+        while not unfinished(grid.runs, self._storage, grid.until):
+            grown = next(grids, None)
+            if grown is None:
+                break
+            grid = grown
+        return grid, grids
+
+    def _grid(self, going: Iterable[_Suggested], share: float) -> Grid:
+        for run in (run for one in going for run in one.runs):
+            self._reach[run.run_id] = max(self._reach.get(run.run_id, 0.0), share)
+        until = {
+            run_id: round_at(self._runs[run_id], share) for run_id, share in self._reach.items() if share < 1
+        }
+        return self._search.grid(tuple(self._runs.values()), until)
+
+    def _better_half(self, batch: Sequence[_Suggested], going: Sequence[int], share: float) -> list[int]:
+        """Return who goes on, of equals the first; who has failed does not, nor takes a place from others."""
+        values = {}
+        for place in going:
+            one = batch[place]
+            if one.runs and not self._failure(one.runs, share):
+                values[place] = value(self._scores_at(one.runs, share), self._search.objective)
+        ranked = sorted(values, key=lambda place: (-values[place], place))
+        return sorted(ranked[: ceil(len(ranked) / 2)])
+
+    def _suggested(self, params: Params) -> _Suggested:
+        try:
+            return _Suggested(params, self._search.runs(params))
+        except ConfigError as error:
+            return _Suggested(params, (), str(error))
+
+    def _ended(self, number: int, suggested: _Suggested, stopped_at: float | None) -> Trial:
+        runs = suggested.runs
+        run_ids = tuple(run.run_id for run in runs)
+        problem = suggested.problem or self._failure(runs, stopped_at or 1.0)
+        if problem is not None:
+            return Trial(number, suggested.params, run_ids, None, problem)
+        if stopped_at is not None:
+            there = self._scores_at(runs, stopped_at)
+            return Trial(number, suggested.params, run_ids, None, None, stopped_at, there)
+        outcomes = [finished(self._storage.root, run) for run in runs]
+        return Trial(number, suggested.params, run_ids, score([outcome.scores or {} for outcome in outcomes]))
+
+    def _told(self, trial: Trial) -> Told:
+        if trial.scores_there is not None and trial.stopped_at is not None:
+            return Stopped(value(trial.scores_there, self._search.objective), trial.stopped_at)
+        return trial.value(self._search.objective)
+
+    def _failure(self, runs: Sequence[RunConfig], share: float) -> str | None:
+        """Return why a trial failed: one run is enough, as a mean over the others means something else."""
+        until = {run.run_id: round_at(run, share) for run in runs} if share < 1 else {}
+        failed = unfinished(runs, self._storage, until)
+        if not failed:
+            return None
+        failure = RunFolder(self._storage, failed[0]).failure()
+        cause = failure.cause if failure else "it has not ended"
+        return f"{len(failed)} of {len(runs)} runs failed; {failed[0].scenario}: {cause}"
+
+    def _scores_at(self, runs: Sequence[RunConfig], share: float) -> dict[str, float | None]:
+        """Return the scores of a trial when its runs had this share of their rounds, however far they are."""
+        found = []
+        for run in runs:
+            folder = folder_of(self._storage.root, run)
+            self._storage.pull(folder.name, skip=("state-", "figures/"))
+            last = round_at(run, share)
+            tested = {number: scores.as_dict() for number, scores in of_rounds(folder) if number <= last}
+            found.append(tested[last])
+        return score(found)

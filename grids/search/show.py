@@ -1,0 +1,101 @@
+"""What is shown of a search at the end: its trials, best first, and both kinds of a best."""
+
+from shlex import quote
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from engine.storage import Storage
+from grids.ended import Ended
+from grids.grid_folder import GridFolder
+from grids.search.definition import Search
+from grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
+from grids.search.progress import Progress
+from grids.tables import duration
+
+ROWS_SHOWN = 40
+
+
+def show(search: Search, progress: Progress, ended: Ended, storage: Storage, console: Console) -> None:
+    """Show what a search has found, what failed, and where everything is."""
+
+    def say(text: str = "") -> None:
+        console.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)
+
+    trials = progress.trials
+    say()
+    console.print(trial_table(search, trials))
+    failed = [trial for trial in trials if trial.failed]
+    for trial in failed:
+        say(f"trial {trial.number} failed: {trial.failed}")
+    found = best(trials, search.objective)
+    free = label_free(search.objective)
+    if LABEL_FREE in found:
+        say(f"best by {free}: {_line(found[LABEL_FREE], free)}")
+    if ORACLE in found:
+        say(f"best by ARI (oracle, needs the hidden groups): {_line(found[ORACLE], ARI)}")
+    say(_counts(search, progress, ended))
+    say(f"Written to {GridFolder(storage, search.name).path} (search.json, search.csv, figures/)")
+    if progress.complete and LABEL_FREE in found:
+        say(f"Use it:  fedgrid run GRID --tuned {quote(search.name)}    (the oracle's: {search.name}:oracle)")
+
+
+def trial_table(search: Search, trials: list[Trial]) -> Table:
+    """Return the trials, best first by what the search looks for; not those that failed or were stopped."""
+    free = label_free(search.objective)
+    columns = [free, *(name for name in OBJECTIVES if name not in (free, ARI)), ARI]
+    columns = [name for name in columns if any(trial.has(name) for trial in trials)]
+    found = best(trials, search.objective)
+    ranked = sorted(
+        (trial for trial in trials if trial.scores is not None),
+        key=lambda trial: (-(trial.value(search.objective) or 0.0), trial.number),
+    )
+    title = f"{search.name}: best first by {search.objective}"
+    more = len(ranked) - ROWS_SHOWN
+    table = Table(
+        title=Text(title + (f"; {more} more in search.csv" if more > 0 else "")),
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    for heading in ["trial", *search.space, *(_heading(name) for name in columns), "runs"]:
+        table.add_column(heading, justify="right")
+    for trial in ranked[:ROWS_SHOWN]:
+        style = "bold" if trial is found.get(LABEL_FREE) else ""
+        params = [_cell(trial.params[key]) for key in search.space]
+        scores = [_cell((trial.scores or {}).get(name), digits=3) for name in columns]
+        table.add_row(str(trial.number), *params, *scores, str(len(trial.run_ids)), style=style)
+    return table
+
+
+def _line(trial: Trial, name: str) -> str:
+    params = ", ".join(f"{key} {_cell(value)}" for key, value in trial.params.items())
+    return f"trial {trial.number}, {params}: {_cell((trial.scores or {}).get(name), digits=3)}"
+
+
+def _counts(search: Search, progress: Progress, ended: Ended) -> str:
+    done = f"{len(progress.trials)} of {search.trials} trials done"
+    if progress.complete and len(progress.trials) < search.trials:
+        done = f"all {len(progress.trials)} points of the grid tried"
+    if stopped := sum(trial.stopped_at is not None for trial in progress.trials):
+        done += f", {stopped} of them stopped early"
+    if ended.tally is None:
+        return f"{done} before: nothing to do"
+    return f"{done}; {ended.tally.rounds} rounds in {duration(ended.tally.seconds)}"
+
+
+def _heading(name: str) -> str:
+    return "ARI\n(oracle)" if name == ARI else name
+
+
+def _cell(value: object, digits: int | None = None) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.{digits}f}" if digits else f"{value:g}"
+    return str(value)

@@ -1,0 +1,106 @@
+"""`--tuned`: what searches have found, for the runs of their algorithms and data sets in another grid."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+
+from engine.errors import ConfigError, unknown
+from engine.run_config import RunConfig
+from engine.storage import Storage
+from grids.grid_folder import GRIDS
+from grids.overrides import Override
+from grids.presets import Grid
+from grids.search.files import FOUND, read
+from grids.search.objectives import LABEL_FREE, ORACLE
+from grids.search.space import nested
+from grids.yaml_file import Place, YamlFile
+
+KINDS = {"": LABEL_FREE, ORACLE: ORACLE}
+"""What may stand behind a search's name and a colon."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The best settings of a search."""
+
+    text: str
+    """As typed: `sattler-mnist`, `sattler-mnist:oracle`."""
+    kind: str
+    algorithm: str
+    datasets: tuple[str, ...]
+    best: dict[str, Any]
+    place: Place
+
+    @property
+    def override(self) -> Override:
+        """The same, as a preset would say it."""
+        when = {"algorithm": frozenset([self.algorithm]), "dataset": frozenset(self.datasets)}
+        return Override(when, {"algorithm": nested(self.best["params"])}, self.place)
+
+    def concerns(self, run: RunConfig) -> bool:
+        """Say whether it is about a run."""
+        return run.algorithm["name"] == self.algorithm and run.dataset in self.datasets
+
+    @property
+    def note(self) -> str:
+        """What a grid's preset keeps of it, as a comment."""
+        of = "oracle: chosen by the hidden groups" if self.kind == ORACLE else f"by {self.best['by']}"
+        said = yaml.safe_dump(self.best["params"], default_flow_style=True, sort_keys=False, width=1000)
+        return f"# tuned: {self.text}, trial {self.best['trial']} ({of}): {said.strip()}\n"
+
+
+def read_tuned(given: Sequence[str], storage: Storage) -> list[Tuned]:
+    """Return what `--tuned NAME[:oracle],...` names.
+
+    Raises:
+        ConfigError: if there is no such search, it is not complete, or has found nothing.
+    """
+    names = [name.strip() for text in given for name in text.split(",")]
+    if names:
+        storage.pull_marks()
+    found = [_read(name, storage) for name in names]
+    for position, one in enumerate(found):
+        for other in found[:position]:
+            if one.algorithm == other.algorithm and set(one.datasets) & set(other.datasets):
+                raise ConfigError(
+                    f"--tuned: {other.text} and {one.text} both are of {one.algorithm} on "
+                    f"{', '.join(sorted({*one.datasets} & {*other.datasets}))}; leave one out"
+                )
+    return found
+
+
+def noted(grid: Grid, tuned: Sequence[Tuned]) -> Grid:
+    """Return the grid with a comment in its preset for each search.
+
+    Raises:
+        ConfigError: if a search is about none of its runs.
+    """
+    for one in tuned:
+        if not any(one.concerns(run) for run in grid.runs):
+            raise ConfigError(
+                f"--tuned {one.text}: no run of {one.algorithm} on {' or '.join(one.datasets)} in this grid; "
+                "leave it out"
+            )
+    newline = "" if not tuned or grid.text.endswith("\n") else "\n"
+    return replace(grid, text=grid.text + newline + "".join(one.note for one in tuned))
+
+
+def _read(text: str, storage: Storage) -> Tuned:
+    name, _, kind = text.partition(":")
+    if kind not in KINDS:
+        raise unknown("kind of best", kind, [key for key in KINDS if key])
+    found = read(name, storage)
+    if not found["complete"]:
+        raise ConfigError(
+            f"--tuned {text}: {found['trials_done']} of {found['trials_asked']} trials are done; give the "
+            "search's command again to go on with it"
+        )
+    if KINDS[kind] not in found["best"]:
+        raise ConfigError(f"--tuned {text}: no trial of this search has a score to choose by")
+    source = (storage.root / GRIDS / name / FOUND).read_bytes()
+    place = Place(YamlFile(f"{name}/{FOUND}", source), ("best", KINDS[kind], "params"))
+    return Tuned(
+        text, KINDS[kind], found["algorithm"], tuple(found["datasets"]), found["best"][KINDS[kind]], place
+    )

@@ -1,0 +1,42 @@
+"""A search on Ray, killed and continued, and a grid with what it found."""
+
+import signal
+
+import pytest
+from command_line import fedgrid, new_storage, started, stop, strict_json, wait_for_round
+
+SEARCH = ("search", "briggs", "--clients", 3, "--set", "training.rounds=3", "--trials", 9)
+
+
+def contents(storage):
+    folder = storage / "grids" / "briggs-digits"
+    paths = [folder / "search.json", folder / "search.csv", *sorted((folder / "figures").iterdir())]
+    return {path.name: path.read_bytes() for path in paths}
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_search_on_ray_is_the_same_as_in_process_and_is_used(ray_session, tmp_path):
+    """Two batches; on Ray the search is killed in the first, and goes on."""
+    here, ray = new_storage(tmp_path / "here"), new_storage(tmp_path / "ray")
+    assert fedgrid(*SEARCH, "--in-process", "--storage", here).code == 0
+    command = (*SEARCH, "--clients-per-actor", 3, "--storage", ray)
+    with started(*command, "--json") as process:
+        wait_for_round(process, 2)
+        assert stop(process, signal.SIGKILL)[0] == -signal.SIGKILL
+    assert fedgrid(*command).code == 0
+    assert contents(ray) == contents(here)
+
+    search = strict_json((ray / "grids" / "briggs-digits" / "search.json").read_text())
+    found = search["best"]["label_free"]["params"]
+    tuned = fedgrid(
+        *("run", "--algorithm", "briggs", "--clients", 3, "--set", "training.rounds=3", "--in-process"),
+        *("--tuned", "briggs-digits", "--storage", ray, "--json"),
+    )
+    assert tuned.code == 0
+    [config] = [
+        strict_json(path.read_text()) for path in ray.glob(f"*-{tuned.events[-1]['run_id']}/config.json")
+    ]
+    assert {key: config["algorithm"][key] for key in found} == found
+    assert "scored_on" not in config["split"]
+    assert "# tuned: briggs-digits, trial " in (ray / "grids" / "runs" / "preset.yaml").read_text()

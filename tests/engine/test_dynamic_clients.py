@@ -1,0 +1,73 @@
+"""The three hidden groups of 30 clients are found although clients come and go: digits, whole runs."""
+
+from pathlib import Path
+
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from engine.pool import InProcessPool
+from engine.run_config import complete
+from engine.session import Session
+from engine.storage import Storage
+from grids.presets import load_grid
+
+pytestmark = pytest.mark.slow
+
+NOWHERE = Path("no-data-needed")
+QUICKSTART = {run.algorithm["name"]: run.algorithm for run in load_grid("quickstart", {}, (), NOWHERE).runs}
+FINDS_THE_GROUPS = ("ocfl-kmeans", "ocfl-affinity", "ocfl-hdbscan", "briggs")
+NEWCOMERS = {4: 0, 14: 1, 27: 2}
+"""One of each hidden group: clients 0 to 9, 10 to 19 and 20 to 29."""
+
+
+def rows_of_rounds(folder, algorithm, rounds, **given):
+    """Return the rows of the clients, for each round of a run."""
+    config = complete(
+        {
+            "algorithm": QUICKSTART.get(algorithm, algorithm),
+            "clients": 30,
+            "training": {"rounds": rounds},
+            "evaluation": {"every": rounds},
+            **given,
+        },
+        NOWHERE,
+    )
+    session = Session(InProcessPool(), NOWHERE)
+    session.open(config, Storage.of(folder))
+    return [session.next_round().clients for _ in range(rounds)]
+
+
+def ari(rows):
+    return adjusted_rand_score([row["true_cluster"] for row in rows], [row["cluster"] for row in rows])
+
+
+@pytest.mark.parametrize("algorithm", [*FINDS_THE_GROUPS, "louvain"])
+def test_with_half_of_the_clients_a_round(tmp_path, algorithm):
+    history = rows_of_rounds(tmp_path, algorithm, 20, participation=0.5)
+    assert [sum(row["part"] == "trained" for row in rows) for rows in history] == [15] * 20
+    assert ari(history[-1]) == 1
+
+
+@pytest.mark.parametrize("algorithm", FINDS_THE_GROUPS)
+def test_with_a_fifth_of_the_clients_dropping_out(tmp_path, algorithm):
+    history = rows_of_rounds(tmp_path, algorithm, 10, dropout=0.2)
+    assert {row["part"] for rows in history for row in rows} == {"trained", "dropped"}
+    assert ari(history[-1]) == 1
+
+
+@pytest.mark.parametrize("algorithm", FINDS_THE_GROUPS)
+def test_with_three_newcomers_after_the_clustering(tmp_path, algorithm):
+    """They wait together until round 8, in which each joins its own group, by far the nearest."""
+    history = rows_of_rounds(tmp_path, algorithm, 8, joins=dict.fromkeys(NEWCOMERS, 8))
+    *_, before, last = history
+    assert {before[client]["part"] for client in NEWCOMERS} == {"not joined"}
+    assert len({before[client]["cluster"] for client in NEWCOMERS}) == 1
+    assert {row["client"] for row in last if row["placed"]} == set(NEWCOMERS)
+    assert ari(last) == 1
+    for client in NEWCOMERS:
+        told = last[client]["placed"].removeprefix("mean cosine distances ")
+        distances = dict(map(float, pair.split(": ")) for pair in told.split(", "))
+        nearest, second, third = sorted(distances, key=distances.__getitem__)
+        assert nearest == last[client]["cluster"]
+        assert distances[nearest] < 0.2
+        assert 1 < distances[second] < distances[third]

@@ -1,0 +1,56 @@
+"""The rules of thumb, by hand."""
+
+import pytest
+
+from engine.epsilons import convergence, propose
+from engine.errors import RunError
+
+
+def test_epsilons_are_shares_of_the_largest_norm():
+    """The largest is 3.14159 in epoch 2: a tenth is 0.314159, five times that 1.570795, ten times 3.14159."""
+    proposal = propose([1.0, 3.14159, 2.0], [1.0, 0.1, 0.0])
+    assert (proposal.largest_norm, proposal.largest_norm_epoch) == (3.14159, 2)
+    assert (proposal.epsilon_1, proposal.epsilon_2) == (0.314, 1.57)
+    assert proposal.epsilon_2_range == (0.314, 3.14)
+    assert proposal.settings == {"epsilon_1": 0.314, "epsilon_2": 1.57, "cooldown": proposal.cooldown}
+
+
+def test_convergence_is_where_two_percent_of_the_decrease_are_left():
+    """The decrease is 1, to the least loss of all: 0.02 above it is the last epoch that is not too early."""
+    assert convergence([1.0, 0.03, 0.02, 0.01, 0.0]) == 3
+    assert convergence([1.0, 0.021, 0.0]) == 3
+
+
+def test_a_spike_after_convergence_counts_for_nothing():
+    assert convergence([1.0, 0.01, 0.7, 0.0]) == 2
+
+
+def test_what_was_lost_again_after_the_least_loss_counts_for_nothing():
+    assert convergence([1.0, 0.0, 0.5, 0.4]) == 2
+
+
+def test_a_loss_that_still_falls_is_not_settled():
+    assert not propose([1.0, 1.0, 1.0], [3.0, 2.0, 1.0]).is_settled
+    assert propose([1.0, 1.0, 1.0], [3.0, 1.0, 1.0]).is_settled
+
+
+@pytest.mark.parametrize("losses", [[1.0, 1.0], [1.0, 2.0, 1.5], [1.0, float("nan")]])
+def test_without_a_decrease_there_is_nothing_to_propose(losses):
+    with pytest.raises(RunError, match=r"the loss, 1 in the first of \d epochs, is never lower"):
+        propose([1.0] * len(losses), losses)
+
+
+def test_where_a_federation_would_split():
+    """epsilon_1 0.1, epsilon_2 0.5, cooldown 2.
+
+    Rounds 1 and 2 are too early; in round 3 the mean is not below 0.1; in round 4 no client is above 0.5;
+    round 5 is the first with both. The longest update of rounds 4 and 5 is 0.6.
+    """
+    proposal = propose([1.0, 1.0, 1.0], [1.0, 0.0, 0.0])
+    assert proposal.settings == {"epsilon_1": 0.1, "epsilon_2": 0.5, "cooldown": 2}
+    means, largest = [0.05, 0.05, 0.1, 0.05, 0.05], [0.9, 0.9, 0.9, 0.5, 0.6]
+    assert proposal.first_split(means, largest) == 5
+    assert proposal.reach(means, largest) == 0.6
+    assert proposal.first_split(means[:4], largest[:4]) is None
+    assert proposal.reach(means[:4], largest[:4]) == 0.5
+    assert proposal.reach(means[:3], largest[:3]) is None

@@ -1,0 +1,50 @@
+"""What a centralised training says about Sattler's epsilons: loss and norms of each epoch.
+
+Shapes: E epochs.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tracking.figures.look import GRID, INK, SMALL, look
+from tracking.figures.maps import HUES
+from tracking.figures.panels import Margins, number_rounds, panels
+from tracking.records import Array
+
+TITLES = {
+    "loss": "loss\nconverged in epoch {cooldown}",
+    "update_l2": "L2 norm of the update\nwith the epsilons proposed",
+    "weights_l1_change": "change of the weights' L1 norm\nas published",
+}
+"""Column -> what it is."""
+DASHES = (0, (4, 3))
+
+
+def update_norms(epochs: Mapping[str, Array], *, epsilon_1: float, epsilon_2: float, cooldown: int) -> Figure:
+    """Draw by epoch the loss, the norm of the update, and what was published in its place.
+
+    `epochs` holds the columns of `TITLES`, each of shape (E,). The scales of the two norms have nothing in
+    common, so the epsilons are in one panel only.
+    """
+    epoch_E = np.arange(1, len(epochs["loss"]) + 1)
+    with look():
+        figure, row = panels(len(TITLES), len(TITLES), 1.35, margins=Margins(gap=0.5))
+        for axes, (column, title) in zip(row, TITLES.items(), strict=True):
+            axes.set_title(title.format(cooldown=cooldown))
+            axes.plot(epoch_E, epochs[column], color=HUES[0], marker="o", markersize=2.4)
+            axes.grid(axis="y", color=GRID, linewidth=0.6)
+            axes.set_ylim(bottom=min(0.0, 1.1 * float(np.min(epochs[column]))))
+            number_rounds(axes, epoch_E)
+            axes.set_xlabel("epoch")
+        row[0].axvline(cooldown, color=INK, linewidth=0.8, linestyle=DASHES, zorder=1.5)
+        _mark(row[1], "$\\varepsilon_1$", epsilon_1)
+        _mark(row[1], "$\\varepsilon_2$", epsilon_2)
+    return figure
+
+
+def _mark(axes: Axes, name: str, epsilon: float) -> None:
+    axes.axhline(epsilon, color=INK, linewidth=0.8, linestyle=DASHES, zorder=1.5)
+    axes.text(1.02, epsilon, name, transform=axes.get_yaxis_transform(), va="center", fontsize=SMALL + 1)
