@@ -32,7 +32,7 @@ def one_cluster(num_clients, memory=None, model=(7, 7)):
 
 
 def parted(*vectors, groups=TWO_GROUPS, num_clients=5, **options):
-    """Return one cluster of model (7, 7) after its split into `groups`, at which the last client was absent."""
+    """Return the state of one model (7, 7) after a split at which the last client was absent."""
     updates = updates_of(clients(*vectors), absent={num_clients - 1}, **options)
     return freeze(split_among(one_cluster(num_clients), 0, groups, updates))
 

@@ -389,7 +389,7 @@ def test_with_everybody_there_every_row_says_so():
 
 
 def test_the_survivors_of_a_dropout_are_averaged():
-    """Without client 1 the mean of (2, 0) and (1, 1) is (1.5, 0.5); it was sent a model and sent none back."""
+    """Without client 1 the mean of (2, 0) and (1, 1) is (1.5, 0.5). It got a model and sent nothing back."""
     pool, [(progress, record)] = attended((None, None, {1}))
     assert progress.state.models[0].tolist() == [1.5, 0.5]
     assert record.round["temperature"] == pytest.approx((1 - np.sqrt(0.5)) / 2)
@@ -498,7 +498,7 @@ def test_who_is_away_keeps_what_its_optimizer_remembered():
 
 
 def test_a_latecomer_is_in_the_records_with_the_reason():
-    """Briggs parts (2, 0) from (0, 2) in round 1. In round 2 client 2 comes with (1, 1), cosine 0.7 to both."""
+    """Briggs parts (2, 0) from (0, 2) in round 1. In round 2 comes (1, 1), of cosine 0.707 to both."""
     briggs = create("briggs", {"round": 1, "threshold": 0.4})
     _, [(_, first), (_, second)] = attended((None, (0, 1), ()), FULL, algorithm=briggs)
     assert [row["cluster"] for row in first.clients] == [0, 1, 2]
