@@ -21,7 +21,7 @@ from grids.presets import Grid, load_grid, load_preset
 from grids.search.built_in import built_in
 from grids.search.objectives import OBJECTIVES, VALIDATION
 from grids.search.space import SEARCH, Params, Space, nested, read_space
-from grids.search.suggest import SEARCHERS, Searcher, suggestions
+from grids.search.suggest import SEARCHERS, Searcher, grid_levels
 from grids.yaml_file import Place, YamlFile, at
 
 OWN_KEYS = (SEARCH, "trials", "searcher", "objective", "early_stop")
@@ -129,7 +129,8 @@ def load_search(
     given = said[SEARCH] if SEARCH in said else built_in(algorithm, rounds)
     values = {key: _own(key, {**DEFAULTS, **said}, own, place) for key in DEFAULTS}
     space = read_space(given, algorithm, place if SEARCH in said else None)
-    suggestions(space, values["searcher"], values["trials"])
+    if values["searcher"] == "grid":
+        grid_levels(space, values["trials"])
     if values["early_stop"]:
         _check_tested(grid.runs)
     default_name = grid.name if place else _name(algorithm, grid.runs)
