@@ -49,6 +49,8 @@ def check_mlflow(storage: Path) -> None:
         if name not in ("seconds", "peak_memory_mb")
     }
     assert len(steps) >= 20
+    clustered = steps.pop("silhouette")
+    assert clustered == list(range(clustered[0], ROUNDS + 1)), "there is none of a single cluster"
     assert steps == {name: list(range(1, ROUNDS + 1)) for name in steps}
 
 
