@@ -63,6 +63,9 @@ CLIENTS = pa.schema(
     }
 )
 
+LATER = {"rounds": ("silhouette",), "clients": ("part", "placed")}
+"""Columns that the records of earlier versions lack, in their order: null in the rounds from then."""
+
 TIMINGS = pa.schema(
     {
         "round": pa.int32(),

@@ -15,7 +15,7 @@ from engine import checkpoint
 from engine.errors import ConfigError, RunError
 from engine.files import kept_in, sweep, write_text
 from engine.progress import Progress
-from engine.records import CLIENTS, ROUNDS, TIMINGS, RoundRecord
+from engine.records import CLIENTS, LATER, ROUNDS, TIMINGS, RoundRecord
 from engine.run_config import RunConfig
 from engine.storage import Storage
 
@@ -179,9 +179,13 @@ class RunFolder:
             table = pq.read_table(self.path / f"{name}.parquet", page_checksum_verification=True)
         except (OSError, pa.ArrowException):
             return SCHEMAS[name].empty_table()
+        schema = SCHEMAS[name]
+        for column in LATER.get(name, ()):
+            if column not in table.column_names:
+                nulls = pa.nulls(table.num_rows, schema.field(column).type)
+                table = table.add_column(schema.get_field_index(column), schema.field(column), nulls)
         # A flipped bit in a column's name would pass for a table without that column.
-        known = table.schema.equals(SCHEMAS[name])
-        return table.cast(SCHEMAS[name]) if known else SCHEMAS[name].empty_table()
+        return table.cast(schema) if table.schema.equals(schema) else schema.empty_table()
 
     def _write(self, progress: Progress) -> None:
         tables = {f"{name}.parquet": table for name, table in self._tables.items()}

@@ -17,7 +17,7 @@ from engine.errors import ConfigError, RunError
 from engine.memory import PeakMemory
 from engine.messages import Counts, TrainReport
 from engine.progress import Progress
-from engine.records import TESTS, RoundRecord, client_row, round_row
+from engine.records import LATER, TESTS, RoundRecord, client_row, round_row
 from engine.run_config import complete
 from engine.run_folder import Failure, RunFolder, folder_of
 from engine.storage import Storage
@@ -162,6 +162,19 @@ def test_a_resumed_run_leaves_the_same_bytes(tmp_path, uninterrupted, stops):
             folder, kept = open_folder(tmp_path / "resumed")
             assert kept.rounds_done == number
     assert content(folder.path) == uninterrupted
+
+
+def test_a_run_of_an_earlier_version_goes_on_with_nulls_for_what_that_did_not_record(tmp_path):
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2)
+    for name, columns in LATER.items():
+        path = folder.path / f"{name}.parquet"
+        pq.write_table(pq.read_table(path).drop_columns(list(columns)), path)
+    folder, kept = open_folder(tmp_path)
+    assert kept.rounds_done == 2
+    save(folder, 3)
+    clients = pq.read_table(folder.path / "clients.parquet").to_pylist()
+    assert [row["part"] for row in clients[3:]] == [None] * 3 + ["trained", "trained", "excluded"]
 
 
 class Killed(BaseException):
