@@ -95,6 +95,8 @@ def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table,
         "client": np.tile(np.arange(run.clients), NUM_ROUNDS),
         "cluster": labels_RK.ravel(),
         "true_cluster": np.tile(truth_K, NUM_ROUNDS),
+        "part": np.full(labels_RK.size, "trained"),
+        "placed": [None] * labels_RK.size,
         "excluded": np.zeros(labels_RK.size, bool),
         "train_images": np.full(labels_RK.size, 1400),
         "test_images": np.full(labels_RK.size, 600),
@@ -120,6 +122,7 @@ def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table,
         "warnings": np.zeros(NUM_ROUNDS, int),
         "mean_norm": 0.3 - 0.2 * learnt_R,
         "max_norm": 0.5 - 0.2 * learnt_R,
+        "silhouette": 0.4 * learnt_R,
     }
     return pa.table(rounds, schema=ROUNDS), pa.table(columns, schema=CLIENTS)
 
