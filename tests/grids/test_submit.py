@@ -21,11 +21,16 @@ ROOT = Path(__file__).parents[2]
 LOCAL = "cluster_name: nobody\nprovider: {type: local, head_ip: 127.0.0.9, worker_ips: []}\n"
 HEAD = """
 import ray
+from functools import partialmethod
+from ray._private.parameter import RayParams
+RayParams.__init__ = partialmethod(RayParams.__init__, dashboard_agent_listen_port=0)
 ray.init("local", num_cpus=1, include_dashboard=True, dashboard_port=0, log_to_driver=False)
 from ray._private.worker import global_worker
 print(global_worker.node.webui_url, flush=True)
 input()
 """
+"""With a free port for its agent: the tests' own cluster may have the usual one, and `ray.init` has no
+argument for it."""
 DIGITS = ["--dataset", "digits", "--clients", "3", "--algorithm", "bnc", "--set", "training.rounds=1"]
 
 
