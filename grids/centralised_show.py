@@ -4,16 +4,14 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from engine.config import Split
 from engine.datasets import Dataset
 from engine.epsilons import EPSILON_2_FACTOR, SETTLED, Proposal
 from grids.centralised_folder import PROPOSAL, RECORDS, CentralisedFolder, set_options
-from grids.tables import ROOMY
+from grids.tables import titled_table
 
 EPOCHS_SHOWN = 15
 RUNS_SHOWN = 8
@@ -121,15 +119,7 @@ def _relation(folder: CentralisedFolder, dataset: Dataset) -> str:
 def _table(
     title: str, columns: Mapping[str, tuple[str, str]], rows: Sequence[Mapping[str, Any]], width: int
 ) -> Table:
-    table = Table(
-        title=Text(title),
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        padding=(0, 1 if width >= ROOMY else 0, 0, 0),
-    )
+    table = titled_table(title, width)
     for name, (heading, _) in columns.items():
         table.add_column(heading, justify="left" if name == "run" else "right")
     for row in rows:

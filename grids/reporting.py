@@ -11,7 +11,7 @@ from engine.errors import ConfigError
 from engine.files import kept_in
 from engine.storage import Storage
 from grids.commands import warn
-from grids.grid_folder import GRIDS, GridFolder
+from grids.grid_folder import GridFolder
 from grids.run_writer import Writer
 from grids.study import load
 from grids.tables import page_table
@@ -45,9 +45,11 @@ def report(
     page = report_page(study, other=other, published=against == PUBLISHED)
     folder = to or GridFolder(storage, name).path / "report"
     written = _write(page, folder, console)
-    is_logged = _share(name, storage, folder, written, pushed=to is None)
+    if to is None:
+        _push(storage, folder, written)
+    is_logged = _log(name, storage, folder)
     if as_json:
-        print(json.dumps(_told(page, study, folder, written, is_logged)))
+        print(json.dumps({**_counted(study), **_told(page, folder, written), "mlflow": is_logged}))
         return
     _show(next(page.tables()), folder, written, console)
     _show_lacking(study, console)
@@ -71,8 +73,10 @@ def compare(one: str, other: str, storage: Storage, to: Path | None, as_json: bo
     page = comparison_page(*studies)
     folder = to or GridFolder(storage, one).path / f"against-{other}"
     written = _write(page, folder, console)
+    if to is None:
+        _push(storage, folder, written)
     if as_json:
-        print(json.dumps(_told(page, studies[0], folder, written, is_logged=False)))
+        print(json.dumps({"grids": [_counted(study) for study in studies], **_told(page, folder, written)}))
         return
     _show(next(page.tables()), folder, written, console)
     for study in studies:
@@ -104,11 +108,15 @@ def _write(page: Page, folder: Path, console: Console) -> Written:
         return write(page, folder, drawn=lambda number: bar.update(task, completed=number))
 
 
-def _share(name: str, storage: Storage, folder: Path, written: Written, *, pushed: bool) -> bool:
-    """Send the report to the storage's URI and to MLflow; return whether MLflow has it."""
-    if pushed:
-        storage.push(*(f"{GRIDS}/{name}/report/{file}" for file in reversed(written.files)))
-        storage.remove(*(f"{GRIDS}/{name}/report/{file}" for file in written.removed))
+def _push(storage: Storage, folder: Path, written: Written) -> None:
+    """Send a page that lies in the storage to its URI, the document last."""
+    place = folder.relative_to(storage.root).as_posix()
+    storage.push(*(f"{place}/{file}" for file in reversed(written.files)))
+    storage.remove(*(f"{place}/{file}" for file in written.removed))
+
+
+def _log(name: str, storage: Storage, folder: Path) -> bool:
+    """Put the report on the grid's own MLflow run; return whether it is there."""
     try:
         writer = Writer(tracking_uri(storage.root), name, storage.root, artifact_root(storage.root))
         if writer.write_report(folder):
@@ -119,18 +127,24 @@ def _share(name: str, storage: Storage, folder: Path, written: Written, *, pushe
     return False
 
 
-def _told(page: Page, study: Study, folder: Path, written: Written, is_logged: bool) -> dict[str, Any]:
-    """Return what programs are told of a report."""
+def _counted(study: Study) -> dict[str, Any]:
+    """Return what programs are told of a grid."""
     return {
-        "title": page.title,
+        "grid": study.name,
         "runs": len(study.runs),
         "finished": len(study.finished),
         "lacking": {run.name: study.lacking[run.run_id] for run in study.unfinished},
+    }
+
+
+def _told(page: Page, folder: Path, written: Written) -> dict[str, Any]:
+    """Return what programs are told of a page."""
+    return {
+        "title": page.title,
         "index": str(folder / "index.html"),
         "files": len(written.files),
         "tables": sum(1 for _ in page.tables()),
         "figures": sum(1 for _ in page.plates()),
-        "mlflow": is_logged,
     }
 
 

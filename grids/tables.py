@@ -51,6 +51,19 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
+def titled_table(title: str, width: int) -> Table:
+    """Return an empty table under its title, its columns close together on a narrow terminal."""
+    return Table(
+        title=Text(title),
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1 if width >= ROOMY else 0, 0, 0),
+    )
+
+
 def result_row(outcome: Outcome) -> dict[str, Any]:
     """Return what the results table says of one run, by name."""
     scores = outcome.scores or {}
@@ -76,15 +89,7 @@ def result_table(outcomes: Sequence[Outcome], width: int) -> Group:
 
 
 def _section_table(name: str, outcomes: Sequence[tuple[str, Outcome]], width: int) -> Table:
-    table = Table(
-        title=Text(f"Final round, {name}"),
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        padding=(0, 1 if width >= ROOMY else 0, 0, 0),
-    )
+    table = titled_table(f"Final round, {name}", width)
     table.add_column("algo-\nrithm")
     for heading in [*RESULT_COLUMNS.values(), "sec."]:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -118,15 +123,7 @@ def summary_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 def summary_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
     """Return the rows of `summary_rows` for the terminal."""
-    table = Table(
-        title=Text("Final round, mean over scenarios and seeds"),
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        padding=(0, 1 if width >= ROOMY else 0, 0, 0),
-    )
+    table = titled_table("Final round, mean over scenarios and seeds", width)
     table.add_column("data set")
     table.add_column("algo-\nrithm")
     for heading in ["exact", *SUMMARY_COLUMNS.values()]:
@@ -169,15 +166,7 @@ def class_count_table(blueprint: Blueprint, clusters: Sequence[int]) -> Table:
 
 def page_table(table: PageTable, width: int) -> Table:
     """Return a table of a report for the terminal."""
-    shown = Table(
-        title=Text(table.title),
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        padding=(0, 1 if width >= ROOMY else 0, 0, 0),
-    )
+    shown = titled_table(table.title, width)
     shown.add_column(table.corner)
     for column in table.columns:
         shown.add_column(f"{column.group} {column.name}".strip(), justify="right")

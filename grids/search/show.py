@@ -2,10 +2,8 @@
 
 from shlex import quote
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from engine.storage import Storage
 from grids.ended import Ended
@@ -13,7 +11,7 @@ from grids.grid_folder import GridFolder
 from grids.search.definition import Search
 from grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
 from grids.search.progress import Progress
-from grids.tables import duration
+from grids.tables import duration, titled_table
 
 ROWS_SHOWN = 40
 
@@ -26,7 +24,7 @@ def show(search: Search, progress: Progress, ended: Ended, storage: Storage, con
 
     trials = progress.trials
     say()
-    console.print(trial_table(search, trials))
+    console.print(trial_table(search, trials, console.width))
     failed = [trial for trial in trials if trial.failed]
     for trial in failed:
         say(f"trial {trial.number} failed: {trial.failed}")
@@ -42,7 +40,7 @@ def show(search: Search, progress: Progress, ended: Ended, storage: Storage, con
         say(f"Use it:  fedgrid run GRID --tuned {quote(search.name)}    (the oracle's: {search.name}:oracle)")
 
 
-def trial_table(search: Search, trials: list[Trial]) -> Table:
+def trial_table(search: Search, trials: list[Trial], width: int) -> Table:
     """Return the trials, best first by what the search looks for; not those that failed or were stopped."""
     free = label_free(search.objective)
     columns = [free, *(name for name in OBJECTIVES if name not in (free, ARI)), ARI]
@@ -54,15 +52,7 @@ def trial_table(search: Search, trials: list[Trial]) -> Table:
     )
     title = f"{search.name}: best first by {search.objective}"
     more = len(ranked) - ROWS_SHOWN
-    table = Table(
-        title=Text(title + (f"; {more} more in search.csv" if more > 0 else "")),
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+    table = titled_table(title + (f"; {more} more in search.csv" if more > 0 else ""), width)
     for heading in ["trial", *search.space, *(_heading(name) for name in columns), "runs"]:
         table.add_column(heading, justify="right")
     for trial in ranked[:ROWS_SHOWN]:

@@ -137,3 +137,18 @@ def test_two_grids_are_paired_by_scenario_and_algorithm(storage, tmp_path):
         "OCFL-HDB as published": 0,
     }
     assert "1 without a finished partner" in (tmp_path / "compared" / "index.html").read_text()
+
+
+def test_a_page_is_sent_to_the_storages_uri_and_programs_are_told_of_both_grids(grids, tmp_path):
+    """What the second grid lacks is as much of the truth as what the first one does."""
+    shutil.copytree(grids, there := tmp_path / "there")
+    first, second, _ = GridFolder(Storage(there), "one").runs()
+    GridFolder(Storage(there), "other").keep([first, second], "")
+    (there / f"{second.name}-{second.run_id}" / "done.json").unlink()
+    command = ("compare", "one", "other", "--storage", f"local://{there}", "--json")
+    said = strict_json(fedgrid(*command, FEDGRID_CACHE=str(tmp_path / "cache")).out)
+    assert [(grid["grid"], list(grid["lacking"])) for grid in said["grids"]] == [
+        ("one", [second.name]),
+        ("other", [second.name]),
+    ]
+    assert len(contents(there / "grids" / "one" / "against-other")) == said["files"]
