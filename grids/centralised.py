@@ -18,11 +18,12 @@ from engine.errors import ConfigError
 from engine.files import write_text
 from engine.storage import Storage
 from grids.centralised_folder import CENTRALISED, CONFIG, PROPOSAL, RECORDS, CentralisedFolder, set_options
-from grids.centralised_show import say, show
+from grids.centralised_show import show
 from grids.changes import Change
 from grids.commands import warn
 from grids.describe import origin
 from grids.plain_rounds import plain_rounds
+from grids.plainly import print_plainly
 from grids.run_writer import MARK, is_logged
 from grids.track import artifact_root
 from tracking.mlflow_runs import Experiment
@@ -78,7 +79,7 @@ def run_centralised(
         return
     show(folder, proposal, rounds, find(config.dataset, data_dir), console)
     if was_finished:
-        say(console, "finished before: nothing to do")
+        print_plainly(console, "finished before: nothing to do")
 
 
 def _train(folder: CentralisedFolder, data_dir: Path, console: Console, *, quiet: bool) -> None:
@@ -99,7 +100,9 @@ def _train(folder: CentralisedFolder, data_dir: Path, console: Console, *, quiet
             folder.save(progress, row)
             bar.update(task, advance=1, description=f"{config.name} loss {row['loss']:.4f}")
             if not (shows_bar or quiet):
-                say(console, f"epoch {row['epoch']}/{config.training.rounds} loss {row['loss']:.4f}")
+                print_plainly(
+                    console, f"epoch {row['epoch']}/{config.training.rounds} loss {row['loss']:.4f}"
+                )
 
 
 def _log(folder: CentralisedFolder, uri: str, storage: Storage) -> bool:

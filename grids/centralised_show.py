@@ -11,6 +11,7 @@ from engine.config import Split
 from engine.datasets import Dataset
 from engine.epsilons import EPSILON_2_FACTOR, SETTLED, Proposal
 from grids.centralised_folder import PROPOSAL, RECORDS, CentralisedFolder, set_options
+from grids.plainly import print_plainly
 from grids.tables import titled_table
 
 EPOCHS_SHOWN = 15
@@ -62,21 +63,23 @@ def show(
     if folder.column("update_l2") == folder.column("update_l2_state"):
         del columns["update_l2_state"]
     console.print(_table(title, columns, [*rows[:-1:step], rows[-1]], console.width))
-    say(console, f"{LEGEND}\n\n{_proposed(proposal)}\n\n{_relation(folder, dataset)}")
+    print_plainly(console, f"{LEGEND}\n\n{_proposed(proposal)}\n\n{_relation(folder, dataset)}")
     if rounds:
         title = f"Rounds here before a split (sattler runs of {dataset.name})"
-        say(console)
+        print_plainly(console)
         console.print(_table(title, ROUND_COLUMNS, rounds[:RUNS_SHOWN], console.width))
         if len(rounds) > RUNS_SHOWN:
-            say(console, f"and {len(rounds) - RUNS_SHOWN} more")
-        say(console, ROUND_LEGEND)
+            print_plainly(console, f"and {len(rounds) - RUNS_SHOWN} more")
+        print_plainly(console, ROUND_LEGEND)
     else:
-        say(
+        print_plainly(
             console,
             "No run here has recorded norms of rounds. This is plain FedOpt that does:\n"
             f"  fedgrid run --dataset {dataset.name} --algorithm sattler --set algorithm.epsilon_1=0",
         )
-    say(console, f"\nWritten to {folder.path} ({RECORDS}, figures/; `fedgrid run` takes {PROPOSAL})")
+    print_plainly(
+        console, f"\nWritten to {folder.path} ({RECORDS}, figures/; `fedgrid run` takes {PROPOSAL})"
+    )
 
 
 def _proposed(proposal: Proposal) -> str:
@@ -93,11 +96,6 @@ def _proposed(proposal: Proposal) -> str:
         f"its whole decrease{settled}\n"
         f"  {' '.join(set_options(proposal))}"
     )
-
-
-def say(console: Console, text: str = "") -> None:
-    """Print text as it is."""
-    console.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
 def _relation(folder: CentralisedFolder, dataset: Dataset) -> str:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from engine.run_config import RunConfig
 from engine.run_folder import RunFolder
 from engine.storage import Storage
 from grids.calibrate import BUDGET, Speed, Workload, calibrate, expected_images, run_seconds
+from grids.plainly import print_plainly
 from grids.presets import Grid
 
 RoundsLeft = Sequence[tuple[RunConfig, int]]
@@ -177,9 +179,7 @@ def _show(
     device: str,
     console: Console,
 ) -> None:
-    def say(text: str) -> None:
-        console.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)
-
+    say = partial(print_plainly, console)
     total = _total(rows)
     console.print(_dataset_table(name, rows, total))
     say("")

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from shlex import quote
 
@@ -23,6 +24,7 @@ from grids.commands import warn
 from grids.grid_folder import RUNS, GridFolder
 from grids.lease import Lease
 from grids.outcome import is_finished
+from grids.plainly import print_plainly
 from grids.results import write_summary
 from grids.run_writer import MARK
 from grids.track import RunLog
@@ -169,9 +171,7 @@ def _as_dict(grid: Imported) -> dict[str, object]:
 
 
 def _show(grids: Sequence[Imported], storage: Storage, console: Console) -> None:
-    def say(text: str) -> None:
-        console.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)
-
+    say = partial(print_plainly, console)
     for grid in grids:
         numbers = _as_dict(grid)
         say(

@@ -12,6 +12,7 @@ from engine.files import kept_in
 from engine.storage import Storage
 from grids.commands import warn
 from grids.grid_folder import GridFolder
+from grids.plainly import print_plainly
 from grids.run_writer import Writer
 from grids.study import load
 from grids.tables import page_table
@@ -54,7 +55,7 @@ def report(
     _show(next(page.tables()), folder, written, console)
     _show_lacking(study, console)
     if is_logged:
-        _say(console, f"MLflow: artifacts of the run {name}, in report/; see it:  fedgrid ui {name}")
+        print_plainly(console, f"MLflow: artifacts of the run {name}, in report/; see it:  fedgrid ui {name}")
 
 
 def compare(one: str, other: str, storage: Storage, to: Path | None, as_json: bool, console: Console) -> None:
@@ -150,17 +151,17 @@ def _told(page: Page, folder: Path, written: Written) -> dict[str, Any]:
 
 def _show(table: Table, folder: Path, written: Written, console: Console) -> None:
     console.print(page_table(table, console.width))
-    _say(console, f"{len(written.files)} files; open {folder / 'index.html'}")
+    print_plainly(console, f"{len(written.files)} files; open {folder / 'index.html'}")
 
 
 def _show_lacking(study: Study, console: Console) -> None:
     if study.unfinished:
-        _say(console, f"{len(study.unfinished)} of {len(study.runs)} runs of {study.name} are not in it:")
+        print_plainly(
+            console, f"{len(study.unfinished)} of {len(study.runs)} runs of {study.name} are not in it:"
+        )
         for run in study.unfinished[:LACKING_SHOWN]:
-            _say(console, f"  {run.name}: {study.lacking[run.run_id]}")
+            print_plainly(console, f"  {run.name}: {study.lacking[run.run_id]}")
         if len(study.unfinished) > LACKING_SHOWN:
-            _say(console, f"  and {len(study.unfinished) - LACKING_SHOWN} more, which the report names")
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)
+            print_plainly(
+                console, f"  and {len(study.unfinished) - LACKING_SHOWN} more, which the report names"
+            )

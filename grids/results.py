@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from shlex import quote
 
@@ -10,6 +11,7 @@ from rich.console import Console
 from engine.run_config import RunConfig
 from engine.storage import Storage
 from grids.outcome import Outcome, finished, is_finished
+from grids.plainly import print_plainly
 from grids.presets import Grid
 from grids.report import JsonLines
 from grids.tables import duration, failure_table, result_row, result_table, summary_rows, summary_table
@@ -32,9 +34,7 @@ def show(
 ) -> None:
     """Show the results of a grid's finished runs, what failed, and where everything is."""
 
-    def say(text: str = "") -> None:
-        console.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)
-
+    say = partial(print_plainly, console)
     done = [run for run in grid.runs if is_finished(storage, run)]
     say()
     if done:

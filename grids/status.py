@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -15,6 +16,7 @@ from engine.storage import Storage
 from grids.grid_folder import GridFolder
 from grids.lease import holder
 from grids.outcome import is_finished
+from grids.plainly import print_plainly
 from grids.tables import duration
 
 
@@ -29,9 +31,7 @@ def show_status(name: str, storage: Storage, as_json: bool, console: Console) ->
         print(json.dumps(found))
         return
 
-    def say(text: str) -> None:
-        console.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)
-
+    say = partial(print_plainly, console)
     say(f"{name}: {_driver(found)}")
     counts = ", ".join(f"{found[kind]} {kind}" for kind in ("done", "running", "waiting", "failed"))
     say(f"{found['total']} runs: {counts}{_pace(found)}")

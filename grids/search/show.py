@@ -1,5 +1,6 @@
 """What is shown of a search at the end: its trials, best first, and both kinds of a best."""
 
+from functools import partial
 from shlex import quote
 
 from rich.console import Console
@@ -8,6 +9,7 @@ from rich.table import Table
 from engine.storage import Storage
 from grids.ended import Ended
 from grids.grid_folder import GridFolder
+from grids.plainly import print_plainly
 from grids.search.definition import Search
 from grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
 from grids.search.progress import Progress
@@ -19,9 +21,7 @@ ROWS_SHOWN = 40
 def show(search: Search, progress: Progress, ended: Ended, storage: Storage, console: Console) -> None:
     """Show what a search has found, what failed, and where everything is."""
 
-    def say(text: str = "") -> None:
-        console.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)
-
+    say = partial(print_plainly, console)
     trials = progress.trials
     say()
     console.print(trial_table(search, trials, console.width))
