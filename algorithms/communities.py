@@ -201,9 +201,8 @@ def _refresh(state: State, round_index: int, updates: Updates) -> State:
     """Return the state that knows the models of the clients that took part."""
     last_seen_K, start_K = state.memory["last_seen_K"].copy(), _start_K(state)
     models = {}
-    for client in updates.clients:
-        start = state.models[int(start_K[client])]
-        models[_name(client)] = start + updates.select([client]).mean()
+    for client, update_P in zip(updates.clients, updates.vectors(), strict=True):
+        models[_name(client)] = state.models[int(start_K[client])] + update_P
         last_seen_K[client] = round_index
     return state.remember(last_seen_K=last_seen_K, **models)
 

@@ -75,11 +75,9 @@ class FedOpt(Algorithm):
         models = list(state.models)
         moments = {name: state.memory[name].copy() for name in MOMENTS[self.settings.server_optimizer]}
         parameters = slice(updates.layout.num_parameters)
-        for cluster, model_P in enumerate(state.models):
-            part = updates.select(state.members(cluster))
-            if not part.clients:
-                continue
-            mean_P = part.mean()
+        groups = updates.groups(state.labels_K)
+        for cluster, mean_P in zip(groups, updates.means(list(groups.values())), strict=True):
+            model_P = state.models[cluster]
             direction = self._direction(
                 mean_P[parameters], [array[cluster, parameters] for array in moments.values()]
             )

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TypeVar
+from hashlib import sha256
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from algorithms.layout import Layout
 
 Vector = NDArray[np.float32]
 Matrix = NDArray[np.float64]
+Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 T = TypeVar("T")
 
 BLOCK = 32768
@@ -43,6 +45,10 @@ class Products:
     """<r, c_i>."""
     common: float
     """<r, r>."""
+
+    def arrays(self) -> Arrays:
+        """Return the fields as arrays."""
+        return {name: np.asarray(value) for name, value in vars(self).items()}
 
     def select(self, positions: list[int]) -> "Products":
         """Return the products of the vectors at `positions`."""
@@ -85,35 +91,67 @@ class Products:
         return np.asarray(np.clip((distances_KK + distances_KK.T) / 2, 0.0, 2.0))
 
 
+class Source(Protocol):
+    """Where the updates of a round are, and what is known of them without looking at any."""
+
+    def fetch(self, clients: Sequence[int]) -> list[Vector]:
+        """Return the updates of clients, float32, shape (P,) each; this may mean to train them."""
+
+    def recall(self, names: Sequence[str], work_out: Callable[[Sequence[str]], list[Arrays]]) -> list[Arrays]:
+        """Return what is known under each of `names`; `work_out` is asked for the others, together."""
+
+
+class InMemory:
+    """Updates that are there, and of which nothing is known yet."""
+
+    def __init__(self, vectors: Mapping[int, Vector]) -> None:
+        self._vectors = vectors
+
+    def fetch(self, clients: Sequence[int]) -> list[Vector]:
+        """Return the updates of clients."""
+        return [self._vectors[client] for client in clients]
+
+    def recall(self, names: Sequence[str], work_out: Callable[[Sequence[str]], list[Arrays]]) -> list[Arrays]:
+        """Work everything out."""
+        return work_out(names)
+
+
 class Updates:
     """The usable updates of one round, keyed by client id.
 
     Args:
-        vectors: client id -> update, float32, shape (P,); only read, block by block.
+        vectors: client id -> update, float32, shape (P,); only read, block by block. Or a source of the
+            updates of `clients`, which is asked for them when something cannot be had without.
         layout: what the entries are.
         similarity_over: whether cosines, norms and distances see the parameters or the whole state;
             means are always over the whole state.
         threads: how many blocks are worked on at a time. The result does not depend on it.
         chosen: client id -> which of its candidate models the client trained.
         absent: clients that were not there this round; others without an update sent an unusable one.
+        clients: whose updates a source has; of a mapping its keys.
     """
 
     def __init__(
         self,
-        vectors: Mapping[int, Vector],
+        vectors: Mapping[int, Vector] | Source,
         layout: Layout,
         *,
         similarity_over: str = "parameters",
         threads: int = 1,
         chosen: Mapping[int, int] | None = None,
         absent: Iterable[int] = (),
+        clients: Iterable[int] | None = None,
     ) -> None:
-        self.clients = tuple(sorted(vectors))
+        if isinstance(vectors, Mapping):
+            self.clients = tuple(sorted(vectors))
+            self._source: Source = InMemory(vectors)
+        else:
+            self.clients = tuple(sorted(clients or ()))
+            self._source = vectors
         self.layout = layout
         self.similarity_over = similarity_over
         self.chosen = dict(chosen or {})
         self.absent = frozenset(absent)
-        self._vectors = [vectors[client] for client in self.clients]
         self._width = layout.num_parameters if similarity_over == "parameters" else layout.size
         self._threads = threads
 
@@ -122,21 +160,37 @@ class Updates:
         wanted = set(clients)
         positions = [index for index, client in enumerate(self.clients) if client in wanted]
         part = Updates(
-            {self.clients[index]: self._vectors[index] for index in positions},
+            self._source,
             self.layout,
             similarity_over=self.similarity_over,
             threads=self._threads,
             chosen=self.chosen,
             absent=self.absent,
+            clients=[self.clients[index] for index in positions],
         )
         part.products = self.products.select(positions)
         return part
+
+    def groups(self, labels_K: NDArray[np.int64]) -> dict[int, list[int]]:
+        """Return cluster -> those of its clients that have an update; clusters without any are left out.
+
+        `labels_K` has the cluster of each client of the federation.
+        """
+        groups: dict[int, list[int]] = {}
+        for client in self.clients:
+            groups.setdefault(int(labels_K[client]), []).append(client)
+        return dict(sorted(groups.items()))
 
     @cached_property
     def products(self) -> Products:
         """Inner products of all pairs, in one pass."""
         if not self.clients:
             return Products(np.zeros((0, 0)), np.zeros(0), 0.0)
+        known = self._recall("products", lambda: self._products().arrays())
+        return Products(known["differences_KK"], known["cross_K"], float(known["common"]))
+
+    def _products(self) -> Products:
+        """Return the inner products, worked out."""
         reference = self._reference()
         order = [reference, *(index for index in range(len(self.clients)) if index != reference)]
         vectors = [self._vectors[index][: self._width] for index in order]
@@ -177,14 +231,37 @@ class Updates:
     @cached_property
     def manhattan_distances_KK(self) -> Matrix:
         """Sums of absolute differences, shape (K, K); a pass of its own over the updates."""
-        return np.asarray(sum(self._map_blocks(self._block_manhattan, self._width)))
+
+        def sums() -> Arrays:
+            return {"sums_KK": np.asarray(sum(self._map_blocks(self._block_manhattan, self._width)))}
+
+        return self._recall("manhattan", sums)["sums_KK"]
+
+    def vectors(self) -> list[Vector]:
+        """Return the updates themselves, each float32, shape (P,), in the order of `clients`."""
+        return self._vectors
 
     def mean(self) -> Vector:
         """Return the mean update over the whole state, float32, shape (P,)."""
+        return self.means([self.clients])[0]
+
+    def means(self, groups: Sequence[Sequence[int]]) -> list[Vector]:
+        """Return the mean update of each group of clients over the whole state, float32, shape (P,)."""
+        by_name = {_name("mean", group): group for group in groups}
+
+        def work_out(names: Sequence[str]) -> list[Arrays]:
+            wanted = [by_name[name] for name in names]
+            members = sorted({client for group in wanted for client in group})
+            vectors = dict(zip(members, self._source.fetch(members), strict=True))
+            return [{"mean_P": self._mean([vectors[client] for client in group])} for group in wanted]
+
+        return [known["mean_P"] for known in self._source.recall(list(by_name), work_out)]
+
+    def _mean(self, vectors: Sequence[Vector]) -> Vector:
         out = np.empty(self.layout.size, np.float32)
 
         def block_mean(columns: slice) -> None:
-            out[columns] = np.mean([vector[columns] for vector in self._vectors], axis=0, dtype=np.float64)
+            out[columns] = np.mean([vector[columns] for vector in vectors], axis=0, dtype=np.float64)
 
         self._map_blocks(block_mean, self.layout.size)
         return out
@@ -219,6 +296,16 @@ class Updates:
         products_KD = np.asarray(sum(self._map_blocks(block_products, self._width)))
         return 1 - products_KD / self.norms_K[:, None]
 
+    @cached_property
+    def _vectors(self) -> list[Vector]:
+        return self._source.fetch(self.clients)
+
+    def _recall(self, name: str, work_out: Callable[[], Arrays]) -> Arrays:
+        """Return what is known of all updates in this view, or else work it out."""
+        seen = "parameters" if self._width == self.layout.num_parameters else "state"
+        (known,) = self._source.recall([_name(f"{name}-{seen}", self.clients)], lambda _: [work_out()])
+        return known
+
     def _map_blocks(self, function: Callable[[slice], T], width: int) -> list[T]:
         columns = [slice(start, min(start + BLOCK, width)) for start in range(0, width, BLOCK)]
         with _blas().limit(limits=1, user_api="blas"):
@@ -239,6 +326,11 @@ class Updates:
     def _block_manhattan(self, columns: slice) -> Matrix:
         block = np.stack([vector[columns] for vector in self._vectors])
         return np.stack([np.abs(block - row).sum(axis=1, dtype=np.float64) for row in block])
+
+
+def _name(what: str, clients: Sequence[int]) -> str:
+    """Return the name of what is known of these clients' updates."""
+    return f"{what}-{sha256(repr(tuple(clients)).encode()).hexdigest()[:16]}"
 
 
 def _block_products(vectors: list[Vector], columns: slice) -> Matrix:

@@ -14,12 +14,17 @@ from engine.host import ClientHost
 from engine.messages import ClientData, EvaluateReport, EvaluateTask, ImageSet, TrainTask
 
 
+def device_of(gpu_share: float) -> str:
+    """Return what a client actor with this share of a GPU trains on."""
+    return "cuda" if gpu_share else "cpu"
+
+
 @ray.remote(max_restarts=0)
 class Client:
     """Hosts one federated client, or several that take turns. Keeps no state that a round depends on."""
 
     def __init__(self, gpu_share: float) -> None:
-        self._device = "cuda" if gpu_share else "cpu"
+        self._device = device_of(gpu_share)
         if gpu_share:
             torch.cuda.set_per_process_memory_fraction(gpu_share)
 

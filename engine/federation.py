@@ -7,8 +7,6 @@ temperature and cluster, aggregate inside the clusters, test the new cluster mod
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from typing import TypeVar
 
 import numpy as np
@@ -21,9 +19,11 @@ from algorithms.updates import Updates, Vector
 from engine import memory
 from engine.attendance import Attendance
 from engine.errors import RunError
-from engine.messages import Counts, EvaluateReport, EvaluateTask, TrainTask
-from engine.pool import Pool, Trained
+from engine.messages import TrainReport, TrainTask
+from engine.packing import Tests
+from engine.pool import Pool
 from engine.progress import Progress
+from engine.recall import Shared, Work
 from engine.records import RoundRecord, client_row, round_row
 from engine.seeds import generator
 
@@ -44,14 +44,17 @@ class Federation:
     attendance: Attendance
     train_images_K: Sequence[int]
     test_images_K: Sequence[int]
+    run_id: str = ""
     threads: int = 1
 
     def begin(self, model: Vector) -> Progress:
         """Return the progress before the first round, from the initial model."""
         return Progress(0, self.algorithm.init(model, len(self.truth_K)), {})
 
-    def next_round(self, progress: Progress, pool: Pool) -> tuple[Progress, RoundRecord]:
-        """Run one round.
+    def next_round(
+        self, progress: Progress, pool: Pool, shared: Shared | None = None
+    ) -> tuple[Progress, RoundRecord]:
+        """Run one round, or take from other runs what they have done of it and share what is done here.
 
         Raises:
             RunError: if no client has a usable update; `progress` is still good.
@@ -62,31 +65,35 @@ class Federation:
         tasks = self._train_tasks(progress, evaluate)
         dropped = self.attendance.dropped(round_index)
         reached = [task for task in tasks if task.client not in dropped]
-        trained, train_seconds = _timed(lambda: _train(reached, progress, pool))
-        updates = self._updates(trained, round_index)
-        (state, diagnostics), cluster_seconds = _timed(lambda: self._step(progress, updates))
-        reports, evaluate_seconds = _timed(lambda: _evaluate(state, pool) if evaluate else None)
-        memories = {
-            result.report.client: result.memory
-            for result in trained
-            if result.memory is not None and result.report.usable
-        }
-        slowest = max((result.report for result in trained), key=lambda report: report.seconds, default=None)
-        excluded = [result.report.client for result in trained if not result.report.usable]
+        with Work(reached, progress, pool, shared) as work:
+            reports = work.reports()
+            updates = self._updates(reports, work, round_index)
+            (state, diagnostics), step_seconds = _timed(lambda: self._step(progress, updates))
+            tests, evaluate_seconds = _timed(lambda: _test(state, work) if evaluate else None)
+            memories = work.memories()
+            if shared is not None and work.trained:
+                self._leave_complete(progress, state, updates)
+        excluded = [report.client for report in reports if not report.usable]
+        seconds = time.perf_counter() - start - work.waited_seconds
+        slowest = max(work.trained, key=lambda report: report.seconds, default=None)
         record = RoundRecord(
             round=self._round_row(round_index + 1, updates, state, diagnostics, tasks, excluded),
-            clients=self._client_rows(round_index, trained, state, diagnostics, reports),
+            clients=self._client_rows(round_index, reports, state, diagnostics, tests),
             timing={
                 "round": round_index + 1,
-                "seconds": time.perf_counter() - start,
-                "train_seconds": train_seconds,
-                "cluster_seconds": cluster_seconds,
+                "seconds": seconds,
+                "train_seconds": work.train_seconds,
+                "cluster_seconds": step_seconds,
                 "evaluate_seconds": evaluate_seconds,
                 "slowest_client": slowest and slowest.client,
                 "slowest_client_seconds": slowest and slowest.seconds,
                 "peak_memory_mb": memory.total(
-                    [memory.own_peak(), *(each.report.memory for each in trained)]
+                    [memory.own_peak(), *(report.memory for report in work.trained)]
                 ),
+                "computed_by": work.computed_by or self.run_id,
+                "trained_clients": len(work.trained),
+                "waited_seconds": work.waited_seconds,
+                "alone_seconds": seconds + work.saved_seconds,
             },
             warnings=_notes(round_index + 1, excluded, diagnostics),
         )
@@ -102,22 +109,23 @@ class Federation:
             for client in self.attendance.sampled(progress.rounds_done)
         ]
 
-    def _updates(self, trained: Sequence[Trained], round_index: int) -> Updates:
-        usable = [result for result in trained if result.report.usable]
-        if trained and not usable:
-            clients = ", ".join(str(result.report.client) for result in trained)
+    def _updates(self, reports: Sequence[TrainReport], work: Work, round_index: int) -> Updates:
+        usable = [report for report in reports if report.usable]
+        if reports and not usable:
+            clients = ", ".join(str(report.client) for report in reports)
             raise RunError(
                 f"clients {clients}, round {round_index + 1}: every update is NaN or infinite, so there is "
                 f"nothing to aggregate; the state of round {round_index} is kept. "
                 "Lower training.learning_rate (or algorithm.server_learning_rate)"
             )
         return Updates(
-            {result.report.client: result.update for result in usable},
+            work,
             self.layout,
             similarity_over=self.algorithm.settings.similarity_over,
             threads=self.threads,
-            chosen={result.report.client: result.report.chosen for result in usable},
-            absent=set(range(len(self.truth_K))) - {result.report.client for result in trained},
+            chosen={report.client: report.chosen for report in usable},
+            absent=set(range(len(self.truth_K))) - {report.client for report in reports},
+            clients=[report.client for report in usable],
         )
 
     def _step(self, progress: Progress, updates: Updates) -> tuple[State, Diagnostics]:
@@ -132,6 +140,15 @@ class Federation:
             groups = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
             diagnostics = replace(diagnostics, silhouette=silhouette(updates.cosine_distances_KK, groups))
         return state, diagnostics
+
+    def _leave_complete(self, before: Progress, after: State, updates: Updates) -> None:
+        """Work out the means for those who keep the partition that changes: only here are the updates."""
+        labels_K = before.state.labels_K
+        trained_as_labelled = self.algorithm.candidates(before.state) == tuple(
+            (int(label),) for label in labels_K
+        )
+        if updates.clients and trained_as_labelled and not np.array_equal(labels_K, after.labels_K):
+            updates.means(list(updates.groups(labels_K).values()))
 
     def _round_row(
         self,
@@ -156,14 +173,14 @@ class Federation:
     def _client_rows(
         self,
         round_index: int,
-        trained: Sequence[Trained],
+        reports: Sequence[TrainReport],
         state: State,
         diagnostics: Diagnostics,
-        reports: Sequence[EvaluateReport] | None,
+        tests: Tests | None,
     ) -> list[dict[str, object]]:
-        own = {report.client: report.own for report in reports or ()}
-        server = _sum_parts(reports, state) if reports else {}
-        sent = {result.report.client: result.report for result in trained}
+        own = tests.own if tests else {}
+        server = dict(zip(np.unique(state.labels_K).tolist(), tests.server, strict=True)) if tests else {}
+        sent = {report.client: report for report in reports}
         parts = dict.fromkeys(self.attendance.present(round_index), "not asked")
         parts |= {client: "dropped" for client in self.attendance.dropped(round_index)}
         parts |= {client: "trained" if sent[client].usable else "excluded" for client in sent}
@@ -189,24 +206,10 @@ class Federation:
         ]
 
 
-def _train(tasks: Sequence[TrainTask], progress: Progress, pool: Pool) -> list[Trained]:
-    return pool.train(tasks, progress.state.models, progress.memories) if tasks else []
-
-
-def _evaluate(state: State, pool: Pool) -> list[EvaluateReport]:
-    """Test the models that are a client's, all clients lending a hand."""
+def _test(state: State, work: Work) -> Tests:
+    """Test the models that are a client's."""
     used = np.unique(state.labels_K)
-    places = np.searchsorted(used, state.labels_K).tolist()
-    tasks = [EvaluateTask(client, place) for client, place in enumerate(places)]
-    return pool.evaluate(tasks, [state.models[label] for label in used])
-
-
-def _sum_parts(reports: Sequence[EvaluateReport], state: State) -> dict[int, Counts]:
-    """Add up each model's counts over the parts of the server's test set, in the order of the clients."""
-    return {
-        int(label): reduce(add, (report.server_parts[place] for report in reports))
-        for place, label in enumerate(np.unique(state.labels_K))
-    }
+    return work.test([state.models[label] for label in used], np.searchsorted(used, state.labels_K).tolist())
 
 
 def _notes(number: int, excluded: Sequence[int], diagnostics: Diagnostics) -> tuple[str, ...]:

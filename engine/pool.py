@@ -42,6 +42,10 @@ class Setup:
 class Pool(Protocol):
     """Trains and tests clients, wherever they are; results come back in the order of the tasks."""
 
+    @property
+    def device(self) -> str:
+        """What kind of device clients train on, as torch calls it."""
+
     def prepare(self, setup: Setup) -> None:
         """Hand the clients of a run their data; what an earlier run left is dropped."""
 
@@ -54,11 +58,45 @@ class Pool(Protocol):
         """Test `models` at the clients of `tasks`."""
 
 
+class OnDemand:
+    """Hands the clients of a run their data when there is something to do: a run that takes all of its rounds
+    from others needs no client."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._setup: Setup | None = None
+
+    @property
+    def device(self) -> str:
+        """What kind of device clients train on."""
+        return self._pool.device
+
+    def prepare(self, setup: Setup) -> None:
+        """Note what the clients are to be handed."""
+        self._setup = setup
+
+    def train(
+        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Vector]
+    ) -> list[Trained]:
+        """Train the clients of `tasks`, each from one of `models`."""
+        return self._prepared().train(tasks, models, memories)
+
+    def evaluate(self, tasks: Sequence[EvaluateTask], models: Sequence[Vector]) -> list[EvaluateReport]:
+        """Test `models` at the clients of `tasks`."""
+        return self._prepared().evaluate(tasks, models)
+
+    def _prepared(self) -> Pool:
+        if self._setup is not None:
+            self._pool.prepare(self._setup)
+            self._setup = None
+        return self._pool
+
+
 class InProcessPool:
     """All clients in this process, one after the other: for tests, debuggers and profilers."""
 
     def __init__(self, device: str = "cpu") -> None:
-        self._device = device
+        self.device = device
         self._host: ClientHost | None = None
 
     def prepare(self, setup: Setup) -> None:
@@ -74,7 +112,7 @@ class InProcessPool:
             clients=setup.clients,
             server_set=setup.server_set,
             server_parts=setup.server_parts,
-            device=self._device,
+            device=self.device,
         )
 
     @property

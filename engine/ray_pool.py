@@ -15,7 +15,7 @@ from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from algorithms.updates import Vector
-from engine.client import Client
+from engine.client import Client, device_of
 from engine.errors import RunError
 from engine.messages import EvaluateReport, EvaluateTask, TrainTask
 from engine.pool import Setup, Trained
@@ -39,6 +39,7 @@ class RayPool:
     def __init__(self, group: PlacementGroup, placement: Placement) -> None:
         self._group = group
         self._placement = placement
+        self.device = device_of(placement.gpus_per_actor)
         self._actors = [self._start(index) for index in range(placement.num_actors)]
         self._deaths = [0] * placement.num_actors
         self._home: dict[int, int] = {}

@@ -63,7 +63,11 @@ CLIENTS = pa.schema(
     }
 )
 
-LATER = {"rounds": ("silhouette",), "clients": ("part", "placed")}
+LATER = {
+    "rounds": ("silhouette",),
+    "clients": ("part", "placed"),
+    "timings": ("computed_by", "trained_clients", "waited_seconds", "alone_seconds"),
+}
 """Columns that the records of earlier versions lack, in their order: null in the rounds from then."""
 
 TIMINGS = pa.schema(
@@ -76,9 +80,18 @@ TIMINGS = pa.schema(
         "slowest_client": pa.int32(),
         "slowest_client_seconds": pa.float64(),
         "peak_memory_mb": pa.float64(),
+        "computed_by": pa.string(),
+        "trained_clients": pa.int32(),
+        "waited_seconds": pa.float64(),
+        "alone_seconds": pa.float64(),
     }
 )
-"""What a clock or the kernel says. `peak_memory_mb` is of the server's and the clients' processes
+"""What a clock or the kernel says.
+
+`seconds` are those that the run itself was at work, without `waited_seconds` for another run to finish the
+same round. `computed_by` is the id of the run that trained the round's clients: this one, or another from
+which it was taken (`engine.recall`). `trained_clients` counts those that this run trained. `alone_seconds`
+are what the round would have cost it alone. `peak_memory_mb` is of the server's and the clients' processes
 together, each its peak since it started (see `engine.memory`)."""
 
 

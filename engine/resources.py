@@ -1,7 +1,7 @@
 """What a run asks of a cluster: counted before the first actor starts, so that nothing ever hangs."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 
@@ -93,6 +93,11 @@ def at_once(placement: Placement, nodes: Sequence[Node]) -> int:
     group = _units(SERVER_CPUS) + placement.num_actors * _units(placement.cpus_per_actor)
     most = sum(_units(node.cpus) for node in nodes) // group
     return bisect_left(range(1, most + 1), True, key=lambda runs: not _fit(runs, placement, nodes))
+
+
+def most_at_once(placements: Iterable[Placement], nodes: Sequence[Node]) -> int:
+    """Return how many runs the nodes hold together of the placement that is smallest; 1 without any."""
+    return max((at_once(placement, nodes) for placement in placements), default=1)
 
 
 def plan(num_clients: int, nodes: Sequence[Node], request: Request, num_runs: int = 1) -> Placement:

@@ -79,14 +79,27 @@ class RunConfig(Section):
         """The run as people read it: `mnist-15-overlapping-imbalanced-ocfl_hdbscan-s0`."""
         return f"{self.scenario}-{self.algorithm['name'].replace('-', '_')}-s{self.seed}"
 
+    @property
+    def trunk(self) -> str:
+        """What runs have in common whose first rounds are the same, as in
+        `mnist-15-overlapping-imbalanced-s0-1f3870be274f`: all but the algorithm and the number of rounds.
+        """
+        values = self.model_dump(mode="json")
+        del values["algorithm"], values["training"]["rounds"]
+        return f"{self.scenario}-s{self.seed}-{sha256(_canonical(values).encode()).hexdigest()[:12]}"
+
     def canonical_json(self) -> str:
         """Return the configuration as JSON with sorted keys and no spaces."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return _canonical(self.model_dump(mode="json"))
 
     def make_algorithm(self) -> Algorithm:
         """Return the algorithm, configured."""
         settings = {key: value for key, value in self.algorithm.items() if key != "name"}
         return create(self.algorithm["name"], settings)
+
+
+def _canonical(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
 DEFAULTS: dict[str, Any] = {

@@ -11,6 +11,7 @@ from engine.errors import RunError
 from engine.ray_pool import RayPool
 from engine.records import RoundRecord
 from engine.resources import SERVER_CPUS, Placement
+from engine.round_store import Options
 from engine.run_config import RunConfig
 from engine.session import Session
 from engine.storage import Storage
@@ -21,9 +22,13 @@ GROUP_TIMEOUT = 120.0
 class Server:
     """A `Session` whose clients are Ray actors in the server's own placement group."""
 
-    def __init__(self, group: PlacementGroup, placement: Placement, data_dir: Path) -> None:
+    def __init__(
+        self, group: PlacementGroup, placement: Placement, data_dir: Path, store: Options | None = None
+    ) -> None:
         self._pool = RayPool(group, placement)
-        self._session = Session(self._pool, data_dir, threads=placement.num_actors, write_behind=True)
+        self._session = Session(
+            self._pool, data_dir, threads=placement.num_actors, write_behind=True, store=store
+        )
 
     def open(self, config: RunConfig, storage: Storage) -> int:
         """Start or continue a run; return the number of rounds it has already."""

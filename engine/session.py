@@ -3,7 +3,7 @@
 import traceback
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,11 +14,14 @@ from engine.attendance import Attendance
 from engine.datasets import find, load
 from engine.errors import FedgridError, RunError
 from engine.federation import Federation
+from engine.fingerprint import of_setup
 from engine.initialise import blank, initial_vector
 from engine.messages import ClassLabels, ClientData
-from engine.pool import Pool, Setup
+from engine.pool import OnDemand, Pool, Setup
 from engine.progress import Progress
+from engine.recall import Shared
 from engine.records import RoundRecord
+from engine.round_store import Options, RoundStore
 from engine.run_config import RunConfig
 from engine.run_folder import RunFolder
 from engine.sources import Pair
@@ -34,20 +37,31 @@ class Opened:
     folder: RunFolder
     federation: Federation
     progress: Progress
+    shared: Shared | None
 
 
 class Session:
     """Opens runs, one after the other, and takes them forward a round at a time.
 
     With `write_behind` a round is written while the next one trains (the last one is waited for), so that
-    the disk costs no time; a kill then costs that round too.
+    the disk costs no time; a kill then costs that round too. With a `store`, rounds that another run of the
+    same storage has done are taken from there; None has every round done here.
     """
 
-    def __init__(self, pool: Pool, data_dir: Path, *, threads: int = 1, write_behind: bool = False) -> None:
-        self._pool = pool
+    def __init__(
+        self,
+        pool: Pool,
+        data_dir: Path,
+        *,
+        threads: int = 1,
+        write_behind: bool = False,
+        store: Options | None = None,
+    ) -> None:
+        self._pool = OnDemand(pool)
         self._data_dir = data_dir
         self._threads = threads
         self._write_behind = write_behind
+        self._store = store
         self._writer = ThreadPoolExecutor(1)
         self._writing: Future[None] | None = None
         self._run: Opened | None = None
@@ -70,6 +84,7 @@ class Session:
         federation = Federation(
             algorithm=config.make_algorithm(),
             layout=_layout(config.model, dataset.shape, dataset.num_classes),
+            run_id=config.run_id,
             seed=config.seed,
             rounds=config.training.rounds,
             evaluate_every=config.evaluation.every,
@@ -87,7 +102,7 @@ class Session:
         folder.log(f"goes on after round {progress.rounds_done}" if progress.rounds_done else "starts")
         if progress.rounds_done == federation.rounds:
             folder.finish()
-        self._run = Opened(folder, federation, progress)
+        self._run = Opened(folder, federation, progress, self._shared(config, storage, setup))
         return progress.rounds_done
 
     def next_round(self) -> RoundRecord:
@@ -97,9 +112,9 @@ class Session:
             RunError: if the round cannot be finished; the folder is as it was after the round before.
         """
         assert self._run is not None, "open() comes first"
-        folder, federation = self._run.folder, self._run.federation
+        folder, federation, shared = self._run.folder, self._run.federation, self._run.shared
         try:
-            progress, record = federation.next_round(self._run.progress, self._pool)
+            progress, record = federation.next_round(self._run.progress, self._pool, shared)
             self.settle()
         except Exception as error:
             expected = isinstance(error, FedgridError) and error.__cause__ is None
@@ -107,14 +122,22 @@ class Session:
                 folder.log(f"failed: {error if expected else traceback.format_exc()}")
             self.settle()
             raise
+        if shared is not None:
+            folder.log(*(f"warning: {warning}" for warning in shared.store.told()))
         self._writing = self._writer.submit(folder.save, record, progress)
-        self._run = Opened(folder, federation, progress)
+        self._run = replace(self._run, progress=progress)
         is_last = progress.rounds_done == federation.rounds
         if is_last or not self._write_behind:
             self.settle()
         if is_last:
             folder.finish()
         return record
+
+    def _shared(self, config: RunConfig, storage: Storage, setup: Setup) -> Shared | None:
+        if self._store is None:
+            return None
+        store = RoundStore(storage, config.trunk, config.run_id, self._store)
+        return Shared(store, of_setup(setup, self._pool.device))
 
     def settle(self) -> None:
         """Wait until the round that `next_round` last returned is kept.

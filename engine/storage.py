@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from engine.errors import ConfigError, RunError
+from engine.files import ASIDE
 from engine.remote import NOT_FOUND, connect, fetch, listing, one_line, send, shown, try_to_write
 
 MARKS = re.compile(
@@ -129,6 +130,17 @@ class Storage:
                 here = [name for name in self._files(folder) if not name.startswith(skipped)]
                 self._mirror(remote, there, here)
 
+    def sizes(self, folder: str) -> Mapping[str, int]:
+        """Return the sizes, in bytes, of all whole files under a folder, at the URI if there is one.
+
+        Raises:
+            RunError: if the URI cannot be read.
+        """
+        if self.uri:
+            with self._asked("read") as (remote, base):
+                return {name: info.size for name, info in listing(remote, base, folder).items()}
+        return {name: size for name in self._files(folder) if (size := _size(self.root / name)) is not None}
+
     def pull_marks(self) -> None:
         """Pull the small files that say how far each run and grid is.
 
@@ -203,3 +215,11 @@ def _time(path: Path) -> float:
         return path.stat().st_mtime
     except FileNotFoundError:
         return inf
+
+
+def _size(path: Path) -> int | None:
+    """Return a file's size in bytes, None if it is not whole yet or has just been deleted."""
+    try:
+        return None if ASIDE in path.name else path.stat().st_size
+    except FileNotFoundError:
+        return None

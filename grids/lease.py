@@ -21,6 +21,7 @@ from typing import Self
 
 from engine.errors import ConfigError, FedgridError
 from engine.files import ASIDE, kept_in
+from engine.processes import is_gone, machine, start_time
 from engine.storage import Storage
 
 NAME = "lease.json"
@@ -50,7 +51,7 @@ class Holder:
         """Whether the lease has expired, or its process is known to be no more."""
         if datetime.fromisoformat(self.expires) <= datetime.now(UTC):
             return True
-        return (self.host, self.machine) == (node(), _machine()) and _is_gone(self.pid, self.started)
+        return (self.host, self.machine) == (node(), machine()) and is_gone(self.pid, self.started)
 
 
 def holder(storage: Storage) -> Holder | None:
@@ -147,9 +148,9 @@ class Lease:
         holder = Holder(
             token=self._token,
             host=node(),
-            machine=_machine(),
+            machine=machine(),
             pid=os.getpid(),
-            started=_started(os.getpid()),
+            started=start_time(os.getpid()),
             what=self._what,
             since=_text(now),
             expires=_text(now + EXPIRES_AFTER),
@@ -229,33 +230,3 @@ def _text(time: datetime) -> str:
 def _readable(text: str) -> str:
     return f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M:%S} UTC"
 
-
-def _machine() -> str:
-    """Return what tells this boot and process namespace from others; empty where there is no /proc."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
-
-
-def _is_gone(pid: int, started: str) -> bool:
-    """Return whether the process of this machine that has this number is no more."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        # Another user's, of which we may be told no more.
-        return False
-    return _started(pid) != started
-
-
-def _started(pid: int) -> str:
-    """Return when a process started; empty if it has ended, or where there is no /proc."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    state, started = fields[0], fields[19]
-    return "" if state in "ZX" else started

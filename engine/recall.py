@@ -1,0 +1,210 @@
+"""One round's work at the clients, taken from the round store as far as another run has done it.
+
+What a round is, is told by its content: what the federation's numbers come from (`engine.fingerprint`), who
+trains, and every bit of the models that they are sent. Two runs that come to the same models by whatever
+history are the same run from there on. Kept of a round are, each for itself: the clients' reports, inner
+products of their updates, the mean update of each group of clients that some run has aggregated, the tests of
+the models that came of it. The updates themselves are not: a run that wants a mean that nobody has wanted
+before trains those clients again.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from algorithms.updates import Arrays, Vector
+from engine.fingerprint import Digests, of_array
+from engine.messages import EvaluateTask, TrainReport, TrainTask
+from engine.packing import Tests, pack_reports, pack_tests, unpack_reports, unpack_tests
+from engine.pool import Pool, Trained
+from engine.progress import Progress
+from engine.round_store import RoundStore
+from engine.store_entry import Entry
+
+FIRST_LOOK, LAST_LOOK = 0.01, 1.0
+"""Seconds between two looks whether another run has done its round, at first and at last."""
+REPORTS = "reports"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What a run has in common with others."""
+
+    store: RoundStore
+    setup: str
+    """`engine.fingerprint.of_setup`."""
+    digests: Digests = field(default_factory=Digests)
+
+
+class Work:
+    """The clients' part of one round: a source of its updates; a `with` block ends the claim on the round.
+
+    Whoever misses something claims the round until its end and works it out. Others that miss something of
+    the same round meanwhile wait, and look again.
+    """
+
+    def __init__(
+        self, tasks: Sequence[TrainTask], progress: Progress, pool: Pool, shared: Shared | None
+    ) -> None:
+        """Prepare the work of those of `tasks` whose clients are reached."""
+        self._tasks = {task.client: task for task in tasks}
+        self._progress = progress
+        self._pool = pool
+        self._shared = shared
+        self._known: dict[str, Arrays] = {}
+        self._trained: dict[int, Trained] = {}
+        self._taken: dict[str, Entry] = {}
+        self._training_cost = 0.0
+        self.train_seconds = 0.0
+        """What training took this run."""
+        self.waited_seconds = 0.0
+        if shared is not None:
+            self._name = f"{progress.rounds_done + 1:06d}-{self._key(shared)}"
+            self._claim = shared.store.claim(self._name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._shared is not None:
+            self._claim.release()
+
+    @property
+    def trained(self) -> list[TrainReport]:
+        """The reports of the clients that this run has trained itself."""
+        return [result.report for result in self._trained.values()]
+
+    @property
+    def computed_by(self) -> str | None:
+        """The run that trained this round's clients, None if it is this one."""
+        return None if self._trained or REPORTS not in self._taken else self._taken[REPORTS].computed_by
+
+    @property
+    def saved_seconds(self) -> float:
+        """What the work that was taken from others would have cost this run."""
+        worked_out = sum(entry.seconds for entry in self._taken.values())
+        if REPORTS not in self._taken:
+            return worked_out
+        return worked_out + self._training_cost * (1 - len(self._trained) / len(self._tasks))
+
+    def reports(self) -> list[TrainReport]:
+        """Return what the clients say of their training, in the order of the tasks."""
+        tasks = list(self._tasks.values())
+        if not tasks:
+            return []
+
+        def train(_: Sequence[str]) -> list[Arrays]:
+            self.fetch(list(self._tasks))
+            self._training_cost = self.train_seconds
+            results = [self._trained[client] for client in self._tasks]
+            remembers = {result.report.client for result in results if result.memory is not None}
+            return [pack_reports([result.report for result in results], tasks, remembers)]
+
+        (known,) = self.recall([REPORTS], train)
+        return unpack_reports(known, tasks)
+
+    def memories(self) -> dict[int, Vector]:
+        """Return what clients' optimizers remember, of those with a usable update; `reports` comes first."""
+        reports = self._known.get(REPORTS)
+        if reports is None:
+            return {}
+        remember = reports["client_N"][reports["usable_N"] & reports["remembers_N"]].tolist()
+        names = {f"memory-{client:06d}": client for client in remember}
+
+        def gather(missing: Sequence[str]) -> list[Arrays]:
+            clients = [names[name] for name in missing]
+            self.fetch(clients)
+            return [{"memory": np.asarray(self._trained[client].memory)} for client in clients]
+
+        known = self.recall(list(names), gather)
+        return {client: arrays["memory"] for client, arrays in zip(remember, known, strict=True)}
+
+    def test(self, models: Sequence[Vector], own_K: Sequence[int]) -> Tests:
+        """Test aggregated models, all clients of the federation lending a hand.
+
+        `own_K` has the position in `models` of each client's own.
+        """
+        tasks = [EvaluateTask(client, place) for client, place in enumerate(own_K)]
+        digests = self._shared.digests.of(models) if self._shared else []
+        name = f"tests-{_digest(repr((digests, list(own_K))))}"
+        (known,) = self.recall([name], lambda _: [pack_tests(self._pool.evaluate(tasks, models))])
+        return unpack_tests(known)
+
+    def fetch(self, clients: Sequence[int]) -> list[Vector]:
+        """Return the updates of clients, trained now if they have not been."""
+        missing = [self._tasks[client] for client in clients if client not in self._trained]
+        if missing:
+            start = time.perf_counter()
+            progress = self._progress
+            for result in self._pool.train(missing, progress.state.models, progress.memories):
+                self._trained[result.report.client] = result
+            self.train_seconds += time.perf_counter() - start
+        return [self._trained[client].update for client in clients]
+
+    def recall(self, names: Sequence[str], work_out: Callable[[Sequence[str]], list[Arrays]]) -> list[Arrays]:
+        """Return what is known under each name; what is not is worked out, once nobody else is at it."""
+        missing = self._look_for(names)
+        if missing and self._shared is not None and not self._claim.held:
+            missing = self._claim_or_wait(missing)
+        if missing:
+            self._work_out(missing, work_out)
+        return [self._known[name] for name in names]
+
+    def _look_for(self, names: Sequence[str]) -> list[str]:
+        """Take what the store has of `names`; return what it lacks."""
+        if self._shared is not None:
+            for name in (name for name in names if name not in self._known):
+                entry = self._shared.store.read(f"{self._name}-{name}")
+                if entry is not None:
+                    self._known[name], self._taken[name] = entry.arrays, entry
+                    self._training_cost = max(self._training_cost, entry.cost - entry.seconds)
+        return [name for name in names if name not in self._known]
+
+    def _claim_or_wait(self, missing: list[str]) -> list[str]:
+        """Return what is still missing once the round is ours: nothing, if another run has done it."""
+        pause, start = FIRST_LOOK, time.perf_counter()
+        while missing and not self._claim.take():
+            time.sleep(pause)
+            pause = min(2 * pause, LAST_LOOK)
+            missing = self._look_for(missing)
+        self.waited_seconds += time.perf_counter() - start
+        return self._look_for(missing)
+
+    def _work_out(self, names: Sequence[str], work_out: Callable[[Sequence[str]], list[Arrays]]) -> None:
+        start, trained_before = time.perf_counter(), self.train_seconds
+        made = work_out(names)
+        elapsed = time.perf_counter() - start - (self.train_seconds - trained_before)
+        seconds = elapsed / len(names)
+        for name, arrays in zip(names, made, strict=True):
+            self._known[name] = arrays
+            if self._shared is not None:
+                store = self._shared.store
+                entry = Entry(arrays, store.run_id, seconds, seconds + self._training_cost)
+                store.write(f"{self._name}-{name}", entry)
+
+    def _key(self, shared: Shared) -> str:
+        """Return what tells this round from all others."""
+        progress = self._progress
+        digests = shared.digests.of(progress.state.models)
+        memories = progress.memories
+        parts = [
+            (
+                task.client,
+                task.evaluate,
+                [digests[candidate] for candidate in task.candidates],
+                of_array(memories[task.client]) if task.client in memories else None,
+            )
+            for task in self._tasks.values()
+        ]
+        return _digest(repr((shared.setup, progress.rounds_done, parts)))
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:24]

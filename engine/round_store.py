@@ -1,0 +1,182 @@
+"""The round store: what any run has worked out about a round, for every other run that comes to it.
+
+A folder `store/` beside the runs, in it one a trunk (`RunConfig.trunk`), in it one file an entry, named
+`<round>-<key>-<name>.safetensors`. The key is what the round depends on, the name what is kept of it
+(`engine.recall`). Files may go at any time: an entry that is missing, damaged or cannot be written
+costs time and changes no number.
+"""
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from secrets import token_hex
+
+from engine.claim import Claim
+from engine.errors import FedgridError
+from engine.files import ASIDE, kept_in
+from engine.storage import Storage
+from engine.store_entry import Damaged, Entry, about_entry, decode, encode
+
+FOLDER = "store"
+ENTRY = ".safetensors"
+NAME = re.compile(rf"{FOLDER}/[^/]+/\d+-[^/-]+-[^/]+{re.escape(ENTRY)}")
+STATES = ("mean-", "memory-")
+"""Entries as large as a model, which only runs that are still to come need; the others are statistics."""
+HEADER = 1 << 16
+"""Bytes that hold an entry's metadata."""
+AIR = 0.1
+"""Of the limit: what is freed beyond need, as finding what is cheapest takes a look at every entry."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A file of the store."""
+
+    file: str
+    """Relative to the storage's root, with slashes."""
+    size: int
+    """Bytes."""
+
+    @property
+    def trunk(self) -> str:
+        """The folder that it is in."""
+        return self.file.split("/")[1]
+
+    @property
+    def round(self) -> int:
+        """The round, counted from 1, that it is of."""
+        return int(self._parts[0])
+
+    @property
+    def key(self) -> str:
+        """What tells its round from others."""
+        return self._parts[1]
+
+    @property
+    def is_state(self) -> bool:
+        """Whether it is as large as a model, and no statistic."""
+        return self._parts[2].startswith(STATES)
+
+    @property
+    def _parts(self) -> list[str]:
+        return self.file.rsplit("/", 1)[1].split("-", 2)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a storage's round store is used."""
+
+    limit: int | None = None
+    """Bytes that it may take; beyond that goes what is cheapest to have again."""
+
+
+class RoundStore:
+    """What one run reads and writes of the store; `warnings` says what was wrong with it."""
+
+    def __init__(self, storage: Storage, trunk: str, run_id: str, options: Options) -> None:
+        self.run_id = run_id
+        self.warnings: list[str] = []
+        self._storage = storage
+        self._trunk = f"{FOLDER}/{trunk}"
+        self._limit = options.limit
+
+    def read(self, name: str) -> Entry | None:
+        """Return what is kept under a name, None if there is nothing that can be used."""
+        file = self._file(name)
+        path = self._storage.root / file
+        try:
+            self._storage.refresh(file)
+            return decode(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except Damaged:
+            self.warnings.append(f"{path} is damaged: its round is worked out again")
+            with suppress(FedgridError):
+                drop(self._storage, [Kept(file, 0)])
+        except (OSError, FedgridError) as error:
+            self.warnings.append(f"{path} cannot be read ({error}): its round is worked out again")
+        return None
+
+    def write(self, name: str, entry: Entry) -> None:
+        """Keep an entry, if there is room."""
+        file = self._file(name)
+        path = self._storage.root / file
+        temporary = path.with_name(f"{path.name}{ASIDE}{token_hex(4)}")
+        data = encode(entry)
+        try:
+            if self._limit is not None and not make_room(self._storage, self._limit, len(data)):
+                return
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Not flushed: what a power cut leaves of it does not pass for whole.
+            temporary.write_bytes(data)
+            temporary.replace(path)
+            self._storage.push(file)
+        except (OSError, FedgridError) as error:
+            self.warnings.append(f"{path} cannot be kept ({error}): other runs do without")
+        finally:
+            with suppress(OSError):
+                temporary.unlink()
+
+    def told(self) -> list[str]:
+        """Return the warnings since the last call."""
+        told, self.warnings = self.warnings, []
+        return told
+
+    def claim(self, name: str) -> Claim:
+        """Return the claim on a round; of a storage at a URI, among the runs of this machine."""
+        return Claim(self._storage.root / self._trunk / f"{name}.claim")
+
+    def _file(self, name: str) -> str:
+        return f"{self._trunk}/{name}{ENTRY}"
+
+
+def kept(storage: Storage, trunk: str = "") -> list[Kept]:
+    """Return the entries of the store, or of one trunk.
+
+    Raises:
+        RunError: if the storage cannot be read.
+    """
+    folder = f"{FOLDER}/{trunk}".rstrip("/")
+    return [Kept(file, size) for file, size in storage.sizes(folder).items() if NAME.fullmatch(file)]
+
+
+def drop(storage: Storage, entries: list[Kept]) -> None:
+    """Delete entries.
+
+    Raises:
+        RunError: if the storage cannot be written.
+    """
+    with kept_in(storage.root):
+        for entry in entries:
+            (storage.root / entry.file).unlink(missing_ok=True)
+    storage.remove(*(entry.file for entry in entries))
+
+
+def make_room(storage: Storage, limit: int, size: int = 0) -> bool:
+    """Drop what is cheapest to have again, by the byte, until `size` more bytes fit; False if they cannot.
+
+    Raises:
+        RunError: if the storage cannot be read or written.
+    """
+    entries = kept(storage)
+    excess = sum(entry.size for entry in entries) + size - limit
+    if excess <= 0 or size > limit:
+        return excess <= 0
+    excess += int(AIR * (limit - size))
+    going = []
+    for entry in sorted(entries, key=lambda entry: _cost(storage, entry) / max(1, entry.size)):
+        if excess <= 0:
+            break
+        going.append(entry)
+        excess -= entry.size
+    drop(storage, going)
+    return True
+
+
+def _cost(storage: Storage, entry: Kept) -> float:
+    """Return the seconds that having an entry again takes, 0 if that cannot be read here."""
+    try:
+        with (storage.root / entry.file).open("rb") as file:
+            return float(about_entry(file.read(HEADER))["cost"])
+    except (OSError, Damaged, ValueError, KeyError):
+        return 0.0
