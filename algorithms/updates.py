@@ -247,15 +247,17 @@ class Updates:
 
     def means(self, groups: Sequence[Sequence[int]]) -> list[Vector]:
         """Return the mean update of each group of clients over the whole state, float32, shape (P,)."""
-        by_name = {_name("mean", group): group for group in groups}
+        names = [_name("mean", group) for group in groups]
+        by_name = dict(zip(names, groups, strict=True))
 
-        def work_out(names: Sequence[str]) -> list[Arrays]:
-            wanted = [by_name[name] for name in names]
+        def work_out(missing: Sequence[str]) -> list[Arrays]:
+            wanted = [by_name[name] for name in missing]
             members = sorted({client for group in wanted for client in group})
             vectors = dict(zip(members, self._source.fetch(members), strict=True))
             return [{"mean_P": self._mean([vectors[client] for client in group])} for group in wanted]
 
-        return [known["mean_P"] for known in self._source.recall(list(by_name), work_out)]
+        known = dict(zip(by_name, self._source.recall(list(by_name), work_out), strict=True))
+        return [known[name]["mean_P"] for name in names]
 
     def _mean(self, vectors: Sequence[Vector]) -> Vector:
         out = np.empty(self.layout.size, np.float32)
@@ -330,7 +332,7 @@ class Updates:
 
 def _name(what: str, clients: Sequence[int]) -> str:
     """Return the name of what is known of these clients' updates."""
-    return f"{what}-{sha256(repr(tuple(clients)).encode()).hexdigest()[:16]}"
+    return f"{what}-{sha256(repr(tuple(map(int, clients))).encode()).hexdigest()[:16]}"
 
 
 def _block_products(vectors: list[Vector], columns: slice) -> Matrix:

@@ -16,8 +16,8 @@ from engine.storage import Storage
 from grids.cluster import connected
 from grids.commands import run_grid
 from grids.how import How
-from grids.outcome import seconds_of
 from grids.presets import load_grid
+from grids.times import times_of
 
 WARM_RUNS = 4
 
@@ -38,7 +38,7 @@ def main() -> None:
             began = time.perf_counter()
             run_grid(grid, storage, how, console)
             seconds = time.perf_counter() - began
-            rounds = sum(seconds_of(folder_of(storage.root, run)) for run in grid.runs)
+            rounds = sum(times_of(folder_of(storage.root, run)).seconds for run in grid.runs)
             print(f"{len(grid.runs)} runs of one round: {seconds:.1f} s, rounds alone {rounds:.1f} s")
             return seconds
 

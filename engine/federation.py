@@ -91,7 +91,7 @@ class Federation:
                     [memory.own_peak(), *(report.memory for report in work.trained)]
                 ),
                 "computed_by": work.computed_by or self.run_id,
-                "trained_clients": len(work.trained),
+                "trained_clients": len(work.trained) if reached else None,
                 "waited_seconds": work.waited_seconds,
                 "alone_seconds": seconds + work.saved_seconds,
             },

@@ -102,7 +102,7 @@ class Work:
 
         def train(_: Sequence[str]) -> list[Arrays]:
             self.fetch(list(self._tasks))
-            self._training_cost = self.train_seconds
+            self._training_cost = _busiest(self.trained)
             results = [self._trained[client] for client in self._tasks]
             remembers = {result.report.client for result in results if result.memory is not None}
             return [pack_reports([result.report for result in results], tasks, remembers)]
@@ -169,13 +169,19 @@ class Work:
 
     def _claim_or_wait(self, missing: list[str]) -> list[str]:
         """Return what is still missing once the round is ours: nothing, if another run has done it."""
+        if not self._claim.take():
+            missing = self._wait_for(missing)
+        return self._look_for(missing)
+
+    def _wait_for(self, missing: list[str]) -> list[str]:
+        """Return what is still missing once nobody else is at the round."""
         pause, start = FIRST_LOOK, time.perf_counter()
         while missing and not self._claim.take():
             time.sleep(pause)
             pause = min(2 * pause, LAST_LOOK)
             missing = self._look_for(missing)
         self.waited_seconds += time.perf_counter() - start
-        return self._look_for(missing)
+        return missing
 
     def _work_out(self, names: Sequence[str], work_out: Callable[[Sequence[str]], list[Arrays]]) -> None:
         start, trained_before = time.perf_counter(), self.train_seconds
@@ -204,6 +210,15 @@ class Work:
             for task in self._tasks.values()
         ]
         return _digest(repr((shared.setup, progress.rounds_done, parts)))
+
+
+def _busiest(reports: Sequence[TrainReport]) -> float:
+    """Return the seconds of the process that trained longest: what starting it took is not the round's."""
+    seconds: dict[str, float] = {}
+    for report in reports:
+        process = report.memory.process
+        seconds[process] = seconds.get(process, 0.0) + report.seconds
+    return max(seconds.values())
 
 
 def _digest(text: str) -> str:

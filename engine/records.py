@@ -90,9 +90,9 @@ TIMINGS = pa.schema(
 
 `seconds` are those that the run itself was at work, without `waited_seconds` for another run to finish the
 same round. `computed_by` is the id of the run that trained the round's clients: this one, or another from
-which it was taken (`engine.recall`). `trained_clients` counts those that this run trained. `alone_seconds`
-are what the round would have cost it alone. `peak_memory_mb` is of the server's and the clients' processes
-together, each its peak since it started (see `engine.memory`)."""
+which it was taken (`engine.recall`). `trained_clients` counts those that this run trained; null where
+none was reached. `alone_seconds` are what the round would have cost it alone. `peak_memory_mb` is of the
+server's and the clients' processes together, each its peak since it started (see `engine.memory`)."""
 
 
 PARTS = ("trained", "excluded", "dropped", "not asked", "not joined")

@@ -96,7 +96,7 @@ def at_once(placement: Placement, nodes: Sequence[Node]) -> int:
 
 
 def most_at_once(placements: Iterable[Placement], nodes: Sequence[Node]) -> int:
-    """Return how many runs the nodes hold together of the placement that is smallest; 1 without any."""
+    """Return how many runs the nodes hold together where all are placed like the smallest; 1 without any."""
     return max((at_once(placement, nodes) for placement in placements), default=1)
 
 

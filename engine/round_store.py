@@ -76,6 +76,7 @@ class RoundStore:
     def __init__(self, storage: Storage, trunk: str, run_id: str, options: Options) -> None:
         self.run_id = run_id
         self.warnings: list[str] = []
+        self._complained = False
         self._storage = storage
         self._trunk = f"{FOLDER}/{trunk}"
         self._limit = options.limit
@@ -85,16 +86,14 @@ class RoundStore:
         file = self._file(name)
         path = self._storage.root / file
         try:
-            self._storage.refresh(file)
-            return decode(path.read_bytes())
-        except FileNotFoundError:
-            return None
+            data = self._storage.read(file)
+            return None if data is None else decode(data)
         except Damaged:
             self.warnings.append(f"{path} is damaged: its round is worked out again")
             with suppress(FedgridError):
                 drop(self._storage, [Kept(file, 0)])
         except (OSError, FedgridError) as error:
-            self.warnings.append(f"{path} cannot be read ({error}): its round is worked out again")
+            self._complain(f"{path} cannot be read ({error}): its round is worked out again")
         return None
 
     def write(self, name: str, entry: Entry) -> None:
@@ -112,10 +111,12 @@ class RoundStore:
             temporary.replace(path)
             self._storage.push(file)
         except (OSError, FedgridError) as error:
-            self.warnings.append(f"{path} cannot be kept ({error}): other runs do without")
+            self._complain(f"{path} cannot be kept ({error}): other runs do without")
         finally:
-            with suppress(OSError):
-                temporary.unlink()
+            # At a URI nobody reads the mirror's, which would fill the disk of every machine.
+            for leftover in (temporary, path) if self._storage.uri else (temporary,):
+                with suppress(OSError):
+                    leftover.unlink()
 
     def told(self) -> list[str]:
         """Return the warnings since the last call."""
@@ -125,6 +126,12 @@ class RoundStore:
     def claim(self, name: str) -> Claim:
         """Return the claim on a round; of a storage at a URI, among the runs of this machine."""
         return Claim(self._storage.root / self._trunk / f"{name}.claim")
+
+    def _complain(self, warning: str) -> None:
+        """Warn, once a run: what holds for one file mostly holds for all."""
+        if not self._complained:
+            self._complained = True
+            self.warnings.append(warning)
 
     def _file(self, name: str) -> str:
         return f"{self._trunk}/{name}{ENTRY}"
@@ -174,9 +181,8 @@ def make_room(storage: Storage, limit: int, size: int = 0) -> bool:
 
 
 def _cost(storage: Storage, entry: Kept) -> float:
-    """Return the seconds that having an entry again takes, 0 if that cannot be read here."""
+    """Return the seconds that having an entry again takes, 0 if that cannot be read."""
     try:
-        with (storage.root / entry.file).open("rb") as file:
-            return float(about_entry(file.read(HEADER))["cost"])
-    except (OSError, Damaged, ValueError, KeyError):
+        return float(about_entry(storage.read(entry.file, HEADER) or b"")["cost"])
+    except (OSError, FedgridError, Damaged, ValueError, KeyError):
         return 0.0

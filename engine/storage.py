@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain
@@ -129,6 +129,23 @@ class Storage:
                 there = {name: info for name, info in listed if not name.startswith(skipped)}
                 here = [name for name in self._files(folder) if not name.startswith(skipped)]
                 self._mirror(remote, there, here)
+
+    def read(self, name: str, size: int = -1) -> bytes | None:
+        """Return a file's bytes, or the first `size` of them, None if it is not there; leaves no mirror of it.
+
+        Raises:
+            OSError, RunError: if it cannot be read.
+        """
+        try:
+            if not self.uri:
+                with (self.root / name).open("rb") as file:
+                    return file.read(size)
+            with self._asked("read") as (remote, base), suppress(FileNotFoundError):
+                with remote.open_input_stream(f"{base}/{name}") as stream:
+                    return bytes(stream.read(None if size < 0 else size))
+        except FileNotFoundError:
+            pass
+        return None
 
     def sizes(self, folder: str) -> Mapping[str, int]:
         """Return the sizes, in bytes, of all whole files under a folder, at the URI if there is one.

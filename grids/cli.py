@@ -15,6 +15,7 @@ from typer.exceptions import TyperException
 
 from engine.errors import ConfigError, DataError, FedgridError
 from engine.resources import Request
+from engine.round_store import Options
 from engine.storage import Storage
 from grids.ended import Ended
 from grids.how import How
@@ -36,6 +37,8 @@ from grids.options import (
     Seed,
     Seeds,
     StorageAt,
+    Store,
+    StoreLimit,
     What,
 )
 
@@ -88,6 +91,8 @@ def run(
     cpus_per_client: CpusPerClient = None,
     gpus_per_client: GpusPerClient = None,
     retries: Retries = 2,
+    store: Store = True,
+    store_limit: StoreLimit = None,
     in_process: InProcess = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget these runs and start over.")] = False,
     dry_run: Annotated[
@@ -113,6 +118,7 @@ def run(
         "seed": seed,
     }
     options = _given(axes)
+    kept_rounds = _store(store, store_limit)
     if what is None and not options and not changes:
         raise ConfigError("nothing to run: name a preset (quickstart), a YAML file, or options; see --help")
     folder = _data_dir(data_dir)
@@ -133,9 +139,26 @@ def run(
         from grids.dry_run import dry_run as show_plan
 
         nodes = nodes_to_run_on()
-        show_plan(grid, Storage.of(storage), folder, nodes, request, as_json=as_json, console=_console())
+        show_plan(
+            grid,
+            Storage.of(storage),
+            folder,
+            nodes,
+            request,
+            with_store=store,
+            as_json=as_json,
+            console=_console(),
+        )
         return
-    how = How(folder, request=request, retries=retries, in_process=in_process, fresh=fresh, as_json=as_json)
+    how = How(
+        folder,
+        request=request,
+        retries=retries,
+        in_process=in_process,
+        fresh=fresh,
+        as_json=as_json,
+        store=kept_rounds,
+    )
     _end(run_grid(grid, Storage.of(storage), how, _console()))
 
 
@@ -184,6 +207,8 @@ def search(
     cpus_per_client: CpusPerClient = None,
     gpus_per_client: GpusPerClient = None,
     retries: Retries = 2,
+    store: Store = True,
+    store_limit: StoreLimit = None,
     in_process: InProcess = False,
     as_json: AsJson = False,
 ) -> None:
@@ -194,6 +219,7 @@ def search(
     from grids.search.definition import load_search
     from grids.search.run import run_search
 
+    kept_rounds = _store(store, store_limit)
     axes = {"dataset": dataset, "overlap": overlap, "balance": balance, "clients": clients, "seed": seed}
     own = {
         "trials": trials,
@@ -214,7 +240,14 @@ def search(
         seeds=seeds,
     )
     request = Request(clients_per_actor, cpus_per_client, gpus_per_client)
-    how = How(folder, request=request, retries=retries, in_process=in_process, as_json=as_json)
+    how = How(
+        folder,
+        request=request,
+        retries=retries,
+        in_process=in_process,
+        as_json=as_json,
+        store=kept_rounds,
+    )
     _end(run_search(found, Storage.of(storage), how, _console()))
 
 
@@ -226,6 +259,21 @@ def status(grid: GridName, storage: StorageAt = "runs", as_json: AsJson = False)
     show_status(grid, Storage.of(storage), as_json, _console())
 
 
+@app.command(epilog="Example: `fedgrid store paper --drop`")
+def store(
+    grid: GridName,
+    drop: Annotated[
+        bool, typer.Option("--drop", help="Delete the states that no unfinished run of the grid can take.")
+    ] = False,
+    storage: StorageAt = "runs",
+    as_json: AsJson = False,
+) -> None:
+    """Show what the rounds kept for other runs have saved a grid, and what room they take."""
+    from grids.store import show_store
+
+    show_store(grid, Storage.of(storage), drop, as_json, _console())
+
+
 @app.command(epilog="Example: `fedgrid retry paper`")
 def retry(
     grid: GridName,
@@ -235,13 +283,16 @@ def retry(
     cpus_per_client: CpusPerClient = None,
     gpus_per_client: GpusPerClient = None,
     retries: Retries = 2,
+    store: Store = True,
+    store_limit: StoreLimit = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a grid's failed runs again, from their last rounds, and nothing else."""
     from grids.relaunch import retry as run_failed
 
+    kept_rounds = _store(store, store_limit)
     request = Request(clients_per_actor, cpus_per_client, gpus_per_client)
-    how = How(_data_dir(data_dir), request=request, retries=retries, as_json=as_json)
+    how = How(_data_dir(data_dir), request=request, retries=retries, as_json=as_json, store=kept_rounds)
     _end(run_failed(grid, Storage.of(storage), how, _console()))
 
 
@@ -474,6 +525,13 @@ def _fail(message: str, code: int) -> NoReturn:
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that the command line says."""
     return {name: value for name, value in options.items() if value not in (None, [])}
+
+
+def _store(on: bool, limit: int | None) -> Options | None:
+    """Return how the round store is used, None for not at all."""
+    if not on and limit is not None:
+        raise ConfigError("--store-limit limits what --no-store does not use: leave out one of the two")
+    return Options(limit) if on else None
 
 
 def _data_dir(given: Path | None) -> Path:

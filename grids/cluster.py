@@ -70,14 +70,26 @@ def connected() -> Iterator[None]:
         ray.shutdown()
 
 
-def placements(runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request) -> Mapping[int, Placement]:
-    """Return number of clients -> how such a run is placed.
+def placements(
+    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, *, by_trunk: bool = False
+) -> Mapping[int, Placement]:
+    """Return number of clients -> how such a run is placed; `by_trunk` is as of `num_to_place`.
 
     Raises:
         ConfigError: if one of them can never fit.
     """
     counts = sorted({run.clients for run in runs})
-    return {clients: plan(clients, nodes, request, len(runs)) for clients in counts}
+    num_runs = num_to_place(runs, by_trunk=by_trunk)
+    return {clients: plan(clients, nodes, request, num_runs) for clients in counts}
+
+
+def num_to_place(runs: Sequence[RunConfig], *, by_trunk: bool = False) -> int:
+    """Return how many of the runs may as well go side by side.
+
+    With a round store that is one a trunk (`by_trunk`): of two, while their rounds are the same, one waits
+    for what the other computes, which more actors would compute sooner.
+    """
+    return len({run.trunk for run in runs}) if by_trunk else len(runs)
 
 
 def _joins() -> bool:

@@ -19,6 +19,7 @@ from engine.run_config import RunConfig
 from engine.run_folder import RunFolder
 from engine.storage import Storage
 from grids.calibrate import BUDGET, Speed, Workload, calibrate, expected_images, run_seconds
+from grids.cluster import num_to_place
 from grids.plainly import print_plainly
 from grids.presets import Grid
 
@@ -32,13 +33,15 @@ class DatasetRow:
 
     dataset: str
     runs: int
+    trunks: int
+    """Of the runs: what they would be if those that begin with the same rounds were one."""
     finished: int
     rounds_left: int
     clients: tuple[int, ...]
     download_mb: int
     """What is missing here and needed for what is left."""
     hours: float
-    """Rough, with all of the nodes at work on them."""
+    """Rough, with all of the nodes at work on them and without a round store."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +78,14 @@ def dry_run(
     nodes: Sequence[Node],
     request: Request,
     *,
+    with_store: bool = True,
     as_json: bool,
     console: Console,
 ) -> None:
     """Show what a grid's runs need, what of it is there, and roughly how long they take.
+
+    `with_store` says whether runs take rounds from one another: how much that saves depends on when their
+    algorithms first act, so it is only said that it does.
 
     Raises:
         ConfigError: if a run can never fit on the nodes, or its data set cannot carry its split.
@@ -86,7 +93,7 @@ def dry_run(
     """
     storage.pull_marks()
     left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
-    rooms = rooms_of(left, nodes, request)
+    rooms = rooms_of(left, nodes, request, by_trunk=with_store)
     workloads = dict.fromkeys(Workload.of(run, find(run.dataset, data_dir)) for run, rounds in left if rounds)
     device = _device(rooms)
     with nullcontext() if as_json else console.status(f"Timing the models, {BUDGET:g} s at most ..."):
@@ -95,16 +102,18 @@ def dry_run(
     if as_json:
         print(json.dumps(_as_json(grid.name, rows, rooms, nodes, device), indent=2))
     else:
-        _show(grid.name, rows, rooms, nodes, device, console)
+        _show(grid.name, rows, rooms, nodes, device, with_store, console)
 
 
-def rooms_of(left: RoundsLeft, nodes: Sequence[Node], request: Request) -> list[Room]:
-    """Return how the runs are placed, one entry a number of clients.
+def rooms_of(
+    left: RoundsLeft, nodes: Sequence[Node], request: Request, *, by_trunk: bool = False
+) -> list[Room]:
+    """Return how the runs are placed, one entry a number of clients; `by_trunk` is as of `num_to_place`.
 
     Raises:
         ConfigError: if one of them can never fit.
     """
-    waiting = max(1, sum(rounds > 0 for _, rounds in left))
+    waiting = max(1, num_to_place([run for run, rounds in left if rounds], by_trunk=by_trunk))
     rooms = []
     for clients in sorted({run.clients for run, _ in left}):
         placement = plan(clients, nodes, request, waiting)
@@ -135,6 +144,7 @@ def dataset_rows(
             DatasetRow(
                 dataset=name,
                 runs=len(runs),
+                trunks=len({run.trunk for run in runs}),
                 finished=len(runs) - len(waiting),
                 rounds_left=sum(rounds for _, rounds in waiting),
                 clients=tuple(sorted({run.clients for run in runs})),
@@ -154,7 +164,7 @@ def _device(rooms: Sequence[Room]) -> str:
 
 
 def _total(rows: Sequence[DatasetRow]) -> dict[str, Any]:
-    names = ("runs", "finished", "rounds_left", "download_mb", "hours")
+    names = ("runs", "trunks", "finished", "rounds_left", "download_mb", "hours")
     return {name: sum(getattr(row, name) for row in rows) for name in names}
 
 
@@ -177,6 +187,7 @@ def _show(
     rooms: Sequence[Room],
     nodes: Sequence[Node],
     device: str,
+    with_store: bool,
     console: Console,
 ) -> None:
     say = partial(print_plainly, console)
@@ -187,6 +198,9 @@ def _show(
     say(f"\nHere: {describe(nodes)}.")
     if total["rounds_left"]:
         say(_about_time(rooms, device))
+        if with_store and total["trunks"] < total["runs"]:
+            shared = f"{total['trunks']} trunks for {total['runs']} runs"
+            say(f"At most: runs that begin alike share rounds ({shared}).")
     say("Nothing was started, downloaded or written.")
 
 

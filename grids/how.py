@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.resources import Request
+from engine.round_store import Options
 
 
 @dataclass(frozen=True)
@@ -16,5 +17,7 @@ class How:
     """How often a run that fails is tried again."""
     in_process: bool = False
     fresh: bool = False
-    """Forget what is kept of the runs first."""
+    """Forget what is kept of the runs, and of their rounds, first."""
     as_json: bool = False
+    store: Options | None = Options()
+    """How rounds of other runs are taken from the round store; None: not at all."""

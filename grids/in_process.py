@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from engine.errors import in_one_line
 from engine.pool import InProcessPool
+from engine.round_store import Options
 from engine.run_config import RunConfig
 from engine.session import Session
 from engine.storage import Storage
@@ -20,12 +21,13 @@ def run_in_process(
     watch: Watch,
     retries: int,
     until: Mapping[str, int] = MappingProxyType({}),
+    store: Options | None = None,
 ) -> None:
     """Run `runs` and tell `watch`; a run that fails is tried again, then left.
 
-    `until` is as of `Grid`.
+    `until` is as of `Grid`, `store` as of `How`.
     """
-    session = Session(InProcessPool(), data_dir)
+    session = Session(InProcessPool(), data_dir, store=store)
     for config in runs:
         for attempt in range(1, retries + 2):
             cause = _run(config, session, storage, watch, until.get(config.run_id))

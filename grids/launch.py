@@ -8,12 +8,14 @@ from shutil import rmtree
 from rich.console import Console
 
 from engine.errors import RunError
-from engine.resources import Placement, at_once, cluster_nodes
+from engine.resources import Placement, at_once, cluster_nodes, most_at_once
+from engine.round_store import FOLDER
 from engine.run_config import RunConfig
 from engine.run_folder import RunFolder, folder_of
 from engine.storage import Storage
 from grids.checks import check_data, check_storage
 from grids.cluster import connected, known_nodes, placements
+from grids.commands import warn
 from grids.ended import Ended
 from grids.grid_folder import GridFolder
 from grids.how import How
@@ -25,6 +27,7 @@ from grids.outcome import is_finished, unfinished
 from grids.presets import Grid
 from grids.report import Bars, JsonLines, Lines
 from grids.results import write_summary
+from grids.retention import Retention
 from grids.run_writer import MARK
 from grids.tally import Tally
 from grids.track import RunLog
@@ -64,16 +67,19 @@ def launch(
         lease = stack.enter_context(Lease(storage, grid.name))
         with _waiting(console, how, "Starting Ray and MLflow" if with_ray else "Starting MLflow"):
             stack.enter_context(connected() if with_ray else nullcontext())
-            places = placements(todo, cluster_nodes(), how.request) if with_ray else {}
+            places = _places(todo, how) if with_ray else {}
             folder.keep(grid.runs, grid.text)
             folder.withdraw_stop()
             log.prepare(grid.text)
             if how.fresh:
-                _forget(todo, storage, log)
+                _forget(todo, storage, how, log)
             stack.enter_context(log)
         for run in unlogged:
             log.finish(run, "FINISHED")
         stack.enter_context(reporter)
+        retention = Retention(folder, storage, warn, grows=then != ()) if how.store is not None else None
+        if retention is not None:
+            retention.begin()
         watch = Watch(
             folder=folder,
             storage=storage,
@@ -81,10 +87,11 @@ def launch(
             log=log,
             reporter=reporter,
             lease=lease,
+            retention=retention,
             check_cluster=lambda: _still_fits(places),
         )
         with graceful(watch.ask_to_stop):
-            _run(grid, in_order(todo), places, storage, how, watch)
+            _run(grid, todo, places, storage, how, watch)
             growth = iter(then)
             while not watch.all_stopped and (grown := next(growth, None)) is not None:
                 folder.keep(grown.runs, grown.text)
@@ -92,8 +99,10 @@ def launch(
                 grid, failed = grown, {failure.config.run_id for failure in watch.failures}
                 todo = [run for run in unfinished(grid.runs, storage, grid.until) if run.run_id not in failed]
                 if todo:
-                    places = placements(todo, cluster_nodes(), how.request) if with_ray else {}
-                    _run(grid, in_order(todo), places, storage, how, watch)
+                    places = _places(todo, how) if with_ray else {}
+                    _run(grid, todo, places, storage, how, watch)
+            if retention is not None and not watch.stopping:
+                retention.conclude(grid.until)
         watch.conclude()
         summary = write_summary(grid.runs, storage, folder.path)
         log.summary([summary], watch.tally.done, len(watch.failures))
@@ -111,14 +120,20 @@ def _run(
 ) -> None:
     """Run all `runs`, with Ray if they are placed."""
     if not places:
-        run_in_process(runs, storage, how.data_dir, watch, how.retries, grid.until)
+        run_in_process(in_order(runs), storage, how.data_dir, watch, how.retries, grid.until, how.store)
         return
     # It brings Ray Tune, which takes a second.
     from grids.trial import Job
     from grids.tune import run_trials
 
-    job = Job(grid.name, runs, places, storage, how.data_dir, dict(grid.until))
+    side_by_side = most_at_once(places.values(), cluster_nodes()) if how.store is not None else 1
+    runs = in_order(runs, max(1, side_by_side))
+    job = Job(grid.name, runs, places, storage, how.data_dir, dict(grid.until), how.store)
     run_trials(job, watch, how.retries)
+
+
+def _places(runs: Sequence[RunConfig], how: How) -> Mapping[int, Placement]:
+    return placements(runs, cluster_nodes(), how.request, by_trunk=how.store is not None)
 
 
 def _push_what_mlflow_has(grid: Grid, storage: Storage) -> None:
@@ -146,7 +161,7 @@ def _check_room(todo: Sequence[RunConfig], how: How) -> None:
     """Refuse what can never fit before Ray is started, where that is known."""
     nodes = None if how.in_process else known_nodes()
     if nodes is not None:
-        placements(todo, nodes, how.request)
+        placements(todo, nodes, how.request, by_trunk=how.store is not None)
 
 
 def _still_fits(places: Mapping[int, Placement]) -> None:
@@ -163,13 +178,13 @@ def _still_fits(places: Mapping[int, Placement]) -> None:
         )
 
 
-def _forget(runs: Sequence[RunConfig], storage: Storage, log: RunLog) -> None:
-    """Delete what is kept of these runs, on disk and in MLflow."""
+def _forget(runs: Sequence[RunConfig], storage: Storage, how: How, log: RunLog) -> None:
+    """Delete what is kept of these runs, on disk and in MLflow, and all rounds that they could take."""
     log.forget(runs)
-    for run in runs:
-        folder = folder_of(storage.root, run)
-        storage.remove_folder(folder.name)
-        rmtree(folder, ignore_errors=True)
+    trunks = {f"{FOLDER}/{run.trunk}" for run in runs} if how.store is not None else set()
+    for name in (*(folder_of(storage.root, run).name for run in runs), *sorted(trunks)):
+        storage.remove_folder(name)
+        rmtree(storage.root / name, ignore_errors=True)
 
 
 @contextmanager

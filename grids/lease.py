@@ -229,4 +229,3 @@ def _text(time: datetime) -> str:
 
 def _readable(text: str) -> str:
     return f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M:%S} UTC"
-

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from grids.sizes import parse_size
+
 AUTO = "auto"
 """What an option says that leaves the choice to the cluster, as leaving it out does."""
 
@@ -28,6 +30,13 @@ def _share_or_auto(text: str) -> float | None:
     if not 0 <= share < inf:
         raise typer.BadParameter(f"{text!r} is neither a number from 0 on nor '{AUTO}'")
     return share
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 What = Annotated[
@@ -82,6 +91,21 @@ GpusPerClient = Annotated[
 ]
 Retries = Annotated[int, typer.Option(min=0, help="How often a run that fails is tried again.")]
 InProcess = Annotated[bool, typer.Option("--in-process", help="Without Ray, for debugging.")]
+Store = Annotated[
+    bool,
+    typer.Option(
+        "--store/--no-store",
+        help="Take rounds that other runs have computed; the numbers are the same either way.",
+    ),
+]
+StoreLimit = Annotated[
+    int | None,
+    typer.Option(
+        parser=_size,
+        metavar="SIZE",
+        help="What rounds kept for other runs may take of the storage, as in 200GB. [default: no limit]",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 ReportTo = Annotated[
     Path | None,

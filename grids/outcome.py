@@ -7,11 +7,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from engine.run_config import RunConfig
 from engine.run_folder import RunFolder, folder_of
 from engine.storage import Storage
+from grids.times import Times, times_of
 
 SCORES = "scores.json"
 """The final scores of a run, in its folder: the last that is written, read faster than its records."""
@@ -25,8 +24,7 @@ class Outcome:
     folder: Path
     scores: Mapping[str, Any] | None
     """Of a finished run: `RunScores.as_dict()`."""
-    seconds: float
-    """Training, testing, clustering and saving of all its rounds, in whatever session they were run."""
+    times: Times
     error: str | None = None
 
 
@@ -50,18 +48,10 @@ def unfinished(
 def finished(root: Path, config: RunConfig) -> Outcome:
     """Return the outcome of a run that `is_finished`."""
     folder = folder_of(root, config)
-    return Outcome(config, folder, json.loads((folder / SCORES).read_text()), seconds_of(folder))
+    return Outcome(config, folder, json.loads((folder / SCORES).read_text()), times_of(folder))
 
 
 def failed(root: Path, config: RunConfig, cause: str) -> Outcome:
     """Return the outcome of a run that was given up."""
     folder = folder_of(root, config)
-    return Outcome(config, folder, None, seconds_of(folder), cause)
-
-
-def seconds_of(folder: Path) -> float:
-    """Return the seconds of all rounds of a run, 0 where nothing is recorded."""
-    path = folder / "timings.parquet"
-    if not path.exists():
-        return 0.0
-    return float(sum(pq.read_table(path, columns=["seconds"])["seconds"].to_pylist()))
+    return Outcome(config, folder, None, times_of(folder), cause)

@@ -200,6 +200,12 @@ def headline(tally: Tally) -> str:
     return pace if left is None else f"{pace}, {duration(left)} left"
 
 
+def work_done(tally: Tally) -> str:
+    """Return how much a launch has done, as in `105 rounds, 41 of them computed, in 12 s`."""
+    computed = f", {tally.rounds_computed} of them computed," if tally.rounds_computed < tally.rounds else ""
+    return f"{tally.rounds} rounds{computed} in {duration(tally.seconds)}"
+
+
 def _name_column(width: int) -> Column:
     """Return a column that leaves room for a run's numbers, however long its name."""
     return Column(no_wrap=True, overflow="ellipsis", max_width=max(8, width - NUMBERS_WIDTH))
@@ -239,4 +245,4 @@ def _final(outcome: Outcome) -> str:
     accuracy = row["personalised_accuracy"]
     parts = [f"clusters {row['clusters']}", f"ARI {row['ari']:.2f}"]
     parts += [f"acc. {accuracy:.3f}"] if accuracy is not None else []
-    return "  ".join([*parts, duration(outcome.seconds)])
+    return "  ".join([*parts, duration(outcome.times.seconds)])

@@ -13,7 +13,7 @@ from engine.storage import Storage
 from grids.outcome import Outcome, finished, is_finished
 from grids.plainly import print_plainly
 from grids.presets import Grid
-from grids.report import JsonLines
+from grids.report import JsonLines, work_done
 from grids.tables import duration, failure_table, result_row, result_table, summary_rows, summary_table
 from grids.tally import Tally
 from tracking.mlflow_store import shown
@@ -38,8 +38,11 @@ def show(
     done = [run for run in grid.runs if is_finished(storage, run)]
     say()
     if done:
-        _show_scores(done, storage, console)
+        outcomes = [finished(storage.root, run) for run in done]
+        _show_scores(outcomes, console)
         say(LEGEND)
+        if any(outcome.times.has_taken for outcome in outcomes):
+            say(_alone(outcomes))
         say()
     if failures:
         console.print(failure_table(failures))
@@ -73,13 +76,19 @@ def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> 
     return path
 
 
-def _show_scores(done: Sequence[RunConfig], storage: Storage, console: Console) -> None:
-    outcomes = [finished(storage.root, run) for run in done]
-    if len(done) <= ROWS_SHOWN:
+def _show_scores(outcomes: Sequence[Outcome], console: Console) -> None:
+    if len(outcomes) <= ROWS_SHOWN:
         console.print(result_table(outcomes, console.width))
     else:
         console.print(summary_table(summary_rows(outcomes), console.width))
         console.print(EXACT, highlight=False)
+
+
+def _alone(outcomes: Sequence[Outcome]) -> str:
+    """Say what runs that took rounds from one another would have cost otherwise."""
+    seconds = sum(outcome.times.seconds for outcome in outcomes)
+    alone = sum(outcome.times.alone_seconds for outcome in outcomes)
+    return f"alone: without the round store; all runs together {duration(alone)}, not {duration(seconds)}."
 
 
 def _counts(grid: Grid, done: int, failed: int, tally: Tally | None) -> str:
@@ -89,6 +98,6 @@ def _counts(grid: Grid, done: int, failed: int, tally: Tally | None) -> str:
     share = tally.share_outside_clients
     outside = "" if share is None else f", {share:.0%} of the time outside training and tests"
     return (
-        f"{done} of {len(grid.runs)} runs finished{failures}; {tally.rounds} rounds in "
-        f"{duration(tally.seconds)}, {tally.rounds_per_second:.1f} rounds/s{outside}"
+        f"{done} of {len(grid.runs)} runs finished{failures}; {work_done(tally)}, "
+        f"{tally.rounds_per_second:.1f} rounds/s{outside}"
     )

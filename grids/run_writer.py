@@ -7,13 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from engine.files import write_text
 from engine.run_config import RunConfig
 from engine.run_folder import folder_of
 from grids.describe import metrics, origin, tags
+from grids.times import times_of
 from tracking.mlflow_runs import Entry, Experiment, Status
 from tracking.mlflow_store import database_file, one_line, shown
 from tracking.records import RecordsError
@@ -184,10 +183,17 @@ def _recorded(folder: Path, after: int) -> list[tuple[int, RoundScores]]:
 
 
 def _totals(folder: Path) -> dict[str, float]:
-    """Return the seconds that a run took, in all sessions, and the most memory."""
+    """Return what a run took, in all sessions, by the names of `TOTALS`; nothing before its first round."""
     try:
-        timings = pq.read_table(folder / "timings.parquet", columns=["seconds", "peak_memory_mb"])
+        times = times_of(folder)
     except (OSError, pa.ArrowException):
         return {}
-    totals = {"seconds": pc.sum(timings["seconds"]), "peak_memory_mb": pc.max(timings["peak_memory_mb"])}
-    return {name: value.as_py() for name, value in totals.items() if value.as_py() is not None}
+    if not times.rounds:
+        return {}
+    totals = {
+        "seconds": times.seconds,
+        "alone_seconds": times.alone_seconds,
+        "rounds_computed": times.rounds_computed,
+        "peak_memory_mb": times.peak_memory_mb,
+    }
+    return {name: value for name, value in totals.items() if value is not None}

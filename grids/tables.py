@@ -33,6 +33,8 @@ server's test set."""
 
 ROOMY = 100
 """Columns from which the results have two spaces between their columns."""
+WITH_ALONE = 85
+"""Columns from which the results have room for what a run would have cost alone."""
 
 SUMMARY_COLUMNS = {
     name: heading for name, heading in RESULT_COLUMNS.items() if name not in ("clustering_round", "clusters")
@@ -74,29 +76,34 @@ def result_row(outcome: Outcome) -> dict[str, Any]:
         "algorithm": outcome.config.algorithm["name"],
         "seed": outcome.config.seed,
         **{name: scores.get(name) for name in RESULT_COLUMNS},
-        "seconds": round(outcome.seconds, 1),
+        "seconds": round(outcome.times.seconds, 1),
+        "alone_seconds": round(outcome.times.alone_seconds, 1),
         "error": outcome.error,
         "folder": str(outcome.folder),
     }
 
 
 def result_table(outcomes: Sequence[Outcome], width: int) -> Group:
-    """Return the results of a grid, one row a run, a table a scenario and seed; 80 columns are enough."""
+    """Return the results of a grid, one row a run, a table a scenario and seed; 80 columns are enough.
+
+    With a few more, and runs that took rounds from the round store, they say what each would have cost alone.
+    """
+    alone = width >= WITH_ALONE and any(outcome.times.has_taken for outcome in outcomes)
     sections: dict[str, list[tuple[str, Outcome]]] = {}
     for title, outcome in zip(titles([outcome.config for outcome in outcomes]), outcomes, strict=True):
         sections.setdefault(_section(outcome), []).append((title, outcome))
-    return Group(*(_section_table(name, rows, width) for name, rows in sections.items()))
+    return Group(*(_section_table(name, rows, width, alone=alone) for name, rows in sections.items()))
 
 
-def _section_table(name: str, outcomes: Sequence[tuple[str, Outcome]], width: int) -> Table:
+def _section_table(name: str, outcomes: Sequence[tuple[str, Outcome]], width: int, *, alone: bool) -> Table:
     table = titled_table(f"Final round, {name}", width)
     table.add_column("algo-\nrithm")
-    for heading in [*RESULT_COLUMNS.values(), "sec."]:
+    for heading in [*RESULT_COLUMNS.values(), "sec.", *(["alone"] if alone else [])]:
         table.add_column(heading, justify="right", no_wrap=True)
     for title, outcome in outcomes:
         row = result_row(outcome)
-        cells = [_cell(row[name]) for name in RESULT_COLUMNS]
-        table.add_row(title, *cells, f"{outcome.seconds:.{1 if outcome.seconds < 100 else 0}f}")
+        times = [outcome.times.seconds, *([outcome.times.alone_seconds] if alone else [])]
+        table.add_row(title, *(_cell(row[name]) for name in RESULT_COLUMNS), *map(_seconds, times))
     return table
 
 
@@ -199,6 +206,10 @@ def _counts(counts_L: NDArray[np.int64]) -> list[str]:
 
 def _section(outcome: Outcome) -> str:
     return f"{outcome.config.scenario}, seed {outcome.config.seed}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.{1 if value < 100 else 0}f}"
 
 
 def _cell(value: object) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from engine.run_config import RunConfig
+from grids.times import is_computed
 
 
 class Tally:
@@ -23,6 +24,8 @@ class Tally:
         self.failed = 0
         self.rounds = 0
         """Rounds of this launch."""
+        self.rounds_computed = 0
+        """Of them those that were not taken from the round store."""
         self._client_seconds = 0.0
         self._at_once = 0
         self.running: dict[str, tuple[RunConfig, int]] = {}
@@ -62,9 +65,11 @@ class Tally:
     def seconds_left(self) -> float | None:
         """Seconds until all is done at the present pace, from the rounds so far; None before the first.
 
-        A round's time is that of its data set's rounds so far, of all rounds where it has none yet.
+        A round's time is the mean of its data set's rounds so far, of all rounds where it has none yet:
+        too much while those are mostly computed that other runs will take from the round store, too little
+        after a time in which most were taken. Time spent waiting for one another is part of the pace.
         """
-        if not self.rounds:
+        if not self._seconds.total():
             return None
         overall = self._seconds.total() / self.rounds
         work = sum(
@@ -75,7 +80,9 @@ class Tally:
 
     @property
     def share_outside_clients(self) -> float | None:
-        """Share of the launch in which the runs that went at once did anything but train and test models."""
+        """Share of the launch in which the runs that went at once did anything but train and test models:
+        also wait for a round that another run computes, or take one from the round store.
+        """
         if not self.rounds:
             return None
         return 1 - self._client_seconds / (self.seconds * self._at_once)
@@ -91,6 +98,7 @@ class Tally:
         """Count a round."""
         self.running[config.run_id] = (config, number)
         self.rounds += 1
+        self.rounds_computed += is_computed(timing)
         self._client_seconds += timing["train_seconds"] + timing["evaluate_seconds"]
         self._rounds[config.dataset] += 1
         self._seconds[config.dataset] += timing["seconds"]
@@ -124,6 +132,7 @@ class Tally:
                 for run, number in self.running.values()
             ],
             "rounds": self.rounds,
+            "rounds_computed": self.rounds_computed,
             "rounds_per_second": round(self.rounds_per_second, 3),
             "seconds": round(self.seconds, 1),
             "seconds_left": None if left is None else round(left, 1),

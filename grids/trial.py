@@ -15,6 +15,7 @@ from ray import tune
 
 from engine.errors import RunError, in_one_line
 from engine.resources import Placement
+from engine.round_store import Options
 from engine.run_config import RunConfig
 from engine.server import Server
 from engine.storage import Storage
@@ -34,6 +35,8 @@ class Job:
     data_dir: Path
     until: Mapping[str, int] = field(default_factory=dict)
     """As of `Grid`."""
+    store: Options | None = None
+    """As of `How`."""
 
     def placement(self, index: int) -> Placement:
         """Return how run `index` is placed."""
@@ -75,7 +78,7 @@ class Trial(tune.Trainable):
         if self._server is None:
             group = ray.util.get_current_placement_group()
             assert group is not None, "a trial has a placement group"
-            self._server = Server(group, job.placement(self._index), job.data_dir)
+            self._server = Server(group, job.placement(self._index), job.data_dir, job.store)
         stop_asked = GridFolder(job.storage, job.grid).stop_asked
         run = job.runs[self._index]
         return take_forward(self._server, run, job.storage, stop_asked, job.until.get(run.run_id))

@@ -13,6 +13,7 @@ from grids.grid_folder import GridFolder
 from grids.lease import Lease
 from grids.news import Finished, News, Round, Started
 from grids.outcome import Outcome
+from grids.retention import Retention
 from grids.tally import Tally
 from grids.track import RunLog
 from tracking.scores import RoundScores
@@ -62,10 +63,14 @@ class Watch:
         log: RunLog,
         reporter: Reporter,
         lease: Lease,
+        retention: Retention | None = None,
         check_cluster: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Watch over a launch; `check_cluster` raises if what waits can never run any more."""
+        """Watch over a launch; `check_cluster` raises if what waits can never run any more.
+
+        Without `retention` the round store is left as it is.
+        """
         self.tally = tally
         self.failures: list[Outcome] = []
         self.stopping = False
@@ -74,6 +79,7 @@ class Watch:
         self._log = log
         self._reporter = reporter
         self._lease = lease
+        self._retention = retention
         self._check_cluster = check_cluster
         self._now = now
         self._looked = self._busy = self._wrote = now()
@@ -99,6 +105,8 @@ class Watch:
                 self.tally.finish(config)
                 self._log.finish(config, "FINISHED")
                 self._reporter.finish(outcome.finished(self._storage.root, config))
+                if self._retention is not None:
+                    self._retention.finish(config)
             case _:
                 self._fetch(config)
                 self.tally.leave(config)

@@ -16,7 +16,7 @@ from tracking.mlflow_store import TrackingError, connect, one_line, shown
 
 RUN_ID_TAG = "fedgrid.run_id"
 ROUND = "round"
-TOTALS = ("seconds", "peak_memory_mb", "runs_done", "runs_failed")
+TOTALS = ("seconds", "alone_seconds", "rounds_computed", "peak_memory_mb", "runs_done", "runs_failed")
 """Metrics of a whole run or grid, not of a round."""
 METRICS_PER_BATCH = 1000
 PARAMS_PER_BATCH = 100

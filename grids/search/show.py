@@ -10,10 +10,11 @@ from engine.storage import Storage
 from grids.ended import Ended
 from grids.grid_folder import GridFolder
 from grids.plainly import print_plainly
+from grids.report import work_done
 from grids.search.definition import Search
 from grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
 from grids.search.progress import Progress
-from grids.tables import duration, titled_table
+from grids.tables import titled_table
 
 ROWS_SHOWN = 40
 
@@ -76,7 +77,7 @@ def _counts(search: Search, progress: Progress, ended: Ended) -> str:
         done += f", {stopped} of them stopped early"
     if ended.tally is None:
         return f"{done} before: nothing to do"
-    return f"{done}; {ended.tally.rounds} rounds in {duration(ended.tally.seconds)}"
+    return f"{done}; {work_done(ended.tally)}"
 
 
 def _heading(name: str) -> str:

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from small_cases import clients, frozen, rng, updates_of
+from small_cases import clients, frozen, layout_of, rng, updates_of
 
 from algorithms import updates as module
+from algorithms.updates import InMemory, Updates
 
 
 def random_vectors(num_clients=5, size=1000, seed=0):
@@ -193,3 +194,243 @@ def test_who_is_absent_is_known_to_every_view():
     view = updates_of(clients((1, 0), (0, 1)), absent=[5, 3])
     assert view.absent == view.select([1]).absent == {3, 5}
     assert updates_of(clients((1, 0))).absent == set()
+
+
+class Recorded(InMemory):
+    """A source that knows what it has been told before, and notes what it is asked for."""
+
+    def __init__(self, vectors, known=None):
+        super().__init__(vectors)
+        self.known = {} if known is None else known
+        self.fetched, self.recalled, self.worked_out = [], [], []
+
+    def fetch(self, clients):
+        self.fetched.append(list(clients))
+        return super().fetch(clients)
+
+    def recall(self, names, work_out):
+        self.recalled.append(list(names))
+        missing = [name for name in names if name not in self.known]
+        if missing:
+            self.worked_out.append(missing)
+            made = [
+                {key: frozen(array, array.dtype) for key, array in arrays.items()}
+                for arrays in work_out(missing)
+            ]
+            self.known.update(zip(missing, made, strict=True))
+        return [self.known[name] for name in names]
+
+
+def view_of(source, clients, num_buffers=0, **options):
+    """Return the view of a source's updates of 1000 entries."""
+    return Updates(source, layout_of(1000 - num_buffers, num_buffers), clients=clients, **options)
+
+
+def recorded(num_clients=5, known=None, **options):
+    source = Recorded(random_vectors(num_clients), known)
+    return source, view_of(source, range(num_clients), **options)
+
+
+LOOKS = {
+    "gram": lambda view: view.gram_KK,
+    "norms": lambda view: view.norms_K,
+    "cosines": lambda view: view.cosine_distances_KK,
+    "euclidean": lambda view: view.euclidean_distances_KK,
+    "manhattan": lambda view: view.manhattan_distances_KK,
+    "mean": lambda view: view.mean(),
+    "means": lambda view: np.stack(view.means([[3, 1], [2]])),
+    "direction": lambda view: view.mean_direction(),
+    "vectors": lambda view: np.stack(view.vectors()),
+    "of a part": lambda view: view.select([1, 3]).euclidean_distances_KK,
+    "manhattan of a part": lambda view: view.select([1, 3]).manhattan_distances_KK,
+    "mean of a part": lambda view: view.select([1, 3]).mean(),
+}
+
+
+class TestSource:
+    """Updates that are elsewhere: looked at only for what is not known of them already."""
+
+    def test_a_view_alone_asks_for_nothing(self):
+        source, view = recorded()
+        assert view.clients == (0, 1, 2, 3, 4)
+        assert view.groups(np.array([0, 0, 1, 1, 1])) == {0: [0, 1], 1: [2, 3, 4]}
+        assert (source.fetched, source.recalled) == ([], [])
+
+    @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+    @pytest.mark.parametrize("over", ["parameters", "state"])
+    def test_the_bits_are_those_of_updates_in_memory(self, look, over):
+        known = {}
+        vectors = random_vectors()
+        expected = look(updates_of(vectors, num_buffers=400, similarity_over=over))
+        for _ in ("worked out", "known"):
+            source = Recorded(vectors, known)
+            found = look(view_of(source, range(5), num_buffers=400, similarity_over=over))
+            assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+            assert found.tobytes() == expected.tobytes()
+
+    @pytest.mark.parametrize("what", ["gram", "norms", "cosines", "euclidean", "manhattan", "mean", "means"])
+    def test_what_is_known_needs_no_update(self, what):
+        first, view = recorded()
+        LOOKS[what](view)
+        assert first.fetched != []
+        second, view = recorded(known=first.known)
+        LOOKS[what](view)
+        assert second.fetched == []
+
+    def test_all_distances_but_one_come_of_the_same_products(self):
+        source, view = recorded()
+        for what in ("gram", "norms", "cosines", "euclidean"):
+            LOOKS[what](view)
+        assert len(source.recalled) == 1
+        LOOKS["manhattan"](view)
+        LOOKS["manhattan"](view)
+        assert len(source.recalled) == 2
+        assert len(source.known) == 2
+        assert source.fetched == [[0, 1, 2, 3, 4]]
+
+    def test_no_clients_need_no_source(self):
+        source = Recorded({})
+        view = view_of(source, [])
+        assert view.clients == ()
+        assert view.gram_KK.shape == (0, 0)
+        assert (source.fetched, source.recalled) == ([], [])
+
+    def test_clients_are_in_ascending_order_whatever_order_they_are_given_in(self):
+        source = Recorded(random_vectors(8))
+        view = view_of(source, [7, 2, 5])
+        assert view.clients == (2, 5, 7)
+        assert [vector.tobytes() for vector in view.vectors()] == [
+            vector.tobytes() for vector in source.fetch([2, 5, 7])
+        ]
+
+    def test_the_updates_themselves_are_fetched_once(self):
+        source, view = recorded(3)
+        view.vectors()
+        view.vectors()
+        view.mean_direction()
+        assert source.fetched == [[0, 1, 2]]
+
+
+class TestMeansOfASource:
+    def test_one_name_a_group_all_at_once(self):
+        source, view = recorded()
+        view.means([[0, 1], [2], [3, 4]])
+        (names,) = source.recalled
+        assert len(set(names)) == 3
+        assert all(name.startswith("mean-") for name in names)
+
+    def test_only_the_clients_of_means_that_are_not_known_are_fetched_once(self):
+        first, view = recorded()
+        view.means([[0, 1]])
+        assert first.fetched == [[0, 1]]
+        second, view = recorded(known=first.known)
+        view.means([[3, 2], [0, 1], [2, 0]])
+        assert second.fetched == [[0, 2, 3]]
+        assert len(second.worked_out[0]) == 2
+
+    def test_each_is_where_its_group_is(self):
+        vectors = {client: frozen([client, 10 * client]) for client in range(4)}
+        known = {}
+        for groups in ([[3]], [[0, 2], [3], [1]], [[1], [0, 2]]):
+            view = Updates(Recorded(vectors, known), layout_of(2), clients=range(4))
+            expected = [np.mean([vectors[client] for client in group], axis=0).tolist() for group in groups]
+            assert [mean.tolist() for mean in view.means(groups)] == expected
+
+    def test_none_are_wanted(self):
+        source, view = recorded()
+        assert view.means([]) == []
+        assert source.fetched == []
+
+    def test_the_mean_of_all_is_that_of_a_group_of_all(self):
+        source, view = recorded(3)
+        view.mean()
+        view.means([[0, 1, 2]])
+        view.select([0, 1, 2]).mean()
+        assert len([name for name in source.known if name.startswith("mean-")]) == 1
+
+    def test_every_group_has_a_name_of_its_own(self):
+        source, view = recorded(13)
+        groups = [[0], [1], [12], [1, 2], [0, 1], [0, 1, 2], [11, 2]]
+        view.means(groups)
+        assert len(source.known) == len(groups)
+
+
+class TestNames:
+    """What is known is found again by the clients and by the entries that count."""
+
+    def names(self, num_buffers, over, clients=(0, 1, 2)):
+        source = Recorded(random_vectors(5))
+        view = view_of(source, clients, num_buffers=num_buffers, similarity_over=over)
+        _ = view.gram_KK, view.manhattan_distances_KK, view.mean()
+        products, manhattan, mean = (name for (name,) in source.recalled)
+        return products, manhattan, mean
+
+    def test_with_buffers_it_matters_what_similarity_is_over(self):
+        parameters, state = self.names(400, "parameters"), self.names(400, "state")
+        assert parameters[0] != state[0]
+        assert parameters[1] != state[1]
+        assert parameters[2] == state[2], "means are over the whole state"
+
+    def test_without_buffers_it_does_not(self):
+        assert self.names(0, "parameters") == self.names(0, "state")
+
+    def test_other_clients_are_another_name(self):
+        of_three, of_two = self.names(0, "state"), self.names(0, "state", clients=(0, 1))
+        assert set(of_three).isdisjoint(of_two)
+        assert len(set(of_three)) == 3
+
+    def test_they_are_the_same_in_every_process(self):
+        """And in every version: a name that changes makes what is kept worthless. SHA-256 of `(0, 1, 2)`."""
+        assert self.names(400, "parameters") == (
+            "products-parameters-eae0f06c46ca0f14",
+            "manhattan-parameters-eae0f06c46ca0f14",
+            "mean-eae0f06c46ca0f14",
+        )
+
+
+class TestPartsOfASource:
+    def test_a_part_shares_the_products_of_the_whole(self):
+        source, view = recorded()
+        part = view.select([1, 3])
+        deeper = part.select([3])
+        expected = view.gram_KK[np.ix_([1, 3], [1, 3])]
+        assert part.gram_KK.tobytes() == expected.tobytes()
+        assert deeper.gram_KK.tolist() == [[expected[1, 1]]]
+        assert part.cosine_distances_KK.shape == (2, 2)
+        assert len(source.recalled) == len(source.fetched) == 1
+
+    def test_its_means_are_those_of_its_clients(self):
+        first, view = recorded()
+        view.means([[1, 3]])
+        second, view = recorded(known=first.known)
+        _ = view.gram_KK
+        fetched = len(second.fetched)
+        view.select([1, 3]).mean()
+        assert len(second.fetched) == fetched
+
+    def test_its_manhattan_distances_have_a_name_of_their_own(self):
+        source, view = recorded()
+        _ = view.select([1, 3]).manhattan_distances_KK
+        _ = view.manhattan_distances_KK
+        assert len({name for names in source.recalled for name in names}) == 3
+
+
+class TestGroups:
+    def test_clusters_have_those_of_their_clients_that_have_an_update(self):
+        view = updates_of({1: (1, 0), 2: (0, 1), 4: (1, 1)})
+        assert view.groups(np.array([0, 2, 0, 2, 2])) == {0: [2], 2: [1, 4]}
+
+    def test_clusters_are_in_ascending_order_and_empty_ones_left_out(self):
+        view = updates_of({0: (1, 0), 3: (0, 1)})
+        groups = view.groups(np.array([3, 1, 1, 0]))
+        assert list(groups) == [0, 3]
+        assert groups == {0: [3], 3: [0]}
+
+    def test_a_part_has_its_own_clients_alone(self):
+        view = updates_of(clients((1, 0), (0, 1), (1, 1)))
+        assert view.select([0, 2]).groups(np.array([0, 0, 1])) == {0: [0], 1: [2]}
+
+    def test_their_means_are_what_their_clusters_move_by(self):
+        view = updates_of(clients((1, 0), (0, 2), (3, 4)))
+        groups = view.groups(np.array([1, 0, 1]))
+        assert [mean.tolist() for mean in view.means(list(groups.values()))] == [[0, 2], [2, 2]]

@@ -7,6 +7,8 @@ import pytest
 from command_line import fedgrid, new_storage, started, stop, wait_for_round
 from mlflow.tracking import MlflowClient
 
+from tracking.mlflow_runs import TOTALS
+
 ROUNDS = 12
 RUN = ("run", "--clients", 4, "--set", f"training.rounds={ROUNDS}", "--algorithm", "ocfl-kmeans", "--json")
 """Digits, a tenth of a second a round."""
@@ -46,7 +48,7 @@ def check_mlflow(storage: Path) -> None:
     steps = {
         name: [metric.step for metric in client.get_metric_history(run.info.run_id, name)]
         for name in run.data.metrics
-        if name not in ("seconds", "peak_memory_mb")
+        if name not in TOTALS
     }
     assert len(steps) >= 20
     clustered = steps.pop("silhouette")

@@ -8,7 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import ConfigError
-from engine.resources import SERVER_CPUS, Node, Placement, Request, at_once, cluster_nodes, local_nodes, plan
+from engine.resources import (
+    SERVER_CPUS,
+    Node,
+    Placement,
+    Request,
+    at_once,
+    cluster_nodes,
+    local_nodes,
+    most_at_once,
+    plan,
+)
 
 MANY = 280
 """Runs of the paper's grid: more than any of these clusters has cores."""
@@ -44,6 +54,17 @@ def test_fewer_runs_than_cores_have_several_cores_each():
 def test_a_little_time_is_not_worth_an_actor():
     """Seven runs of 15 clients on two cores. One actor each: four times 15 = 60. Two: seven times 8 = 56."""
     assert plan(15, [Node(2, 0)], Request(), 7).num_actors == 1
+
+
+def test_the_most_runs_that_go_at_once():
+    """Runs of 15 clients with three actors of 0.9 CPU take 2.8 CPUs each, runs with one actor take 1."""
+    nodes = [Node(6, 0)]
+    assert most_at_once([Placement(3, 0.9, 0.0), Placement(1, 0.9, 0.0)], nodes) == 6
+    assert most_at_once([Placement(3, 0.9, 0.0)], nodes) == 2
+
+
+def test_in_one_process_runs_go_one_by_one():
+    assert most_at_once([], []) == 1
 
 
 def test_with_cpus_to_spare_every_client_has_an_actor_and_one_cpu():

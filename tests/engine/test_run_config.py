@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from algorithms.registry import ALGORITHMS
+from engine.config import Evaluation, Split, Training
 from engine.errors import ConfigError, DataError
 from engine.run_config import RunConfig, complete
 
@@ -110,43 +111,99 @@ def test_a_number_is_the_same_with_and_without_a_decimal_point():
     assert run(split={"alpha": 1}).run_id == run().run_id
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"dataset": "mnist"},
-        {"overlap": "overlapping"},
-        {"balance": "imbalanced"},
-        {"clients": 16},
-        {"seed": 1},
-        {"model": "tinyvgg"},
-        {"algorithm": "ocfl-kmeans"},
-        {"algorithm": {"name": "ocfl-hdbscan", "window": 2}},
-        {"algorithm": {"name": "ocfl-hdbscan", "clusterer": {"min_cluster_share": 0.3}}},
-        {"training": {"rounds": 16}},
-        {"training": {"local_epochs": 2}},
-        {"training": {"batch_size": 16}},
-        {"training": {"optimizer": "adam"}},
-        {"training": {"learning_rate": 0.2}},
-        {"training": {"momentum": 0.9}},
-        {"training": {"weight_decay": 0.1}},
-        {"training": {"keep_optimizer_state": True}},
-        {"split": {"num_clusters": 2}},
-        {"split": {"draws": 10}},
-        {"split": {"test_share": 0.2}},
-        {"split": {"alpha": 0.5}},
-        {"split": {"proportions": "published"}},
-        {"split": {"test_leakage": "none"}},
-        {"split": {"server_images": 100}},
-        {"evaluation": {"every": 2}},
-        {"participation": 0.5},
-        {"dropout": 0.1},
-        {"joins": {14: 2}},
-        {"algorithm": {"name": "ocfl-hdbscan", "few_shot": 2}},
-    ],
-    ids=json.dumps,
-)
+OF_THE_RUN = [
+    {"algorithm": "ocfl-kmeans"},
+    {"algorithm": {"name": "ocfl-hdbscan", "window": 2}},
+    {"algorithm": {"name": "ocfl-hdbscan", "clusterer": {"min_cluster_share": 0.3}}},
+    {"training": {"rounds": 16}},
+    {"algorithm": {"name": "ocfl-hdbscan", "few_shot": 2}},
+]
+OF_THE_TRUNK = [
+    {"dataset": "mnist"},
+    {"overlap": "overlapping"},
+    {"balance": "imbalanced"},
+    {"clients": 16},
+    {"seed": 1},
+    {"model": "tinyvgg"},
+    {"training": {"local_epochs": 2}},
+    {"training": {"batch_size": 16}},
+    {"training": {"optimizer": "adam"}},
+    {"training": {"learning_rate": 0.2}},
+    {"training": {"momentum": 0.9}},
+    {"training": {"weight_decay": 0.1}},
+    {"training": {"keep_optimizer_state": True}},
+    {"split": {"num_clusters": 2}},
+    {"split": {"draws": 10}},
+    {"split": {"test_share": 0.2}},
+    {"split": {"alpha": 0.5}},
+    {"split": {"proportions": "published"}},
+    {"split": {"test_leakage": "none"}},
+    {"split": {"server_images": 100}},
+    {"evaluation": {"every": 2}},
+    {"participation": 0.5},
+    {"dropout": 0.1},
+    {"joins": {14: 2}},
+    {"split": {"scored_on": "validation"}},
+]
+
+
+@pytest.mark.parametrize("change", [*OF_THE_RUN, *OF_THE_TRUNK], ids=json.dumps)
 def test_any_change_is_another_run(change):
     assert run(**change).run_id != run().run_id
+
+
+class TestTrunk:
+    """What runs have in common whose first rounds are the same."""
+
+    @pytest.mark.parametrize("name", ALGORITHMS)
+    @pytest.mark.parametrize("rounds", [1, 15, 100])
+    def test_all_algorithms_and_numbers_of_rounds_have_one(self, name, rounds):
+        assert run(algorithm=name, training={"rounds": rounds}).trunk == run().trunk
+
+    @pytest.mark.parametrize("change", OF_THE_RUN, ids=json.dumps)
+    def test_so_have_all_settings_of_an_algorithm(self, change):
+        assert run(**change).trunk == run().trunk
+
+    @pytest.mark.parametrize("change", OF_THE_TRUNK, ids=json.dumps)
+    def test_any_other_change_is_another_trunk(self, change):
+        assert run(**change).trunk != run().trunk
+
+    def test_every_change_is_one_of_its_own(self):
+        assert len({run(**change).trunk for change in OF_THE_TRUNK}) == len(OF_THE_TRUNK)
+
+    def test_every_key_has_been_looked_at(self):
+        """One that is new must go into one of the two lists: does it change what a round is?"""
+        sections = {"training": Training, "split": Split, "evaluation": Evaluation}
+        plain = RunConfig.model_fields.keys() - sections
+        keys = plain | {f"{name}.{key}" for name in sections for key in sections[name].model_fields}
+        changed = set()
+        for change in (*OF_THE_RUN, *OF_THE_TRUNK):
+            ((name, value),) = change.items()
+            changed |= {f"{name}.{key}" for key in value} if name in sections else {name}
+        assert changed == keys - {"split.majority", "split.first_group"}
+
+    @pytest.mark.parametrize("change", [{"majority": 0.8}, {"first_group": [0, 1]}], ids=json.dumps)
+    def test_of_a_majority_too_any_change_is_another_trunk(self, change):
+        assert run(overlap="majority", split=change).trunk != run(overlap="majority").trunk
+
+    def test_a_default_written_out_changes_nothing(self):
+        silent = {"participation": 1, "dropout": 0, "joins": {}, "split": {"scored_on": "test", "alpha": 1}}
+        assert run(**silent).trunk == run().trunk
+
+    def test_it_begins_readably(self):
+        trunk = run(dataset="mnist", overlap="overlapping", balance="imbalanced", seed=3).trunk
+        assert re.fullmatch(r"mnist-15-overlapping-imbalanced-s3-[0-9a-f]{12}", trunk)
+
+    def test_it_can_be_a_folder(self, tmp_path):
+        values = {**run().model_dump(), "dataset": f"npz:{tmp_path}/my images.npz"}
+        trunk = RunConfig(**values).trunk
+        assert trunk.startswith("npz_my images-15-nonoverlapping-balanced-s0-")
+        assert "/" not in trunk
+
+    def test_it_survives_json(self):
+        config = run(joins={14: 5, 3: 2}, participation=0.5)
+        assert RunConfig.model_validate_json(config.canonical_json()).trunk == config.trunk
+        assert RunConfig(**yaml.safe_load(config.canonical_json())).trunk == config.trunk
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

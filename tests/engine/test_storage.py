@@ -220,6 +220,87 @@ def test_a_folder_is_removed_with_all_that_is_in_it(machine, bucket):
     assert set(files(bucket)) == {"other/log.txt"}
 
 
+def test_the_sizes_of_a_folders_files_are_in_bytes(tmp_path):
+    storage = Storage.of(tmp_path)
+    for name, text in (
+        ("store/a/one", "1"),
+        ("store/a/b/two", "22"),
+        ("stored", "333"),
+        ("run/log.txt", "4"),
+    ):
+        write(storage, name, text)
+    assert storage.sizes("store") == {"store/a/one": 1, "store/a/b/two": 2}
+    assert storage.sizes("store/a/b") == {"store/a/b/two": 2}
+
+
+def test_those_of_a_uri_are_what_is_there_whatever_is_here(machine):
+    here, there = machine("here"), machine("there")
+    for name, text in (
+        ("store/a/one", "1"),
+        ("store/a/b/two", "22"),
+        ("stored", "333"),
+        ("run/log.txt", "4"),
+    ):
+        write(here, name, text)
+        here.push(name)
+    write(there, "store/a/one", "another length")
+    write(there, "store/a/three", "not pushed")
+    for storage in (here, there):
+        assert storage.sizes("store") == {"store/a/one": 1, "store/a/b/two": 2}
+        assert storage.sizes("store/a/b") == {"store/a/b/two": 2}
+    there.remove("store/a/one")
+    assert here.sizes("store") == {"store/a/b/two": 2}
+    assert set(files(here.root)) == {"store/a/one", "store/a/b/two", "stored", "run/log.txt"}
+
+
+def test_an_empty_file_has_a_size(tmp_path, machine):
+    for storage in (Storage.of(tmp_path / "folder"), machine("here")):
+        write(storage, "store/empty", "")
+        storage.push("store/empty")
+        assert storage.sizes("store") == {"store/empty": 0}
+
+
+def test_a_file_that_is_not_whole_has_none(tmp_path, machine, bucket):
+    half = f"store/log.txt{ASIDE}1-ab"
+    plain, here = Storage.of(tmp_path / "folder"), machine("here")
+    write(plain, half, "half")
+    (bucket / "store").mkdir(parents=True)
+    (bucket / half).write_text("half")
+    assert plain.sizes("store") == here.sizes("store") == {}
+
+
+def test_nor_has_one_that_is_deleted_meanwhile(tmp_path, monkeypatch):
+    storage = Storage.of(tmp_path)
+    write(storage, "store/gone", "text")
+    listed = Storage._files
+
+    def late(self, folder):
+        found = listed(self, folder)
+        (tmp_path / "store" / "gone").unlink()
+        return found
+
+    monkeypatch.setattr(Storage, "_files", late)
+    assert storage.sizes("store") == {}
+
+
+def test_a_folder_that_is_not_there_holds_nothing(tmp_path, machine):
+    plain, here = Storage.of(tmp_path / "folder"), machine("here")
+    assert plain.sizes("store") == here.sizes("store") == {}
+    write(here, "run/log.txt", "text")
+    here.push("run/log.txt")
+    assert here.sizes("store") == {}
+
+
+def test_sizes_of_a_uri_that_cannot_be_read_are_an_error_in_one_line(machine, uri, monkeypatch):
+    def refused(*_):
+        raise OSError("Access Denied\nRequest 12")
+
+    monkeypatch.setattr("engine.storage.listing", refused)
+    message = f"{uri} cannot be read (Access Denied); the same command goes on"
+    with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
+        machine("here").sizes("store")
+
+
 def test_what_a_killed_process_left_aside_is_not_pulled(machine, bucket):
     here = machine("here")
     (bucket / "run").mkdir(parents=True)

@@ -2,11 +2,13 @@
 
 import socket
 import tempfile
+from pathlib import Path
 
 import pytest
 
-from engine.resources import local_nodes
-from grids.cluster import known_nodes
+from engine.resources import Node, Placement, Request, local_nodes
+from engine.run_config import complete
+from grids.cluster import known_nodes, num_to_place, placements
 
 
 @pytest.fixture
@@ -40,3 +42,24 @@ def test_ray_address_names_a_cluster(note, monkeypatch):
     assert known_nodes() is None
     monkeypatch.setenv("RAY_ADDRESS", "local")
     assert known_nodes() == local_nodes()
+
+
+SEVEN = [
+    complete({"algorithm": {"name": "briggs", "threshold": number / 10}}, Path("unused"))
+    for number in range(1, 8)
+]
+"""Runs of one scenario and seed: one trunk, fifteen clients."""
+
+
+def test_many_runs_have_a_core_each():
+    assert placements(SEVEN, [Node(2, 0)], Request()) == {15: Placement(1, 0.9, 0.0)}
+
+
+def test_runs_that_share_rounds_may_be_placed_as_one_run():
+    """Both cores work for it, instead of one of them waiting for the other."""
+    assert placements(SEVEN, [Node(2, 0)], Request(), by_trunk=True) == {15: Placement(2, 0.95, 0.0)}
+
+
+def test_trunks_are_placed_like_as_many_runs():
+    other = [complete({"seed": seed}, Path("unused")) for seed in (1, 2)]
+    assert (num_to_place([*SEVEN, *other]), num_to_place([*SEVEN, *other], by_trunk=True)) == (9, 3)

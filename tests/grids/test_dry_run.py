@@ -36,7 +36,7 @@ def runs_of(data_dir, **values):
 def show(tmp_path, capsys):
     """Show a grid of these runs on 80 columns; return what is printed. Nothing may be written."""
 
-    def run(runs, nodes=TWO_CORES, request=AUTO, *, as_json=False):
+    def run(runs, nodes=TWO_CORES, request=AUTO, *, as_json=False, with_store=True):
         before = sorted(tmp_path.rglob("*"))
         dry_run(
             Grid("mine", tuple(runs), ""),
@@ -44,6 +44,7 @@ def show(tmp_path, capsys):
             tmp_path / "data",
             nodes,
             request,
+            with_store=with_store,
             as_json=as_json,
             console=Console(width=80),
         )
@@ -113,14 +114,38 @@ def test_as_json(show):
     assert digits == {
         "dataset": "digits",
         "runs": 12,
+        "trunks": 4,
         "finished": 0,
         "rounds_left": 180,
         "clients": [5, 10],
         "download_mb": 0,
     }
-    assert found["total"]["runs"] == 12
+    assert (found["total"]["runs"], found["total"]["trunks"]) == (12, 4)
     assert [(room["clients"], room["at_once"]) for room in found["resources"]] == [(5, 2), (10, 2)]
     assert found["nodes"] == [{"cpus": 2, "gpus": 0}]
+
+
+SHARED = "At most: runs that begin alike share rounds (4 trunks for 12 runs)."
+"""Two overlaps and two numbers of clients, three algorithms each."""
+
+
+def test_runs_that_begin_alike_take_less(show):
+    assert SHARED in show(runs_of(".")).splitlines()
+
+
+def test_without_a_store_they_do_not(show):
+    assert "At most" not in show(runs_of("."), with_store=False)
+
+
+def test_runs_of_different_trunks_share_nothing(show):
+    assert "At most" not in show([run for run in runs_of(".") if run.algorithm["name"] == "bnc"])
+
+
+def test_one_trunk_is_placed_like_one_run_if_there_is_a_store(show):
+    """Three runs of five clients that begin alike: two actors for one at a time, or one each for two."""
+    alike = runs_of(".")[:3]
+    assert row(show(alike), "5 ") == "5 server + 2 actors of 2 or 3 clients, 0.95 CPU each 1"
+    assert row(show(alike, with_store=False), "5 ") == "5 server + 1 actor of 5 clients, 0.9 CPU 2"
 
 
 def test_a_cluster_with_gpus(show):
@@ -142,7 +167,7 @@ def test_the_time_is_divided_among_those_at_work(tmp_path):
     speeds = {Workload.of(run, dataset): Speed(turn=720, train=0, test=0)}
     rooms = [Room(5, Placement(1, 0.9, 0.0), at_once=2, workers=2)]
     [digits] = dataset_rows([(run, 2), (finished, 0)], tmp_path, speeds, rooms)
-    assert digits == DatasetRow("digits", 2, 1, 2, (5,), 0, pytest.approx(3600.05 / 3600))
+    assert digits == DatasetRow("digits", 2, 1, 1, 2, (5,), 0, pytest.approx(3600.05 / 3600))
 
 
 @pytest.mark.parametrize(

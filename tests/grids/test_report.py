@@ -10,8 +10,9 @@ from small_grid import config, take
 
 from engine.storage import Storage
 from grids.outcome import Outcome, finished
-from grids.report import Bars, JsonLines, Lines, headline
+from grids.report import Bars, JsonLines, Lines, headline, work_done
 from grids.tally import Tally
+from grids.times import Times
 from tracking.scores import of_rounds
 
 TIMING = {"seconds": 2.0, "train_seconds": 1.0, "evaluate_seconds": 0.5}
@@ -37,7 +38,7 @@ def tell(reporter, run):
         reporter.round(taken, 2, scores[2])
         reporter.finish(outcome)
         reporter.start(config(seed=2), 0)
-        reporter.finish(Outcome(config(seed=2), outcome.folder, None, 0.0, "out of [memory]"))
+        reporter.finish(Outcome(config(seed=2), outcome.folder, None, Times(), "out of [memory]"))
         reporter.start(config(seed=3), 0)
         reporter.stopping()
         reporter.stop(config(seed=3))
@@ -71,6 +72,8 @@ def test_programs_get_a_json_object_a_line(run, monkeypatch):
     ]
     assert (events[3]["rounds_done"], events[4]["round"], events[5]["clusters"]) == (1, 2, 1)
     assert (events[5]["error"], events[7]["error"]) == (None, "out of [memory]")
+    assert events[5]["seconds"] >= 0
+    assert (events[7]["seconds"], events[7]["alone_seconds"]) == (0.0, 0.0)
 
 
 def test_a_terminal_keeps_the_runs_that_ended_above_the_bars(run):
@@ -96,3 +99,15 @@ def test_the_line_for_the_whole_grid():
     assert headline(tally) == "4 of 7 runs done, 1 running, 2 waiting; 0.5 rounds/s, 16 s left"
     tally.fail(runs[0])
     assert headline(tally) == "4 of 7 runs done, 0 running, 2 waiting, 1 failed; 0.5 rounds/s, 12 s left"
+
+
+def test_what_a_launch_has_done():
+    """Of its two rounds one was taken from the round store."""
+    now = [0.0]
+    tally = Tally([config(seed=1)], {}, now=lambda: now[0])
+    tally.start(config(seed=1), 0)
+    now[0] = 3.0
+    tally.round(config(seed=1), 1, TIMING)
+    assert work_done(tally) == "1 rounds in 3.0 s"
+    tally.round(config(seed=1), 2, {**TIMING, "trained_clients": 0})
+    assert work_done(tally) == "2 rounds, 1 of them computed, in 3.0 s"

@@ -2,6 +2,8 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from command_line import new_storage
 from logged_runs import ROUNDS, Store, config_of, record
@@ -70,12 +72,30 @@ def test_a_run_is_named_tagged_and_described(storage, store, writer):
     assert run.data.params["training.rounds"] == "4"
     assert (run.data.metrics["temperature"], run.data.metrics["ari"]) == (0.1, 1.0)
     assert (run.data.metrics["seconds"], run.data.metrics["peak_memory_mb"]) == (2.0, 400.0)
-    assert set(run.data.metrics) <= {*METRICS, "round", "seconds", "peak_memory_mb"}
+    assert (run.data.metrics["alone_seconds"], run.data.metrics["rounds_computed"]) == (2.0, ROUNDS)
+    totals = ("seconds", "alone_seconds", "rounds_computed", "peak_memory_mb")
+    assert set(run.data.metrics) <= {*METRICS, "round", *totals}
     assert len(METRICS) + 1 == 21
     kept = store.artifacts(CONFIG.name)
     assert kept == {"config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "figures"}
     assert store.artifacts(CONFIG.name, "figures") == {"figures/temperature.png", "figures/clusters.png"}
     assert store.artifacts("mine") == {"preset.yaml"}
+
+
+def test_a_run_that_took_rounds_from_the_store_says_what_it_would_have_cost(storage, store, writer):
+    """Four rounds of 3 s, of which it took two, in 0.25 s each."""
+    scores = record(storage, CONFIG, ROUNDS)
+    timings = {
+        "round": [1, 2, 3, 4],
+        "seconds": [0.25, 0.25, 3.0, 3.0],
+        "peak_memory_mb": [100.0] * 4,
+        "trained_clients": [0, 0, 4, 4],
+        "alone_seconds": [3.0] * 4,
+    }
+    pq.write_table(pa.table(timings), folder_of(storage, CONFIG) / "timings.parquet")
+    writer.write(CONFIG, scores, "FINISHED")
+    metrics = store.runs[CONFIG.name].data.metrics
+    assert [metrics[name] for name in ("seconds", "alone_seconds", "rounds_computed")] == [6.5, 12.0, 2]
 
 
 def test_its_folder_says_what_mlflow_has(storage, store, writer):

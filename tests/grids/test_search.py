@@ -76,7 +76,7 @@ def test_what_a_search_shows_and_writes(undisturbed):
     assert "(oracle)" in result.out
     assert "best by validation: trial " in result.out
     assert "best by ARI (oracle, needs the hidden groups): trial " in result.out
-    assert "4 of 4 trials done; 8 rounds in " in result.out
+    assert "4 of 4 trials done; 8 rounds, 2 of them computed, in " in result.out
     assert "Use it:  fedgrid run GRID --tuned briggs-digits" in result.out
     said = found(storage)
     assert (said["complete"], said["trials_done"], said["objective"]) == (True, 4, "validation")
@@ -163,7 +163,7 @@ def test_early_stopping_ends_the_same_too_and_keeps_what_it_stopped(storage, tmp
     command = ("search", file, "--in-process", "--storage")
     whole = fedgrid(*command, storage)
     assert (whole.code, whole.err) == (0, "")
-    assert "4 of 4 trials done, 3 of them stopped early; 8 rounds in " in whole.out
+    assert "4 of 4 trials done, 3 of them stopped early; 8 rounds, 6 of them computed, in " in whole.out
     said = found(storage, "early")
     assert [trial["stopped_at"] for trial in said["trials"]] == [0.5, 0.25, 0.25, None]
     assert [trial["scores"] is None for trial in said["trials"]] == [True, True, True, False]
@@ -186,7 +186,7 @@ def test_more_trials_are_the_same_search_going_on(undisturbed, storage):
     assert fedgrid(*fewer, "--storage", storage).code == 0
     assert found(storage)["trials_done"] == 2
     more = fedgrid(*SEARCH, "--storage", storage)
-    assert "4 of 4 trials done; 4 rounds in " in more.out
+    assert "4 of 4 trials done; 4 rounds, 2 of them computed, in " in more.out
     assert contents(storage) == contents(undisturbed[0])
 
 

@@ -21,6 +21,7 @@ from grids.tables import (
     summary_rows,
     summary_table,
 )
+from grids.times import Times
 from tracking.partitions import ClusteringScores, PartitionScores, PublishedClustering
 from tracking.scores import ClientScores, PublishedClients, RunScores
 
@@ -30,7 +31,11 @@ def filled(kind, value=0.12345, **values):
     return kind(**{field.name: value for field in fields(kind)} | values)
 
 
-def outcome(algorithm="bnc", *, seed=0, seconds=12.34, error=None, clustering_round=None, name="runs/x"):
+def outcome(
+    algorithm="bnc", *, seed=0, seconds=12.34, alone=None, error=None, clustering_round=None, name="runs/x"
+):
+    """Return how a run ended; with `alone` seconds it took one of its 15 rounds from the store."""
+    times = Times(seconds, seconds if alone is None else alone, 15, 15 if alone is None else 14)
     clustering = filled(
         ClusteringScores,
         final=PartitionScores(3, 1.0, 1.0, 1.0, 1.0),
@@ -46,7 +51,7 @@ def outcome(algorithm="bnc", *, seed=0, seconds=12.34, error=None, clustering_ro
         published_clients=filled(PublishedClients),
     )
     config = complete({"algorithm": algorithm, "seed": seed}, Path("unused"))
-    return Outcome(config, Path(name), None if error else scores.as_dict(), seconds, error)
+    return Outcome(config, Path(name), None if error else scores.as_dict(), times, error)
 
 
 def printed(table, width):
@@ -87,6 +92,34 @@ def test_the_results_fit_a_terminal(width):
     numbers = "3 1.000 1.000 1.000 1.000 0.123 0.123 0.123 0.123 0.123"
     assert lines[4].split() == ["OCFL-AFF", "100", *numbers.split(), "9999"]
     assert lines[5].split() == ["BNC", "–", *numbers.split(), "2.0"]
+
+
+def test_both_costs_of_a_run_are_in_its_row():
+    row = result_row(outcome(seconds=12.34, alone=56.78))
+    assert (row["seconds"], row["alone_seconds"]) == (12.3, 56.8)
+    row = result_row(outcome(seconds=12.34))
+    assert (row["seconds"], row["alone_seconds"]) == (12.3, 12.3)
+
+
+@pytest.mark.parametrize("width", [85, 100, 140])
+def test_once_a_run_took_a_round_the_results_say_what_each_would_have_cost_alone(width):
+    """In all tables, so that they look alike; the widest that there is, as above."""
+    outcomes = [
+        outcome("ocfl-affinity", seconds=9999.4, alone=99999.4, clustering_round=100),
+        outcome(seconds=2, seed=1),
+    ]
+    lines = [line.rstrip() for line in printed(result_table(outcomes, width), width).splitlines()]
+    assert len(lines) == 10
+    assert max(map(len, lines)) <= width
+    assert lines[1].endswith(" alone") or lines[2].endswith(" alone")
+    assert lines[4].split()[-3:] == ["0.123", "9999", "99999"]
+    assert lines[9].split()[-3:] == ["0.123", "2.0", "2.0"]
+
+
+def test_on_a_narrow_terminal_there_is_no_room_for_that():
+    text = printed(result_table([outcome("ocfl-affinity", seconds=9999.4, alone=99999.4)], 80), 80)
+    assert "alone" not in text
+    assert "OCFL-AFF " in text
 
 
 def test_a_long_name_is_wrapped_and_no_number_is_lost():
@@ -151,7 +184,7 @@ def test_seconds_as_people_say_them(seconds, says):
 
 def scored(algorithm, ari, seed, **scores):
     found = outcome(algorithm, seed=seed)
-    return Outcome(found.config, found.folder, {**found.scores, "ari": ari, **scores}, 1.0)
+    return Outcome(found.config, found.folder, {**found.scores, "ari": ari, **scores}, found.times)
 
 
 def test_a_summary_has_the_means_of_an_algorithm_and_how_often_it_was_exactly_right():

@@ -13,8 +13,13 @@ def run(dataset="digits", seed=0, rounds=10):
     return complete(values, Path("unused"))
 
 
-def timing(seconds, train_seconds=0.0):
-    return {"seconds": seconds, "train_seconds": train_seconds, "evaluate_seconds": 0.5}
+def timing(seconds, train_seconds=0.0, **values):
+    return {"seconds": seconds, "train_seconds": train_seconds, "evaluate_seconds": 0.5, **values}
+
+
+def taken(seconds):
+    """Return the timing of a round that was taken from the round store."""
+    return {"seconds": seconds, "train_seconds": 0.0, "evaluate_seconds": 0.0, "trained_clients": 0}
 
 
 class Clock:
@@ -113,6 +118,7 @@ def test_what_status_reads(clock):
         "waiting": 0,
         "running": [{"run": run().name, "run_id": run().run_id, "round": 1, "rounds": 10}],
         "rounds": 1,
+        "rounds_computed": 1,
         "rounds_per_second": 0.25,
         "seconds": 4.0,
         "seconds_left": 36.0,
@@ -130,3 +136,53 @@ def test_the_share_of_time_that_is_neither_training_nor_tests(clock):
     tally.round(one, 1, timing(10.0, train_seconds=8.0))
     tally.round(other, 1, timing(9.0, train_seconds=6.0))
     assert tally.share_outside_clients == pytest.approx(0.25)
+
+
+def test_rounds_of_the_store_are_not_computed(clock):
+    """A round of an earlier version, one that trained 3 clients, one that trained none."""
+    tally = Tally([run()], {}, now=clock)
+    tally.start(run(), 0)
+    clock.time += 1
+    for number, each in enumerate([timing(1.0), timing(1.0, trained_clients=3), taken(0.01)], start=1):
+        tally.round(run(), number, each)
+    assert (tally.rounds, tally.rounds_computed) == (3, 2)
+
+
+def test_rounds_of_the_store_make_the_time_left_shorter(clock):
+    """Ten rounds took 10 s, the next five 0.1 s each: 15 in 10.5 s, so the other five may take 3.5 s."""
+    first, second = run(seed=1), run(seed=2)
+    tally = Tally([first, second], {}, now=clock)
+    tally.start(first, 0)
+    for number in range(1, 11):
+        clock.time += 1.0
+        tally.round(first, number, timing(1.0))
+    assert tally.seconds_left == pytest.approx(10.0)
+    tally.finish(first)
+    tally.start(second, 0)
+    for number in range(1, 6):
+        clock.time += 0.1
+        tally.round(second, number, taken(0.1))
+    assert tally.seconds_left == pytest.approx(3.5)
+
+
+def test_who_waits_makes_the_pace_slower(clock):
+    """Two runs side by side: each computed a round of 2 s while the other waited for it. The 2 x 8 rounds
+    that are left, at 1 s each in the mean of the four, take as long as that made of 4 s: 4 x 4 s."""
+    first, second = run(seed=1), run(seed=2)
+    tally = Tally([first, second], {}, now=clock)
+    tally.start(first, 0)
+    tally.start(second, 0)
+    clock.time += 4.0
+    tally.round(first, 1, timing(2.0, train_seconds=1.5))
+    tally.round(second, 1, taken(0.0))
+    tally.round(second, 2, timing(2.0, train_seconds=1.5))
+    tally.round(first, 2, taken(0.0))
+    assert tally.seconds_left == pytest.approx(16.0)
+    assert tally.share_outside_clients == pytest.approx(0.5)
+
+
+def test_rounds_that_took_no_time_tell_nothing_of_the_time_left(clock):
+    tally = Tally([run()], {}, now=clock)
+    tally.start(run(), 0)
+    tally.round(run(), 1, taken(0.0))
+    assert tally.seconds_left is None

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from kept_rounds import keep, trunks_with_states
 from small_grid import Log, News, config, take
 
 from engine.errors import RunError
@@ -12,6 +13,7 @@ from engine.storage import Storage
 from grids.grid_folder import GridFolder
 from grids.lease import Lease
 from grids.news import Finished, Round, Started, Stopped
+from grids.retention import Retention
 from grids.tally import Tally
 from grids.watch import IDLE_SECONDS, Watch
 from tracking.scores import RoundScores
@@ -46,9 +48,11 @@ def watched(tmp_path, clock):
         log=Log(),
         reporter=News(),
         lease=lease,
+        retention=Retention(folder, storage, lambda _: None),
         check_cluster=lambda: watch.checked.append(True),
         now=clock,
     )
+    watch._retention.begin()
     watch.checked = []
     return watch, storage, folder, lease
 
@@ -75,6 +79,17 @@ def test_a_finished_run_is_shown_with_its_scores(watched):
     assert watch._log.told[-1] == ("finish", 1, "FINISHED")
     assert watch._reporter.told[-1] == ("finish", 1, None)
     assert (watch.tally.done, watch.tally.running) == (1, {})
+
+
+def test_a_finished_run_lets_the_states_go_that_were_kept_for_it(watched):
+    watch, storage, *_ = watched
+    runs = [take(storage, seed=1), config(seed=2)]
+    keep(storage, *runs)
+    watch.take(runs[0], Started(0))
+    watch.take(runs[0], Finished())
+    watch.take(runs[1], Started(0))
+    watch.fail(runs[1], "client 3 died", 1)
+    assert trunks_with_states(storage) == {runs[1].trunk}
 
 
 def test_a_run_given_up_leaves_its_cause_and_the_grid_goes_on(watched):

@@ -1,0 +1,129 @@
+"""The round store: what a round costs that another run has done, what keeping one costs, what the disk holds.
+
+    python -m benchmarks.store [--quick]
+
+15 clients with about 256 MNIST images each, 3 local epochs, tinyvgg, every model tested on 1,000 images of
+the server's, all clients in this process; `--quick` has a tenth of the images. The paper's rounds have ten
+times as many, so that the store's part is a tenth of what is seen here. The same rounds are computed without a
+store and into an empty one, in turns; then another run takes them from there. What keeping a round costs is a
+ratio of processor time: it is less than the difference between two equal rounds by the clock on the wall.
+"""
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+from benchmarks.paper_scale import BYTES, model_size
+from benchmarks.rounds import data_dir
+from engine.pool import InProcessPool
+from engine.round_store import Kept, Options, kept
+from engine.run_config import RunConfig, complete
+from engine.session import Session
+from engine.storage import Storage
+
+DRAWS, SERVER_IMAGES = 370, 1000
+"""About 256 training images a client; `--quick` divides both by `QUICK`."""
+QUICK = 10
+ROUNDS, QUICK_ROUNDS = 3, 6
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """One round, by this machine's clock."""
+
+    work: float
+    """Of the round itself."""
+    whole: float
+    """With the run's records and state on disk."""
+    processor: float
+    """What this process was busy in the whole."""
+
+
+def main() -> None:
+    """Measure, and print what was seen."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.store", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the images")
+    quick: bool = parser.parse_args().quick
+    rounds = QUICK_ROUNDS if quick else ROUNDS
+    with tempfile.TemporaryDirectory() as without, tempfile.TemporaryDirectory() as folder:
+        storage = Storage.of(folder)
+        off = opened(config(quick, rounds + 1), Storage.of(without), None)
+        on = opened(config(quick, rounds + 1), storage, Options())
+        plain, storing = in_turns([off, on], rounds)
+        reader = opened(config(quick, rounds + 2), storage, Options())
+        (taking,) = in_turns([reader], rounds, trained=0)
+        entries = kept(storage)
+    show(plain, storing, taking)
+    show_disk(entries, rounds)
+
+
+def config(quick: bool, rounds: int) -> RunConfig:
+    """Return a run of the trunk that all of them have in common."""
+    parts = QUICK if quick else 1
+    values = {
+        "dataset": "mnist",
+        "algorithm": "bnc",
+        "split": {"draws": DRAWS // parts, "server_images": SERVER_IMAGES // parts},
+        "training": {"rounds": rounds},
+    }
+    return complete(values, data_dir())
+
+
+def opened(run: RunConfig, storage: Storage, store: Options | None) -> Session:
+    """Return a session, clients of its own included, that is ready for the run's first round."""
+    session = Session(InProcessPool(), data_dir(), store=store)
+    session.open(run, storage)
+    return session
+
+
+def in_turns(sessions: Sequence[Session], rounds: int, *, trained: int = 15) -> list[list[Seconds]]:
+    """Run `rounds` rounds in every session; return what each took, a list a session.
+
+    The first of each round changes from round to round. A round in which not `trained` clients were trained
+    is not the one to be measured: RuntimeError.
+    """
+    seen: list[list[Seconds]] = [[] for _ in sessions]
+    for number in range(rounds):
+        order = range(len(sessions)) if number % 2 else reversed(range(len(sessions)))
+        for position in order:
+            start, busy = time.perf_counter(), time.process_time()
+            record = sessions[position].next_round()
+            whole, processor = time.perf_counter() - start, time.process_time() - busy
+            if record.timing["trained_clients"] != trained:
+                raise RuntimeError(f"{record.timing['trained_clients']} clients were trained, not {trained}")
+            seen[position].append(Seconds(record.timing["seconds"], whole, processor))
+    return seen
+
+
+def show(plain: Sequence[Seconds], storing: Sequence[Seconds], taking: Sequence[Seconds]) -> None:
+    """Print medians and ratios; the first round, which has warming up in it, is left out."""
+    print(f"{'':24}{'round s':>10}{'with files':>12}{'processor':>12}")
+    sides = {"computed, no store": plain, "computed into the store": storing, "taken from the store": taking}
+    for title, seconds in sides.items():
+        columns = zip(*((each.work, each.whole, each.processor) for each in seconds[1:]), strict=True)
+        work, whole, processor = map(statistics.median, columns)
+        print(f"{title:24}{work:10.4f}{whole:12.4f}{processor:12.4f}")
+    taken = statistics.median(t.work / s.work for t, s in zip(taking[1:], storing[1:], strict=True))
+    cost = statistics.median(s.processor / p.processor for s, p in zip(storing[1:], plain[1:], strict=True))
+    print(f"taken / computed {taken:.4f}, into the store / no store {cost:.3f}")
+
+
+def show_disk(entries: Sequence[Kept], rounds: int) -> None:
+    """Print what a round of the trunk leaves."""
+    states = sum(entry.size for entry in entries if entry.is_state) / rounds
+    others = sum(entry.size for entry in entries if not entry.is_state) / rounds
+    model = BYTES * model_size("mnist")
+    print(
+        f"a round keeps {states / 1e3:.1f} kB of states, {states / model:.3f} of the model's "
+        f"{model / 1e3:.1f} kB, and {others / 1e3:.1f} kB of statistics"
+    )
+
+
+if __name__ == "__main__":
+    main()
