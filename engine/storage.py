@@ -130,21 +130,18 @@ class Storage:
                 here = [name for name in self._files(folder) if not name.startswith(skipped)]
                 self._mirror(remote, there, here)
 
-    def read(self, name: str, size: int = -1) -> bytes | None:
-        """Return a file's bytes, or the first `size` of them, None if it is not there; leaves no mirror of it.
+    def read(self, name: str, size: int | None = None) -> bytes | None:
+        """Return a file's bytes, or the first `size` of them, None if it is not there; mirrors nothing.
 
         Raises:
             OSError, RunError: if it cannot be read.
         """
-        try:
+        with suppress(FileNotFoundError):
             if not self.uri:
                 with (self.root / name).open("rb") as file:
                     return file.read(size)
             with self._asked("read") as (remote, base), suppress(FileNotFoundError):
-                with remote.open_input_stream(f"{base}/{name}") as stream:
-                    return bytes(stream.read(None if size < 0 else size))
-        except FileNotFoundError:
-            pass
+                return bytes(remote.open_input_stream(f"{base}/{name}").read(size))
         return None
 
     def sizes(self, folder: str) -> Mapping[str, int]:
