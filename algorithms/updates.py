@@ -20,6 +20,8 @@ from algorithms.layout import Layout
 Vector = NDArray[np.float32]
 Matrix = NDArray[np.float64]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+WorkOut: TypeAlias = Callable[[Sequence[str]], list[Arrays]]
+"""Names of what is not known -> it, worked out."""
 T = TypeVar("T")
 
 BLOCK = 32768
@@ -97,8 +99,11 @@ class Source(Protocol):
     def fetch(self, clients: Sequence[int]) -> list[Vector]:
         """Return the updates of clients, float32, shape (P,) each; this may mean to train them."""
 
-    def recall(self, names: Sequence[str], work_out: Callable[[Sequence[str]], list[Arrays]]) -> list[Arrays]:
-        """Return what is known under each of `names`; `work_out` is asked for the others, together."""
+    def recall(self, wanted: Mapping[str, Sequence[int]], work_out: WorkOut) -> list[Arrays]:
+        """Return what is known under each name of `wanted`; `work_out` is asked for the others, together.
+
+        `wanted` says whose updates each takes to be worked out.
+        """
 
 
 class InMemory:
@@ -111,9 +116,9 @@ class InMemory:
         """Return the updates of clients."""
         return [self._vectors[client] for client in clients]
 
-    def recall(self, names: Sequence[str], work_out: Callable[[Sequence[str]], list[Arrays]]) -> list[Arrays]:
+    def recall(self, wanted: Mapping[str, Sequence[int]], work_out: WorkOut) -> list[Arrays]:
         """Work everything out."""
-        return work_out(names)
+        return work_out(list(wanted))
 
 
 class Updates:
@@ -256,7 +261,7 @@ class Updates:
             vectors = dict(zip(members, self._source.fetch(members), strict=True))
             return [{"mean_P": self._mean([vectors[client] for client in group])} for group in wanted]
 
-        known = dict(zip(by_name, self._source.recall(list(by_name), work_out), strict=True))
+        known = dict(zip(by_name, self._source.recall(by_name, work_out), strict=True))
         return [known[name]["mean_P"] for name in names]
 
     def _mean(self, vectors: Sequence[Vector]) -> Vector:
@@ -305,8 +310,8 @@ class Updates:
     def _recall(self, name: str, work_out: Callable[[], Arrays]) -> Arrays:
         """Return what is known of all updates in this view, or else work it out."""
         seen = "parameters" if self._width == self.layout.num_parameters else "state"
-        (known,) = self._source.recall([_name(f"{name}-{seen}", self.clients)], lambda _: [work_out()])
-        return known
+        wanted = {_name(f"{name}-{seen}", self.clients): self.clients}
+        return self._source.recall(wanted, lambda _: [work_out()])[0]
 
     def _map_blocks(self, function: Callable[[slice], T], width: int) -> list[T]:
         columns = [slice(start, min(start + BLOCK, width)) for start in range(0, width, BLOCK)]

@@ -144,8 +144,8 @@ def main() -> None:
         by_dataset.setdefault(dataset, []).append(each)
     total = sum(needs.values(), Need())
     largest = max(each.state_bytes for each in needs.values())
-    table = Table("", "asked", "apart", "", "shared", "", "trunk", "alone", "other", "a scenario", box=None)
-    table.title = "Rounds asked and computed; GB of states: all in each kind, and a scenario's at most"
+    table = Table("", "asked", "apart", "", "shared", "", "trunk", "alone", "other", "largest", box=None)
+    print("Rounds asked and computed; GB of states, and those of the largest scenario")
     for column in table.columns[1:]:
         column.justify = "right"
     for name, members in {**by_dataset, "all": list(needs.values())}.items():

@@ -4,9 +4,9 @@
 
 15 clients with about 256 MNIST images each, 3 local epochs, tinyvgg, every model tested on 1,000 images of
 the server's, all clients in this process; `--quick` has a tenth of the images. The paper's rounds have ten
-times as many, so that the store's part is a tenth of what is seen here. The same rounds are computed without a
-store and into an empty one, in turns; then another run takes them from there. What keeping a round costs is a
-ratio of processor time: it is less than the difference between two equal rounds by the clock on the wall.
+times as many, so that the store's part is a tenth of what is seen here. The same rounds are computed without
+a store and into an empty one, in turns; then another run takes them from there. What keeping a round costs is
+a ratio of processor time: it is less than the difference between two equal rounds by the clock on the wall.
 """
 
 import argparse
@@ -111,7 +111,7 @@ def show(plain: Sequence[Seconds], storing: Sequence[Seconds], taking: Sequence[
         print(f"{title:24}{work:10.4f}{whole:12.4f}{processor:12.4f}")
     taken = statistics.median(t.work / s.work for t, s in zip(taking[1:], storing[1:], strict=True))
     cost = statistics.median(s.processor / p.processor for s, p in zip(storing[1:], plain[1:], strict=True))
-    print(f"taken / computed {taken:.4f}, into the store / no store {cost:.3f}")
+    print(f"taken / computed {taken:.3%}, into the store / no store {cost:.3f}")
 
 
 def show_disk(entries: Sequence[Kept], rounds: int) -> None:

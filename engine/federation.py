@@ -68,36 +68,41 @@ class Federation:
         with Work(reached, progress, pool, shared) as work:
             reports = work.reports()
             updates = self._updates(reports, work, round_index)
-            (state, diagnostics), step_seconds = _timed(lambda: self._step(progress, updates))
-            tests, evaluate_seconds = _timed(lambda: _test(state, work) if evaluate else None)
+            (state, diagnostics), step_seconds = _timed(work, lambda: self._step(progress, updates))
+            tests, evaluate_seconds = _timed(work, lambda: _test(state, work) if evaluate else None)
             memories = work.memories()
+            excluded = [report.client for report in reports if not report.usable]
+            row = self._round_row(round_index + 1, updates, state, diagnostics, tasks, excluded)
             if shared is not None and work.trained:
                 self._leave_complete(progress, state, updates)
-        excluded = [report.client for report in reports if not report.usable]
-        seconds = time.perf_counter() - start - work.waited_seconds
-        slowest = max(work.trained, key=lambda report: report.seconds, default=None)
         record = RoundRecord(
-            round=self._round_row(round_index + 1, updates, state, diagnostics, tasks, excluded),
+            round=row,
             clients=self._client_rows(round_index, reports, state, diagnostics, tests),
             timing={
                 "round": round_index + 1,
-                "seconds": seconds,
-                "train_seconds": work.train_seconds,
                 "cluster_seconds": step_seconds,
                 "evaluate_seconds": evaluate_seconds,
-                "slowest_client": slowest and slowest.client,
-                "slowest_client_seconds": slowest and slowest.seconds,
-                "peak_memory_mb": memory.total(
-                    [memory.own_peak(), *(report.memory for report in work.trained)]
-                ),
-                "computed_by": work.computed_by or self.run_id,
-                "trained_clients": len(work.trained) if reached else None,
-                "waited_seconds": work.waited_seconds,
-                "alone_seconds": seconds + work.saved_seconds,
+                **self._account(work, time.perf_counter() - start),
             },
             warnings=_notes(round_index + 1, excluded, diagnostics),
         )
         return Progress(round_index + 1, state, {**progress.memories, **memories}), record
+
+    def _account(self, work: Work, seconds: float) -> dict[str, object]:
+        """Return what a round of so many `seconds` has cost, and whom."""
+        slowest = max(work.trained, key=lambda report: report.seconds, default=None)
+        peaks = [memory.own_peak(), *(report.memory for report in work.trained)]
+        return {
+            "seconds": seconds - work.waited_seconds,
+            "train_seconds": work.train_seconds,
+            "slowest_client": slowest and slowest.client,
+            "slowest_client_seconds": slowest and slowest.seconds,
+            "peak_memory_mb": memory.total(peaks),
+            "computed_by": work.computed_by or self.run_id,
+            "trained_clients": len(work.trained) if work.asked else None,
+            "waited_seconds": work.waited_seconds,
+            "alone_seconds": seconds - work.waited_seconds + work.saved_seconds,
+        }
 
     def _evaluates(self, round_index: int) -> bool:
         return (round_index + 1) % self.evaluate_every == 0 or round_index + 1 == self.rounds
@@ -218,6 +223,8 @@ def _notes(number: int, excluded: Sequence[int], diagnostics: Diagnostics) -> tu
     return tuple(f"round {number}: {note}" for note in (*notes, *diagnostics.warnings))
 
 
-def _timed(function: Callable[[], R]) -> tuple[R, float]:
-    start = time.perf_counter()
-    return function(), time.perf_counter() - start
+def _timed(work: Work, function: Callable[[], R]) -> tuple[R, float]:
+    """Return what a function returns, and the seconds that took but for training and waiting."""
+    start, before = time.perf_counter(), work.train_seconds + work.waited_seconds
+    result = function()
+    return result, time.perf_counter() - start - (work.train_seconds + work.waited_seconds - before)

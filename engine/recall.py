@@ -9,15 +9,15 @@ before trains those clients again.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from hashlib import sha256
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 
-from algorithms.updates import Arrays, Vector
+from algorithms.updates import Arrays, Vector, WorkOut
 from engine.fingerprint import Digests, of_array
 from engine.messages import EvaluateTask, TrainReport, TrainTask
 from engine.packing import Tests, pack_reports, pack_tests, unpack_reports, unpack_tests
@@ -31,14 +31,30 @@ FIRST_LOOK, LAST_LOOK = 0.01, 1.0
 REPORTS = "reports"
 
 
-@dataclass(frozen=True)
 class Shared:
-    """What a run has in common with others."""
+    """What a run has in common with others: the store, and what tells the run's federation from others there.
 
-    store: RoundStore
-    setup: str
-    """`engine.fingerprint.of_setup`."""
-    digests: Digests = field(default_factory=Digests)
+    What the run works out is written by `writer`, a thread of its own, while the next round trains.
+    """
+
+    def __init__(self, store: RoundStore, setup: str, writer: Executor) -> None:
+        """`setup` is `engine.fingerprint.of_setup`."""
+        self.store = store
+        self.setup = setup
+        self.digests = Digests()
+        self._writer = writer
+        self._writing: Future[None] | None = None
+
+    def later(self, write: Callable[[], None]) -> None:
+        """Have something written, once what was handed over before is."""
+        self.settle()
+        self._writing = self._writer.submit(write)
+
+    def settle(self) -> None:
+        """Wait until all is written."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
 
 
 class Work:
@@ -59,6 +75,7 @@ class Work:
         self._known: dict[str, Arrays] = {}
         self._trained: dict[int, Trained] = {}
         self._taken: dict[str, Entry] = {}
+        self._made: dict[str, Entry] = {}
         self._training_cost = 0.0
         self.train_seconds = 0.0
         """What training took this run."""
@@ -73,8 +90,20 @@ class Work:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Hand over what was worked out here to be kept, and end the claim after that."""
         if self._shared is not None:
-            self._claim.release()
+            self._shared.later(self._keep)
+
+    def _keep(self) -> None:
+        assert self._shared is not None
+        for name, entry in self._made.items():
+            self._shared.store.write(f"{self._name}-{name}", entry)
+        self._claim.release()
+
+    @property
+    def asked(self) -> int:
+        """How many clients train in this round, whoever has them do it."""
+        return len(self._tasks)
 
     @property
     def trained(self) -> list[TrainReport]:
@@ -92,7 +121,7 @@ class Work:
         worked_out = sum(entry.seconds for entry in self._taken.values())
         if REPORTS not in self._taken:
             return worked_out
-        return worked_out + self._training_cost * (1 - len(self._trained) / len(self._tasks))
+        return worked_out + self._training_cost * (1 - len(self._trained) / self.asked)
 
     def reports(self) -> list[TrainReport]:
         """Return what the clients say of their training, in the order of the tasks."""
@@ -107,7 +136,7 @@ class Work:
             remembers = {result.report.client for result in results if result.memory is not None}
             return [pack_reports([result.report for result in results], tasks, remembers)]
 
-        (known,) = self.recall([REPORTS], train)
+        (known,) = self.recall({REPORTS: list(self._tasks)}, train)
         return unpack_reports(known, tasks)
 
     def memories(self) -> dict[int, Vector]:
@@ -123,7 +152,7 @@ class Work:
             self.fetch(clients)
             return [{"memory": np.asarray(self._trained[client].memory)} for client in clients]
 
-        known = self.recall(list(names), gather)
+        known = self.recall({name: [client] for name, client in names.items()}, gather)
         return {client: arrays["memory"] for client, arrays in zip(remember, known, strict=True)}
 
     def test(self, models: Sequence[Vector], own_K: Sequence[int]) -> Tests:
@@ -134,7 +163,7 @@ class Work:
         tasks = [EvaluateTask(client, place) for client, place in enumerate(own_K)]
         digests = self._shared.digests.of(models) if self._shared else []
         name = f"tests-{_digest(repr((digests, list(own_K))))}"
-        (known,) = self.recall([name], lambda _: [pack_tests(self._pool.evaluate(tasks, models))])
+        (known,) = self.recall({name: ()}, lambda _: [pack_tests(self._pool.evaluate(tasks, models))])
         return unpack_tests(known)
 
     def fetch(self, clients: Sequence[int]) -> list[Vector]:
@@ -148,23 +177,27 @@ class Work:
             self.train_seconds += time.perf_counter() - start
         return [self._trained[client].update for client in clients]
 
-    def recall(self, names: Sequence[str], work_out: Callable[[Sequence[str]], list[Arrays]]) -> list[Arrays]:
-        """Return what is known under each name; what is not is worked out, once nobody else is at it."""
-        missing = self._look_for(names)
+    def recall(self, wanted: Mapping[str, Sequence[int]], work_out: WorkOut) -> list[Arrays]:
+        """Return what is known under each name; what is not is worked out, once nobody else is at it.
+
+        `wanted` says whose updates each takes to be worked out.
+        """
+        missing = self._look_for(wanted)
         if missing and self._shared is not None and not self._claim.held:
             missing = self._claim_or_wait(missing)
         if missing:
-            self._work_out(missing, work_out)
-        return [self._known[name] for name in names]
+            self._work_out({name: wanted[name] for name in missing}, work_out)
+        return [self._known[name] for name in wanted]
 
-    def _look_for(self, names: Sequence[str]) -> list[str]:
+    def _look_for(self, names: Iterable[str]) -> list[str]:
         """Take what the store has of `names`; return what it lacks."""
         if self._shared is not None:
             for name in (name for name in names if name not in self._known):
                 entry = self._shared.store.read(f"{self._name}-{name}")
                 if entry is not None:
                     self._known[name], self._taken[name] = entry.arrays, entry
-                    self._training_cost = max(self._training_cost, entry.cost - entry.seconds)
+                    if name == REPORTS:
+                        self._training_cost = entry.cost - entry.seconds
         return [name for name in names if name not in self._known]
 
     def _claim_or_wait(self, missing: list[str]) -> list[str]:
@@ -183,17 +216,16 @@ class Work:
         self.waited_seconds += time.perf_counter() - start
         return missing
 
-    def _work_out(self, names: Sequence[str], work_out: Callable[[Sequence[str]], list[Arrays]]) -> None:
+    def _work_out(self, wanted: Mapping[str, Sequence[int]], work_out: WorkOut) -> None:
         start, trained_before = time.perf_counter(), self.train_seconds
-        made = work_out(names)
+        made = work_out(list(wanted))
         elapsed = time.perf_counter() - start - (self.train_seconds - trained_before)
-        seconds = elapsed / len(names)
-        for name, arrays in zip(names, made, strict=True):
+        seconds = elapsed / len(wanted)
+        for (name, clients), arrays in zip(wanted.items(), made, strict=True):
             self._known[name] = arrays
             if self._shared is not None:
-                store = self._shared.store
-                entry = Entry(arrays, store.run_id, seconds, seconds + self._training_cost)
-                store.write(f"{self._name}-{name}", entry)
+                training = self._training_cost * len(clients) / max(1, self.asked)
+                self._made[name] = Entry(arrays, self._shared.store.run_id, seconds, seconds + training)
 
     def _key(self, shared: Shared) -> str:
         """Return what tells this round from all others."""

@@ -122,8 +122,6 @@ class Session:
                 folder.log(f"failed: {error if expected else traceback.format_exc()}")
             self.settle()
             raise
-        if shared is not None:
-            folder.log(*(f"warning: {warning}" for warning in shared.store.told()))
         self._writing = self._writer.submit(folder.save, record, progress)
         self._run = replace(self._run, progress=progress)
         is_last = progress.rounds_done == federation.rounds
@@ -137,7 +135,7 @@ class Session:
         if self._store is None:
             return None
         store = RoundStore(storage, config.trunk, config.run_id, self._store)
-        return Shared(store, of_setup(setup, self._pool.device))
+        return Shared(store, of_setup(setup, self._pool.device), self._writer)
 
     def settle(self) -> None:
         """Wait until the round that `next_round` last returned is kept.
@@ -145,6 +143,10 @@ class Session:
         Raises:
             RunError: if it could not be.
         """
+        if self._run is not None and self._run.shared is not None:
+            self._run.shared.settle()
+            told = self._run.shared.store.told()
+            self._run.folder.log(*(f"warning: {warning}" for warning in told))
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()

@@ -1,4 +1,8 @@
-"""One entry of the round store as bytes: safetensors, whose metadata hold a checksum of all the rest."""
+"""One entry of the round store as bytes: safetensors, whose metadata hold a checksum of all the rest.
+
+And of the name that it is kept under: the entry of one round, put in the place of another's, is as bad as a
+damaged one.
+"""
 
 import json
 from collections.abc import Mapping
@@ -32,27 +36,27 @@ class Damaged(Exception):
     """The bytes are not those that were written."""
 
 
-def encode(entry: Entry) -> bytes:
-    """Return an entry as bytes."""
-    arrays = {name: np.asarray(array, order="C") for name, array in entry.arrays.items()}
+def encode(entry: Entry, name: str = "") -> bytes:
+    """Return an entry as bytes, to be kept under a name."""
+    arrays = {part: np.asarray(array, order="C") for part, array in entry.arrays.items()}
     about = {
         "computed_by": entry.computed_by,
         "seconds": repr(entry.seconds),
         "cost": repr(entry.cost),
     }
-    return save(arrays, {**about, CHECKSUM: _checksum(arrays, about)})
+    return save(arrays, {**about, CHECKSUM: _checksum(name, arrays, about)})
 
 
-def decode(data: bytes) -> Entry:
-    """Return the entry that was encoded.
+def decode(data: bytes, name: str = "") -> Entry:
+    """Return the entry that was encoded to be kept under a name.
 
     Raises:
-        Damaged: if it is not whole.
+        Damaged: if it is not whole, or another name's.
     """
     about = about_entry(data)
     try:
         arrays = load(data)
-        whole = about.pop(CHECKSUM) == _checksum(arrays, about)
+        whole = about.pop(CHECKSUM) == _checksum(name, arrays, about)
         if whole:
             return Entry(arrays, about["computed_by"], float(about["seconds"]), float(about["cost"]))
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
@@ -74,10 +78,10 @@ def about_entry(data: bytes) -> dict[str, str]:
         raise Damaged from error
 
 
-def _checksum(arrays: Arrays, about: Mapping[str, Any]) -> str:
-    digest = sha256(json.dumps(about, sort_keys=True).encode())
-    for name in sorted(arrays):
-        array = arrays[name]
-        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+def _checksum(name: str, arrays: Arrays, about: Mapping[str, Any]) -> str:
+    digest = sha256(json.dumps([name, about], sort_keys=True).encode())
+    for part in sorted(arrays):
+        array = arrays[part]
+        digest.update(f"{part} {array.dtype.str} {array.shape}".encode())
         digest.update(np.asarray(array, order="C").data)
     return digest.hexdigest()

@@ -3,10 +3,13 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pyarrow.parquet as pq
 
 from algorithms.registry import ALGORITHMS
-from engine.pool import InProcessPool
+from engine.memory import PeakMemory
+from engine.messages import Counts, EvaluateReport, TrainReport
+from engine.pool import InProcessPool, Trained
 from engine.round_store import FOLDER, Options
 from engine.run_config import complete
 from engine.run_folder import folder_of
@@ -67,17 +70,17 @@ def numbers(folder):
 _alone = {}
 
 
-def alone(run):
-    """Return what a run leaves behind without a store."""
-    if run.run_id not in _alone:
+def alone(run, pool=InProcessPool):
+    """Return what a run leaves behind without a store, its clients in such a pool."""
+    if (run.run_id, pool) not in _alone:
         with TemporaryDirectory() as root:
-            _alone[run.run_id] = numbers(play(run, root, store=None))
-    return _alone[run.run_id]
+            _alone[run.run_id, pool] = numbers(play(run, root, pool(), store=None))
+    return _alone[run.run_id, pool]
 
 
-def differing(run, root):
+def differing(run, root, pool=InProcessPool):
     """Return the files of a run under `root` that are not what it leaves behind without a store."""
-    kept, expected = numbers(folder_of(Path(root), run)), alone(run)
+    kept, expected = numbers(folder_of(Path(root), run)), alone(run, pool)
     assert "done.json" in expected
     return sorted(name for name in kept | expected if kept.get(name) != expected.get(name))
 
@@ -142,3 +145,41 @@ class Counting(InProcessPool):
     def evaluate(self, tasks, models):
         self.tests += 1
         return super().evaluate(tasks, models)
+
+
+class Arithmetic:
+    """Clients that train and test in no time: two after the other want the same, others something else.
+
+    What an optimizer would remember is the last update, of which the next one keeps a tenth.
+    """
+
+    device = "cpu"
+
+    def prepare(self, setup):
+        self._setup = setup
+
+    def train(self, tasks, models, memories):
+        return [self._train(task, models, memories.get(task.client)) for task in tasks]
+
+    def _train(self, task, models, memory):
+        (chosen,) = task.candidates
+        model = models[chosen]
+        rng = np.random.default_rng([self._setup.seed, task.client, task.round_index])
+        wish = np.random.default_rng([self._setup.seed, task.client // 2]).normal(size=model.size)
+        update = (0.3 * (wish - model) + 0.01 * rng.normal(size=model.size)).astype(np.float32)
+        if memory is not None:
+            update += np.float32(0.1) * memory
+        norm = float(np.linalg.norm(update))
+        counts = self._counts(model + update) if task.evaluate else None
+        report = TrainReport(
+            task.client, chosen, norm / 100, 0.5, norm, True, counts, counts, 0.0, PeakMemory("process", 1e6)
+        )
+        return Trained(report, update, update if self._setup.training.keep_optimizer_state else None)
+
+    def evaluate(self, tasks, models):
+        counts = [self._counts(model) for model in models]
+        return [EvaluateReport(task.client, counts[task.own], tuple(counts)) for task in tasks]
+
+    def _counts(self, model):
+        confusion = np.abs(model[:100].reshape(10, 10) * 10).astype(np.int64) + np.eye(10, dtype=np.int64)
+        return Counts(confusion, float(np.abs(model).sum()))

@@ -1,0 +1,234 @@
+"""Runs that need the same rounds at the same time: one does a round, the others wait, none for ever."""
+
+import os
+from multiprocessing import get_context
+from signal import SIGKILL
+from threading import Barrier, Event, Thread
+from time import perf_counter
+from time import sleep as pause
+from types import SimpleNamespace
+
+import pytest
+from small_runs import (
+    CLIENTS,
+    ROUNDS,
+    Arithmetic,
+    claims,
+    config,
+    differing,
+    files,
+    play,
+    rows,
+    trained,
+)
+
+from engine import files as writing
+from engine import recall
+from engine.errors import RunError
+from engine.pool import InProcessPool
+
+PATIENCE = 120
+"""Seconds after which something that should have ended is taken to hang."""
+
+
+@pytest.fixture(autouse=True)
+def unflushed(monkeypatch):
+    """No power cut is among what is tested here."""
+    monkeypatch.setattr(writing, "flush", lambda path: None)
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """Is set once a run of this process has looked for another's round in vain."""
+    event = Event()
+
+    def sleep(seconds):
+        event.set()
+        pause(0.001)
+
+    monkeypatch.setattr(recall, "time", SimpleNamespace(perf_counter=perf_counter, sleep=sleep))
+    return event
+
+
+def at_once(*functions):
+    """Call functions, each in a thread; return what each one has returned or raised."""
+    results = [None] * len(functions)
+
+    def call(place, function):
+        try:
+            results[place] = function()
+        except Exception as error:
+            results[place] = error
+
+    threads = [Thread(target=call, args=each, daemon=True) for each in enumerate(functions)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), "hangs"
+    return results
+
+
+class Awaited(InProcessPool):
+    """Trains no sooner than another run waits for it."""
+
+    def __init__(self, waits):
+        super().__init__()
+        self._waits = waits
+
+    def train(self, tasks, models, memories):
+        assert self._waits.wait(PATIENCE)
+        return super().train(tasks, models, memories)
+
+
+class Doomed(Awaited):
+    """Fails once another run waits."""
+
+    def train(self, tasks, models, memories):
+        assert self._waits.wait(PATIENCE)
+        raise ZeroDivisionError
+
+
+class TestInThreads:
+    def test_no_round_is_trained_twice(self, tmp_path, waits):
+        """Three runs whose first rounds, which are all there are, are the same."""
+        runs = [config(algorithm) for algorithm in ("bnc", "sattler", "briggs")]
+        at_once(*(lambda run=run: play(run, tmp_path, Awaited(waits)) for run in runs))
+        for run in runs:
+            assert differing(run, tmp_path) == []
+        by_round = list(zip(*(trained(run, tmp_path) for run in runs), strict=True))
+        assert [sorted(numbers) for numbers in by_round] == [[0, 0, CLIENTS]] * ROUNDS
+        assert claims(tmp_path) == []
+
+    def test_who_waited_says_so_and_does_not_count_it_as_work(self, tmp_path, waits):
+        runs = [config(algorithm) for algorithm in ("bnc", "sattler")]
+        at_once(*(lambda run=run: play(run, tmp_path, Awaited(waits)) for run in runs))
+        first = [rows(run, tmp_path)[0] for run in runs]
+        (did,) = (row for row in first if row["trained_clients"])
+        (waited,) = (row for row in first if not row["trained_clients"])
+        assert did["waited_seconds"] == 0
+        assert waited["waited_seconds"] > 0
+        assert waited["computed_by"] == did["computed_by"]
+        assert waited["seconds"] < did["seconds"] < waited["alone_seconds"] + waited["waited_seconds"]
+
+    def test_runs_that_depart_train_what_is_theirs(self, tmp_path):
+        """In round 2 at most twice, once for the plain model, once for the clusters, in whatever order."""
+        runs = [config(algorithm) for algorithm in ("bnc", "ocfl-kmeans", "ocfl-affinity")]
+        begin = Barrier(len(runs))
+
+        def start(run):
+            begin.wait(PATIENCE)
+            return play(run, tmp_path, Arithmetic())
+
+        at_once(*(lambda run=run: start(run) for run in runs))
+        for run in runs:
+            assert differing(run, tmp_path, Arithmetic) == []
+        once, departure, apart = (
+            sum(each) for each in zip(*(trained(run, tmp_path) for run in runs), strict=True)
+        )
+        assert (once, apart) == (CLIENTS, 2 * CLIENTS)
+        assert departure in (CLIENTS, 2 * CLIENTS)
+
+    def test_a_round_that_fails_is_done_by_who_waits(self, tmp_path, waits):
+        """And what failed goes on from there."""
+        runs = [config("bnc"), config("sattler")]
+        begun = Event()
+
+        class First(Doomed):
+            def train(self, tasks, models, memories):
+                begun.set()
+                return super().train(tasks, models, memories)
+
+        def second():
+            assert begun.wait(PATIENCE)
+            return play(runs[1], tmp_path)
+
+        error, _ = at_once(lambda: play(runs[0], tmp_path, First(waits)), second)
+        assert isinstance(error, ZeroDivisionError)
+        assert trained(runs[1], tmp_path) == [CLIENTS] * ROUNDS
+        play(runs[0], tmp_path)
+        assert trained(runs[0], tmp_path) == [0] * ROUNDS
+        for run in runs:
+            assert differing(run, tmp_path) == []
+
+    def test_updates_that_are_all_of_no_use_fail_who_trained_and_who_waited(self, tmp_path, waits):
+        runs = [config(algorithm, training={"learning_rate": 1e30}) for algorithm in ("bnc", "sattler")]
+        errors = at_once(*(lambda run=run: play(run, tmp_path, Awaited(waits)) for run in runs))
+        assert [type(error) for error in errors] == [RunError, RunError]
+        assert str(errors[0]) == str(errors[1])
+        assert claims(tmp_path) == []
+
+
+def in_a_process(run, root, together):
+    """Play a run once all are there."""
+    together.wait(PATIENCE)
+    play(run, root)
+
+
+class Stuck(InProcessPool):
+    """Gets stuck in the midst of training in round 2, and says so."""
+
+    def __init__(self, stuck, never):
+        super().__init__()
+        self._stuck, self._never = stuck, never
+
+    def train(self, tasks, models, memories):
+        results = super().train(tasks, models, memories)
+        if tasks[0].round_index == 1:
+            self._stuck.set()
+            self._never.wait()
+        return results
+
+
+def get_stuck(run, root, stuck, never):
+    play(run, root, Stuck(stuck, never))
+
+
+def end(process):
+    process.join(PATIENCE)
+    if process.is_alive():
+        process.kill()
+        pytest.fail("hangs")
+
+
+class TestInProcesses:
+    def test_two_at_once_share_all_rounds(self, tmp_path):
+        spawn = get_context("spawn")
+        together = spawn.Barrier(2)
+        runs = [config(algorithm) for algorithm in ("bnc", "sattler")]
+        processes = [spawn.Process(target=in_a_process, args=(run, tmp_path, together)) for run in runs]
+        for process in processes:
+            process.start()
+        for process in processes:
+            end(process)
+        assert [process.exitcode for process in processes] == [0, 0]
+        for run in runs:
+            assert differing(run, tmp_path) == []
+        assert sum(sum(trained(run, tmp_path)) for run in runs) == ROUNDS * CLIENTS
+        assert claims(tmp_path) == []
+
+    def test_one_that_is_killed_amid_a_round_does_not_stop_who_waits_for_it(self, tmp_path, waits):
+        """The kill comes when the other one has looked in vain; the dead one's round 1 is taken."""
+        spawn = get_context("spawn")
+        stuck, never = spawn.Event(), spawn.Event()
+        killed, run = config(), config("sattler")
+        process = spawn.Process(target=get_stuck, args=(killed, tmp_path, stuck, never))
+        process.start()
+        assert stuck.wait(PATIENCE)
+        (claim,) = claims(tmp_path)
+        assert claim.name.startswith("000002-")
+        assert files(tmp_path, "000002-*") == []
+
+        def kill():
+            assert waits.wait(PATIENCE)
+            os.kill(process.pid, SIGKILL)
+            end(process)
+
+        assert at_once(lambda: play(run, tmp_path), kill)[1] is None
+        assert differing(run, tmp_path) == []
+        assert trained(run, tmp_path) == [0, CLIENTS, CLIENTS]
+        assert rows(run, tmp_path)[1]["waited_seconds"] > 0
+        assert claims(tmp_path) == []
+        play(killed, tmp_path)
+        assert differing(killed, tmp_path) == []
+        assert trained(killed, tmp_path) == [CLIENTS, 0, 0]
