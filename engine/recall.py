@@ -96,9 +96,11 @@ class Work:
 
     def _keep(self) -> None:
         assert self._shared is not None
-        for name, entry in self._made.items():
-            self._shared.store.write(f"{self._name}-{name}", entry)
-        self._claim.release()
+        try:
+            for name, entry in self._made.items():
+                self._shared.store.write(f"{self._name}-{name}", entry)
+        finally:
+            self._claim.release()
 
     @property
     def asked(self) -> int:

@@ -172,7 +172,7 @@ class Arithmetic:
         norm = float(np.linalg.norm(update))
         counts = self._counts(model + update) if task.evaluate else None
         report = TrainReport(
-            task.client, chosen, norm / 100, 0.5, norm, True, counts, counts, 0.0, PeakMemory("process", 1e6)
+            task.client, chosen, norm / 100, 0.5, norm, True, counts, counts, 1.0, PeakMemory("process", 1e6)
         )
         return Trained(report, update, update if self._setup.training.keep_optimizer_state else None)
 

@@ -22,12 +22,13 @@ from small_runs import (
     trained,
 )
 
+from engine import federation, recall
 from engine import files as writing
-from engine import recall
 from engine.errors import RunError
 from engine.pool import InProcessPool
 
-PATIENCE = 120
+HOUR = 3600.0
+PATIENCE = 60
 """Seconds after which something that should have ended is taken to hang."""
 
 
@@ -100,16 +101,29 @@ class TestInThreads:
         assert [sorted(numbers) for numbers in by_round] == [[0, 0, CLIENTS]] * ROUNDS
         assert claims(tmp_path) == []
 
-    def test_who_waited_says_so_and_does_not_count_it_as_work(self, tmp_path, waits):
-        runs = [config(algorithm) for algorithm in ("bnc", "sattler")]
+    def test_who_waited_says_so_and_does_not_count_it_as_work(self, tmp_path, monkeypatch):
+        """By a clock on which each look at the other's claim takes an hour."""
+        waits, hours = Event(), []
+
+        def sleep(seconds):
+            hours.append(HOUR)
+            waits.set()
+            pause(0.001)
+
+        clock = SimpleNamespace(perf_counter=lambda: perf_counter() + sum(hours), sleep=sleep)
+        for module in (recall, federation):
+            monkeypatch.setattr(module, "time", clock)
+        runs = [config(algorithm, training={"rounds": 1}) for algorithm in ("bnc", "sattler")]
         at_once(*(lambda run=run: play(run, tmp_path, Awaited(waits)) for run in runs))
-        first = [rows(run, tmp_path)[0] for run in runs]
-        (did,) = (row for row in first if row["trained_clients"])
-        (waited,) = (row for row in first if not row["trained_clients"])
+        (did, waited) = sorted(
+            (rows(run, tmp_path)[0] for run in runs), key=lambda row: -row["trained_clients"]
+        )
         assert did["waited_seconds"] == 0
-        assert waited["waited_seconds"] > 0
+        assert waited["waited_seconds"] >= HOUR
+        for name in ("seconds", "cluster_seconds", "evaluate_seconds", "train_seconds"):
+            assert 0 <= waited[name] < HOUR
         assert waited["computed_by"] == did["computed_by"]
-        assert waited["seconds"] < did["seconds"] < waited["alone_seconds"] + waited["waited_seconds"]
+        assert [run.run_id for run in runs if trained(run, tmp_path) == [CLIENTS]] == [did["computed_by"]]
 
     def test_runs_that_depart_train_what_is_theirs(self, tmp_path):
         """In round 2 at most twice, once for the plain model, once for the clusters, in whatever order."""
@@ -160,9 +174,10 @@ class TestInThreads:
 
 
 def in_a_process(run, root, together):
-    """Play a run once all are there."""
+    """Play a run once both are there."""
+    pool = InProcessPool()
     together.wait(PATIENCE)
-    play(run, root)
+    play(run, root, pool)
 
 
 class Stuck(InProcessPool):
@@ -196,15 +211,15 @@ class TestInProcesses:
         spawn = get_context("spawn")
         together = spawn.Barrier(2)
         runs = [config(algorithm) for algorithm in ("bnc", "sattler")]
-        processes = [spawn.Process(target=in_a_process, args=(run, tmp_path, together)) for run in runs]
-        for process in processes:
-            process.start()
-        for process in processes:
-            end(process)
-        assert [process.exitcode for process in processes] == [0, 0]
+        process = spawn.Process(target=in_a_process, args=(runs[0], tmp_path, together))
+        process.start()
+        in_a_process(runs[1], tmp_path, together)
+        end(process)
+        assert process.exitcode == 0
         for run in runs:
             assert differing(run, tmp_path) == []
-        assert sum(sum(trained(run, tmp_path)) for run in runs) == ROUNDS * CLIENTS
+        by_round = zip(*(trained(run, tmp_path) for run in runs), strict=True)
+        assert [sorted(numbers) for numbers in by_round] == [[0, CLIENTS]] * ROUNDS
         assert claims(tmp_path) == []
 
     def test_one_that_is_killed_amid_a_round_does_not_stop_who_waits_for_it(self, tmp_path, waits):

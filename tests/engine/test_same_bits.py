@@ -14,6 +14,7 @@ import ray
 from engine.pool import InProcessPool
 from engine.ray_pool import RayPool
 from engine.resources import Placement
+from engine.round_store import Options
 from engine.run_config import complete
 from engine.run_folder import folder_of
 from engine.server import reserve, start_server
@@ -82,10 +83,10 @@ def first(pool, num_actors):
     return part
 
 
-def finish(run, storage, *pools):
+def finish(run, storage, *pools, store=None):
     """Run one round in each of `pools` in turn, the rest in the last one, each time from the folder alone."""
     for number, pool in enumerate(pools, start=1):
-        session = Session(pool, NOWHERE, threads=number)
+        session = Session(pool, NOWHERE, threads=number, store=store)
         done = session.open(run, Storage.of(storage))
         until = run.training.rounds if number == len(pools) else number
         for _ in range(done, until):
@@ -155,3 +156,16 @@ def test_with_a_server_actor_and_one_client_actor(run, tmp_path, expected, serve
 def test_moved_from_one_pool_to_another_after_each_round(run, tmp_path, expected, fifteen):
     pools = (first(fifteen, 15), InProcessPool(), first(fifteen, 1), first(fifteen, 7), InProcessPool())
     assert finish(run, tmp_path, *pools) == expected
+
+
+@pytest.mark.parametrize("run", ["kept momentum"], indirect=True)
+def test_with_rounds_from_the_store_until_it_departs(run, tmp_path, expected, fifteen):
+    """Those that plain averaging has left there, with the same server optimizer."""
+    plain = {**run.algorithm, "name": "bnc"}
+    settings = {name: plain[name] for name in ("name", "server_optimizer", "server_momentum")}
+    finish(config(settings, run.training.model_dump()), tmp_path, InProcessPool(), store=Options())
+    assert finish(run, tmp_path, first(fifteen, 3), store=Options()) == expected
+    timings = pq.read_table(folder_of(tmp_path, run) / "timings.parquet")
+    trained = timings["trained_clients"].to_pylist()
+    assert trained[0] == 0
+    assert trained[-1] == 15
