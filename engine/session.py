@@ -115,7 +115,7 @@ class Session:
         folder, federation, shared = self._run.folder, self._run.federation, self._run.shared
         try:
             progress, record = federation.next_round(self._run.progress, self._pool, shared)
-            self.settle()
+            self._settle_folder()
         except Exception as error:
             expected = isinstance(error, FedgridError) and error.__cause__ is None
             with suppress(RunError):  # On a full disk, say: the error itself matters more.
@@ -145,6 +145,11 @@ class Session:
         """
         if self._run is not None and self._run.shared is not None:
             self._run.shared.settle()
+        self._settle_folder()
+
+    def _settle_folder(self) -> None:
+        """Wait for the folder only: what others may take from the store can be written meanwhile."""
+        if self._run is not None and self._run.shared is not None:
             told = self._run.shared.store.told()
             self._run.folder.log(*(f"warning: {warning}" for warning in told))
         writing, self._writing = self._writing, None

@@ -82,15 +82,15 @@ class TestNoNumberChanges:
         for algorithm, over in (("bnc", "parameters"), ("ocfl-kmeans", "state")):
             run = config(
                 {"name": algorithm, "similarity_over": over},
-                clients=3,
+                clients=2,
                 model="mobilenet",
                 training={"rounds": 1, "batch_size": 8},
-                split={"draws": 9, "server_images": 3},
+                split={"num_clusters": 2, "draws": 9, "server_images": 2},
             )
             play(run, tmp_path)
             assert differing(run, tmp_path) == [], (algorithm, over)
             temperatures.add(rows(run, tmp_path, "rounds")[0]["temperature"])
-            assert trained(run, tmp_path) == [3]
+            assert trained(run, tmp_path) == [2]
         assert len(temperatures) == 2
 
     SETTINGS = {
@@ -245,7 +245,6 @@ class TestWhoTrains:
             {"training": {"keep_optimizer_state": True}},
             {"split": {"draws": 41}},
             {"split": {"server_images": 49}},
-            {"split": {"test_leakage": "none"}},
             {"balance": "imbalanced"},
             {"participation": 0.9},
             {"clients": 5},

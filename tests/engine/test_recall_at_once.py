@@ -1,8 +1,6 @@
 """Runs that need the same rounds at the same time: one does a round, the others wait, none for ever."""
 
-import os
 from multiprocessing import get_context
-from signal import SIGKILL
 from threading import Barrier, Event, Thread
 from time import perf_counter
 from time import sleep as pause
@@ -173,71 +171,96 @@ class TestInThreads:
         assert claims(tmp_path) == []
 
 
-def in_a_process(run, root, together):
-    """Play a run once both are there."""
-    pool = InProcessPool()
-    together.wait(PATIENCE)
-    play(run, root, pool)
-
-
 class Stuck(InProcessPool):
     """Gets stuck in the midst of training in round 2, and says so."""
 
-    def __init__(self, stuck, never):
+    def __init__(self, connection):
         super().__init__()
-        self._stuck, self._never = stuck, never
+        self._connection = connection
 
     def train(self, tasks, models, memories):
         results = super().train(tasks, models, memories)
         if tasks[0].round_index == 1:
-            self._stuck.set()
-            self._never.wait()
+            self._connection.send("stuck")
+            self._connection.recv()
         return results
 
 
-def get_stuck(run, root, stuck, never):
-    play(run, root, Stuck(stuck, never))
+def listen(connection):
+    """Play the runs that come, one after the other."""
+    connection.send("there")
+    while True:
+        run, root, gets_stuck = connection.recv()
+        play(run, root, Stuck(connection) if gets_stuck else InProcessPool())
+        connection.send("finished")
 
 
-def end(process):
-    process.join(PATIENCE)
-    if process.is_alive():
-        process.kill()
-        pytest.fail("hangs")
+class Other:
+    """Another process, which plays runs when told to."""
+
+    def __init__(self):
+        spawn = get_context("spawn")
+        self._connection, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=listen, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+        assert self.says() == "there"
+
+    @property
+    def is_alive(self):
+        return self._process.is_alive()
+
+    def play(self, run, root, gets_stuck=False):
+        self._connection.send((run, root, gets_stuck))
+
+    def says(self):
+        assert self._connection.poll(PATIENCE), "hangs"
+        return self._connection.recv()
+
+    def kill(self):
+        self._process.kill()
+        self._process.join(PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def others():
+    """Those that were started: each costs seconds."""
+    started = []
+    yield started
+    for other in started:
+        other.kill()
+
+
+@pytest.fixture
+def other(others):
+    others[:] = [other for other in others if other.is_alive] or [Other()]
+    return others[0]
 
 
 class TestInProcesses:
-    def test_two_at_once_share_all_rounds(self, tmp_path):
-        spawn = get_context("spawn")
-        together = spawn.Barrier(2)
+    def test_two_at_once_share_all_rounds(self, tmp_path, other):
         runs = [config(algorithm) for algorithm in ("bnc", "sattler")]
-        process = spawn.Process(target=in_a_process, args=(runs[0], tmp_path, together))
-        process.start()
-        in_a_process(runs[1], tmp_path, together)
-        end(process)
-        assert process.exitcode == 0
+        other.play(runs[0], tmp_path)
+        play(runs[1], tmp_path)
+        assert other.says() == "finished"
         for run in runs:
             assert differing(run, tmp_path) == []
         by_round = zip(*(trained(run, tmp_path) for run in runs), strict=True)
         assert [sorted(numbers) for numbers in by_round] == [[0, CLIENTS]] * ROUNDS
         assert claims(tmp_path) == []
 
-    def test_one_that_is_killed_amid_a_round_does_not_stop_who_waits_for_it(self, tmp_path, waits):
+    def test_one_that_is_killed_amid_a_round_does_not_stop_who_waits_for_it(self, tmp_path, other, waits):
         """The kill comes when the other one has looked in vain; the dead one's round 1 is taken."""
-        spawn = get_context("spawn")
-        stuck, never = spawn.Event(), spawn.Event()
         killed, run = config(), config("sattler")
-        process = spawn.Process(target=get_stuck, args=(killed, tmp_path, stuck, never))
-        process.start()
-        assert stuck.wait(PATIENCE)
+        other.play(killed, tmp_path, gets_stuck=True)
+        assert other.says() == "stuck"
         (claim,) = claims(tmp_path)
         assert claim.name.startswith("000002-")
         assert files(tmp_path, "000002-*") == []
 
         def kill():
             assert waits.wait(PATIENCE)
-            os.kill(process.pid, SIGKILL)
-            end(process)
+            other.kill()
 
         assert at_once(lambda: play(run, tmp_path), kill)[1] is None
         assert differing(run, tmp_path) == []
