@@ -99,7 +99,8 @@ class Federation:
             "slowest_client_seconds": slowest and slowest.seconds,
             "peak_memory_mb": memory.total(peaks),
             "computed_by": work.computed_by or self.run_id,
-            "trained_clients": len(work.trained) if work.asked else None,
+            "reached_clients": work.asked,
+            "trained_clients": len(work.trained),
             "waited_seconds": work.waited_seconds,
             "alone_seconds": seconds - work.waited_seconds + work.saved_seconds,
         }

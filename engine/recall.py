@@ -6,6 +6,9 @@ history are the same run from there on. Kept of a round are, each for itself: th
 products of their updates, the mean update of each group of clients that some run has aggregated, the tests of
 the models that came of it. The updates themselves are not: a run that wants a mean that nobody has wanted
 before trains those clients again.
+
+Small updates are kept where the clients train from several models: there two runs may have some clusters in
+common and others not, so that no round is the same although most of its clients do the same.
 """
 
 import time
@@ -29,6 +32,9 @@ from engine.store_entry import Entry
 FIRST_LOOK, LAST_LOOK = 0.01, 1.0
 """Seconds between two looks whether another run has done its round, at first and at last."""
 REPORTS = "reports"
+UPDATE = "update"
+SMALL = 1 << 20
+"""Bytes of an update that is kept beside the means, where that makes sense."""
 
 
 class Shared:
@@ -73,7 +79,8 @@ class Work:
         self._pool = pool
         self._shared = shared
         self._known: dict[str, Arrays] = {}
-        self._trained: dict[int, Trained] = {}
+        self._results: dict[int, Trained] = {}
+        self._trained: list[TrainReport] = []
         self._taken: dict[str, Entry] = {}
         self._made: dict[str, Entry] = {}
         self._training_cost = 0.0
@@ -81,7 +88,8 @@ class Work:
         """What training took this run."""
         self.waited_seconds = 0.0
         if shared is not None:
-            self._name = f"{progress.rounds_done + 1:06d}-{self._key(shared)}"
+            self._clients = self._describe(shared)
+            self._name = self._numbered(repr(list(self._clients.values())))
             self._claim = shared.store.claim(self._name)
 
     def __enter__(self) -> Self:
@@ -98,7 +106,7 @@ class Work:
         assert self._shared is not None
         try:
             for name, entry in self._made.items():
-                self._shared.store.write(f"{self._name}-{name}", entry)
+                self._shared.store.write(name, entry)
         finally:
             self._claim.release()
 
@@ -110,20 +118,19 @@ class Work:
     @property
     def trained(self) -> list[TrainReport]:
         """The reports of the clients that this run has trained itself."""
-        return [result.report for result in self._trained.values()]
+        return self._trained
 
     @property
     def computed_by(self) -> str | None:
-        """The run that trained this round's clients, None if it is this one."""
-        return None if self._trained or REPORTS not in self._taken else self._taken[REPORTS].computed_by
+        """The run that trained this round's clients, or the first of them; None if it is this one."""
+        training = [entry for name, entry in self._taken.items() if name.startswith((REPORTS, UPDATE))]
+        return training[0].computed_by if training and not self._trained else None
 
     @property
     def saved_seconds(self) -> float:
         """What the work that was taken from others would have cost this run."""
         worked_out = sum(entry.seconds for entry in self._taken.values())
-        if REPORTS not in self._taken:
-            return worked_out
-        return worked_out + self._training_cost * (1 - len(self._trained) / self.asked)
+        return worked_out + self._training_cost * (1 - len(self._trained) / max(1, self.asked))
 
     def reports(self) -> list[TrainReport]:
         """Return what the clients say of their training, in the order of the tasks."""
@@ -133,8 +140,8 @@ class Work:
 
         def train(_: Sequence[str]) -> list[Arrays]:
             self.fetch(list(self._tasks))
-            self._training_cost = _busiest(self.trained)
-            results = [self._trained[client] for client in self._tasks]
+            self._training_cost = self._cost_of_training()
+            results = [self._results[client] for client in self._tasks]
             remembers = {result.report.client for result in results if result.memory is not None}
             return [pack_reports([result.report for result in results], tasks, remembers)]
 
@@ -152,7 +159,7 @@ class Work:
         def gather(missing: Sequence[str]) -> list[Arrays]:
             clients = [names[name] for name in missing]
             self.fetch(clients)
-            return [{"memory": np.asarray(self._trained[client].memory)} for client in clients]
+            return [{"memory": np.asarray(self._results[client].memory)} for client in clients]
 
         known = self.recall({name: [client] for name, client in names.items()}, gather)
         return {client: arrays["memory"] for client, arrays in zip(remember, known, strict=True)}
@@ -169,15 +176,51 @@ class Work:
         return unpack_tests(known)
 
     def fetch(self, clients: Sequence[int]) -> list[Vector]:
-        """Return the updates of clients, trained now if they have not been."""
-        missing = [self._tasks[client] for client in clients if client not in self._trained]
+        """Return the updates of clients, trained now if nobody has kept them."""
+        missing = [client for client in clients if client not in self._results]
+        missing = [client for client in missing if not self._take(client)]
         if missing:
             start = time.perf_counter()
-            progress = self._progress
-            for result in self._pool.train(missing, progress.state.models, progress.memories):
-                self._trained[result.report.client] = result
+            tasks, progress = [self._tasks[client] for client in missing], self._progress
+            for result in self._pool.train(tasks, progress.state.models, progress.memories):
+                self._results[result.report.client] = result
+                self._trained.append(result.report)
+                self._make_known(result)
             self.train_seconds += time.perf_counter() - start
-        return [self._trained[client].update for client in clients]
+        return [self._results[client].update for client in clients]
+
+    def _take(self, client: int) -> bool:
+        """Return whether the store has what a client did."""
+        if self._shared is None or not self._shares_updates(self._shared):
+            return False
+        entry = self._shared.store.read(self._update_name(client))
+        if entry is not None:
+            [report] = unpack_reports(entry.arrays, [self._tasks[client]])
+            self._results[client] = Trained(report, entry.arrays["update_P"], entry.arrays.get("memory"))
+            self._taken[f"{UPDATE}-{client}"] = entry
+        return entry is not None
+
+    def _make_known(self, result: Trained) -> None:
+        """Have a client's update kept, if it is small and others may meet it in another round."""
+        client = result.report.client
+        if self._shared is None or not self._shares_updates(self._shared) or result.update.nbytes > SMALL:
+            return
+        remembers = {} if result.memory is None else {"memory": result.memory}
+        report = pack_reports([result.report], [self._tasks[client]], {client} if remembers else set())
+        arrays = {**report, "update_P": result.update, **remembers}
+        run_id, cost = self._shared.store.run_id, result.report.seconds
+        self._made[self._update_name(client)] = Entry(arrays, run_id, 0.0, cost)
+
+    def _shares_updates(self, shared: Shared) -> bool:
+        """Whether it makes sense to look at a file for each client: it takes no time, and clients train from
+        several models, some of which another run may share."""
+        return not shared.store.is_far and len({task.candidates for task in self._tasks.values()}) > 1
+
+    def _cost_of_training(self) -> float:
+        """Return the seconds that training all clients takes, judged by those that were trained here."""
+        if self._trained:
+            return _busiest(self._trained) * self.asked / len(self._trained)
+        return sum(entry.cost for entry in self._taken.values())
 
     def recall(self, wanted: Mapping[str, Sequence[int]], work_out: WorkOut) -> list[Arrays]:
         """Return what is known under each name; what is not is worked out, once nobody else is at it.
@@ -227,23 +270,27 @@ class Work:
             self._known[name] = arrays
             if self._shared is not None:
                 training = self._training_cost * len(clients) / max(1, self.asked)
-                self._made[name] = Entry(arrays, self._shared.store.run_id, seconds, seconds + training)
+                self._made[f"{self._name}-{name}"] = Entry(
+                    arrays, self._shared.store.run_id, seconds, seconds + training
+                )
 
-    def _key(self, shared: Shared) -> str:
-        """Return what tells this round from all others."""
+    def _describe(self, shared: Shared) -> dict[int, str]:
+        """Return, by client, what its training in this round depends on."""
         progress = self._progress
         digests = shared.digests.of(progress.state.models)
-        memories = progress.memories
-        parts = [
-            (
-                task.client,
-                task.evaluate,
-                [digests[candidate] for candidate in task.candidates],
-                of_array(memories[task.client]) if task.client in memories else None,
-            )
-            for task in self._tasks.values()
-        ]
-        return _digest(repr((shared.setup, progress.rounds_done, parts)))
+        described = {}
+        for client, task in self._tasks.items():
+            candidates = [digests[candidate] for candidate in task.candidates]
+            memory = of_array(progress.memories[client]) if client in progress.memories else None
+            described[client] = repr((shared.setup, client, task.evaluate, candidates, memory))
+        return described
+
+    def _update_name(self, client: int) -> str:
+        return f"{self._numbered(self._clients[client])}-{UPDATE}"
+
+    def _numbered(self, described: str) -> str:
+        """Return the name of something of this round."""
+        return f"{self._progress.rounds_done + 1:06d}-{_digest(described)}"
 
 
 def _busiest(reports: Sequence[TrainReport]) -> float:

@@ -66,7 +66,7 @@ CLIENTS = pa.schema(
 LATER = {
     "rounds": ("silhouette",),
     "clients": ("part", "placed"),
-    "timings": ("computed_by", "trained_clients", "waited_seconds", "alone_seconds"),
+    "timings": ("computed_by", "reached_clients", "trained_clients", "waited_seconds", "alone_seconds"),
 }
 """Columns that the records of earlier versions lack, in their order: null in the rounds from then."""
 
@@ -81,6 +81,7 @@ TIMINGS = pa.schema(
         "slowest_client_seconds": pa.float64(),
         "peak_memory_mb": pa.float64(),
         "computed_by": pa.string(),
+        "reached_clients": pa.int32(),
         "trained_clients": pa.int32(),
         "waited_seconds": pa.float64(),
         "alone_seconds": pa.float64(),
@@ -90,9 +91,10 @@ TIMINGS = pa.schema(
 
 `seconds` are those that the run itself was at work, without `waited_seconds` for another run to finish the
 same round. `computed_by` is the id of the run that trained the round's clients: this one, or another from
-which it was taken (`engine.recall`). `trained_clients` counts those that this run trained; null where
-none was reached. `alone_seconds` are what the round would have cost it alone. `peak_memory_mb` is of the
-server's and the clients' processes together, each its peak since it started (see `engine.memory`)."""
+which it was taken (`engine.recall`). Of the `reached_clients`, who have an update in this round, this run
+trained `trained_clients` itself. `alone_seconds` are what the round would have cost it alone.
+`peak_memory_mb` is of the server's and the clients' processes together, each its peak since it started (see
+`engine.memory`)."""
 
 
 PARTS = ("trained", "excluded", "dropped", "not asked", "not joined")

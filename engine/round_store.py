@@ -20,13 +20,15 @@ from engine.store_entry import Damaged, Entry, about_entry, decode, encode
 FOLDER = "store"
 ENTRY = ".safetensors"
 NAME = re.compile(rf"{FOLDER}/[^/]+/\d+-[^/-]+-[^/]+{re.escape(ENTRY)}")
-STATES = ("mean-", "memory-")
+STATES = ("mean-", "memory-", "update")
 """Entries as large as a model, which only runs that are still to come need; the others are statistics."""
 HEADER = 1 << 16
 """Bytes that hold an entry's metadata."""
-WORTHWHILE = 100e6
-"""Bytes that are written and read again in a second: 85 MB of a ResNet-34 that one client of thirty trains in
-half a second on a GPU are not worth it, those that all thirty train are."""
+BYTES_PER_SECOND = 100e6
+"""Written and read again: 85 MB of a ResNet-34 that one client of thirty trains in half a second on a GPU are
+not worth it, those that all thirty train are."""
+ROUND_TRIP = 0.1
+"""Seconds that writing and reading a file at a URI takes, however small it is."""
 AIR = 0.1
 """Of the limit: what is freed beyond need, as finding what is cheapest takes a look at every entry."""
 
@@ -84,6 +86,11 @@ class RoundStore:
         self._trunk = f"{FOLDER}/{trunk}"
         self._limit = options.limit
 
+    @property
+    def is_far(self) -> bool:
+        """Whether each look at a file is a round trip over the network."""
+        return self._storage.uri is not None
+
     def read(self, name: str) -> Entry | None:
         """Return what is kept under a name, None if there is nothing that can be used."""
         file = self._file(name)
@@ -105,7 +112,7 @@ class RoundStore:
         path = self._storage.root / file
         temporary = path.with_name(f"{path.name}{ASIDE}{token_hex(4)}")
         data = encode(entry, name)
-        if entry.cost * WORTHWHILE < len(data):
+        if entry.cost < len(data) / BYTES_PER_SECOND + (ROUND_TRIP if self.is_far else 0.0):
             return
         try:
             if self._limit is not None and not make_room(self._storage, self._limit, len(data)):

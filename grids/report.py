@@ -202,7 +202,9 @@ def headline(tally: Tally) -> str:
 
 def work_done(tally: Tally) -> str:
     """Return how much a launch has done, as in `105 rounds, 41 of them computed, in 12 s`."""
-    computed = f", {tally.rounds_computed} of them computed," if tally.rounds_computed < tally.rounds else ""
+    computed = (
+        f", {tally.rounds_computed:.0f} of them computed," if tally.rounds_computed < tally.rounds else ""
+    )
     return f"{tally.rounds} rounds{computed} in {duration(tally.seconds)}"
 
 

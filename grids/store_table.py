@@ -73,8 +73,8 @@ def _cells(row: Usage) -> dict[str, str]:
     return {
         "runs": f"{row.finished}/{row.runs}",
         "rounds": str(row.rounds),
-        "computed": str(row.computed),
-        "taken": str(row.taken),
+        "computed": f"{row.computed:.0f}",
+        "taken": f"{row.taken:.0f}",
         "hits": "–" if row.hits is None else f"{row.hits:.0%}",
         "spent": brief(row.seconds),
         "alone": brief(row.alone_seconds),

@@ -31,10 +31,10 @@ class Usage:
     finished: int
     rounds: int
     """Rounds of all these runs so far."""
-    computed: int
-    """Rounds whose clients the run itself trained, some of them at least."""
-    taken: int
-    """Rounds that came from the store."""
+    computed: float
+    """Rounds whose clients the run itself trained; a round counts by the share of these."""
+    taken: float
+    """The rest, which came from the store."""
     seconds: float
     """What the runs themselves spent."""
     alone_seconds: float

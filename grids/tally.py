@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from engine.run_config import RunConfig
-from grids.times import is_computed
+from grids.times import computed_share
 
 
 class Tally:
@@ -24,8 +24,8 @@ class Tally:
         self.failed = 0
         self.rounds = 0
         """Rounds of this launch."""
-        self.rounds_computed = 0
-        """Of them those that were not taken from the round store."""
+        self.rounds_computed = 0.0
+        """Of them what was not taken from the round store; a round counts by the share of its clients."""
         self._client_seconds = 0.0
         self._at_once = 0
         self.running: dict[str, tuple[RunConfig, int]] = {}
@@ -98,7 +98,7 @@ class Tally:
         """Count a round."""
         self.running[config.run_id] = (config, number)
         self.rounds += 1
-        self.rounds_computed += is_computed(timing)
+        self.rounds_computed += computed_share(timing)
         self._client_seconds += timing["train_seconds"] + timing["evaluate_seconds"]
         self._rounds[config.dataset] += 1
         self._seconds[config.dataset] += timing["seconds"]
@@ -132,7 +132,7 @@ class Tally:
                 for run, number in self.running.values()
             ],
             "rounds": self.rounds,
-            "rounds_computed": self.rounds_computed,
+            "rounds_computed": round(self.rounds_computed, 2),
             "rounds_per_second": round(self.rounds_per_second, 3),
             "seconds": round(self.seconds, 1),
             "seconds_left": None if left is None else round(left, 1),

@@ -17,8 +17,8 @@ class Times:
     alone_seconds: float = 0.0
     """What that would have been without the round store."""
     rounds: int = 0
-    rounds_computed: int = 0
-    """Of them those that it did not take from the store as a whole."""
+    rounds_computed: float = 0.0
+    """Of them what it did not take from the store; a round counts by the share of its clients."""
     peak_memory_mb: float | None = None
     """The most of any round."""
 
@@ -28,9 +28,13 @@ class Times:
         return self.rounds_computed < self.rounds
 
 
-def is_computed(timing: Mapping[str, Any]) -> bool:
-    """Return whether a run trained in a round, by its row of `TIMINGS`; earlier versions always did."""
-    return timing.get("trained_clients") != 0
+def computed_share(timing: Mapping[str, Any]) -> float:
+    """Return the share of a round that a run computed: of the clients those that it trained itself.
+
+    All of it where nobody was to be trained, and in earlier versions.
+    """
+    reached, trained = timing.get("reached_clients"), timing.get("trained_clients")
+    return trained / reached if reached and trained is not None else 1.0
 
 
 def times_of(folder: Path) -> Times:
@@ -47,7 +51,7 @@ def times_of(folder: Path) -> Times:
         seconds=sum(row["seconds"] for row in rows),
         alone_seconds=sum(_alone_seconds(row) for row in rows),
         rounds=len(rows),
-        rounds_computed=sum(map(is_computed, rows)),
+        rounds_computed=sum(map(computed_share, rows)),
         peak_memory_mb=max((peak for row in rows if (peak := row.get("peak_memory_mb"))), default=None),
     )
 

@@ -27,7 +27,7 @@ from small_runs import (
 )
 
 from algorithms.base import State
-from engine import files
+from engine import files, recall
 from engine.errors import RunError
 from engine.memory import PeakMemory
 from engine.messages import TrainReport, TrainTask
@@ -208,14 +208,17 @@ class TestWhoTrains:
             assert {row["computed_by"] for row in rows(run, tmp_path)} == {first.run_id}
 
     def test_in_that_round_only_those_whose_clusters_mean_nobody_has_worked_out(self, tmp_path):
-        """k-means finds {0, 1}, {2, 3}, {4, 5}; mean-shift {0, 1}, {2, 3} and one of 4 and 5 each."""
+        """k-means finds {0, 1}, {2, 3}, {4, 5}; mean-shift {0, 1}, {2, 3} and one of 4 and 5 each.
+
+        In the round after it, too: the first four go on from the same models in both runs.
+        """
         play(config("ocfl-kmeans"), tmp_path)
         run, pool = config("ocfl-meanshift"), Counting()
         play(run, tmp_path, pool)
         second = [row["cluster"] for row in rows(run, tmp_path, "clients") if row["round"] == 2]
         assert second == [0, 0, 1, 1, 2, 3]
-        assert [client for number, client in pool.trained if number == 2] == [4, 5]
-        assert trained(run, tmp_path) == [NOBODY, 2, ALL]
+        assert pool.trained == [(2, 4), (2, 5), (3, 4), (3, 5)]
+        assert trained(run, tmp_path) == [NOBODY, 2, 2]
         assert rows(run, tmp_path)[1]["computed_by"] == run.run_id
 
     def test_who_departs_leaves_the_plain_mean_of_that_round_behind(self, tmp_path):
@@ -365,7 +368,7 @@ class TestTimings:
         assert {row["part"] for row in rows(run, tmp_path, "clients")} == {"dropped"}
         assert differing(run, tmp_path) == []
         for row in rows(run, tmp_path):
-            assert (row["computed_by"], row["trained_clients"]) == (run.run_id, None)
+            assert (row["computed_by"], row["reached_clients"]) == (run.run_id, 0)
             assert row["alone_seconds"] >= row["seconds"] > 0
 
     def test_the_tests_of_a_round_in_which_nobody_is_reached_are_shared(self, tmp_path):
@@ -374,7 +377,7 @@ class TestTimings:
         play(run, tmp_path, Untouchable())
         assert differing(run, tmp_path) == []
         for row in rows(run, tmp_path):
-            assert (row["computed_by"], row["trained_clients"]) == (run.run_id, None)
+            assert (row["computed_by"], row["reached_clients"]) == (run.run_id, 0)
             assert row["alone_seconds"] > row["seconds"]
 
 
@@ -461,24 +464,35 @@ class TestWhatARoundIs:
         assert self.reports(shared(), sent, models=(8, 1, 2, 3, 7)) == ([], [0, 0])
 
     @pytest.mark.parametrize(
-        "change",
+        ("change", "who"),
         [
-            {"models": (7, 9)},
-            {"models": (8, 7)},
-            {"sent": ((3, (1, 0)), (4, (1, 0)))},
-            {"sent": ((3, (0, 1)), (4, (1,)))},
-            {"sent": ((3, (0, 1)), (2, (1, 0)))},
-            {"sent": SENT[:1]},
-            {"rounds_done": 3},
-            {"evaluate": True},
-            {"memories": {3: np.zeros(1, np.float32)}},
+            ({"models": (7, 9)}, [3, 4]),
+            ({"models": (8, 7)}, [3, 4]),
+            ({"sent": ((3, (1, 0)), (4, (0, 1)))}, [3, 4]),
+            ({"sent": ((3, (0, 1)), (4, (1,)))}, [4]),
+            ({"sent": ((3, (0, 1)), (2, (1, 0)))}, [2]),
+            ({"rounds_done": 3}, [3, 4]),
+            ({"evaluate": True}, [3, 4]),
+            ({"memories": {3: np.zeros(1, np.float32)}}, [3]),
         ],
         ids=str,
     )
-    def test_anything_else_is_another_round(self, shared, change):
+    def test_anything_else_is_another_round(self, shared, change, who):
+        """In which those train for whom something is other than it was."""
         self.reports(shared())
         trained, _ = self.reports(shared(), **change)
-        assert trained == [client for client, _ in change.get("sent", self.SENT)]
+        assert trained == who
+
+    def test_where_all_are_sent_the_same_single_updates_are_not_kept(self, shared):
+        """A trunk's round would take as many models as there are clients."""
+        alike = ((3, (0, 1)), (4, (0, 1)))
+        self.reports(shared(), alike)
+        assert self.reports(shared(), alike[:1])[0] == [3]
+
+    def test_nor_are_large_ones(self, shared, monkeypatch):
+        monkeypatch.setattr(recall, "SMALL", 3)
+        self.reports(shared())
+        assert self.reports(shared(), ((3, (0, 1)), (2, (1, 0))))[0] == [3, 2]
 
     def test_so_is_one_of_another_federation(self, shared):
         self.reports(shared())

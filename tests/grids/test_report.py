@@ -109,5 +109,5 @@ def test_what_a_launch_has_done():
     now[0] = 3.0
     tally.round(config(seed=1), 1, TIMING)
     assert work_done(tally) == "1 rounds in 3.0 s"
-    tally.round(config(seed=1), 2, {**TIMING, "trained_clients": 0})
+    tally.round(config(seed=1), 2, {**TIMING, "reached_clients": 4, "trained_clients": 0})
     assert work_done(tally) == "2 rounds, 1 of them computed, in 3.0 s"

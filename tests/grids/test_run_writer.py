@@ -89,6 +89,7 @@ def test_a_run_that_took_rounds_from_the_store_says_what_it_would_have_cost(stor
         "round": [1, 2, 3, 4],
         "seconds": [0.25, 0.25, 3.0, 3.0],
         "peak_memory_mb": [100.0] * 4,
+        "reached_clients": [4, 4, 4, 4],
         "trained_clients": [0, 0, 4, 4],
         "alone_seconds": [3.0] * 4,
     }

@@ -34,7 +34,7 @@ def storage(tmp_path):
     """Of two trunks, one has two finished runs, of which the second took two of its three rounds."""
     storage = Storage.of(tmp_path / "runs")
     timings(storage, BNC, [(3, 2.0, 2.0), (3, 2.0, 2.0), (3, 2.0, 2.0)])
-    timings(storage, OCFL, [(0, 0.5, 2.0), (0, 0.5, 2.0), (1, 1.0, 2.0)])
+    timings(storage, OCFL, [(0, 0.5, 2.0), (0, 0.5, 2.0), (3, 1.0, 2.0)])
     for run in (BNC, OCFL):
         for name in ("done.json", SCORES):
             (folder_of(storage.root, run) / name).write_text("{}")
@@ -44,12 +44,13 @@ def storage(tmp_path):
 
 
 def timings(storage, run, rounds):
-    """Record (trained_clients, seconds, alone_seconds) a round."""
+    """Record (trained_clients of 3, seconds, alone_seconds) a round."""
     folder = folder_of(storage.root, run)
     folder.mkdir(parents=True, exist_ok=True)
     names = ("trained_clients", "seconds", "alone_seconds")
     rows = [
-        {"round": number, **dict(zip(names, row, strict=True))} for number, row in enumerate(rounds, start=1)
+        {"round": number, "reached_clients": 3, **dict(zip(names, row, strict=True))}
+        for number, row in enumerate(rounds, start=1)
     ]
     pq.write_table(pa.Table.from_pylist(rows, schema=TIMINGS), folder / "timings.parquet")
 
@@ -99,7 +100,7 @@ def test_the_sum_and_the_other_grids(storage):
 
 def test_rounds_of_an_earlier_version_were_computed_for_what_they_took(storage):
     path = folder_of(storage.root, BNC) / "timings.parquet"
-    new = ["computed_by", "trained_clients", "waited_seconds", "alone_seconds"]
+    new = ["computed_by", "reached_clients", "trained_clients", "waited_seconds", "alone_seconds"]
     pq.write_table(pq.read_table(path).drop_columns(new), path)
     usage = take_stock([BNC], storage).total
     assert (usage.computed, usage.taken, usage.seconds, usage.alone_seconds) == (3, 0, 6.0, 6.0)

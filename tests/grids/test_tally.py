@@ -13,13 +13,16 @@ def run(dataset="digits", seed=0, rounds=10):
     return complete(values, Path("unused"))
 
 
+TAKEN = {"reached_clients": 4, "trained_clients": 0}
+
+
 def timing(seconds, train_seconds=0.0, **values):
     return {"seconds": seconds, "train_seconds": train_seconds, "evaluate_seconds": 0.5, **values}
 
 
 def taken(seconds):
     """Return the timing of a round that was taken from the round store."""
-    return {"seconds": seconds, "train_seconds": 0.0, "evaluate_seconds": 0.0, "trained_clients": 0}
+    return {"seconds": seconds, "train_seconds": 0.0, "evaluate_seconds": 0.0, **TAKEN}
 
 
 class Clock:
@@ -139,13 +142,15 @@ def test_the_share_of_time_that_is_neither_training_nor_tests(clock):
 
 
 def test_rounds_of_the_store_are_not_computed(clock):
-    """A round of an earlier version, one that trained 3 clients, one that trained none."""
+    """A round of an earlier version, one that trained 3 of its 6 clients, one that trained none."""
     tally = Tally([run()], {}, now=clock)
     tally.start(run(), 0)
     clock.time += 1
-    for number, each in enumerate([timing(1.0), timing(1.0, trained_clients=3), taken(0.01)], start=1):
+    for number, each in enumerate(
+        [timing(1.0), timing(1.0, reached_clients=6, trained_clients=3), taken(0.01)], start=1
+    ):
         tally.round(run(), number, each)
-    assert (tally.rounds, tally.rounds_computed) == (3, 2)
+    assert (tally.rounds, tally.rounds_computed) == (3, 1.5)
 
 
 def test_rounds_of_the_store_make_the_time_left_shorter(clock):

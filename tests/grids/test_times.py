@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from grids.times import Times, is_computed, times_of
+from grids.times import Times, computed_share, times_of
 
 
 def write(folder, rows):
@@ -15,6 +15,7 @@ def row(seconds, peak, trained=None, alone=None):
     return {
         "seconds": seconds,
         "peak_memory_mb": peak,
+        "reached_clients": 4,
         "trained_clients": trained,
         "alone_seconds": alone,
     }
@@ -24,7 +25,7 @@ def test_sums_over_rounds(tmp_path):
     """The second was taken from the store; in the third half of the clients were trained."""
     write(tmp_path, [row(2.0, 300.0, 4, 2.0), row(0.5, 400.0, 0, 3.0), row(1.0, 350.0, 2, 1.5)])
     times = times_of(tmp_path)
-    assert times == Times(seconds=3.5, alone_seconds=6.5, rounds=3, rounds_computed=2, peak_memory_mb=400.0)
+    assert times == Times(seconds=3.5, alone_seconds=6.5, rounds=3, rounds_computed=1.5, peak_memory_mb=400.0)
     assert times.has_taken
 
 
@@ -50,13 +51,16 @@ def test_without_a_record_all_is_zero(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("timing", "computed"),
+    ("timing", "share"),
     [
-        ({}, True),
-        ({"trained_clients": None}, True),
-        ({"trained_clients": 1}, True),
-        ({"trained_clients": 0}, False),
+        ({}, 1),
+        ({"reached_clients": None, "trained_clients": None}, 1),
+        ({"reached_clients": 4, "trained_clients": 4}, 1),
+        ({"reached_clients": 4, "trained_clients": 1}, 0.25),
+        ({"reached_clients": 4, "trained_clients": 0}, 0),
+        ({"reached_clients": 0, "trained_clients": 0}, 1),
     ],
 )
-def test_a_round_is_computed_by_who_trains_at_least_one_client(timing, computed):
-    assert is_computed(timing) is computed
+def test_a_round_counts_by_the_share_of_its_clients_that_were_trained(timing, share):
+    """Where nobody was reached there was nothing to take."""
+    assert computed_share(timing) == share
