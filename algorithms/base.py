@@ -87,6 +87,14 @@ class Algorithm(ABC):
         seeded by (run, round): all randomness of a step comes from it.
         """
 
+    def patience(self) -> tuple[float, ...]:
+        """Return by what runs are sorted so that who leaves plain averaging sooner starts sooner.
+
+        First roughly the round from which on it can, counted from 1; then whatever makes it later. Whoever
+        starts in the right order finds what came before done, and leaves it done for those who follow.
+        """
+        return (1.0,)
+
     def candidates(self, state: State) -> tuple[tuple[int, ...], ...]:
         """Return, for each of the K clients, the models it is sent.
 

@@ -48,6 +48,10 @@ class Briggs(FedOpt):
 
     settings: BriggsSettings
 
+    def patience(self) -> tuple[float, ...]:
+        """It says itself when it acts."""
+        return (3.0, self.settings.round)
+
     def recluster(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:

@@ -68,6 +68,10 @@ class Communities(FedOpt):
         zeros_K = np.zeros(num_clients, np.int64)
         return State((model,), zeros_K, {"last_seen_K": last_seen_K, "start_K": zeros_K})
 
+    def patience(self) -> tuple[float, ...]:
+        """It acts in each round, or once, late."""
+        return (self.settings.late or 1,)
+
     def candidates(self, state: State) -> tuple[tuple[int, ...], ...]:
         """Return each client's start, which need not be its community's model."""
         return tuple((int(start),) for start in _start_K(state))

@@ -11,6 +11,7 @@ Shapes: K clients of the federation, C cluster models, P entries of a state vect
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from typing import Annotated, Literal
 
 import numpy as np
@@ -42,6 +43,10 @@ class FedOpt(Algorithm):
     """One step is `recluster`, then `aggregate`; clustered algorithms override the first only."""
 
     settings: FedOptSettings
+
+    def patience(self) -> tuple[float, ...]:
+        """It never leaves plain averaging, being that."""
+        return (inf,)
 
     def init(self, model: Vector, num_clients: int) -> State:
         """Return the state of one cluster that holds every client, with optimizer moments of zero."""

@@ -46,6 +46,10 @@ class Ocfl(FedOpt):
 
     settings: OcflSettings
 
+    def patience(self) -> tuple[float, ...]:
+        """It takes two temperatures to see one rise."""
+        return (2.0, self.settings.window)
+
     def init(self, model: Vector, num_clients: int) -> State:
         """Return the state of one cluster, the shot not taken."""
         state = super().init(model, num_clients)

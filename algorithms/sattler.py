@@ -47,6 +47,11 @@ class Sattler(FedOpt):
 
     settings: SattlerSettings
 
+    def patience(self) -> tuple[float, ...]:
+        """The more the norms must say, the later; who only waits for the end of the cooldown is sooner."""
+        settings = self.settings
+        return (3.0, settings.epsilon_2, -settings.epsilon_1, settings.cooldown)
+
     def recluster(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:

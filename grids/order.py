@@ -5,15 +5,13 @@ from itertools import zip_longest
 
 from engine.run_config import RunConfig
 
-PLAIN = "bnc"
-"""Never clusters: until another algorithm acts, its run is the same."""
-
 
 def in_order(runs: Sequence[RunConfig], at_once: int = 1) -> list[RunConfig]:
     """Return the runs as they should start: data sets as declared, in each the longest runs first.
 
-    A long run that starts last would keep a whole cluster waiting. Of a trunk, the run that never clusters
-    comes first: all others begin with its rounds.
+    A long run that starts last would keep a whole cluster waiting. Of a trunk, whoever acts first comes
+    first: while it has the updates of that round it leaves the plain mean behind, with which the next one
+    goes on. In the other order each would train the round in which it acts once more (`engine.recall`).
 
     `at_once` is how many runs go side by side. Two of one trunk would want the same rounds at the same
     moment: one computes them, the other waits and its core idles. So `at_once` trunks take turns: the first
@@ -36,11 +34,11 @@ def in_order(runs: Sequence[RunConfig], at_once: int = 1) -> list[RunConfig]:
 
 
 def _trunks(runs: Sequence[RunConfig]) -> list[list[RunConfig]]:
-    """Return the runs by trunk, of each the one that never clusters first."""
+    """Return the runs by trunk, in each the algorithm first that acts first."""
     trunks: dict[str, list[RunConfig]] = {}
     for run in runs:
         trunks.setdefault(run.trunk, []).append(run)
-    return [sorted(trunk, key=lambda run: run.algorithm["name"] != PLAIN) for trunk in trunks.values()]
+    return [sorted(trunk, key=lambda run: run.make_algorithm().patience()) for trunk in trunks.values()]
 
 
 def _by_turns(trunks: Sequence[list[RunConfig]], at_once: int) -> Iterable[RunConfig]:
