@@ -59,6 +59,13 @@ class Search:
         """
         return tuple(_with_settings(run, params) for run in self.base)
 
+    def patience(self, params: Params) -> tuple[float, ...]:
+        """Return the algorithm's patience with these settings; those that do not go together need none."""
+        try:
+            return self.runs(params)[0].make_algorithm().patience()
+        except ConfigError:
+            return ()
+
     def grid(self, runs: tuple[RunConfig, ...], until: Mapping[str, int]) -> Grid:
         """Return the search, so far as it has got, as a grid."""
         return Grid(self.name, runs, self.text, tuple(self.space), until)

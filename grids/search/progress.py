@@ -48,7 +48,8 @@ class Progress:
         """Yield the search as a grid that has grown by a batch, or in which the better half of a batch may
         go on; go on when these runs are where they may be.
         """
-        source = suggestions(self._search.space, self._search.searcher, self._search.trials)
+        search = self._search
+        source = suggestions(search.space, search.searcher, search.trials, search.patience)
         while asked := source.ask(min(BATCH, self._search.trials - len(self.trials))):
             batch = [self._suggested(params) for params in asked]
             self._runs |= {run.run_id: run for one in batch for run in one.runs}

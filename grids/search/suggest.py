@@ -5,7 +5,7 @@ nothing else: no clock, no order in which runs end. So the same scores lead to t
 search that was interrupted need not keep more than its runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count, islice, product
 from math import prod
@@ -45,21 +45,29 @@ class Suggestions(Protocol):
         """Take what came of all that was asked for last, in that order."""
 
 
-def suggestions(space: Space, searcher: Searcher, trials: int) -> Suggestions:
+def suggestions(
+    space: Space, searcher: Searcher, trials: int, patience: Callable[[Params], tuple[float, ...]]
+) -> Suggestions:
     """Return a searcher of which at most so many trials will be asked.
+
+    `patience` is the algorithm's, with these settings: a grid, which does not learn, has an order that saves
+    rounds (`grids.order`).
 
     Raises:
         ConfigError: if a grid does not fit into them.
     """
-    return GridPoints(space, trials) if searcher == "grid" else OptunaSampler(space, searcher)
+    return GridPoints(space, trials, patience) if searcher == "grid" else OptunaSampler(space, searcher)
 
 
 class GridPoints:
-    """Every combination; the last setting varies fastest."""
+    """Every combination; those first that act first, and of equal ones the last setting varies fastest."""
 
-    def __init__(self, space: Space, trials: int) -> None:
+    def __init__(
+        self, space: Space, trials: int, patience: Callable[[Params], tuple[float, ...]] = lambda params: ()
+    ) -> None:
         levels = grid_levels(space, trials)
-        self._points = iter([dict(zip(levels, values, strict=True)) for values in product(*levels.values())])
+        points = (dict(zip(levels, values, strict=True)) for values in product(*levels.values()))
+        self._points = iter(sorted(points, key=patience))
 
     def ask(self, number: int) -> list[Params]:
         """Return the next points."""
