@@ -4,9 +4,9 @@
 
 Nothing is trained. From Tables 1 and 2 follows in which round a run leaves the trunk, the rounds that it
 shares with plain federated averaging (BNC). The trunk is computed once a scenario; a run that leaves it in
-round r of R computes the rounds r..R itself. Round r counts although the trunk has it: the similarities are
-in the store, but no mean over the new clusters is, so the clients train once more. Sources and their traps
-(arXiv:2509.01587, and its authors' archive):
+round r of R computes the rounds r..R itself. The first that leaves in round r leaves the plain mean behind
+(`grids.order`); for others that leave there the similarities are in the store, but no mean over their
+clusters, so the clients train once more. Sources (arXiv:2509.01587, its authors' archive), and traps in them:
 
 - a run that scores 0 in all three columns of Table 1 has one cluster to the end, whatever Table 2 says (a
   new name for the same cluster counts there): it never leaves the trunk;
@@ -98,13 +98,14 @@ def branch(algorithm: str, clients: int, scores: PublishedClustering) -> Branch 
 def need(rounds: int, clients: int, model_bytes: int, runs: int, branches: Iterable[Branch]) -> Need:
     """Return what one scenario's runs of `rounds` rounds need, one of them BNC's."""
     lengths = {each: rounds + 1 - each.start for each in branches}
+    trunk = rounds - len({each.start for each in lengths})
     computed = {f"{each.start}" if each.is_exact else each.algorithm: each for each in lengths}.values()
-    shared = rounds + sum(lengths[each] for each in computed)
+    shared = trunk + sum(lengths[each] for each in computed)
     states = {each: lengths[each] * each.clusters * model_bytes for each in computed}
     alone = sum(size for each, size in states.items() if each.clusters > GROUPS)
     return Need(
         asked=runs * rounds,
-        apart=rounds + sum(lengths.values()),
+        apart=trunk + sum(lengths.values()),
         shared=shared,
         trunk_bytes=rounds * model_bytes,
         alone_bytes=alone,
