@@ -52,9 +52,10 @@ class Shared:
         self._writing: Future[None] | None = None
 
     def later(self, write: Callable[[], None]) -> None:
-        """Have something written, once what was handed over before is."""
-        self.settle()
-        self._writing = self._writer.submit(write)
+        """Have something written, and wait for what was handed over before."""
+        before, self._writing = self._writing, self._writer.submit(write)
+        if before is not None:
+            before.result()
 
     def settle(self) -> None:
         """Wait until all is written."""
