@@ -15,6 +15,8 @@ from engine.errors import ConfigError
 from grids.search.space import Choices, Dimension, Params, Range, Space, Value
 
 Searcher: TypeAlias = Literal["optuna", "random", "grid"]
+Patience: TypeAlias = Callable[[Params], tuple[float, ...]]
+"""Settings -> how late the algorithm acts with them (`algorithms.base.Algorithm.patience`)."""
 SEARCHERS: tuple[Searcher, ...] = ("optuna", "random", "grid")
 SEED = 0
 BATCH = 8
@@ -46,12 +48,11 @@ class Suggestions(Protocol):
 
 
 def suggestions(
-    space: Space, searcher: Searcher, trials: int, patience: Callable[[Params], tuple[float, ...]]
+    space: Space, searcher: Searcher, trials: int, patience: Patience = lambda params: ()
 ) -> Suggestions:
     """Return a searcher of which at most so many trials will be asked.
 
-    `patience` is the algorithm's, with these settings: a grid, which does not learn, has an order that saves
-    rounds (`grids.order`).
+    A grid does not learn: its points come in the order of `patience`, which saves rounds (`grids.order`).
 
     Raises:
         ConfigError: if a grid does not fit into them.
@@ -62,9 +63,7 @@ def suggestions(
 class GridPoints:
     """Every combination; those first that act first, and of equal ones the last setting varies fastest."""
 
-    def __init__(
-        self, space: Space, trials: int, patience: Callable[[Params], tuple[float, ...]] = lambda params: ()
-    ) -> None:
+    def __init__(self, space: Space, trials: int, patience: Patience) -> None:
         levels = grid_levels(space, trials)
         points = (dict(zip(levels, values, strict=True)) for values in product(*levels.values()))
         self._points = iter(sorted(points, key=patience))

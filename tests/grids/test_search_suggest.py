@@ -90,6 +90,18 @@ def test_a_grid_has_as_many_levels_as_fit():
     assert source.ask(8) == []
 
 
+def test_points_of_a_grid_come_in_the_order_in_which_they_act():
+    """By cooldown; of equal ones as declared."""
+    source = suggestions(SPACE, "grid", 35, lambda params: (params["cooldown"],))
+    points = source.ask(30)
+    assert [point["cooldown"] for point in points] == [2] * 10 + [5] * 10 + [8] * 10
+    assert [(point["epsilon_1"], point["linkage"]) for point in points[:3]] == [
+        (0.05, "single"),
+        (0.05, "complete"),
+        (0.1257, "single"),
+    ]
+
+
 def test_a_grid_that_does_not_fit_says_how_large_it_is():
     with pytest.raises(ConfigError, match="has 12 points or more, and this search 11 trials: .*--trials 12"):
         suggestions(SPACE, "grid", 11)
