@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +60,11 @@ class Search:
         return tuple(_with_settings(run, params) for run in self.base)
 
     def patience(self, params: Params) -> tuple[float, ...]:
-        """Return the algorithm's patience with these settings; those that do not go together need none."""
+        """Return the algorithm's patience with these settings; those that do not go together never act."""
         try:
             return self.runs(params)[0].make_algorithm().patience()
         except ConfigError:
-            return ()
+            return (inf,)
 
     def grid(self, runs: tuple[RunConfig, ...], until: Mapping[str, int]) -> Grid:
         """Return the search, so far as it has got, as a grid."""

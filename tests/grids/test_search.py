@@ -163,10 +163,11 @@ def test_early_stopping_ends_the_same_too_and_keeps_what_it_stopped(storage, tmp
     command = ("search", file, "--in-process", "--storage")
     whole = fedgrid(*command, storage)
     assert (whole.code, whole.err) == (0, "")
-    assert "4 of 4 trials done, 3 of them stopped early; 8 rounds, 6 of them computed, in " in whole.out
+    assert "4 of 4 trials done, 3 of them stopped early; 8 rounds, 5 of them computed, in " in whole.out
     said = found(storage, "early")
-    assert [trial["stopped_at"] for trial in said["trials"]] == [0.5, 0.25, 0.25, None]
-    assert [trial["scores"] is None for trial in said["trials"]] == [True, True, True, False]
+    assert [trial["params"]["round"] for trial in said["trials"]] == [1, 2, 3, 4], "as they act"
+    assert [trial["stopped_at"] for trial in said["trials"]] == [None, 0.5, 0.25, 0.25]
+    assert [trial["scores"] is None for trial in said["trials"]] == [False, True, True, True]
     assert said["best"]["label_free"]["params"] == said["best"]["oracle"]["params"] == {"round": 1}
     assert (
         "4 of 4 trials done, 3 of them stopped early before: nothing to do" in fedgrid(*command, storage).out
@@ -208,7 +209,7 @@ def test_a_trial_that_fails_is_said_and_is_not_the_best(storage, tmp_path):
     result = fedgrid(*command)
     assert result.code == 1
     said = found(storage, "fails")
-    ended, no_run, failed, _ = said["trials"]
+    ended, failed, no_run, _ = said["trials"]
     assert ended["failed"] is None
     assert (no_run["failed"], no_run["run_ids"]) == (
         "briggs: linkage 'ward' needs metric 'euclidean', not 'cosine'",
@@ -219,7 +220,7 @@ def test_a_trial_that_fails_is_said_and_is_not_the_best(storage, tmp_path):
     )
     assert said["complete"]
     assert said["best"]["label_free"]["trial"] == said["best"]["oracle"]["trial"] == 1
-    assert "trial 3 failed: 1 of 1 runs failed" in result.out
+    assert "trial 2 failed: 1 of 1 runs failed" in result.out
     assert fedgrid(*command).code == 1
     assert found(storage, "fails") == said
 
