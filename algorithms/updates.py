@@ -9,19 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property
 from hashlib import sha256
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from algorithms.layout import Layout
+from algorithms.source import Arrays, InMemory, Source
 
 Vector = NDArray[np.float32]
 Matrix = NDArray[np.float64]
-Arrays: TypeAlias = Mapping[str, NDArray[Any]]
-WorkOut: TypeAlias = Callable[[Sequence[str]], list[Arrays]]
-"""Names of what is not known -> it, worked out."""
 T = TypeVar("T")
 
 BLOCK = 32768
@@ -91,34 +89,6 @@ class Products:
         )
         np.fill_diagonal(distances_KK, 0.0)
         return np.asarray(np.clip((distances_KK + distances_KK.T) / 2, 0.0, 2.0))
-
-
-class Source(Protocol):
-    """Where the updates of a round are, and what is known of them without looking at any."""
-
-    def fetch(self, clients: Sequence[int]) -> list[Vector]:
-        """Return the updates of clients, float32, shape (P,) each; this may mean to train them."""
-
-    def recall(self, wanted: Mapping[str, Sequence[int]], work_out: WorkOut) -> list[Arrays]:
-        """Return what is known under each name of `wanted`; `work_out` is asked for the others, together.
-
-        `wanted` says whose updates each takes to be worked out.
-        """
-
-
-class InMemory:
-    """Updates that are there, and of which nothing is known yet."""
-
-    def __init__(self, vectors: Mapping[int, Vector]) -> None:
-        self._vectors = vectors
-
-    def fetch(self, clients: Sequence[int]) -> list[Vector]:
-        """Return the updates of clients."""
-        return [self._vectors[client] for client in clients]
-
-    def recall(self, wanted: Mapping[str, Sequence[int]], work_out: WorkOut) -> list[Arrays]:
-        """Work everything out."""
-        return work_out(list(wanted))
 
 
 class Updates:

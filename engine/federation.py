@@ -23,9 +23,10 @@ from engine.messages import TrainReport, TrainTask
 from engine.packing import Tests
 from engine.pool import Pool
 from engine.progress import Progress
-from engine.recall import Shared, Work
+from engine.recall import Work
 from engine.records import RoundRecord, client_row, round_row
 from engine.seeds import generator
+from engine.shared import Shared
 
 BYTES_PER_ENTRY = 4
 R = TypeVar("R")

@@ -10,7 +10,7 @@ from operator import add
 
 import numpy as np
 
-from algorithms.updates import Arrays
+from algorithms.source import Arrays
 from engine.memory import own_peak
 from engine.messages import Counts, EvaluateReport, TrainReport, TrainTask
 

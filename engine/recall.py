@@ -12,21 +12,21 @@ common and others not, so that no round is the same although most of its clients
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 
-from algorithms.updates import Arrays, Vector, WorkOut
-from engine.fingerprint import Digests, of_array
+from algorithms.source import Arrays, WorkOut
+from algorithms.updates import Vector
+from engine.fingerprint import of_array
 from engine.messages import EvaluateTask, TrainReport, TrainTask
 from engine.packing import Tests, pack_reports, pack_tests, unpack_reports, unpack_tests
 from engine.pool import Pool, Trained
 from engine.progress import Progress
-from engine.round_store import RoundStore
+from engine.shared import Shared
 from engine.store_entry import Entry
 
 FIRST_LOOK, LAST_LOOK = 0.01, 1.0
@@ -35,33 +35,6 @@ REPORTS = "reports"
 UPDATE = "update"
 SMALL = 1 << 20
 """Bytes of an update that is kept beside the means, where that makes sense."""
-
-
-class Shared:
-    """What a run has in common with others: the store, and what tells the run's federation from others there.
-
-    What the run works out is written by `writer`, a thread of its own, while the next round trains.
-    """
-
-    def __init__(self, store: RoundStore, setup: str, writer: Executor) -> None:
-        """`setup` is `engine.fingerprint.of_setup`."""
-        self.store = store
-        self.setup = setup
-        self.digests = Digests()
-        self._writer = writer
-        self._writing: Future[None] | None = None
-
-    def later(self, write: Callable[[], None]) -> None:
-        """Have something written, and wait for what was handed over before."""
-        before, self._writing = self._writing, self._writer.submit(write)
-        if before is not None:
-            before.result()
-
-    def settle(self) -> None:
-        """Wait until all is written."""
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.result()
 
 
 class Work:

@@ -19,11 +19,11 @@ from engine.initialise import blank, initial_vector
 from engine.messages import ClassLabels, ClientData
 from engine.pool import OnDemand, Pool, Setup
 from engine.progress import Progress
-from engine.recall import Shared
 from engine.records import RoundRecord
 from engine.round_store import Options, RoundStore
 from engine.run_config import RunConfig
 from engine.run_folder import RunFolder
+from engine.shared import Shared
 from engine.sources import Pair
 from engine.splits import ClientSplit, server_subset, split_pool
 from engine.storage import Storage

@@ -14,7 +14,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from algorithms.updates import Arrays
+from algorithms.source import Arrays
 
 CHECKSUM = "sha256"
 

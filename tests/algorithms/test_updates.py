@@ -5,7 +5,8 @@ import pytest
 from small_cases import clients, frozen, layout_of, rng, updates_of
 
 from algorithms import updates as module
-from algorithms.updates import InMemory, Updates
+from algorithms.source import InMemory
+from algorithms.updates import Updates
 
 
 def random_vectors(num_clients=5, size=1000, seed=0):

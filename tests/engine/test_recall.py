@@ -33,9 +33,10 @@ from engine.memory import PeakMemory
 from engine.messages import TrainReport, TrainTask
 from engine.pool import InProcessPool, Trained
 from engine.progress import Progress
-from engine.recall import Shared, Work
+from engine.recall import Work
 from engine.round_store import FOLDER, Options, RoundStore, kept
 from engine.session import Session
+from engine.shared import Shared
 from engine.storage import Storage
 
 ALL, NOBODY = CLIENTS, 0
