@@ -253,7 +253,8 @@ def test_ctrl_c_ends_the_showing_and_not_the_job(
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "right")
     storage = new_storage(tmp_path / "runs")
-    arguments = [*DIGITS, "--in-process", "--storage", str(storage)]
+    # Long enough that it still runs when the interruption has arrived.
+    arguments = [*DIGITS[:-1], "training.rounds=500", "--in-process", "--storage", str(storage)]
     with started("submit", "--address", job_server, "--", *arguments) as process:
         assert process.stdout is not None
         job = next(process.stdout).split()[1]
