@@ -108,12 +108,12 @@ class RoundStore:
 
     def write(self, name: str, entry: Entry) -> None:
         """Keep an entry, if there is room, and if it is not had again sooner than it is written and read."""
+        if not self._is_worthwhile(entry):
+            return
         file = self._file(name)
         path = self._storage.root / file
         temporary = path.with_name(f"{path.name}{ASIDE}{token_hex(4)}")
         data = encode(entry, name)
-        if entry.cost < len(data) / BYTES_PER_SECOND + (ROUND_TRIP if self.is_far else 0.0):
-            return
         try:
             if self._limit is not None and not make_room(self._storage, self._limit, len(data)):
                 return
@@ -138,6 +138,10 @@ class RoundStore:
     def claim(self, name: str) -> Claim:
         """Return the claim on a round; of a storage at a URI, among the runs of this machine."""
         return Claim(self._storage.root / self._trunk / f"{name}.claim")
+
+    def _is_worthwhile(self, entry: Entry) -> bool:
+        size = sum(array.nbytes for array in entry.arrays.values())
+        return entry.cost >= size / BYTES_PER_SECOND + (ROUND_TRIP if self.is_far else 0.0)
 
     def _complain(self, warning: str) -> None:
         """Warn, once a run: what holds for one file mostly holds for all."""
