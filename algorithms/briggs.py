@@ -11,10 +11,10 @@ from typing import Literal
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt, model_validator
 
-from algorithms.base import Diagnostics, Labels, State
-from algorithms.clusterers import labels_to_groups
-from algorithms.fedopt import FedOpt, FedOptSettings, moving, split_positions
-from algorithms.updates import Matrix, Updates
+from fedgrid.algorithms.clustering.clusterers import labels_to_groups
+from fedgrid.algorithms.contract.base import Diagnostics, Labels, State
+from fedgrid.algorithms.contract.updates import Matrix, Updates
+from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, moving, split_positions
 
 
 class BriggsSettings(FedOptSettings):
@@ -48,7 +48,7 @@ class Briggs(FedOpt):
 
     settings: BriggsSettings
 
-    def patience(self) -> tuple[float, ...]:
+    def start_order_key(self) -> tuple[float, ...]:
         """It says itself when it acts."""
         return (3.0, self.settings.round)
 

@@ -15,12 +15,12 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from algorithms.base import Diagnostics, Labels, State, split
-from algorithms.fedopt import FedOpt, FedOptSettings
-from algorithms.graph import Groups, Library, communities, silhouette, similarities
-from algorithms.layout import Layout
-from algorithms.trusted import symmetric_trusted_distances, trusted_distances
-from algorithms.updates import Matrix, Updates, Vector
+from fedgrid.algorithms.clustering.graph import Groups, Library, communities, silhouette, similarities
+from fedgrid.algorithms.clustering.trusted import symmetric_trusted_distances, trusted_distances
+from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, split
+from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector
+from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 
 NEVER = -1
 
@@ -68,7 +68,7 @@ class Communities(FedOpt):
         zeros_K = np.zeros(num_clients, np.int64)
         return State((model,), zeros_K, {"last_seen_K": last_seen_K, "start_K": zeros_K})
 
-    def patience(self) -> tuple[float, ...]:
+    def start_order_key(self) -> tuple[float, ...]:
         """It acts in each round, or once, late."""
         return (self.settings.late or 1,)
 

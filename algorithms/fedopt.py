@@ -17,9 +17,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.base import Algorithm, Diagnostics, Settings, State
-from algorithms.placing import place, split_among
-from algorithms.updates import Updates, Vector
+from fedgrid.algorithms.clustering.latecomers import place, split_among
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Settings, State
+from fedgrid.algorithms.contract.updates import Updates, Vector
 
 MOMENTS = {"none": (), "momentum": ("cluster_first",), "adam": ("cluster_first", "cluster_second")}
 """The arrays of shape (C, P) that each server optimizer keeps in the state's memory."""
@@ -44,7 +44,7 @@ class FedOpt(Algorithm):
 
     settings: FedOptSettings
 
-    def patience(self) -> tuple[float, ...]:
+    def start_order_key(self) -> tuple[float, ...]:
         """It never leaves plain averaging, being that."""
         return (inf,)
 
@@ -117,7 +117,7 @@ def moving(updates: Updates) -> Updates:
 def split_positions(state: State, cluster: int, members: Updates, groups: Sequence[Sequence[int]]) -> State:
     """Split `cluster` into groups of positions in `members`, which a clusterer returns instead of ids.
 
-    Absent members wait (see `algorithms.placing`).
+    Absent members wait (see `algorithms.clustering.latecomers`).
     """
     ids = [[members.clients[position] for position in group] for group in groups]
     return split_among(state, cluster, ids, members)

@@ -13,13 +13,12 @@ import numpy as np
 from pydantic import Field, PositiveInt
 from threadpoolctl import threadpool_limits
 
-from algorithms.base import Diagnostics, State
-from algorithms.clusterers import NOISE, AnyClusterer, KMeans, labels_to_groups
-from algorithms.fedopt import FedOpt, FedOptSettings, moving, split_positions
-from algorithms.regrouping import regroup
-from algorithms.similarity import temperature
-from algorithms.temperature import rises
-from algorithms.updates import Updates, Vector
+from fedgrid.algorithms.clustering.clusterers import NOISE, AnyClusterer, KMeans, labels_to_groups
+from fedgrid.algorithms.clustering.latecomers import regroup
+from fedgrid.algorithms.clustering.temperature import rises, temperature
+from fedgrid.algorithms.contract.base import Diagnostics, State
+from fedgrid.algorithms.contract.updates import Updates, Vector
+from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, moving, split_positions
 
 
 class OcflSettings(FedOptSettings):
@@ -46,7 +45,7 @@ class Ocfl(FedOpt):
 
     settings: OcflSettings
 
-    def patience(self) -> tuple[float, ...]:
+    def start_order_key(self) -> tuple[float, ...]:
         """It takes two temperatures to see one rise."""
         return (2.0, self.settings.window)
 

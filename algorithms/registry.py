@@ -6,9 +6,8 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
-from algorithms.base import Algorithm, Settings
-from algorithms.briggs import Briggs, BriggsAsPublished, BriggsAsPublishedSettings, BriggsSettings
-from algorithms.clusterers import (
+from fedgrid.algorithms.briggs import Briggs, BriggsAsPublished, BriggsAsPublishedSettings, BriggsSettings
+from fedgrid.algorithms.clustering.clusterers import (
     HDBSCAN,
     AffinityAsPublished,
     AffinityPropagation,
@@ -17,10 +16,16 @@ from algorithms.clusterers import (
     KMeans,
     MeanShift,
 )
-from algorithms.communities import CommunitiesSettings, Leiden, Louvain
-from algorithms.fedopt import FedOpt, FedOptSettings
-from algorithms.ocfl import Ocfl, OcflSettings
-from algorithms.sattler import Sattler, SattlerAsPublished, SattlerAsPublishedSettings, SattlerSettings
+from fedgrid.algorithms.communities import CommunitiesSettings, Leiden, Louvain
+from fedgrid.algorithms.contract.base import Algorithm, Settings
+from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
+from fedgrid.algorithms.ocfl import Ocfl, OcflSettings
+from fedgrid.algorithms.sattler import (
+    Sattler,
+    SattlerAsPublished,
+    SattlerAsPublishedSettings,
+    SattlerSettings,
+)
 
 FEDOPT_SOURCE = "Reddi et al. 2021, arXiv:2003.00295"
 SATTLER_SOURCE = "Sattler et al. 2021, arXiv:1910.01991"

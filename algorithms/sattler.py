@@ -13,9 +13,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
-from algorithms.base import Diagnostics, State
-from algorithms.fedopt import FedOpt, FedOptSettings, split_positions
-from algorithms.updates import Matrix, Updates
+from fedgrid.algorithms.contract.base import Diagnostics, State
+from fedgrid.algorithms.contract.updates import Matrix, Updates
+from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, split_positions
 
 Groups = tuple[list[int], list[int]]
 
@@ -47,7 +47,7 @@ class Sattler(FedOpt):
 
     settings: SattlerSettings
 
-    def patience(self) -> tuple[float, ...]:
+    def start_order_key(self) -> tuple[float, ...]:
         """The more the norms must say, the later; who only waits for the end of the cooldown is sooner."""
         settings = self.settings
         return (3.0, settings.epsilon_2, -settings.epsilon_1, settings.cooldown)

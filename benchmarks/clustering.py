@@ -13,11 +13,11 @@ from threading import Event, Thread
 import numpy as np
 import ray
 
-from algorithms.layout import Layout
-from algorithms.similarity import temperature
-from algorithms.updates import Matrix, Updates, Vector
-from engine.initialise import blank
-from engine.vectors import layout_of
+from fedgrid.algorithms.clustering.temperature import temperature
+from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector
+from fedgrid.engine.models.flat_vectors import layout_of
+from fedgrid.engine.models.initialisation import blank
 
 CLIENTS = 30
 THREADS = 2

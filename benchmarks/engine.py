@@ -6,12 +6,12 @@ from pathlib import Path
 
 import ray
 
-from engine.records import RoundRecord
-from engine.resources import Request, cluster_nodes, plan
-from engine.run_config import RunConfig
-from engine.server import reserve, start_server
-from engine.storage import Storage
-from grids.cluster import connected
+from fedgrid.engine.clients.placement import Request, cluster_nodes, plan
+from fedgrid.engine.records import RoundRecord
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.server import reserve, start_server
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.planning.cluster import connected
 
 
 @contextmanager

@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.engine import started
-from engine.datasets import default_data_dir
-from engine.run_config import complete
+from fedgrid.engine.data.datasets import default_data_dir
+from fedgrid.engine.run_config import complete
 
 EARLY, LATE = 20, 200
 

@@ -5,8 +5,9 @@
 Nothing is trained. From Tables 1 and 2 follows in which round a run leaves the trunk, the rounds that it
 shares with plain federated averaging (BNC). The trunk is computed once a scenario; a run that leaves it in
 round r of R computes the rounds r..R itself. The first that leaves in round r leaves the plain mean behind
-(`grids.order`); for others that leave there the similarities are in the store, but no mean over their
-clusters, so the clients train once more. Sources (arXiv:2509.01587, its authors' archive), and traps in them:
+(`grids.planning.start_order`); for others that leave there the similarities are in the store, but no mean
+over their clusters, so the clients train once more. Sources (arXiv:2509.01587, its authors' archive), and
+traps in them:
 
 - a run that scores 0 in all three columns of Table 1 has one cluster to the end, whatever Table 2 says (a
   new name for the same cluster counts there): it never leaves the trunk;
@@ -29,11 +30,11 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from engine.datasets import DATASETS
-from engine.initialise import blank
-from engine.vectors import layout_of
-from tracking.partitions import PUBLISHED_ROUNDS, PublishedClustering
-from tracking.published import Scenario, clustering, digits_of
+from fedgrid.engine.data.datasets import DATASETS
+from fedgrid.engine.models.flat_vectors import layout_of
+from fedgrid.engine.models.initialisation import blank
+from fedgrid.tracking.published.numbers import Scenario, clustering, digits_of
+from fedgrid.tracking.scoring.partitions import PUBLISHED_ROUNDS, PublishedClustering
 
 GROUPS = 3
 SATTLER_SPLITS = 22

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from engine.config import Training
-from engine.messages import ClientData
-from engine.models import build
-from engine.pool import Setup
+from fedgrid.engine.clients.messages import ClientData
+from fedgrid.engine.clients.pool import Setup
+from fedgrid.engine.models.registry import build
+from fedgrid.engine.settings import Training
 
 PROCESSES = 2
 

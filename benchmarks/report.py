@@ -16,18 +16,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.datasets import default_data_dir
-from engine.records import CLIENTS, ROUNDS, SCORES, TESTS
-from engine.run_config import RunConfig
-from engine.run_folder import DONE, folder_of
-from engine.scenarios import Scenario
-from engine.splits import sizes_of
-from engine.storage import Storage
-from grids.grid_folder import GridFolder
-from grids.outcome import SCORES as FINAL_SCORES
-from grids.presets import load_grid
-from tracking.records import Array
-from tracking.scores import of_run
+from fedgrid.engine.data.datasets import default_data_dir
+from fedgrid.engine.partition.deal import sizes_of
+from fedgrid.engine.partition.scenarios import Scenario
+from fedgrid.engine.records import CLIENTS, ROUNDS, SCORES, TESTS
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_folder import DONE, folder_of
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.outcome import SCORES as FINAL_SCORES
+from fedgrid.tracking.records import Array
+from fedgrid.tracking.scoring.scores import of_run
 
 NUM_ROUNDS, NUM_GROUPS, NUM_CLASSES = 50, 3, 10
 EVERY = 0.1
@@ -130,7 +130,7 @@ def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table,
 def measure(*arguments: str) -> tuple[float, float]:
     """Run a command; return its seconds, and the MB that it and its children held at most, together."""
     started = time.perf_counter()
-    command = [sys.executable, "-c", "from grids.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", "from fedgrid.grids.cli.main import main; main()", *arguments]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         peak = 0
         while process.poll() is None:

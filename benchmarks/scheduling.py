@@ -10,14 +10,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from engine.datasets import default_data_dir
-from engine.run_folder import folder_of
-from engine.storage import Storage
-from grids.cluster import connected
-from grids.commands import run_grid
-from grids.how import How
-from grids.presets import load_grid
-from grids.times import times_of
+from fedgrid.engine.data.datasets import default_data_dir
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.execution.launch_types import LaunchOptions
+from fedgrid.grids.execution.run import run_grid
+from fedgrid.grids.planning.cluster import connected
+from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.results.times import times_of
 
 WARM_RUNS = 4
 
@@ -27,7 +27,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--runs", type=int, default=280)
     runs = options.parse_args().runs
-    how = How(default_data_dir(), as_json=True)
+    how = LaunchOptions(default_data_dir(), as_json=True)
     console = Console(quiet=True)
     with tempfile.TemporaryDirectory() as folder, connected():
         storage = Storage.of(Path(folder) / "runs")

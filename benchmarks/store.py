@@ -21,11 +21,11 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 from benchmarks.paper_scale import BYTES, model_size
 from benchmarks.rounds import data_dir
-from engine.pool import InProcessPool
-from engine.round_store import Kept, Options, kept
-from engine.run_config import RunConfig, complete
-from engine.session import Session
-from engine.storage import Storage
+from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.round_cache.store import CacheOptions, StoredFile, kept
+from fedgrid.engine.run_config import RunConfig, complete
+from fedgrid.engine.session import Session
+from fedgrid.engine.storage.storage import Storage
 
 DRAWS, SERVER_IMAGES = 370, 1000
 """About 256 training images a client; `--quick` divides both by `QUICK`."""
@@ -54,9 +54,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as without, tempfile.TemporaryDirectory() as folder:
         storage = Storage.of(folder)
         off = opened(config(quick, rounds + 1), Storage.of(without), None)
-        on = opened(config(quick, rounds + 1), storage, Options())
+        on = opened(config(quick, rounds + 1), storage, CacheOptions())
         plain, storing = in_turns([off, on], rounds)
-        reader = opened(config(quick, rounds + 2), storage, Options())
+        reader = opened(config(quick, rounds + 2), storage, CacheOptions())
         (taking,) = in_turns([reader], rounds, trained=0)
         entries = kept(storage)
     show(plain, storing, taking)
@@ -75,7 +75,7 @@ def config(quick: bool, rounds: int) -> RunConfig:
     return complete(values, data_dir())
 
 
-def opened(run: RunConfig, storage: Storage, store: Options | None) -> Session:
+def opened(run: RunConfig, storage: Storage, store: CacheOptions | None) -> Session:
     """Return a session, clients of its own included, that is ready for the run's first round."""
     session = Session(InProcessPool(), data_dir(), store=store)
     session.open(run, storage)
@@ -114,7 +114,7 @@ def show(plain: Sequence[Seconds], storing: Sequence[Seconds], taking: Sequence[
     print(f"taken / computed {taken:.3%}, into the store / no store {cost:.3f}")
 
 
-def show_disk(entries: Sequence[Kept], rounds: int) -> None:
+def show_disk(entries: Sequence[StoredFile], rounds: int) -> None:
     """Print what a round of the trunk leaves."""
     states = sum(entry.size for entry in entries if entry.is_state) / rounds
     others = sum(entry.size for entry in entries if not entry.is_state) / rounds

@@ -3,8 +3,8 @@
 from argparse import ArgumentParser
 from pathlib import Path
 
-from grids.study import load
-from tracking import figures
+from fedgrid.grids.results.study import load
+from fedgrid.tracking import figures
 
 
 def main() -> None:

@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from algorithms.base import State
-from algorithms.layout import Layout
-from algorithms.section import Section
-from algorithms.updates import Updates, Vector
-from engine import run_config
-from engine.config import Training
-from engine.confusion import scores
-from engine.datasets import find, load
-from engine.errors import ConfigError, RunError
-from engine.messages import ClientData, TrainTask
-from engine.pool import InProcessPool, Pool, Setup, Trained
-from engine.progress import Progress
+from fedgrid.algorithms.contract.base import State
+from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.section import Section
+from fedgrid.algorithms.contract.updates import Updates, Vector
+from fedgrid.engine import run_config
+from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.clients.messages import ClientData, TrainTask
+from fedgrid.engine.clients.pool import InProcessPool, Pool, Setup, Trained
+from fedgrid.engine.data.datasets import find, load
+from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.settings import Training
+from fedgrid.engine.training.confusion import scores
 
 EPOCHS = pa.schema(
     {
@@ -138,8 +138,8 @@ def train(
         RunError: if the model cannot be trained like this, or its weights leave the finite numbers.
     """
     # They bring torch, which whoever only reads a finished training does without.
-    from engine.initialise import blank, initial_vector
-    from engine.vectors import layout_of
+    from fedgrid.engine.models.flat_vectors import layout_of
+    from fedgrid.engine.models.initialisation import blank, initial_vector
 
     dataset = find(config.dataset, data_dir)
     of_model = config.model, dataset.shape, dataset.num_classes

@@ -1,6 +1,7 @@
 """A run's progress on disk: written aside, flushed, renamed; tensors as safetensors, with a checksum."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -9,12 +10,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.numpy import load_file, save_file
 
-from algorithms.base import State
-from engine.files import aside, flush
-from engine.progress import Progress
+from fedgrid.algorithms.contract.base import State
+from fedgrid.algorithms.contract.updates import Vector
+from fedgrid.engine.storage.atomic import aside, flush
 
 KEEP = 2
 """States kept: should the newest be damaged, the one before is used and its round repeated."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A run between two rounds; it alone is what a checkpoint stores."""
+
+    rounds_done: int
+    state: State
+    memories: Mapping[int, Vector]
+    """Client -> what its optimizer remembers; empty unless the training keeps optimizer state."""
 
 
 def names(rounds_done: int) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.errors import RunError
+from fedgrid.engine.errors import RunError
 
 EPSILON_1_SHARE = 0.1
 """Of the largest norm."""

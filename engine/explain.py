@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
-from engine.errors import ConfigError, unknown_key
+from fedgrid.engine.errors import ConfigError, unknown_key
 
 Model: TypeAlias = BaseModel | type[BaseModel]
 

@@ -11,22 +11,22 @@ from typing import TypeVar
 
 import numpy as np
 
-from algorithms.base import Algorithm, Diagnostics, Labels, State
-from algorithms.graph import silhouette
-from algorithms.layout import Layout
-from algorithms.similarity import temperature
-from algorithms.updates import Updates, Vector
-from engine import memory
-from engine.attendance import Attendance
-from engine.errors import RunError
-from engine.messages import TrainReport, TrainTask
-from engine.packing import Tests
-from engine.pool import Pool
-from engine.progress import Progress
-from engine.recall import Work
-from engine.records import RoundRecord, client_row, round_row
-from engine.seeds import generator
-from engine.shared import Shared
+from fedgrid.algorithms.clustering.graph import silhouette
+from fedgrid.algorithms.clustering.temperature import temperature
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Labels, State
+from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.updates import Updates, Vector
+from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.clients import peak_memory
+from fedgrid.engine.clients.messages import TrainReport, TrainTask
+from fedgrid.engine.clients.participation import Participation
+from fedgrid.engine.clients.pool import Pool
+from fedgrid.engine.errors import RunError
+from fedgrid.engine.records import RoundRecord, client_row, round_row
+from fedgrid.engine.round_cache.cached_round import RoundWork
+from fedgrid.engine.round_cache.packing import Tests
+from fedgrid.engine.round_cache.shared import Shared
+from fedgrid.engine.seeds import generator
 
 BYTES_PER_ENTRY = 4
 R = TypeVar("R")
@@ -42,7 +42,7 @@ class Federation:
     rounds: int
     evaluate_every: int
     truth_K: Labels
-    attendance: Attendance
+    attendance: Participation
     train_images_K: Sequence[int]
     test_images_K: Sequence[int]
     run_id: str = ""
@@ -66,7 +66,7 @@ class Federation:
         tasks = self._train_tasks(progress, evaluate)
         dropped = self.attendance.dropped(round_index)
         reached = [task for task in tasks if task.client not in dropped]
-        with Work(reached, progress, pool, shared) as work:
+        with RoundWork(reached, progress, pool, shared) as work:
             reports = work.reports()
             updates = self._updates(reports, work, round_index)
             (state, diagnostics), step_seconds = _timed(work, lambda: self._step(progress, updates))
@@ -89,16 +89,16 @@ class Federation:
         )
         return Progress(round_index + 1, state, {**progress.memories, **memories}), record
 
-    def _account(self, work: Work, seconds: float) -> dict[str, object]:
+    def _account(self, work: RoundWork, seconds: float) -> dict[str, object]:
         """Return what a round of so many `seconds` has cost, and whom."""
         slowest = max(work.trained, key=lambda report: report.seconds, default=None)
-        peaks = [memory.own_peak(), *(report.memory for report in work.trained)]
+        peaks = [peak_memory.own_peak(), *(report.memory for report in work.trained)]
         return {
             "seconds": seconds - work.waited_seconds,
             "train_seconds": work.train_seconds,
             "slowest_client": slowest and slowest.client,
             "slowest_client_seconds": slowest and slowest.seconds,
-            "peak_memory_mb": memory.total(peaks),
+            "peak_memory_mb": peak_memory.total(peaks),
             "computed_by": work.computed_by or self.run_id,
             "reached_clients": work.asked,
             "trained_clients": len(work.trained),
@@ -116,7 +116,7 @@ class Federation:
             for client in self.attendance.sampled(progress.rounds_done)
         ]
 
-    def _updates(self, reports: Sequence[TrainReport], work: Work, round_index: int) -> Updates:
+    def _updates(self, reports: Sequence[TrainReport], work: RoundWork, round_index: int) -> Updates:
         usable = [report for report in reports if report.usable]
         if reports and not usable:
             clients = ", ".join(str(report.client) for report in reports)
@@ -213,7 +213,7 @@ class Federation:
         ]
 
 
-def _test(state: State, work: Work) -> Tests:
+def _test(state: State, work: RoundWork) -> Tests:
     """Test the models that are a client's."""
     used = np.unique(state.labels_K)
     return work.test([state.models[label] for label in used], np.searchsorted(used, state.labels_K).tolist())
@@ -225,7 +225,7 @@ def _notes(number: int, excluded: Sequence[int], diagnostics: Diagnostics) -> tu
     return tuple(f"round {number}: {note}" for note in (*notes, *diagnostics.warnings))
 
 
-def _timed(work: Work, function: Callable[[], R]) -> tuple[R, float]:
+def _timed(work: RoundWork, function: Callable[[], R]) -> tuple[R, float]:
     """Return what a function returns, and the seconds that took but for training and waiting."""
     start, before = time.perf_counter(), work.train_seconds + work.waited_seconds
     result = function()

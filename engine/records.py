@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from algorithms.base import Diagnostics, Labels
-from engine.confusion import Scores, scores
-from engine.messages import Counts, TrainReport
+from fedgrid.algorithms.contract.base import Diagnostics, Labels
+from fedgrid.engine.clients.messages import Counts, TrainReport
+from fedgrid.engine.training.confusion import Scores, scores
 
 SCORES = {
     "loss": pa.float64(),
@@ -91,10 +91,10 @@ TIMINGS = pa.schema(
 
 `seconds` are those that the run itself was at work, without `waited_seconds` for another run to finish the
 same round. `computed_by` is the id of the run that trained the round's clients: this one, or another from
-which it was taken (`engine.recall`). Of the `reached_clients`, who have an update in this round, this run
-trained `trained_clients` itself. `alone_seconds` are what the round would have cost it alone.
+which it was taken (`engine.round_cache.cached_round`). Of the `reached_clients`, who have an update in this
+round, this run trained `trained_clients` itself. `alone_seconds` are what the round would have cost it alone.
 `peak_memory_mb` is of the server's and the clients' processes together, each its peak since it started (see
-`engine.memory`)."""
+`engine.clients.peak_memory`)."""
 
 
 PARTS = ("trained", "excluded", "dropped", "not asked", "not joined")

@@ -9,15 +9,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
-from algorithms.base import Algorithm
-from algorithms.registry import ALGORITHMS, create
-from algorithms.section import Section
-from engine.config import Evaluation, PositiveInt, Split, Training
-from engine.datasets import find
-from engine.errors import ConfigError, unknown
-from engine.explain import explain
-from engine.groups import MAJORITY_GROUPS
-from engine.models import MODELS
+from fedgrid.algorithms.contract.base import Algorithm
+from fedgrid.algorithms.contract.section import Section
+from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.engine.data.datasets import find
+from fedgrid.engine.errors import ConfigError, unknown
+from fedgrid.engine.explain import explain
+from fedgrid.engine.models.registry import MODELS
+from fedgrid.engine.partition.groups import MAJORITY_GROUPS
+from fedgrid.engine.settings import Evaluation, PositiveInt, Split, Training
 
 
 class RunConfig(Section):

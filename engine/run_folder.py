@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine import checkpoint
-from engine.errors import ConfigError, RunError
-from engine.files import kept_in, sweep, write_text
-from engine.progress import Progress
-from engine.records import CLIENTS, LATER, ROUNDS, TIMINGS, RoundRecord
-from engine.run_config import RunConfig
-from engine.storage import Storage
+from fedgrid.engine import checkpoint
+from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.records import CLIENTS, LATER, ROUNDS, TIMINGS, RoundRecord
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.storage.atomic import kept_in, sweep, write_text
+from fedgrid.engine.storage.storage import Storage
 
 SCHEMAS = {"rounds": ROUNDS, "clients": CLIENTS, "timings": TIMINGS}
 DONE, FAILED, CONFIG, LOG = "done.json", "failed.json", "config.json", "log.txt"

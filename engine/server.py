@@ -7,14 +7,14 @@ import ray
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from engine.errors import RunError
-from engine.ray_pool import RayPool
-from engine.records import RoundRecord
-from engine.resources import SERVER_CPUS, Placement
-from engine.round_store import Options
-from engine.run_config import RunConfig
-from engine.session import Session
-from engine.storage import Storage
+from fedgrid.engine.clients.placement import SERVER_CPUS, Placement
+from fedgrid.engine.clients.ray_pool import RayPool
+from fedgrid.engine.errors import RunError
+from fedgrid.engine.records import RoundRecord
+from fedgrid.engine.round_cache.store import CacheOptions
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.session import Session
+from fedgrid.engine.storage.storage import Storage
 
 GROUP_TIMEOUT = 120.0
 
@@ -23,7 +23,7 @@ class Server:
     """A `Session` whose clients are Ray actors in the server's own placement group."""
 
     def __init__(
-        self, group: PlacementGroup, placement: Placement, data_dir: Path, store: Options | None = None
+        self, group: PlacementGroup, placement: Placement, data_dir: Path, store: CacheOptions | None = None
     ) -> None:
         self._pool = RayPool(group, placement)
         self._session = Session(

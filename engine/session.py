@@ -9,25 +9,25 @@ from pathlib import Path
 
 import numpy as np
 
-from algorithms.layout import Layout
-from engine.attendance import Attendance
-from engine.datasets import find, load
-from engine.errors import FedgridError, RunError
-from engine.federation import Federation
-from engine.fingerprint import of_setup
-from engine.initialise import blank, initial_vector
-from engine.messages import ClassLabels, ClientData
-from engine.pool import OnDemand, Pool, Setup
-from engine.progress import Progress
-from engine.records import RoundRecord
-from engine.round_store import Options, RoundStore
-from engine.run_config import RunConfig
-from engine.run_folder import RunFolder
-from engine.shared import Shared
-from engine.sources import Pair
-from engine.splits import ClientSplit, server_subset, split_pool
-from engine.storage import Storage
-from engine.vectors import layout_of
+from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.clients.messages import ClassLabels, ClientData
+from fedgrid.engine.clients.participation import Participation
+from fedgrid.engine.clients.pool import OnDemand, Pool, Setup
+from fedgrid.engine.data.datasets import find, load
+from fedgrid.engine.data.readers import Pair
+from fedgrid.engine.errors import FedgridError, RunError
+from fedgrid.engine.federation import Federation
+from fedgrid.engine.models.flat_vectors import layout_of
+from fedgrid.engine.models.initialisation import blank, initial_vector
+from fedgrid.engine.partition.deal import ClientSplit, server_subset, split_pool
+from fedgrid.engine.records import RoundRecord
+from fedgrid.engine.round_cache.key import of_setup
+from fedgrid.engine.round_cache.shared import Shared
+from fedgrid.engine.round_cache.store import CacheOptions, RoundStore
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_folder import RunFolder
+from fedgrid.engine.storage.storage import Storage
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Session:
         *,
         threads: int = 1,
         write_behind: bool = False,
-        store: Options | None = None,
+        store: CacheOptions | None = None,
     ) -> None:
         self._pool = OnDemand(pool)
         self._data_dir = data_dir
@@ -91,7 +91,7 @@ class Session:
             truth_K=truth,
             train_images_K=[len(client.train) for client in setup.clients],
             test_images_K=[len(client.test) for client in setup.clients],
-            attendance=Attendance(
+            attendance=Participation(
                 config.clients, config.seed, config.participation, config.dropout, config.joins
             ),
             threads=self._threads,

@@ -2,10 +2,10 @@
 
 from functools import cache
 
-from engine.datasets import default_data_dir
-from engine.run_config import RunConfig
-from grids.archive.layout import MODELS, Found
-from grids.presets import load_grid
+from fedgrid.engine.data.datasets import default_data_dir
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.grids.archive.layout import MODELS, Found
+from fedgrid.grids.presets.grid import load_grid
 
 PRESET = "paper-as-published"
 SEED, TEMPERATURE_SEED = 0, 1

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.errors import DataError
+from fedgrid.engine.errors import DataError
 
 Line: TypeAlias = tuple[int, list[str]]
 """Number, from 1, and cells."""

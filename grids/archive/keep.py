@@ -8,13 +8,13 @@ from shutil import rmtree
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.files import kept_in, write_text
-from engine.run_config import RunConfig
-from engine.run_folder import DONE, RunFolder, folder_of
-from engine.storage import Storage
-from grids.archive.one_run import ArchivedRun
-from grids.news import conclude
-from grids.outcome import is_finished
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_folder import DONE, RunFolder, folder_of
+from fedgrid.engine.storage.atomic import kept_in, write_text
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.archive.one_run import ArchivedRun
+from fedgrid.grids.execution.run_events import conclude
+from fedgrid.grids.results.outcome import is_finished
 
 
 def keep(run: ArchivedRun, config: RunConfig, source: str, storage: Storage) -> bool:

@@ -12,9 +12,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from engine.errors import ConfigError, DataError, hint
-from engine.run_config import RunConfig
-from engine.scenarios import PUBLISHED_DATASETS, SCENARIOS, Scenario
+from fedgrid.engine.errors import ConfigError, DataError, hint
+from fedgrid.engine.partition.scenarios import PUBLISHED_DATASETS, SCENARIOS, Scenario
+from fedgrid.engine.run_config import RunConfig
 
 EXPERIMENTS, TEMPERATURES, DATASETS = "experiments", "temperature_experiments", "datasets"
 RESULTS = "results"

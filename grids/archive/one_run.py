@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from engine import blueprint
-from engine.datasets import DATASETS
-from engine.errors import DataError
-from engine.groups import class_sets, cluster_sizes
-from engine.records import CLIENTS, ROUNDS
-from engine.scenarios import PUBLISHED_NUM_CLUSTERS, Scenario
-from engine.splits import sizes_of
-from grids.archive.csv_files import Table, lines_of, malformed, number, whole
-from grids.archive.layout import MAPPING, TEMPERATURE, Found
+from fedgrid.engine.data.datasets import DATASETS
+from fedgrid.engine.errors import DataError
+from fedgrid.engine.partition import blueprint
+from fedgrid.engine.partition.deal import sizes_of
+from fedgrid.engine.partition.groups import class_sets, cluster_sizes
+from fedgrid.engine.partition.scenarios import PUBLISHED_NUM_CLUSTERS, Scenario
+from fedgrid.engine.records import CLIENTS, ROUNDS
+from fedgrid.grids.archive.csv_files import Table, lines_of, malformed, number, whole
+from fedgrid.grids.archive.layout import MAPPING, TEMPERATURE, Found
 
 TRAINING = "training_metrics.csv"
 TESTS = {

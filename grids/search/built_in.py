@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from engine.errors import ConfigError
+from fedgrid.engine.errors import ConfigError
 
 Given: TypeAlias = dict[str, Any]
 

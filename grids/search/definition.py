@@ -11,18 +11,18 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from algorithms.registry import ALGORITHMS, create
-from engine.errors import ConfigError, hint, unknown, unknown_key
-from engine.explain import explain
-from engine.run_config import RunConfig
-from grids.overrides import merge
-from grids.preset_files import KEYS, Preset, is_path, open_preset, preset_names, read_preset
-from grids.presets import Grid, load_grid, load_preset
-from grids.search.built_in import built_in
-from grids.search.objectives import OBJECTIVES, VALIDATION
-from grids.search.space import SEARCH, Params, Space, nested, read_space
-from grids.search.suggest import SEARCHERS, Searcher, grid_levels
-from grids.yaml_file import Place, YamlFile, at
+from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.engine.errors import ConfigError, hint, unknown, unknown_key
+from fedgrid.engine.explain import explain
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.grids.presets.grid import Grid, load_grid, load_preset
+from fedgrid.grids.presets.overrides import merge
+from fedgrid.grids.presets.preset_files import KEYS, Preset, is_path, open_preset, preset_names, read_preset
+from fedgrid.grids.presets.yaml_file import Place, YamlFile, at
+from fedgrid.grids.search.built_in import built_in
+from fedgrid.grids.search.objectives import OBJECTIVES, VALIDATION
+from fedgrid.grids.search.space import SEARCH, Params, Space, nested, read_space
+from fedgrid.grids.search.suggest import SEARCHERS, Searcher, grid_levels
 
 OWN_KEYS = (SEARCH, "trials", "searcher", "objective", "early_stop")
 """What a search's file may say beside a preset's keys."""
@@ -59,10 +59,10 @@ class Search:
         """
         return tuple(_with_settings(run, params) for run in self.base)
 
-    def patience(self, params: Params) -> tuple[float, ...]:
+    def start_order_key(self, params: Params) -> tuple[float, ...]:
         """Return the algorithm's patience with these settings; those that do not go together never act."""
         try:
-            return self.runs(params)[0].make_algorithm().patience()
+            return self.runs(params)[0].make_algorithm().start_order_key()
         except ConfigError:
             return (inf,)
 

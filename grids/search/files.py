@@ -11,14 +11,14 @@ from typing import Any
 
 import yaml
 
-from engine.errors import ConfigError
-from engine.files import kept_in
-from engine.storage import Storage
-from grids.grid_folder import GRIDS, PRESET, RUNS, GridFolder
-from grids.search.definition import Search
-from grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
-from grids.search.space import SEARCH, Range
-from grids.search.suggest import BATCH, SEED
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.storage.atomic import kept_in
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.results.grid_folder import GRIDS, PRESET, RUNS, GridFolder
+from fedgrid.grids.search.definition import Search
+from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
+from fedgrid.grids.search.space import SEARCH, Range
+from fedgrid.grids.search.suggest import BATCH, SEED
 
 FOUND, TABLE, FIGURES = "search.json", "search.csv", "figures"
 FREE_TO_CHANGE = ("trials",)
@@ -151,8 +151,8 @@ def _scores(trial: Trial) -> dict[str, float]:
 def _draw(search: Search, trials: Sequence[Trial], folder: Path) -> None:
     """Draw the scores over each range of numbers, and over the first two as a map."""
     # matplotlib takes a second.
-    from tracking.figures import save
-    from tracking.figures.search import Axis, Tried, heat_map, score_curves
+    from fedgrid.tracking.figures import save
+    from fedgrid.tracking.figures.search import Axis, Tried, heat_map, score_curves
 
     free = label_free(search.objective)
     panels = {OBJECTIVES[free].words: free, "ARI, which needs the truth (oracle)": ARI}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grids.search.space import Params
+from fedgrid.grids.search.space import Params
 
 
 @dataclass(frozen=True)

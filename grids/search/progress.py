@@ -9,17 +9,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from engine.errors import ConfigError
-from engine.run_config import RunConfig
-from engine.run_folder import RunFolder, folder_of
-from engine.storage import Storage
-from grids.outcome import finished, unfinished
-from grids.presets import Grid
-from grids.search.definition import RUNGS, Search, round_at
-from grids.search.objectives import Trial, score, value
-from grids.search.space import Params
-from grids.search.suggest import BATCH, Stopped, Told, suggestions
-from tracking.scores import of_rounds
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_folder import RunFolder, folder_of
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.results.outcome import finished, unfinished
+from fedgrid.grids.search.definition import RUNGS, Search, round_at
+from fedgrid.grids.search.objectives import Trial, score, value
+from fedgrid.grids.search.space import Params
+from fedgrid.grids.search.suggest import BATCH, Stopped, Told, suggestions
+from fedgrid.tracking.scoring.scores import of_rounds
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Progress:
         go on; go on when these runs are where they may be.
         """
         search = self._search
-        source = suggestions(search.space, search.searcher, search.trials, search.patience)
+        source = suggestions(search.space, search.searcher, search.trials, search.start_order_key)
         while asked := source.ask(min(BATCH, self._search.trials - len(self.trials))):
             batch = [self._suggested(params) for params in asked]
             self._runs |= {run.run_id: run for one in batch for run in one.runs}

@@ -5,26 +5,25 @@ from pathlib import Path
 
 from rich.console import Console
 
-from engine.files import write_text
-from engine.storage import Storage
-from grids.commands import run_left, warn
-from grids.ended import Ended
-from grids.grid_folder import GridFolder
-from grids.how import How
-from grids.outcome import is_finished, unfinished
-from grids.report import JsonLines
-from grids.results import tell_finished
-from grids.run_writer import MARK
-from grids.search import files
-from grids.search.definition import Search
-from grids.search.objectives import Trial
-from grids.search.progress import Progress
-from grids.search.show import show
-from grids.track import RunLog
-from tracking.mlflow_store import TrackingError, shown
+from fedgrid.engine.storage.atomic import write_text
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.progress import JsonLines
+from fedgrid.grids.display.summary import tell_finished
+from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
+from fedgrid.grids.execution.run import run_left, warn
+from fedgrid.grids.mlflow_log.run_log import RunLog
+from fedgrid.grids.mlflow_log.run_writer import MARK
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.outcome import is_finished, unfinished
+from fedgrid.grids.search import files
+from fedgrid.grids.search.definition import Search
+from fedgrid.grids.search.objectives import Trial
+from fedgrid.grids.search.progress import Progress
+from fedgrid.grids.search.show import show
+from fedgrid.tracking.mlflow.store import TrackingError, shown
 
 
-def run_search(search: Search, storage: Storage, how: How, console: Console) -> Ended:
+def run_search(search: Search, storage: Storage, options: LaunchOptions, console: Console) -> LaunchResult:
     """Run what is not finished of a search, write what it has found, and show it.
 
     Raises:
@@ -38,12 +37,12 @@ def run_search(search: Search, storage: Storage, how: How, console: Console) -> 
     grid, then = progress.replay()
     done = [run for run in grid.runs if is_finished(storage, run)]
     todo = unfinished(grid.runs, storage, grid.until)
-    ended = run_left(grid, todo, done, storage, how, log, console, then)
+    ended = run_left(grid, todo, done, storage, options, log, console, then)
     if not progress.trials and not progress.complete:
         return ended
     written = files.write(search, progress.trials, progress.complete, storage)
     _log(search, progress.trials, written, storage, log)
-    if how.as_json:
+    if options.as_json:
         tell_finished(done, storage)
         JsonLines().search(files.read(search.name, storage))
     else:

@@ -6,23 +6,23 @@ from shlex import quote
 from rich.console import Console
 from rich.table import Table
 
-from engine.storage import Storage
-from grids.ended import Ended
-from grids.grid_folder import GridFolder
-from grids.plainly import print_plainly
-from grids.report import work_done
-from grids.search.definition import Search
-from grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
-from grids.search.progress import Progress
-from grids.tables import titled_table
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.progress import work_done
+from fedgrid.grids.display.tables import titled_table
+from fedgrid.grids.execution.launch_types import LaunchResult
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.search.definition import Search
+from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
+from fedgrid.grids.search.progress import Progress
 
 ROWS_SHOWN = 40
 
 
-def show(search: Search, progress: Progress, ended: Ended, storage: Storage, console: Console) -> None:
+def show(search: Search, progress: Progress, ended: LaunchResult, storage: Storage, console: Console) -> None:
     """Show what a search has found, what failed, and where everything is."""
 
-    say = partial(print_plainly, console)
+    say = partial(print_plain, console)
     trials = progress.trials
     say()
     console.print(trial_table(search, trials, console.width))
@@ -69,7 +69,7 @@ def _line(trial: Trial, name: str) -> str:
     return f"trial {trial.number}, {params}: {_cell((trial.scores or {}).get(name), digits=3)}"
 
 
-def _counts(search: Search, progress: Progress, ended: Ended) -> str:
+def _counts(search: Search, progress: Progress, ended: LaunchResult) -> str:
     done = f"{len(progress.trials)} of {search.trials} trials done"
     if progress.complete and len(progress.trials) < search.trials:
         done = f"all {len(progress.trials)} points of the grid tried"

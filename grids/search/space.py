@@ -7,10 +7,10 @@ from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from algorithms.registry import ALGORITHMS, create
-from engine.errors import ConfigError, unknown_key
-from engine.explain import explain
-from grids.yaml_file import Place, at
+from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.engine.errors import ConfigError, unknown_key
+from fedgrid.engine.explain import explain
+from fedgrid.grids.presets.yaml_file import Place, at
 
 SEARCH = "search"
 """The key of a file that holds its space."""

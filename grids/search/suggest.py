@@ -11,12 +11,12 @@ from itertools import count, islice, product
 from math import prod
 from typing import Any, Literal, Protocol, TypeAlias
 
-from engine.errors import ConfigError
-from grids.search.space import Choices, Dimension, Params, Range, Space, Value
+from fedgrid.engine.errors import ConfigError
+from fedgrid.grids.search.space import Choices, Dimension, Params, Range, Space, Value
 
 Searcher: TypeAlias = Literal["optuna", "random", "grid"]
 Patience: TypeAlias = Callable[[Params], tuple[float, ...]]
-"""Settings -> how late the algorithm acts with them (`algorithms.base.Algorithm.patience`)."""
+"""Settings -> how late the algorithm acts with them (`algorithms.contract.base.Algorithm.patience`)."""
 SEARCHERS: tuple[Searcher, ...] = ("optuna", "random", "grid")
 SEED = 0
 BATCH = 8
@@ -48,25 +48,28 @@ class Suggestions(Protocol):
 
 
 def suggestions(
-    space: Space, searcher: Searcher, trials: int, patience: Patience = lambda params: ()
+    space: Space, searcher: Searcher, trials: int, start_order_key: Patience = lambda params: ()
 ) -> Suggestions:
     """Return a searcher of which at most so many trials will be asked.
 
-    A grid does not learn: its points come in the order of `patience`, which saves rounds (`grids.order`).
+    A grid does not learn: its points come in the order of `start_order_key`, which saves rounds
+    (`grids.planning.start_order`).
 
     Raises:
         ConfigError: if a grid does not fit into them.
     """
-    return GridPoints(space, trials, patience) if searcher == "grid" else OptunaSampler(space, searcher)
+    return (
+        GridPoints(space, trials, start_order_key) if searcher == "grid" else OptunaSampler(space, searcher)
+    )
 
 
 class GridPoints:
     """Every combination; those first that act first, and of equal ones the last setting varies fastest."""
 
-    def __init__(self, space: Space, trials: int, patience: Patience) -> None:
+    def __init__(self, space: Space, trials: int, start_order_key: Patience) -> None:
         levels = grid_levels(space, trials)
         points = (dict(zip(levels, values, strict=True)) for values in product(*levels.values()))
-        self._points = iter(sorted(points, key=patience))
+        self._points = iter(sorted(points, key=start_order_key))
 
     def ask(self, number: int) -> list[Params]:
         """Return the next points."""

@@ -6,16 +6,16 @@ from typing import Any
 
 import yaml
 
-from engine.errors import ConfigError, unknown
-from engine.run_config import RunConfig
-from engine.storage import Storage
-from grids.grid_folder import GRIDS
-from grids.overrides import Override
-from grids.presets import Grid
-from grids.search.files import FOUND, read
-from grids.search.objectives import LABEL_FREE, ORACLE
-from grids.search.space import nested
-from grids.yaml_file import Place, YamlFile
+from fedgrid.engine.errors import ConfigError, unknown
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.presets.overrides import Override
+from fedgrid.grids.presets.yaml_file import Place, YamlFile
+from fedgrid.grids.results.grid_folder import GRIDS
+from fedgrid.grids.search.files import FOUND, read
+from fedgrid.grids.search.objectives import LABEL_FREE, ORACLE
+from fedgrid.grids.search.space import nested
 
 KINDS = {"": LABEL_FREE, ORACLE: ORACLE}
 """What may stand behind a search's name and a colon."""

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from small_cases import clients, model_of, partition, play, rng, sets, start, step
 
-from algorithms.registry import create
+from fedgrid.algorithms.registry import create
+from tests.helpers.small_cases import clients, model_of, partition, play, rng, sets, start, step
 
 LINE = clients((0, 1), (1, 1), (3, 1), (7, 1))
 """Four clients on a line, at 0, 1, 3 and 7; {0, 1} merge first, at height 1."""

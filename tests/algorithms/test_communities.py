@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
-from small_cases import (
+
+from fedgrid.algorithms.communities import nearest_weights, starts
+from fedgrid.algorithms.registry import create
+from tests.helpers.small_cases import (
     Federation,
     check_valid,
     clients,
@@ -16,9 +19,6 @@ from small_cases import (
     start,
     step,
 )
-
-from algorithms.communities import nearest_weights, starts
-from algorithms.registry import create
 
 LIBRARIES = ["louvain", "leiden"]
 ATTRIBUTIONS = ["avg", "1nn", "wnn"]

@@ -6,7 +6,9 @@ settings that do in `ACTING` and `EAGER`.
 
 import numpy as np
 import pytest
-from small_cases import (
+
+from fedgrid.algorithms.registry import ALGORITHMS, create
+from tests.helpers.small_cases import (
     Federation,
     check_valid,
     clients,
@@ -20,8 +22,6 @@ from small_cases import (
     step,
     updates_of,
 )
-
-from algorithms.registry import ALGORITHMS, create
 
 NAMES = list(ALGORITHMS)
 CLUSTERING = [name for name in NAMES if name != "bnc"]

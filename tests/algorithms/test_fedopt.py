@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from pydantic import ValidationError
-from small_cases import clients, model_of, play, start, step
 
-from algorithms.base import split
-from algorithms.fedopt import FedOpt, FedOptSettings
+from fedgrid.algorithms.contract.base import split
+from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
+from tests.helpers.small_cases import clients, model_of, play, start, step
 
 
 def fedopt(**settings):

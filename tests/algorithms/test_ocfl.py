@@ -7,11 +7,11 @@ With two clients at cosine distance d the temperature is d / 2: it is 0 for (1, 
 import numpy as np
 import pytest
 from pydantic import ValidationError
-from small_cases import clients, model_of, partition, play, rng, sets, start, step, updates_of
 
-from algorithms.clusterers import HDBSCANAsPublished, KMeans
-from algorithms.ocfl import Ocfl, OcflSettings
-from algorithms.registry import create
+from fedgrid.algorithms.clustering.clusterers import HDBSCANAsPublished, KMeans
+from fedgrid.algorithms.ocfl import Ocfl, OcflSettings
+from fedgrid.algorithms.registry import create
+from tests.helpers.small_cases import clients, model_of, partition, play, rng, sets, start, step, updates_of
 
 COLD = clients((1, 0), (1, 0))
 COOL = clients((5, 0), (3, 4))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from algorithms.base import Algorithm
-from algorithms.clusterers import HDBSCAN, AffinityPropagation, KMeans, MeanShift
-from algorithms.registry import ALGORITHMS, create
+from fedgrid.algorithms.clustering.clusterers import HDBSCAN, AffinityPropagation, KMeans, MeanShift
+from fedgrid.algorithms.contract.base import Algorithm
+from fedgrid.algorithms.registry import ALGORITHMS, create
 
 TITLES = {
     "bnc": "BNC",

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from pydantic import ValidationError
-from small_cases import clients, model_of, partition, sets, start, step
 
-from algorithms.base import split
-from algorithms.registry import create
+from fedgrid.algorithms.contract.base import split
+from fedgrid.algorithms.registry import create
+from tests.helpers.small_cases import clients, model_of, partition, sets, start, step
 
 OPPOSED = clients((2, 0), (2, 0), (-2, 0), (-2, 0))
 """Mean 0 < 0.35, norms 2 > 1, four clients: a cluster that splits."""

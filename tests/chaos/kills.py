@@ -57,7 +57,7 @@ class Seen:
 
 def command(grid: Path, storage: Path, *options: str) -> list[str]:
     """Return the command that a user would give again and again."""
-    entry = [sys.executable, "-c", "from grids.cli import main; main()"]
+    entry = [sys.executable, "-c", "from fedgrid.grids.cli.main import main; main()"]
     return [*entry, "run", str(grid), "--storage", str(storage), "--json", "--retries", "3", *options]
 
 

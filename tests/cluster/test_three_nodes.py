@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import strict_json
+from tests.helpers.command_line import strict_json
 
 ROOT = Path(__file__).parents[2]
 NUM_RUNS = 4

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from ray.cluster_utils import Cluster
 
-from tests.command_line import new_storage, strict_json
+from tests.helpers.command_line import new_storage, strict_json
 
 GRID = Path(__file__).with_name("small.yaml")
 ACTORS = ("--clients-per-actor", "6", "--cpus-per-client", "1.5")
@@ -25,7 +25,7 @@ ROUNDS_BEFORE = 12
 
 def fedgrid_run(storage: Path, *options: str, **environment: str) -> "subprocess.Popen[str]":
     """Start the grid in a process of its own; its events can be read."""
-    program = "from grids.cli import main; main()"
+    program = "from fedgrid.grids.cli.main import main; main()"
     arguments = ["run", str(GRID), "--storage", str(storage), "--set", f"training.rounds={ROUNDS}"]
     return subprocess.Popen(
         [sys.executable, "-c", program, *arguments, "--json", *options],

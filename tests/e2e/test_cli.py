@@ -9,11 +9,11 @@ import urllib.request
 
 import numpy as np
 import pytest
-from command_line import fedgrid, new_storage, started, stop, strict_json
 from PIL import Image
 
-from engine import blueprint
-from tracking import ui
+from fedgrid.engine.partition import blueprint
+from fedgrid.tracking.mlflow import ui
+from tests.helpers.command_line import fedgrid, new_storage, started, stop, strict_json
 
 SMALL = ("--clients", 3, "--set", "training.rounds=2", "--in-process")
 AWAY = "http://127.0.0.1:9"

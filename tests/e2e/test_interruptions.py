@@ -4,10 +4,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from command_line import fedgrid, new_storage, started, stop, wait_for_round
 from mlflow.tracking import MlflowClient
 
-from tracking.mlflow_runs import TOTALS
+from fedgrid.tracking.mlflow.runs import TOTALS
+from tests.helpers.command_line import fedgrid, new_storage, started, stop, wait_for_round
 
 ROUNDS = 12
 RUN = ("run", "--clients", 4, "--set", f"training.rounds={ROUNDS}", "--algorithm", "ocfl-kmeans", "--json")

@@ -4,10 +4,10 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from command_line import started
 from mlflow.tracking import MlflowClient
 
-from tracking.mlflow_runs import TOTALS
+from fedgrid.tracking.mlflow.runs import TOTALS
+from tests.helpers.command_line import started
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray]
 

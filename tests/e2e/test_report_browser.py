@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from demo_page import demo_page
 
-from tracking.report.write import write
+from fedgrid.tracking.report.write import write
+from tests.helpers.demo_page import demo_page
 
 CHECKS = Path(__file__).with_name("report_checks.html")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

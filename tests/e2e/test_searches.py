@@ -3,7 +3,8 @@
 import signal
 
 import pytest
-from command_line import fedgrid, new_storage, started, stop, strict_json, wait_for_round
+
+from tests.helpers.command_line import fedgrid, new_storage, started, stop, strict_json, wait_for_round
 
 SEARCH = ("search", "briggs", "--clients", 3, "--set", "training.rounds=3", "--trials", 9)
 

@@ -16,21 +16,21 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score, homogeneity_score
 
-from algorithms.base import Algorithm, Labels, State
-from algorithms.fedopt import FedOpt, FedOptSettings
-from algorithms.registry import create
-from algorithms.updates import Updates
-from engine.attendance import Attendance
-from engine.datasets import find
-from engine.federation import Federation
-from engine.initialise import blank, initial_vector
-from engine.pool import InProcessPool, Pool
-from engine.progress import Progress
-from engine.run_config import RunConfig, complete
-from engine.seeds import generator
-from engine.session import prepare
-from engine.vectors import layout_of
-from grids.presets import load_grid
+from fedgrid.algorithms.contract.base import Algorithm, Labels, State
+from fedgrid.algorithms.contract.updates import Updates
+from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
+from fedgrid.algorithms.registry import create
+from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.clients.participation import Participation
+from fedgrid.engine.clients.pool import InProcessPool, Pool
+from fedgrid.engine.data.datasets import find
+from fedgrid.engine.federation import Federation
+from fedgrid.engine.models.flat_vectors import layout_of
+from fedgrid.engine.models.initialisation import blank, initial_vector
+from fedgrid.engine.run_config import RunConfig, complete
+from fedgrid.engine.seeds import generator
+from fedgrid.engine.session import prepare
+from fedgrid.grids.presets.grid import load_grid
 
 NOWHERE = Path("no-data-needed")
 SHARED_DATA = Path(__file__).parents[2].parent / "shared" / "data"
@@ -125,7 +125,7 @@ def begin(config: RunConfig, data_dir: Path, algorithm: Algorithm) -> tuple[Fede
         rounds=NEVER,
         evaluate_every=NEVER,
         truth_K=truth_K,
-        attendance=Attendance(len(truth_K), config.seed),
+        attendance=Participation(len(truth_K), config.seed),
         train_images_K=[len(data.train) for data in setup.clients],
         test_images_K=[len(data.test) for data in setup.clients],
     )

@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pytest
 
-from algorithms.base import State
-from engine import checkpoint
-from engine import files as files_module
-from engine.progress import Progress
+from fedgrid.algorithms.contract.base import State
+from fedgrid.engine import checkpoint
+from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.storage import atomic as files_module
 
 
 def vector(*entries):

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from engine.pool import InProcessPool
-from engine.run_config import complete
-from engine.session import Session
-from engine.storage import Storage
-from grids.presets import load_grid
+from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.run_config import complete
+from fedgrid.engine.session import Session
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.presets.grid import load_grid
 
 pytestmark = pytest.mark.slow
 

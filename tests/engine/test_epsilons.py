@@ -2,8 +2,8 @@
 
 import pytest
 
-from engine.epsilons import convergence, propose
-from engine.errors import RunError
+from fedgrid.engine.epsilons import convergence, propose
+from fedgrid.engine.errors import RunError
 
 
 def test_epsilons_are_shares_of_the_largest_norm():

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import ConfigError, hint, unknown, unknown_key
-from engine.explain import key_of
-from engine.run_config import complete
+from fedgrid.engine.errors import ConfigError, hint, unknown, unknown_key
+from fedgrid.engine.explain import key_of
+from fedgrid.engine.run_config import complete
 
 NOWHERE = Path("no-data-needed")
 

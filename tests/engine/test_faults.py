@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import ray
 
-from engine import ray_pool
-from engine.client import Client
-from engine.errors import RunError
-from engine.messages import TrainTask
-from engine.pool import InProcessPool
-from engine.ray_pool import MAX_DEATHS, RayPool
-from engine.resources import Placement
-from engine.run_config import complete
-from engine.run_folder import folder_of
-from engine.server import reserve
-from engine.session import Session, prepare
-from engine.storage import Storage
+from fedgrid.engine.clients import ray_pool
+from fedgrid.engine.clients.actor import Client
+from fedgrid.engine.clients.messages import TrainTask
+from fedgrid.engine.clients.placement import Placement
+from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.clients.ray_pool import MAX_DEATHS, RayPool
+from fedgrid.engine.errors import RunError
+from fedgrid.engine.run_config import complete
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.server import reserve
+from fedgrid.engine.session import Session, prepare
+from fedgrid.engine.storage.storage import Storage
 
 pytestmark = pytest.mark.ray
 

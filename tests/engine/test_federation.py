@@ -6,18 +6,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from algorithms.base import Algorithm, Diagnostics, Settings, State
-from algorithms.fedopt import FedOpt, FedOptSettings
-from algorithms.layout import Layout
-from algorithms.registry import create
-from engine.attendance import Attendance
-from engine.errors import RunError
-from engine.federation import Federation
-from engine.memory import PeakMemory
-from engine.messages import Counts, EvaluateReport, TrainReport
-from engine.pool import Trained
-from engine.progress import Progress
-from engine.records import CLIENTS, ROUNDS, TESTS
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Settings, State
+from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
+from fedgrid.algorithms.registry import create
+from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.clients.messages import Counts, EvaluateReport, TrainReport
+from fedgrid.engine.clients.participation import Participation
+from fedgrid.engine.clients.peak_memory import PeakMemory
+from fedgrid.engine.clients.pool import Trained
+from fedgrid.engine.errors import RunError
+from fedgrid.engine.federation import Federation
+from fedgrid.engine.records import CLIENTS, ROUNDS, TESTS
 
 LAYOUT = Layout(("weight",), ((2,),), 2)
 MODEL_BYTES = 8
@@ -86,7 +86,7 @@ def federation(algorithm=None, num_clients=3, rounds=5, evaluate_every=1, attend
         rounds=rounds,
         evaluate_every=evaluate_every,
         truth_K=np.arange(num_clients) % 2,
-        attendance=attendance or Attendance(num_clients, 0),
+        attendance=attendance or Participation(num_clients, 0),
         train_images_K=[10 + client for client in range(num_clients)],
         test_images_K=[4] * num_clients,
     )
@@ -529,7 +529,7 @@ def test_the_silhouette_is_of_this_rounds_updates_in_their_clusters():
 def test_without_attendance_to_speak_of_it_is_the_run_without_it():
     """A share that rounds to everybody, and newcomers that come in round 1."""
     plain = play(federation(), FakePool(axis), 3)
-    told = Attendance(3, 0, participation=0.9, joins={0: 1})
+    told = Participation(3, 0, participation=0.9, joins={0: 1})
     other = play(federation(attendance=told), FakePool(axis), 3)
     for (progress, record), (same, again) in zip(plain, other, strict=True):
         assert progress.state.models[0].tobytes() == same.state.models[0].tobytes()

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from algorithms.registry import ALGORITHMS
-from engine.config import Evaluation, Split, Training
-from engine.errors import ConfigError, DataError
-from engine.run_config import RunConfig, complete
+from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.errors import ConfigError, DataError
+from fedgrid.engine.run_config import RunConfig, complete
+from fedgrid.engine.settings import Evaluation, Split, Training
 
 NOWHERE = Path("no-data-needed")
 

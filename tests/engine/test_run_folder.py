@@ -11,16 +11,17 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from algorithms.base import Diagnostics, State
-from engine import checkpoint, files
-from engine.errors import ConfigError, RunError
-from engine.memory import PeakMemory
-from engine.messages import Counts, TrainReport
-from engine.progress import Progress
-from engine.records import LATER, TESTS, RoundRecord, client_row, round_row
-from engine.run_config import complete
-from engine.run_folder import Failure, RunFolder, folder_of
-from engine.storage import Storage
+from fedgrid.algorithms.contract.base import Diagnostics, State
+from fedgrid.engine import checkpoint
+from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.clients.messages import Counts, TrainReport
+from fedgrid.engine.clients.peak_memory import PeakMemory
+from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.records import LATER, TESTS, RoundRecord, client_row, round_row
+from fedgrid.engine.run_config import complete
+from fedgrid.engine.run_folder import Failure, RunFolder, folder_of
+from fedgrid.engine.storage import atomic
+from fedgrid.engine.storage.storage import Storage
 
 NUM_CLIENTS, ROUNDS = 3, 4
 TABLES = ("rounds.parquet", "clients.parquet", "timings.parquet")
@@ -378,13 +379,13 @@ def test_leftovers_of_a_kill_are_no_state_and_go(tmp_path):
     folder = run_folder(tmp_path)
     folder.path.mkdir()
     for name in ("state-000009.safetensors", "rounds.parquet", "config.json"):
-        (folder.path / f"{name}{files.ASIDE}99-abcdef01").write_bytes(b"half")
+        (folder.path / f"{name}{atomic.ASIDE}99-abcdef01").write_bytes(b"half")
     assert folder.open() is None
     assert [path.name for path in folder.path.iterdir()] == ["config.json"]
 
 
 def test_what_is_written_aside_has_a_name_of_its_own(tmp_path):
-    with files.aside(tmp_path / "a") as (first,), files.aside(tmp_path / "a") as (second,):
+    with atomic.aside(tmp_path / "a") as (first,), atomic.aside(tmp_path / "a") as (second,):
         assert first != second
         first.write_text("one")
         second.write_text("two")
@@ -393,27 +394,27 @@ def test_what_is_written_aside_has_a_name_of_its_own(tmp_path):
 
 def test_a_small_file_is_the_old_or_the_new_one(tmp_path, monkeypatch):
     path = tmp_path / "done.json"
-    files.write_text(path, "old")
+    atomic.write_text(path, "old")
 
     def die(*_):
         raise Killed
 
     monkeypatch.setattr(Path, "replace", die)
     with pytest.raises(Killed):
-        files.write_text(path, "new")
+        atomic.write_text(path, "new")
     assert path.read_text() == "old"
 
 
 def full_from(monkeypatch, count):
     """Let the disk be full from the `count`-th file on that is flushed."""
-    flush, calls = files.flush, iter(range(100))
+    flush, calls = atomic.flush, iter(range(100))
 
     def flush_until_full(path):
         if next(calls) >= count:
             raise OSError(ENOSPC, "No space left on device", str(path))
         flush(path)
 
-    monkeypatch.setattr(files, "flush", flush_until_full)
+    monkeypatch.setattr(atomic, "flush", flush_until_full)
 
 
 @pytest.mark.parametrize("count", range(5))
@@ -427,7 +428,7 @@ def test_a_full_disk_is_named_and_the_run_goes_on_from_before(tmp_path, monkeypa
         full_from(patch, count)
         with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
             save(folder, 3)
-    assert not list(folder.path.glob(f"*{files.ASIDE}*"))
+    assert not list(folder.path.glob(f"*{atomic.ASIDE}*"))
     folder, kept = open_folder(tmp_path)
     assert kept.rounds_done == 2
     save(folder, 3, 4)
@@ -452,4 +453,4 @@ def test_whatever_else_a_disk_refuses_is_said_in_one_line(tmp_path, limit):
         f"{folder.path} cannot be written: File too large; see to it, then the same command goes on from "
         "what is kept"
     )
-    assert not list(folder.path.glob(f"*{files.ASIDE}*"))
+    assert not list(folder.path.glob(f"*{atomic.ASIDE}*"))

@@ -11,15 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 
-from engine.pool import InProcessPool
-from engine.ray_pool import RayPool
-from engine.resources import Placement
-from engine.round_store import Options
-from engine.run_config import complete
-from engine.run_folder import folder_of
-from engine.server import reserve, start_server
-from engine.session import Session
-from engine.storage import Storage
+from fedgrid.engine.clients.placement import Placement
+from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.clients.ray_pool import RayPool
+from fedgrid.engine.round_cache.store import CacheOptions
+from fedgrid.engine.run_config import complete
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.server import reserve, start_server
+from fedgrid.engine.session import Session
+from fedgrid.engine.storage.storage import Storage
 
 pytestmark = pytest.mark.ray
 
@@ -163,8 +163,8 @@ def test_with_rounds_from_the_store_until_it_departs(run, tmp_path, expected, fi
     """Those that plain averaging has left there, with the same server optimizer."""
     plain = {**run.algorithm, "name": "bnc"}
     settings = {name: plain[name] for name in ("name", "server_optimizer", "server_momentum")}
-    finish(config(settings, run.training.model_dump()), tmp_path, InProcessPool(), store=Options())
-    assert finish(run, tmp_path, first(fifteen, 3), store=Options()) == expected
+    finish(config(settings, run.training.model_dump()), tmp_path, InProcessPool(), store=CacheOptions())
+    assert finish(run, tmp_path, first(fifteen, 3), store=CacheOptions()) == expected
     timings = pq.read_table(folder_of(tmp_path, run) / "timings.parquet")
     trained = timings["trained_clients"].to_pylist()
     assert trained[0] == 0

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from engine.seeds import generator
+from fedgrid.engine.seeds import generator
 
 
 def draws(seed=0, purpose="batches", **place):
@@ -57,7 +57,9 @@ def test_the_global_generator_is_neither_read_nor_written():
 
 def test_another_process_draws_the_same_numbers():
     """Python salts `hash` anew in every process; a seed made of it would be another one in every actor."""
-    program = "from engine.seeds import generator; print(generator(7, 'batches', client=1).integers(2**63))"
+    program = (
+        "from fedgrid.engine.seeds import generator; print(generator(7, 'batches', client=1).integers(2**63))"
+    )
     printed = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout

@@ -9,18 +9,19 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from algorithms.registry import ALGORITHMS
-from engine import checkpoint, files
-from engine import session as session_module
-from engine.datasets import load
-from engine.errors import ConfigError, RunError
-from engine.memory import own_peak
-from engine.pool import InProcessPool
-from engine.records import TESTS
-from engine.run_config import complete
-from engine.run_folder import RunFolder, folder_of
-from engine.session import Session, prepare
-from engine.storage import Storage
+from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine import checkpoint
+from fedgrid.engine import session as session_module
+from fedgrid.engine.clients.peak_memory import own_peak
+from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.data.datasets import load
+from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.records import TESTS
+from fedgrid.engine.run_config import complete
+from fedgrid.engine.run_folder import RunFolder, folder_of
+from fedgrid.engine.session import Session, prepare
+from fedgrid.engine.storage import atomic
+from fedgrid.engine.storage.storage import Storage
 
 NOWHERE = Path("no-data-needed")
 ROUNDS = 3
@@ -237,7 +238,7 @@ def full(monkeypatch, after):
     def save(folder, record, progress):
         with monkeypatch.context() as patch:
             if progress.rounds_done > after:
-                patch.setattr(files, "flush", refuse)
+                patch.setattr(atomic, "flush", refuse)
             saved(folder, record, progress)
 
     def refuse(path):

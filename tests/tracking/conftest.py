@@ -5,7 +5,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from run_records import write_records
+
+from tests.helpers.run_records import write_records
 
 WriteRun = Callable[..., Path]
 

@@ -9,10 +9,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tracking.figures.look import GRID, INK, SMALL, look
-from tracking.figures.maps import HUES
-from tracking.figures.panels import Margins, number_rounds, panels
-from tracking.records import Array
+from fedgrid.tracking.figures.look import GRID, INK, SMALL, look
+from fedgrid.tracking.figures.maps import HUES
+from fedgrid.tracking.figures.panels import Margins, number_rounds, panels
+from fedgrid.tracking.records import Array
 
 TITLES = {
     "loss": "loss\nconverged in epoch {cooldown}",

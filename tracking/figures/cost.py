@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from tracking.figures.look import FAINT, GRID, INK, SMALL, Style, look, styles
-from tracking.figures.panels import NO_RUN, Margins, named_rows, panels, say
-from tracking.study import Result, Study
+from fedgrid.tracking.figures.look import FAINT, GRID, INK, SMALL, Style, look, styles
+from fedgrid.tracking.figures.panels import NO_RUN, Margins, named_rows, panels, say
+from fedgrid.tracking.scoring.study import Result, Study
 
 SHARE = 0.95
 """Of the best final score of a scenario: its target."""

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 
-from tracking.figures.look import Style, look, styles
-from tracking.figures.panels import (
+from fedgrid.tracking.figures.look import Style, look, styles
+from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
     entries,
@@ -22,9 +22,9 @@ from tracking.figures.panels import (
     share_y,
     title,
 )
-from tracking.records import Array
-from tracking.scores import mean
-from tracking.study import Result, Study
+from fedgrid.tracking.records import Array
+from fedgrid.tracking.scoring.scores import mean
+from fedgrid.tracking.scoring.study import Result, Study
 
 
 def ari_per_round(study: Study) -> Figure:

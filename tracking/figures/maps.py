@@ -11,10 +11,19 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from tracking.figures.look import INK, look
-from tracking.figures.panels import LINE, NO_RUN, Margins, number_rounds, panels, require_one, rule, say
-from tracking.records import Array
-from tracking.study import Study
+from fedgrid.tracking.figures.look import INK, look
+from fedgrid.tracking.figures.panels import (
+    LINE,
+    NO_RUN,
+    Margins,
+    number_rounds,
+    panels,
+    require_one,
+    rule,
+    say,
+)
+from fedgrid.tracking.records import Array
+from fedgrid.tracking.scoring.study import Study
 
 HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 MIXED = "#9A9A9A"

@@ -18,9 +18,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from tracking.figures.look import COLUMN, FAINT, GRID, PAGE, SMALL, PaperFigure, Style
-from tracking.records import Array
-from tracking.study import Study
+from fedgrid.tracking.figures.look import COLUMN, FAINT, GRID, PAGE, SMALL, PaperFigure, Style
+from fedgrid.tracking.records import Array
+from fedgrid.tracking.scoring.study import Study
 
 LETTER = 0.059
 """Inches that a letter takes, on the average."""

@@ -12,8 +12,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from tracking.figures.look import FAINT, Style, look, styles
-from tracking.figures.panels import (
+from fedgrid.tracking.figures.look import FAINT, Style, look, styles
+from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
     Margins,
@@ -25,8 +25,8 @@ from tracking.figures.panels import (
     say,
     title,
 )
-from tracking.scores import mean
-from tracking.study import Study
+from fedgrid.tracking.scoring.scores import mean
+from fedgrid.tracking.scoring.study import Study
 
 PUBLISHED = {"published_gf1": "GF1 (generalisation)", "published_pf1": "PF1 (personalisation)"}
 RIGHT = {"generalised_f1": "generalised F1", "personalised_f1": "personalised F1, over own classes"}

@@ -6,8 +6,8 @@ from itertools import count
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tracking.figures.look import INK, PAGE, PaperFigure, Style, look, styles
-from tracking.figures.panels import named_rows, say
+from fedgrid.tracking.figures.look import INK, PAGE, PaperFigure, Style, look, styles
+from fedgrid.tracking.figures.panels import named_rows, say
 
 AXIS = 0.42
 """Inches from the top of the figure to the line of the ranks."""

@@ -10,12 +10,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tracking import records
-from tracking.figures.look import GRID, INK, SMALL, look, save
-from tracking.figures.maps import HUES, by_group, draw_map
-from tracking.figures.panels import Margins, number_rounds, panels, say, scale_y
-from tracking.partitions import clustering_round
-from tracking.records import Array, Records
+from fedgrid.tracking import records
+from fedgrid.tracking.figures.look import GRID, INK, SMALL, look, save
+from fedgrid.tracking.figures.maps import HUES, by_group, draw_map
+from fedgrid.tracking.figures.panels import Margins, number_rounds, panels, say, scale_y
+from fedgrid.tracking.records import Array, Records
+from fedgrid.tracking.scoring.partitions import clustering_round
 
 ROW = 0.1
 """Inches that a client has in the map."""

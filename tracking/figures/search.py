@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from tracking.figures.look import FAINT, GRID, INK, PUBLISHED, look
-from tracking.figures.panels import Margins, panels, say
-from tracking.records import Array
+from fedgrid.tracking.figures.look import FAINT, GRID, INK, PUBLISHED, look
+from fedgrid.tracking.figures.panels import Margins, panels, say
+from fedgrid.tracking.records import Array
 
 PIXELS = 120
 """Of a map, along a side."""

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from tracking.figures.curves import band, by_round
-from tracking.figures.look import GRID, INK, Style, look, styles
-from tracking.figures.panels import (
+from fedgrid.tracking.figures.curves import band, by_round
+from fedgrid.tracking.figures.look import GRID, INK, Style, look, styles
+from fedgrid.tracking.figures.panels import (
     NO_RUN,
     Margins,
     entries,
@@ -25,9 +25,9 @@ from tracking.figures.panels import (
     scale_y,
     title,
 )
-from tracking.records import Array
-from tracking.scores import mean
-from tracking.study import Result, Study
+from fedgrid.tracking.records import Array
+from fedgrid.tracking.scoring.scores import mean
+from fedgrid.tracking.scoring.study import Result, Study
 
 UNKNOWN = "no temperature was recorded"
 PANELS_A_ROW = 3

@@ -5,15 +5,16 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from tracking import figures, measures, statistics
-from tracking.report.page import Choice, Page, Plate, Section
-from tracking.statistics import Comparison
-from tracking.study import Study, plain
-from tracking.tables import clustering, comparison, personalisation, scenarios
-from tracking.tables.against import against_published
-from tracking.tables.cells import split_name, title_of
-from tracking.tables.significance import significance
-from tracking.tables.table import Cell, Column, Row, Table
+from fedgrid.tracking import figures
+from fedgrid.tracking.report.page import Choice, Page, Plate, Section
+from fedgrid.tracking.scoring import measures, statistics
+from fedgrid.tracking.scoring.statistics import Comparison
+from fedgrid.tracking.scoring.study import Study, plain
+from fedgrid.tracking.tables import clustering, comparison, personalisation, scenarios
+from fedgrid.tracking.tables.against import against_published
+from fedgrid.tracking.tables.cells import split_name, title_of
+from fedgrid.tracking.tables.significance import significance
+from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 
 PUBLISHED, CLUSTERS = "as published", "of the clusters' models"
 """Labels of the two conventions."""

@@ -8,8 +8,8 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
 
-from tracking import figures
-from tracking.report.page import Plate
+from fedgrid.tracking import figures
+from fedgrid.tracking.report.page import Plate
 
 FORMATS = ("svg", "png")
 PROCESSES = 2

@@ -10,10 +10,10 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from tracking.report import draw
-from tracking.report.page import Choice, Page, Plate
-from tracking.tables.formats import to_latex
-from tracking.tables.table import NONE, Cell, Row, Table
+from fedgrid.tracking.report import draw
+from fedgrid.tracking.report.page import Choice, Page, Plate
+from fedgrid.tracking.tables.formats import to_latex
+from fedgrid.tracking.tables.table import NONE, Cell, Row, Table
 
 TABLE_FORMATS = ("csv", "tex", "md")
 ASSETS = Path(__file__).parent

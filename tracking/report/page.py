@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from tracking.tables.table import Table
+from fedgrid.tracking.tables.table import Table
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tracking.report import draw, html
-from tracking.report.page import Page, Section
-from tracking.tables.formats import to_csv, to_latex, to_markdown
+from fedgrid.tracking.report import draw, html
+from fedgrid.tracking.report.page import Page, Section
+from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
 
 INDEX = "index.html"
 ASIDE = ".writing-"

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from tracking import published
-from tracking.measures import last_round, mean_over_rounds
-from tracking.study import Study
-from tracking.tables import reasons
-from tracking.tables.cells import explained, over_scenarios, split_name, title_of
-from tracking.tables.clustering import PUBLISHED, published_cell, published_round
-from tracking.tables.table import ABSENT, FAR, NONE, Cell, Column, Row, Table, Tone, fixed, lettered
+from fedgrid.tracking.published import numbers
+from fedgrid.tracking.scoring.measures import last_round, mean_over_rounds
+from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.tables import reasons
+from fedgrid.tracking.tables.cells import explained, over_scenarios, split_name, title_of
+from fedgrid.tracking.tables.clustering import PUBLISHED, published_cell, published_round
+from fedgrid.tracking.tables.table import ABSENT, FAR, NONE, Cell, Column, Row, Table, Tone, fixed, lettered
 
 FAR_SCORE = 0.1
 FAR_ROUNDS = 5
@@ -33,8 +33,8 @@ def against_published(study: Study) -> tuple[Table, ...]:
 
     An algorithm stands beside the row of `Run.published`; one without such a row is left out.
     """
-    scenarios = {scenario for scenario, _ in published.clustering()}
-    rows = {row for _, row in published.clustering()}
+    scenarios = {scenario for scenario, _ in numbers.clustering()}
+    rows = {row for _, row in numbers.clustering()}
     known = replace(
         study, runs=tuple(run for run in study.runs if run.scenario in scenarios and run.published in rows)
     )
@@ -87,9 +87,9 @@ def _score(study: Study, heading: str) -> Cell:
     cell = published_cell(study, measure)
     if not study.runs:
         return cell
-    printed = replace(measure, of=lambda result: published.digits_of(measure.of(result)))
+    printed = replace(measure, of=lambda result: numbers.digits_of(measure.of(result)))
     run = study.runs[0]
-    known = published.clustering()[run.scenario, str(run.published)]
+    known = numbers.clustering()[run.scenario, str(run.published)]
     scores = {"RAND": known.published_rand, "AMI": known.published_ami, "COM": known.published_com}
     text = fixed(scores[heading], measure.digits) if any(scores.values()) else NONE
     cell = replace(cell, text=published_cell(study, printed).text)
@@ -120,14 +120,14 @@ def _round(study: Study) -> Cell:
     if not study.runs:
         return cell
     run = study.runs[0]
-    number = published.clustering()[run.scenario, str(run.published)].published_round
+    number = numbers.clustering()[run.scenario, str(run.published)].published_round
     return beside(cell, number, str(number) if number > 1 else NONE, far=FAR_ROUNDS, highest=None)
 
 
 def _personalisation(study: Study) -> Table:
     (dataset,) = study.datasets
-    known = published.personalisation()
-    expected = published.SCENARIOS * len({run.seed for run in study.runs})
+    known = numbers.personalisation()
+    expected = numbers.SCENARIOS * len({run.seed for run in study.runs})
 
     def cells_of(part: Study) -> Iterator[Cell]:
         row = known[dataset, str(part.runs[0].published)]
@@ -143,7 +143,7 @@ def _personalisation(study: Study) -> Table:
         " ".join(
             [
                 HOW,
-                f"Means over the {published.SCENARIOS} published scenarios; names as in the table of "
+                f"Means over the {numbers.SCENARIOS} published scenarios; names as in the table of "
                 "personalisation. PBA is recomputed from the authors' results.",
                 *reasons.sentences(dataset, "runs", "noise", "cnn"),
             ]

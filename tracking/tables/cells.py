@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tracking.measures import Measure
-from tracking.study import Study
-from tracking.tables.table import ABSENT, Cell, Table, dash, mean, number
+from fedgrid.tracking.scoring.measures import Measure
+from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.tables.table import ABSENT, Cell, Table, dash, mean, number
 
 NAMED = 4
 """Unfinished runs that a caption names; the table of all scenarios has the others."""

@@ -1,6 +1,6 @@
 """Tables 1 and 2: how well and when each algorithm clustered, in the published and in the right conventions.
 
-Source: OCFL journal paper, arXiv:2509.01587, Tables 1 and 2; conventions in `tracking.partitions`.
+Source: OCFL journal paper, arXiv:2509.01587, Tables 1 and 2; conventions in `tracking.scoring.partitions`.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from tracking import measures
-from tracking.measures import Measure
-from tracking.partitions import PUBLISHED_ROUNDS
-from tracking.study import Study
-from tracking.tables.cells import block_of, dataset_of, explained, over_seeds, split_name, title_of
-from tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_columns, dash, number, share
+from fedgrid.tracking.scoring import measures
+from fedgrid.tracking.scoring.measures import Measure
+from fedgrid.tracking.scoring.partitions import PUBLISHED_ROUNDS
+from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.tables.cells import block_of, dataset_of, explained, over_seeds, split_name, title_of
+from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_columns, dash, number, share
 
 CELL_OF = Callable[[Study, Measure], Cell]
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracking.measures import (
+from fedgrid.tracking.records import Array
+from fedgrid.tracking.scoring.measures import (
     CLUSTERING_ROUND,
     FINAL_ARI,
     MEAN_ARI,
@@ -16,11 +17,10 @@ from tracking.measures import (
     RAND_PUBLISHED,
     Measure,
 )
-from tracking.records import Array
-from tracking.statistics import LEAST_SCENARIOS, wilcoxon
-from tracking.study import Study
-from tracking.tables.cells import lacking
-from tracking.tables.table import NONE, Cell, Column, Row, Table, Tone, fixed
+from fedgrid.tracking.scoring.statistics import LEAST_SCENARIOS, wilcoxon
+from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.tables.cells import lacking
+from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, Tone, fixed
 
 MEASURES = (
     FINAL_ARI,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
-from tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table
+from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table
 
 LATEX = {
     "\\": r"\textbackslash{}",

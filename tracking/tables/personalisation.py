@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from itertools import product
 
-from tracking.measures import Measure, last_round, mean_over_rounds
-from tracking.study import Study
-from tracking.tables.cells import explained, over_scenarios
-from tracking.tables.table import Column, Row, Table, bold_columns
+from fedgrid.tracking.scoring.measures import Measure, last_round, mean_over_rounds
+from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.tables.cells import explained, over_scenarios
+from fedgrid.tracking.tables.table import Column, Row, Table, bold_columns
 
 PUBLISHED = {
     "PF1": "published_pf1",

@@ -7,8 +7,8 @@ published").
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tracking.study import Run
-from tracking.tables.table import FAR, Cell, Column, Row
+from fedgrid.tracking.scoring.study import Run
+from fedgrid.tracking.tables.table import FAR, Cell, Column, Row
 
 CNN = ("mnist", "fmnist")
 RESNET = ("cifar10", "pathmnist", "bloodmnist")

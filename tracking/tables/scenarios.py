@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Mapping
 
-from tracking import measures
-from tracking.measures import Measure, last_round, mean_over_rounds
-from tracking.statistics import compare
-from tracking.study import Run, Study
-from tracking.tables import personalisation
-from tracking.tables.cells import explained, over_scenarios, over_seeds
-from tracking.tables.clustering import right_share
-from tracking.tables.table import NONE, Cell, Column, Row, Table, bold_columns, fixed
+from fedgrid.tracking.scoring import measures
+from fedgrid.tracking.scoring.measures import Measure, last_round, mean_over_rounds
+from fedgrid.tracking.scoring.statistics import compare
+from fedgrid.tracking.scoring.study import Run, Study
+from fedgrid.tracking.tables import personalisation
+from fedgrid.tracking.tables.cells import explained, over_scenarios, over_seeds
+from fedgrid.tracking.tables.clustering import right_share
+from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, bold_columns, fixed
 
 
 def overview(study: Study) -> Table:

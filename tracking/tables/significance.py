@@ -2,8 +2,8 @@
 
 import re
 
-from tracking.statistics import ALPHA, Comparison
-from tracking.tables.table import NONE, Cell, Column, Row, Table, fixed
+from fedgrid.tracking.scoring.statistics import ALPHA, Comparison
+from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, fixed
 
 LEAST_P = 0.001
 """Smaller ones are printed as smaller than this."""

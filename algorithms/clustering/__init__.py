@@ -1,0 +1,1 @@
+"""Ways to find groups of clients, shared by several algorithms."""

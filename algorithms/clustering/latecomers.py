@@ -1,0 +1,157 @@
+"""Latecomers: clients that are not there when their cluster is split find their place when they come.
+
+At a split the absent members stay behind, as a waiting cluster that keeps the parent's model. Whoever of them
+comes later trains that model, and joins the new cluster to whose members' updates, at the split, its own has
+the least mean cosine distance: all these updates started from the same model. If that cluster has been split
+itself since, the client waits there next, and so walks down the tree of splits. Its first update is of a
+model that its new cluster has left behind, so that it is in no mean.
+
+Source: Zuziak et al. 2025, arXiv:2509.01587, section 6.2 (nearest cluster by mean cosine distance);
+Sattler et al. 2021, arXiv:1910.01991 (down the tree from the model before the split).
+
+Shapes: K clients of the federation, D new clusters of a split, P entries of a state vector.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.algorithms.contract.base import Labels, State, split
+from fedgrid.algorithms.contract.updates import Updates, Vector
+
+PREFIX = "split_"
+
+
+@dataclass(frozen=True)
+class Split:
+    """A split at which clients were absent."""
+
+    number: int
+    """Splits count from 0."""
+    parent: int
+    """The cluster that was split; its first part has kept its number."""
+    waiting: int
+    """The cluster of those that are still to come."""
+    parts_D: Labels
+    """The new clusters."""
+    directions_DP: Sequence[Vector]
+    """Mean direction of the updates of each, when they parted."""
+
+
+def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], updates: Updates) -> State:
+    """Split `cluster` into `groups` of client ids, as `algorithms.contract.base.split`; absent members wait.
+
+    `updates` has the update of every client in `groups`. One group alone is no split to come late for.
+    """
+    absent = sorted(updates.absent & set(state.members(cluster)))
+    still_to_come = updates.absent or any(state.members(node.waiting) for node in splits(state))
+    if not still_to_come or sum(len(group) > 0 for group in groups) == 1:
+        return split(state, cluster, groups)
+    present = split(_without(state, absent), cluster, groups)
+    parts = sorted({int(present.labels_K[group[0]]) for group in groups if len(group)})
+    waiting = len(present.models)
+    labels_K = present.labels_K.copy()
+    labels_K[absent] = waiting
+    rows = [*range(waiting), cluster]
+    memory = {
+        name: array[rows] if name.startswith("cluster_") else array for name, array in present.memory.items()
+    }
+    number = sum(1 for _ in splits(state))
+    directions = [updates.select(np.flatnonzero(labels_K == part)).mean_direction() for part in parts]
+    return State((*present.models, state.models[cluster]), labels_K, memory).remember(
+        **{
+            f"{PREFIX}{number:04d}_clusters": np.array([cluster, waiting, *parts]),
+            f"{PREFIX}{number:04d}_directions": np.stack(directions),
+        }
+    )
+
+
+def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, str]]:
+    """Return the state in which those that waited have found a cluster, the others' updates, and why.
+
+    A zero update points nowhere: who sends one waits on. For a split in the same round all of them are
+    absent: their updates are of another model than their new cluster's.
+    """
+    waiting = {node.waiting: node for node in splits(state)}
+    late = [client for client in updates.clients if int(state.labels_K[client]) in waiting]
+    if not late:
+        return state, updates, {}
+    labels_K = state.labels_K.copy()
+    reasons = {}
+    norms = dict(zip(updates.clients, updates.norms_K.tolist(), strict=True))
+    for client in (client for client in late if norms[client] > 0):
+        node = waiting[int(labels_K[client])]
+        distances_D = updates.select([client]).mean_distances(node.directions_DP)[0]
+        nearest = int(node.parts_D[distances_D.argmin()])
+        labels_K[client] = _further_down(state, node, nearest)
+        told = ", ".join(
+            f"{part}: {distance:.3f}" for part, distance in zip(node.parts_D, distances_D, strict=True)
+        )
+        reasons[client] = f"mean cosine distances {told}"
+    rest = updates.select(client for client in updates.clients if client not in late)
+    rest.absent = updates.absent | set(late)
+    return replace(state, labels_K=labels_K), rest, reasons
+
+
+def splits(state: State) -> Iterator[Split]:
+    """Yield the splits at which clients were absent, in their order."""
+    for name in sorted(state.memory):
+        if name.startswith(PREFIX) and name.endswith("_clusters"):
+            number = int(name.removeprefix(PREFIX).removesuffix("_clusters"))
+            parent, waiting, *parts = state.memory[name].tolist()
+            directions_DP = list(state.memory[f"{PREFIX}{number:04d}_directions"])
+            yield Split(number, parent, waiting, np.array(parts), directions_DP)
+
+
+def _further_down(state: State, node: Split, cluster: int) -> int:
+    """Return where a client waits that belongs to a cluster which has been split since, else the cluster."""
+    later = (other for other in splits(state) if other.number > node.number and other.parent == cluster)
+    return next((other.waiting for other in later), cluster)
+
+
+def _without(state: State, clients: Sequence[int]) -> State:
+    """Return the state with these clients in no cluster, until they are given one."""
+    labels_K = state.labels_K.copy()
+    labels_K[list(clients)] = -1
+    return replace(state, labels_K=labels_K)
+
+
+def regroup(state: State, groups: Sequence[Sequence[int]]) -> State:
+    """Put clients into new clusters; a group starts from the mean of its members' models.
+
+    A client in no group goes where most of its cluster goes; if all of its cluster are in none, to the
+    largest group. Of equals it is the first group. Who waits for a place waits on.
+    """
+    ordered = sorted((sorted(group) for group in groups if len(group)), key=lambda group: group[0])
+    waiting = [node.waiting for node in splits(state)]
+    sources = [state.labels_K[group] for group in ordered]
+    successors = [_successor(cluster, sources) for cluster in range(len(state.models))]
+    for place, cluster in enumerate(waiting, start=len(ordered)):
+        successors[cluster] = place
+    labels_K = np.array([successors[label] for label in state.labels_K])
+    for index, group in enumerate(ordered):
+        labels_K[group] = index
+    rows = [*sources, *(np.array([cluster]) for cluster in waiting)]
+    models = tuple(_mean([state.models[label] for label in labels]) for labels in rows)
+    memory = {}
+    for name, array in state.memory.items():
+        if name.startswith("cluster_"):
+            array = np.stack([_mean(list(array[labels])) for labels in rows])
+        elif name.startswith(PREFIX) and name.endswith("_clusters"):
+            array = np.array([successors[cluster] for cluster in array])
+        memory[name] = array
+    return State(models, labels_K, memory)
+
+
+def _mean(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return np.mean(rows, axis=0, dtype=np.float64).astype(rows[0].dtype)
+
+
+def _successor(cluster: int, sources: Sequence[Labels]) -> int:
+    """Return the group that has most of a cluster's members, else the largest."""
+    members = [int((labels == cluster).sum()) for labels in sources]
+    counts = members if any(members) else [len(labels) for labels in sources]
+    return counts.index(max(counts))

@@ -1,0 +1,1 @@
+"""What every algorithm is given and returns: settings, state, updates."""

@@ -1,0 +1,1 @@
+"""The clients of a run: messages, workers, actors, pools and their placement."""

@@ -1,0 +1,180 @@
+"""The pool of client actors: which actor hosts whom, what they are sent, and what happens when one dies."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import ray
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnavailableError,
+    GetTimeoutError,
+    RayActorError,
+    RayTaskError,
+)
+from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from fedgrid.algorithms.contract.updates import Vector
+from fedgrid.engine.clients.actor import Client, device_of
+from fedgrid.engine.clients.messages import EvaluateReport, EvaluateTask, TrainTask
+from fedgrid.engine.clients.placement import Placement
+from fedgrid.engine.clients.pool import Setup, Trained
+from fedgrid.engine.errors import RunError
+
+MAX_DEATHS = 3
+START_TIMEOUT = 300.0
+"""Seconds for an actor to start and take its data: a bundle is reserved, so only a broken node needs more."""
+
+Ref: TypeAlias = "ray.ObjectRef[Any]"
+Task = TypeVar("Task", TrainTask, EvaluateTask)
+
+
+class RayPool:
+    """Client actors in bundles 1.. of a placement group; bundle 0 is the server's.
+
+    An actor that dies is replaced and does its part of the round again: the same numbers, because an
+    actor keeps nothing that a round depends on.
+    """
+
+    def __init__(self, group: PlacementGroup, placement: Placement) -> None:
+        self._group = group
+        self._placement = placement
+        self.device = device_of(placement.gpus_per_actor)
+        self._actors = [self._start(index) for index in range(placement.num_actors)]
+        self._deaths = [0] * placement.num_actors
+        self._home: dict[int, int] = {}
+        self._shared: dict[int, tuple[Vector, Ref]] = {}
+
+    def pids(self) -> list[int]:
+        """Return the process ids of the actors."""
+        return list(ray.get([actor.pid.remote() for actor in self._actors], timeout=START_TIMEOUT))
+
+    def prepare(self, setup: Setup) -> None:
+        """Deal the clients out to the actors, largest first, each to the one with least work so far."""
+        self._deaths = [0] * len(self._actors)
+        self._setup = setup
+        self._home = _deal({data.client: len(data.train) for data in setup.clients}, len(self._actors))
+        self._server_set = ray.put(setup.server_set)
+        self._data = {data.client: ray.put(data) for data in setup.clients}
+        self._each(range(len(self._actors)), self._prepare, "before round 1")
+
+    def train(
+        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Vector]
+    ) -> list[Trained]:
+        """Train every task's client in its actor; updates come back as views of the object store."""
+        shares = self._shares(tasks)
+        refs = self._share_models(models)
+
+        def submit(index: int) -> list[Ref]:
+            mine = shares[index]
+            kept = {task.client: memories[task.client] for task in mine if task.client in memories}
+            train = self._actors[index].train.options(num_returns=2 + len(mine))
+            return list(train.remote(mine, kept, *refs))
+
+        trained = {}
+        for reports, kept, *updates in self._each(
+            shares, submit, f"round {tasks[0].round_index + 1}"
+        ).values():
+            for report, update in zip(reports, updates, strict=True):
+                trained[report.client] = Trained(report, update, kept.get(report.client))
+        return [trained[task.client] for task in tasks]
+
+    def evaluate(self, tasks: Sequence[EvaluateTask], models: Sequence[Vector]) -> list[EvaluateReport]:
+        """Test the models at every task's client, in its actor."""
+        shares = self._shares(tasks)
+        refs = self._share_models(models)
+
+        def submit(index: int) -> list[Ref]:
+            return [self._actors[index].evaluate.remote(shares[index], *refs)]
+
+        results = self._each(shares, submit, "testing the aggregated models").values()
+        by_client = {report.client: report for [reports] in results for report in reports}
+        return [by_client[task.client] for task in tasks]
+
+    def _each(
+        self, indices: Mapping[int, Any] | range, submit: Callable[[int], list[Ref]], when: str
+    ) -> dict[int, list[Any]]:
+        """Call the actors at `indices` together; where one dies, replace it and call it again."""
+        pending = {index: submit(index) for index in indices}
+        results: dict[int, list[Any]] = {}
+        while pending:
+            dead: dict[int, RayActorError] = {}
+            for index, refs in pending.items():
+                try:
+                    results[index] = ray.get(refs)
+                except RayTaskError as error:
+                    raise _cause(error) from error
+                except RayActorError as error:
+                    dead[index] = error
+            for index, death in dead.items():
+                self._replace(index, death, when)
+            pending = {index: submit(index) for index in dead}
+        return results
+
+    def _replace(self, index: int, error: RayActorError, when: str) -> None:
+        self._deaths[index] += 1
+        hosted = ", ".join(str(client) for client, home in self._home.items() if home == index)
+        if self._deaths[index] >= MAX_DEATHS:
+            raise RunError(
+                f"client {hosted}, {when}: its actor died {MAX_DEATHS} times; the last time: "
+                f"{str(error).splitlines()[0]}. It may be out of memory: fewer actors at a time "
+                "(--clients-per-actor) need less"
+            )
+        ray.kill(self._actors[index])
+        self._actors[index] = self._start(index)
+        try:
+            ray.get(self._prepare(index), timeout=START_TIMEOUT)
+        except (ActorDiedError, ActorUnavailableError) as again:
+            self._replace(index, again, when)
+        except GetTimeoutError as again:
+            raise RunError(
+                f"client {hosted}, {when}: its actor died and no other started within {START_TIMEOUT:g} s; "
+                "look at the cluster's nodes, then give the same command to go on"
+            ) from again
+
+    def _start(self, index: int) -> Any:
+        strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index + 1)
+        share = self._placement
+        return Client.options(  # type: ignore[attr-defined]
+            num_cpus=share.cpus_per_actor, num_gpus=share.gpus_per_actor, scheduling_strategy=strategy
+        ).remote(share.gpus_per_actor)
+
+    def _prepare(self, index: int) -> list[Ref]:
+        setup = self._setup
+        data = [self._data[client] for client, home in self._home.items() if home == index]
+        ref = self._actors[index].prepare.remote(
+            setup.model,
+            setup.num_classes,
+            setup.training,
+            setup.seed,
+            self._server_set,
+            setup.server_parts,
+            *data,
+        )
+        return [ref]
+
+    def _shares(self, tasks: Sequence[Task]) -> dict[int, list[Task]]:
+        shares: dict[int, list[Task]] = {}
+        for task in tasks:
+            shares.setdefault(self._home[task.client], []).append(task)
+        return shares
+
+    def _share_models(self, models: Sequence[Vector]) -> list[Ref]:
+        """Put every distinct model into the object store once, and keep it there while it is in use."""
+        self._shared = {id(model): self._shared.get(id(model)) or (model, ray.put(model)) for model in models}
+        return [self._shared[id(model)][1] for model in models]
+
+
+def _deal(sizes: Mapping[int, int], num_actors: int) -> dict[int, int]:
+    """Return client -> actor, so that actors have about the same number of images."""
+    load = [0] * num_actors
+    home = {}
+    for client in sorted(sizes, key=lambda client: (-sizes[client], client)):
+        home[client] = min(range(num_actors), key=lambda index: (load[index], index))
+        load[home[client]] += sizes[client]
+    return dict(sorted(home.items()))
+
+
+def _cause(error: RayTaskError) -> Exception:
+    cause = error.cause
+    return cause if isinstance(cause, RunError) else RunError(str(error))

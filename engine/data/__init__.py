@@ -1,0 +1,1 @@
+"""Data sets: where their images come from and how they are read."""

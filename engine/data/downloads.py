@@ -1,0 +1,94 @@
+"""Fetch the published data sets with torchvision; a file is in the data folder whole or not at all."""
+
+import contextlib
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from http.client import HTTPException
+from pathlib import Path
+
+from fedgrid.engine.errors import DataError
+
+TIMEOUT_SECONDS = 60.0
+
+Fetch = Callable[[Path], None]
+"""Downloads, checks and unpacks a data set's files below a folder."""
+
+
+def mnist(folder: Path) -> None:
+    """Fetch MNIST into `MNIST/raw`."""
+    from torchvision.datasets import MNIST
+
+    MNIST(folder, download=True)
+
+
+def fmnist(folder: Path) -> None:
+    """Fetch Fashion-MNIST into `FashionMNIST/raw`."""
+    from torchvision.datasets import FashionMNIST
+
+    FashionMNIST(folder, download=True)
+
+
+def cifar10(folder: Path) -> None:
+    """Fetch CIFAR-10 into `cifar-10-batches-py`."""
+    from torchvision.datasets import CIFAR10
+
+    CIFAR10(folder, download=True)
+
+
+def pathmnist(folder: Path) -> None:
+    """Fetch `pathmnist.npz`."""
+    _medmnist("pathmnist", folder)
+
+
+def bloodmnist(folder: Path) -> None:
+    """Fetch `bloodmnist.npz`."""
+    _medmnist("bloodmnist", folder)
+
+
+def download(title: str, fetch: Fetch, files: tuple[str, ...], data_dir: Path) -> None:
+    """Fetch a data set in a folder of its own and move `files` (below it) into `data_dir` when all are whole.
+
+    Raises:
+        DataError: no network, a wrong checksum, or a data folder that cannot be written.
+    """
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".download-", dir=data_dir) as folder:
+            with _bounded_and_off_stdout():
+                fetch(Path(folder))
+            for name in files:
+                (data_dir / name).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(Path(folder) / name, data_dir / name)
+    # RuntimeError is how torchvision says that a checksum is wrong or that no mirror answered.
+    except (OSError, RuntimeError, EOFError, HTTPException) as error:
+        raise DataError(
+            f"{title} could not be downloaded into {data_dir} ({_one_line(error)}); "
+            f"try again with a network and a writable data folder, or put there yourself: {', '.join(files)}"
+        ) from error
+
+
+def _medmnist(name: str, folder: Path) -> None:
+    """Fetch a 28x28 npz; MedMNIST's own downloader hides every error, even a keyboard interrupt."""
+    from medmnist import INFO
+    from torchvision.datasets.utils import download_url
+
+    download_url(INFO[name]["url"], folder, filename=f"{name}.npz", md5=INFO[name]["MD5"])
+
+
+@contextlib.contextmanager
+def _bounded_and_off_stdout() -> Iterator[None]:
+    """Give up on a silent server, and keep stdout for what programs read."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(TIMEOUT_SECONDS)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,101 @@
+"""The user's own images as files: train/<class>/* and test/<class>/*, in any format that PIL reads.
+
+Classes are numbered in the order of their names. Images stay grey if the first one is, else all are RGB.
+
+Shapes: N images.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from fedgrid.engine.clients.messages import Images, ImageSet
+from fedgrid.engine.data.readers import Pair
+from fedgrid.engine.errors import DataError
+
+LAYOUT = "an image folder has train/<class>/* and test/<class>/*"
+GREY_MODES = ("1", "L", "LA")
+COLOUR_MODES = ("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
+
+Files = list[list[Path]]
+"""The image files of each class."""
+
+
+def read(folder: Path) -> Pair:
+    """Return (pool, server's test set), classes and files in the order of their names."""
+    train, test = _files(folder)
+    first = _pixels(train[0][0])
+    return _image_set(train, first), _image_set(test, first)
+
+
+def facts(folder: Path) -> tuple[int, tuple[int, int, int], int]:
+    """Return (classes, (channels, height, width) of the first image, pool size); reads that image only."""
+    train, _ = _files(folder)
+    channels, height, width = _pixels(train[0][0]).shape
+    return len(train), (channels, height, width), sum(len(files) for files in train)
+
+
+def _files(folder: Path) -> tuple[Files, Files]:
+    """List the files of each class in train and in test."""
+    for part in ("train", "test"):
+        if not (folder / part).is_dir():
+            raise DataError(f"{folder / part} is missing; {LAYOUT}")
+    names = {part: _entries(folder / part, folders=True) for part in ("train", "test")}
+    classes = [path.name for path in names["train"]]
+    if not classes:
+        raise DataError(f"{folder / 'train'} has no class folders; {LAYOUT}")
+    stray = [path for path in names["test"] if path.name not in classes]
+    if stray:
+        raise DataError(f"{stray[0]} is a class without a folder in {folder / 'train'}; {LAYOUT}")
+    train, test = ([_class_files(folder / part / name) for name in classes] for part in ("train", "test"))
+    return train, test
+
+
+def _class_files(folder: Path) -> list[Path]:
+    files = _entries(folder, folders=False) if folder.is_dir() else []
+    if not files:
+        raise DataError(f"class '{folder.name}' has no images in {folder}; add images or remove the class")
+    return files
+
+
+def _entries(folder: Path, *, folders: bool) -> list[Path]:
+    """List what is in a folder by name, leaving out hidden files such as a file manager's."""
+    visible = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    return sorted(path for path in visible if path.is_dir() == folders)
+
+
+def _image_set(files_by_class: Files, first: Images) -> ImageSet:
+    """Read the images, all of the size and the kind (grey or RGB) of the first."""
+    labels = np.repeat(np.arange(len(files_by_class)), [len(files) for files in files_by_class])
+    images = np.empty((len(labels), *first.shape), np.uint8)
+    for position, path in enumerate(path for files in files_by_class for path in files):
+        pixels = _pixels(path)
+        if len(first) == 3 and len(pixels) == 1:
+            pixels = np.repeat(pixels, 3, axis=0)
+        if pixels.shape != first.shape:
+            raise DataError(
+                f"{path} is {_describe(pixels)}, the first image is {_describe(first)}; "
+                "make all images one size and one kind"
+            )
+        images[position] = pixels
+    return ImageSet(images, labels.astype(np.int64))
+
+
+def _pixels(path: Path) -> Images:
+    """Return one image as uint8, shape (1 or 3, height, width)."""
+    try:
+        with Image.open(path) as image:
+            if image.mode not in GREY_MODES + COLOUR_MODES:
+                raise DataError(f"{path} has pixels of mode {image.mode}; save it with 8 bits a channel")
+            pixels = np.asarray(image.convert("L" if image.mode in GREY_MODES else "RGB"), np.uint8)
+    except UnidentifiedImageError as error:
+        raise DataError(f"{path} is not an image that PIL reads; convert it or take it away") from error
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"{path} is damaged or incomplete: {error}; replace it or take it away") from error
+    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+
+
+def _describe(pixels: Images) -> str:
+    channels, height, width = pixels.shape
+    return f"{'grey' if channels == 1 else 'colour'} {width}x{height}"

@@ -1,0 +1,125 @@
+"""Images in one npz file with MedMNIST's keys, the user's own or MedMNIST's.
+
+Shapes: N images.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.lib.npyio import NpzFile
+from numpy.typing import NDArray
+
+from fedgrid.engine.clients.messages import ClassLabels, Images, ImageSet
+from fedgrid.engine.data.readers import Pair, damaged
+from fedgrid.engine.errors import DataError
+
+Shape = tuple[int, int, int]
+
+
+def read(path: Path) -> Pair:
+    """Return (pool, server's test set); the pool is train and, where there is one, val."""
+    with _opened(path) as file:
+        parts = [
+            ImageSet(
+                _channels_first(path, f"{part}_images", file[f"{part}_images"]),
+                _labels(path, file, part),
+            )
+            for part in (*_pool_parts(file), "test")
+        ]
+    for part in parts:
+        if part.images.shape[1:] != parts[0].images.shape[1:]:
+            raise DataError(
+                f"{path}: images of different sizes: {parts[0].images.shape[1:]} and {part.images.shape[1:]} "
+                "(channels, height, width); make them one size"
+            )
+        if len(part.images) != len(part.labels):
+            raise DataError(
+                f"{path}: {len(part.labels)} labels for {len(part.images)} images; give each image one label"
+            )
+    *pool, server = parts
+    images, labels = [part.images for part in pool], [part.labels for part in pool]
+    return ImageSet(np.concatenate(images), np.concatenate(labels)), server
+
+
+def facts(path: Path) -> tuple[int, Shape, int]:
+    """Return (classes, (channels, height, width), pool size) without decompressing the images."""
+    with _opened(path) as file:
+        pool_parts = _pool_parts(file)
+        labels = [_labels(path, file, part) for part in (*pool_parts, "test")]
+        shape = _image_shape(path, "train_images", _array_shape(path, "train_images"))
+    every = np.concatenate(labels)
+    # A gap-free numbering has no label beyond the number of images; without this check one wild label
+    # would ask for billions of classes.
+    outside = (every < 0) | (every >= len(every))
+    if len(every) == 0 or outside.any():
+        found = f"label {every[outside][0]}" if len(every) else "no label"
+        raise DataError(f"{path}: {found} found; number the classes 0, 1, 2, ... and give each some images")
+    return int(every.max()) + 1, shape, sum(len(part) for part in labels[:-1])
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[NpzFile]:
+    """Open the file, check its keys, and turn every way in which reading can fail into one line."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            parts = ("train", "val", "test") if "val_images" in file else ("train", "test")
+            for key in (f"{part}_{what}" for part in parts for what in ("images", "labels")):
+                if key not in file:
+                    raise DataError(
+                        f"{path} has no '{key}'; expected train_images, train_labels, test_images and "
+                        "test_labels (val_images and val_labels if there are any), "
+                        f"found: {', '.join(file) or 'nothing'}"
+                    )
+            yield file
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is missing; expected an npz file with MedMNIST's keys there") from error
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise damaged(path, "it cannot be read as an npz file of plain arrays") from error
+
+
+def _pool_parts(file: NpzFile) -> tuple[str, ...]:
+    return ("train", "val") if "val_images" in file else ("train",)
+
+
+def _array_shape(path: Path, key: str) -> tuple[int, ...]:
+    """Read an array's shape from its header."""
+    with zipfile.ZipFile(path) as archive, archive.open(f"{key}.npy") as member:
+        if np.lib.format.read_magic(member) == (1, 0):
+            return tuple(np.lib.format.read_array_header_1_0(member)[0])
+        return tuple(np.lib.format.read_array_header_2_0(member)[0])
+
+
+def _image_shape(path: Path, key: str, shape: tuple[int, ...]) -> Shape:
+    """Return (channels, height, width) of images that lie in a file as an array of `shape`."""
+    if len(shape) == 3:
+        return 1, shape[1], shape[2]
+    if len(shape) == 4 and shape[3] in (1, 3):
+        return shape[3], shape[1], shape[2]
+    raise DataError(
+        f"{path}: {key} of shape {shape} are not images of one size; "
+        "expected (images, height, width) or (images, height, width, 1 or 3)"
+    )
+
+
+def _channels_first(path: Path, key: str, images: NDArray[np.generic]) -> Images:
+    """Return images as they lie in a file as uint8 of shape (N, channels, height, width)."""
+    if images.dtype != np.uint8:
+        raise DataError(f"{path}: {key} is {images.dtype}; save images as uint8, 0 to 255")
+    channels, height, width = _image_shape(path, key, images.shape)
+    by_pixel = images.reshape(len(images), height, width, channels)
+    return np.ascontiguousarray(by_pixel.transpose(0, 3, 1, 2), np.uint8)
+
+
+def _labels(path: Path, file: NpzFile, part: str) -> ClassLabels:
+    """Return labels of shape (N,) or (N, 1) as int64 of shape (N,)."""
+    labels = file[f"{part}_labels"]
+    if not np.issubdtype(labels.dtype, np.integer) or labels.shape not in ((len(labels),), (len(labels), 1)):
+        raise DataError(
+            f"{path}: {part}_labels is {labels.dtype} of shape {labels.shape}; "
+            "expected one whole number an image, shape (images,) or (images, 1)"
+        )
+    return labels.reshape(-1).astype(np.int64)

@@ -1,0 +1,95 @@
+"""Read the published data sets' files: each reader returns (pool, server's test set).
+
+A reader says in one line what is wrong with a file that is not whole; whether the images are the ones
+that were expected is for `datasets.load` to check.
+
+Shapes: N images.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.engine.clients.messages import ImageSet
+from fedgrid.engine.errors import DataError
+
+Pair = tuple[ImageSet, ImageSet]
+"""The pool that clients draw from, and the server's test set."""
+
+MNIST_FILES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+CIFAR10_FILES = (*(f"data_batch_{batch}" for batch in range(1, 6)), "test_batch", "batches.meta")
+
+
+def digits(_: Path) -> Pair:
+    """Return scikit-learn's 1797 8x8 digits, grey values 0..16 stretched to 0..255.
+
+    They have no official test set: here every fifth image of each class, in scikit-learn's order, is test.
+    """
+    # Imported here because it costs a second that other data sets need not pay.
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    images = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
+    every = ImageSet(images, bunch.target.astype(np.int64))
+    is_test = np.zeros(len(every), bool)
+    for label in range(10):
+        is_test[np.flatnonzero(every.labels == label)[4::5]] = True
+    return every.take(np.flatnonzero(~is_test)), every.take(np.flatnonzero(is_test))
+
+
+def mnist(raw: Path) -> Pair:
+    """Read the four uncompressed idx files of MNIST or Fashion-MNIST in the folder `raw`."""
+    train_images, train_labels, test_images, test_labels = (raw / name for name in MNIST_FILES)
+    return (_idx_pair(train_images, train_labels), _idx_pair(test_images, test_labels))
+
+
+def cifar10(data_dir: Path) -> Pair:
+    """Read `cifar-10-batches-py`; its files are pickles, so none is opened before its checksum is right."""
+    # Imported here because it costs seconds that other data sets need not pay.
+    from torchvision.datasets import CIFAR10
+    from torchvision.datasets.utils import check_integrity
+
+    checksums = [*CIFAR10.train_list, *CIFAR10.test_list, [CIFAR10.meta["filename"], CIFAR10.meta["md5"]]]
+    for name, md5 in checksums:
+        file = data_dir / CIFAR10.base_folder / name
+        if not check_integrity(file, md5):
+            raise damaged(file, f"its MD5 sum is not {md5}")
+    parts = (CIFAR10(data_dir, train=train) for train in (True, False))
+    pool, server = (
+        ImageSet(np.ascontiguousarray(part.data.transpose(0, 3, 1, 2)), np.array(part.targets, np.int64))
+        for part in parts
+    )
+    return pool, server
+
+
+def damaged(file: Path, reason: str) -> DataError:
+    """Return the error for a file that is there but not whole."""
+    return DataError(f"{file} is damaged or incomplete: {reason}; delete it, and copy or download it again")
+
+
+def _idx_pair(images_file: Path, labels_file: Path) -> ImageSet:
+    images, labels = _idx(images_file, 3), _idx(labels_file, 1)
+    if len(images) != len(labels):
+        raise damaged(labels_file, f"{len(labels)} labels for {len(images)} images")
+    return ImageSet(images[:, None], labels.astype(np.int64))
+
+
+def _idx(file: Path, num_dims: int) -> NDArray[np.uint8]:
+    """Read an idx file of bytes: 0, 0, 8, number of dimensions; each as big-endian int32; the bytes."""
+    try:
+        data = np.fromfile(file, np.uint8)
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}; expected an idx file there") from error
+    header = 4 * (1 + num_dims)
+    if len(data) < header or data[:4].tolist() != [0, 0, 8, num_dims]:
+        raise damaged(file, f"it does not begin like an idx file of bytes in {num_dims} dimensions")
+    shape = data[4:header].view(">i4").astype(np.int64)
+    if len(data) != header + shape.prod():
+        raise damaged(file, f"{len(data)} bytes instead of {header + shape.prod()}")
+    return data[header:].reshape(shape)

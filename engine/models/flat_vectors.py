@@ -1,0 +1,115 @@
+"""Between a torch module and its flat state vector.
+
+The vector holds the parameters in the order of `named_parameters`, then the buffers in the order of
+`named_buffers`, each in the order of its indices whatever its strides; P entries of the whole state.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+
+import torch
+from torch import Tensor, nn
+
+from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.updates import Vector
+
+
+def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    return chain(module.named_parameters(), module.named_buffers())
+
+
+def layout_of(module: nn.Module) -> Layout:
+    """Return what the entries of the module's state vector are."""
+    named = [(name, tuple(tensor.shape)) for name, tensor in _tensors(module)]
+    return Layout(
+        names=tuple(name for name, _ in named),
+        shapes=tuple(shape for _, shape in named),
+        num_parameters=sum(parameter.numel() for parameter in module.parameters()),
+    )
+
+
+def read(module: nn.Module) -> Vector:
+    """Return a copy of the module's state: float32, shape (P,), on the host."""
+    return _read([tensor for _, tensor in _tensors(module)])
+
+
+def write(module: nn.Module, vector: Vector) -> None:
+    """Copy `vector`, shape (P,), into the module; integer buffers (counters) are rounded.
+
+    Raises:
+        ValueError: the vector has another length than the module's state.
+    """
+    _write([tensor for _, tensor in _tensors(module)], vector)
+
+
+@torch.no_grad()
+def _read(tensors: list[Tensor]) -> Vector:
+    vector: Vector = torch.cat([tensor.reshape(-1).float() for tensor in tensors]).cpu().numpy()
+    return vector
+
+
+@torch.no_grad()
+def _write(tensors: list[Tensor], vector: Vector) -> None:
+    sizes = [tensor.numel() for tensor in tensors]
+    if vector.shape != (sum(sizes),):
+        raise ValueError(
+            f"a state vector of shape {vector.shape} does not fit a model of {sum(sizes)} entries"
+        )
+    # `torch.tensor` copies, hence a read-only view of shared memory is fine.
+    parts = torch.tensor(vector, dtype=torch.float32, device=tensors[0].device).split_with_sizes(sizes)
+    for tensor, part in zip(tensors, parts, strict=True):
+        values = part.view(tensor.shape)
+        tensor.copy_(values if tensor.is_floating_point() else values.round())
+
+
+class FlatModule:
+    """A module whose parameters, and their gradients, are views of two flat tensors.
+
+    An optimizer step is then a handful of operations on one tensor. Kernels of convolutions lie with
+    their channels last, as the CPU and GPU kernels want them, so the flat tensors are in an order of
+    their own: `gather` and `scatter` translate. W entries, one for each parameter.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        parameters = list(module.parameters())
+        self._shapes = [parameter.shape for parameter in parameters]
+        size = sum(parameter.numel() for parameter in parameters)
+        self.weights = torch.zeros(size, device=parameters[0].device)
+        """Shape (W,)."""
+        self.gradient = torch.zeros_like(self.weights)
+        """Shape (W,); `backward` adds to it."""
+        views = zip(self._views(self.weights), self._views(self.gradient), strict=True)
+        for parameter, (weight, gradient) in zip(parameters, views, strict=True):
+            weight.copy_(parameter.detach())
+            parameter.data, parameter.grad = weight, gradient
+        self._state = [tensor.detach() for _, tensor in _tensors(module)]
+
+    def read(self) -> Vector:
+        """Return a copy of the module's state, as `vectors.read`."""
+        return _read(self._state)
+
+    def write(self, vector: Vector) -> None:
+        """Copy a state into the module, as `vectors.write`."""
+        _write(self._state, vector)
+
+    def gather(self, flat: Tensor) -> Vector:
+        """Return a flat tensor of this module's order as a vector in the layout's order, shape (W,)."""
+        return _read(self._views(flat))
+
+    def scatter(self, vector: Vector) -> Tensor:
+        """Return a vector in the layout's order, shape (W,), as a flat tensor of this module's order."""
+        flat = torch.empty_like(self.weights)
+        _write(self._views(flat), vector)
+        return flat
+
+    def _views(self, flat: Tensor) -> list[Tensor]:
+        views = []
+        parts = flat.split_with_sizes([shape.numel() for shape in self._shapes])
+        for shape, part in zip(self._shapes, parts, strict=True):
+            if len(shape) == 4:
+                out, channels, height, width = shape
+                views.append(part.view(out, height, width, channels).permute(0, 3, 1, 2))
+            else:
+                views.append(part.view(shape))
+        return views

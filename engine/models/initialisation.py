@@ -1,0 +1,66 @@
+"""A model's initial weights: PyTorch's default initialisation, drawn from an explicit generator."""
+
+from math import prod
+
+import torch
+from torch import nn
+
+from fedgrid.algorithms.contract.updates import Vector
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.models import flat_vectors, registry
+from fedgrid.engine.seeds import generator
+
+KNOWN = (nn.Conv2d, nn.Linear, nn.BatchNorm1d, nn.BatchNorm2d)
+
+
+def blank(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
+    """Return the named model on the CPU with unset weights, drawing no random number at all."""
+    with torch.device("meta"):
+        module = registry.build(name, shape, num_classes)
+    return module.to_empty(device="cpu")
+
+
+@torch.no_grad()
+def initialise(module: nn.Module, rng: torch.Generator) -> None:
+    """Set all weights and buffers to PyTorch's defaults, in the order in which PyTorch draws them.
+
+    Weights and biases of convolutions and linear layers are uniform in +-1 / sqrt(fan in) (what
+    `kaiming_uniform_(a=sqrt(5))` comes to); BatchNorm starts as the identity.
+
+    Raises:
+        ConfigError: a layer with weights or buffers whose default is not known here.
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
+            layer.reset_parameters()
+        elif isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_uniform_(layer.weight, a=5**0.5, generator=rng)
+            if layer.bias is not None:
+                bound = prod(layer.weight.shape[1:]) ** -0.5
+                nn.init.uniform_(layer.bias, -bound, bound, generator=rng)
+        elif any(True for _ in layer.parameters(recurse=False)) or any(
+            True for _ in layer.buffers(recurse=False)
+        ):
+            known = ", ".join(sorted(kind.__name__ for kind in KNOWN))
+            raise ConfigError(
+                f"no initialisation for a layer of type '{type(layer).__name__}'; known: {known};"
+                " add its default to engine/initialise.py"
+            )
+
+
+def initial_vector(name: str, shape: tuple[int, int, int], num_classes: int, seed: int) -> Vector:
+    """Return the initial state of a run: float32, shape (P,); a function of its arguments alone.
+
+    Args:
+        name: a key of `engine.models.registry.MODELS`.
+        shape: (channels, height, width) of an image.
+        num_classes: number of classes.
+        seed: the run's seed.
+
+    Raises:
+        ConfigError: as `engine.models.registry.build`.
+    """
+    module = blank(name, shape, num_classes)
+    rng = torch.Generator().manual_seed(int(generator(seed, "model").integers(2**63)))
+    initialise(module, rng)
+    return flat_vectors.read(module)

@@ -1,0 +1,137 @@
+"""Who is alike: the hidden groups (clusters) of clients and the classes each group holds.
+
+Source: the class sets and cluster sizes of the OCFL papers' forty scenarios, which have three clusters
+and 8, 9 or 10 classes. The papers print these as lists; the rules below give the same lists and extend
+them to any number of clusters, classes and clients. The groups of overlap majority are those of Bettinelli,
+Benoit, Grandjean 2024, for CIFAR-10; for other data sets ours.
+
+Shapes: K clients, C clusters, L classes.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Literal
+
+from fedgrid.engine.errors import ConfigError
+
+Overlap = Literal["overlapping", "nonoverlapping", "majority"]
+Balance = Literal["balanced", "imbalanced"]
+
+IMBALANCED_WEIGHTS = (22, 47, 31)
+"""Relative sizes of imbalanced clusters, repeated for more than three: 3/7/5 of 15 clients, 7/14/9 of 30."""
+
+MAJORITY_GROUPS = 2
+FIRST_GROUP: dict[str, tuple[int, ...]] = {
+    "cifar10": (0, 1, 8, 9),  # Vehicles; the others are animals.
+    "fmnist": (5, 7, 8, 9),  # Shoes and bags; the others are clothes.
+    "bloodmnist": (0, 1, 3, 6),  # Granulocytes.
+    "digits": (0, 6, 8, 9),  # Written with a loop, which need not make them alike.
+    "mnist": (0, 6, 8, 9),
+}
+"""Of overlap majority: the classes of the first hidden group; elsewhere the first half of the classes."""
+
+
+def class_sets(num_classes: int, num_clusters: int, overlap: Overlap) -> tuple[tuple[int, ...], ...]:
+    """Return the classes of each cluster, ascending; C sets that differ from one another.
+
+    Non-overlapping sets tile the classes. Overlapping sets are arcs of the ring of classes, so that a
+    class stands in 1.5 to 1.8 sets on average.
+
+    Raises:
+        ConfigError: the classes are too few for that many different sets.
+    """
+    assert overlap != "majority", "majority_groups() has its groups"
+    if num_clusters > num_classes:
+        raise ConfigError(
+            f"{num_clusters} clusters need at least {num_clusters} classes, the data set has {num_classes}; "
+            "take fewer clusters"
+        )
+    if overlap == "nonoverlapping":
+        return _tiles(num_classes, num_clusters)
+    if num_clusters == 2 and num_classes == 2:
+        raise ConfigError("2 clusters cannot overlap on 2 classes; take nonoverlapping or 1 cluster")
+    return _arcs(num_classes, num_clusters)
+
+
+def majority_groups(dataset: str, num_classes: int, first_group: Sequence[int] | None) -> tuple[int, ...]:
+    """Return the hidden group, 0 or 1, of each class, shape (L,).
+
+    Args:
+        dataset: name of the data set.
+        first_group: the classes of group 0, where the user says them.
+
+    Raises:
+        ConfigError: a group without classes, or a label that is no class.
+    """
+    first = first_group if first_group is not None else FIRST_GROUP.get(dataset, range(num_classes // 2))
+    if not 0 < len(set(first)) < num_classes or max(first) >= num_classes:
+        raise ConfigError(
+            f"split.first_group = {list(first)}: expected some of the classes 0 to {num_classes - 1}, "
+            "but not all",
+            ("split", "first_group"),
+        )
+    return tuple(int(label not in first) for label in range(num_classes))
+
+
+def cluster_sizes(num_clients: int, num_clusters: int, balance: Balance) -> tuple[int, ...]:
+    """Return the number of clients of each cluster: C numbers of at least one whose sum is K.
+
+    Raises:
+        ConfigError: more clusters than clients.
+    """
+    if num_clusters > num_clients:
+        raise ConfigError(
+            f"{num_clusters} clusters need at least {num_clusters} clients, not {num_clients}; "
+            "take fewer clusters or more clients"
+        )
+    if balance == "balanced":
+        return _even_parts(num_clients, num_clusters)
+    weights = [IMBALANCED_WEIGHTS[cluster % len(IMBALANCED_WEIGHTS)] for cluster in range(num_clusters)]
+    return _largest_remainder(num_clients, weights)
+
+
+def _even_parts(total: int, parts: int) -> tuple[int, ...]:
+    """Return `parts` whole numbers with sum `total`, at most one apart, the larger ones first."""
+    quotient, remainder = divmod(total, parts)
+    return tuple(quotient + (part < remainder) for part in range(parts))
+
+
+def _tiles(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
+    """Return runs of classes, as equal as possible; the odd ones out stand first (4/3/3, 2/3/3)."""
+    sizes = _even_parts(num_classes, num_clusters)
+    if 2 * (num_classes % num_clusters) > num_clusters:
+        sizes = sizes[::-1]
+    stops = tuple(accumulate(sizes))
+    return tuple(tuple(range(stop - size, stop)) for size, stop in zip(sizes, stops, strict=True))
+
+
+def _arcs(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
+    """Return arcs of the ring 0..L-1, each reaching half its step into the next one.
+
+    The arcs go once round the ring and, with more than two classes a cluster, a little further, so that
+    the last meets the first on more classes than other neighbours share. The papers number them backwards:
+    the last cluster's arc begins at class 0.
+    """
+    per_cluster = -(-num_classes // num_clusters)
+    further = per_cluster // 2 if per_cluster > 2 else 0
+    steps = _even_parts(num_classes + further, num_clusters)
+    starts = (0, *accumulate(steps))
+    longest = num_classes if num_clusters == 1 else num_classes - 1
+    arcs = []
+    for start, step in zip(starts, steps, strict=False):
+        length = min(step + -(-step // 2), longest)
+        arcs.append(tuple(sorted(position % num_classes for position in range(start, start + length))))
+    return tuple(reversed(arcs))
+
+
+def _largest_remainder(total: int, weights: list[int]) -> tuple[int, ...]:
+    """Return whole numbers with sum `total` in the proportion of `weights`, none below one."""
+    exact = [total * weight / sum(weights) for weight in weights]
+    parts = [int(value) for value in exact]
+    by_remainder = sorted(range(len(parts)), key=lambda part: (parts[part] - exact[part], part))
+    for part in by_remainder[: total - sum(parts)]:
+        parts[part] += 1
+    while 0 in parts:
+        parts[parts.index(max(parts))] -= 1
+        parts[parts.index(0)] += 1
+    return tuple(parts)

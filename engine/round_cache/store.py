@@ -1,0 +1,204 @@
+"""The round store: what any run has worked out about a round, for every other run that comes to it.
+
+A folder `store/` beside the runs, in it one a trunk (`RunConfig.trunk`), in it one file an entry, named
+`<round>-<key>-<name>.safetensors`. The key is what the round depends on, the name what is kept of it
+(`engine.round_cache.cached_round`). Files may go at any time: an entry that is missing, damaged or cannot be
+written costs time and changes no number.
+"""
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from secrets import token_hex
+
+from fedgrid.engine.errors import FedgridError
+from fedgrid.engine.round_cache.entry import CacheEntry, Damaged, about_entry, decode, encode
+from fedgrid.engine.round_cache.lock import RoundLock
+from fedgrid.engine.storage.atomic import ASIDE, kept_in
+from fedgrid.engine.storage.storage import Storage
+
+FOLDER = "store"
+ENTRY = ".safetensors"
+NAME = re.compile(rf"{FOLDER}/[^/]+/\d+-[^/-]+-[^/]+{re.escape(ENTRY)}")
+STATES = ("mean-", "memory-", "update")
+"""Entries as large as a model, which only runs that are still to come need; the others are statistics."""
+HEADER = 1 << 16
+"""Bytes that hold an entry's metadata."""
+BYTES_PER_SECOND = 100e6
+"""Written and read again: 85 MB of a ResNet-34 that one client of thirty trains in half a second on a GPU are
+not worth it, those that all thirty train are."""
+ROUND_TRIP = 0.1
+"""Seconds that writing and reading a file at a URI takes, however small it is."""
+AIR = 0.1
+"""Of the limit: what is freed beyond need, as finding what is cheapest takes a look at every entry."""
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of the store."""
+
+    file: str
+    """Relative to the storage's root, with slashes."""
+    size: int
+    """Bytes."""
+
+    @property
+    def trunk(self) -> str:
+        """The folder that it is in."""
+        return self.file.split("/")[1]
+
+    @property
+    def round(self) -> int:
+        """The round, counted from 1, that it is of."""
+        return int(self._parts[0])
+
+    @property
+    def key(self) -> str:
+        """What tells its round from others."""
+        return self._parts[1]
+
+    @property
+    def is_state(self) -> bool:
+        """Whether it is as large as a model, and no statistic."""
+        return self._parts[2].startswith(STATES)
+
+    @property
+    def _parts(self) -> list[str]:
+        return self.file.rsplit("/", 1)[1].split("-", 2)
+
+
+@dataclass(frozen=True)
+class CacheOptions:
+    """How a storage's round store is used."""
+
+    limit: int | None = None
+    """Bytes that it may take; beyond that goes what is cheapest to have again."""
+
+
+class RoundStore:
+    """What one run reads and writes of the store; `warnings` says what was wrong with it."""
+
+    def __init__(self, storage: Storage, trunk: str, run_id: str, options: CacheOptions) -> None:
+        self.run_id = run_id
+        self.warnings: list[str] = []
+        self._complained = False
+        self._storage = storage
+        self._trunk = f"{FOLDER}/{trunk}"
+        self._limit = options.limit
+
+    @property
+    def is_far(self) -> bool:
+        """Whether each look at a file is a round trip over the network."""
+        return self._storage.uri is not None
+
+    def read(self, name: str) -> CacheEntry | None:
+        """Return what is kept under a name, None if there is nothing that can be used."""
+        file = self._file(name)
+        path = self._storage.root / file
+        try:
+            data = self._storage.read(file)
+            return None if data is None else decode(data, name)
+        except Damaged:
+            self.warnings.append(f"{path} is damaged: its round is worked out again")
+            with suppress(FedgridError):
+                drop(self._storage, [StoredFile(file, 0)])
+        except (OSError, FedgridError) as error:
+            self._complain(f"{path} cannot be read ({error}): its round is worked out again")
+        return None
+
+    def write(self, name: str, entry: CacheEntry) -> None:
+        """Keep an entry, if there is room, and if it is not had again sooner than it is written and read."""
+        if not self._is_worthwhile(entry):
+            return
+        file = self._file(name)
+        path = self._storage.root / file
+        temporary = path.with_name(f"{path.name}{ASIDE}{token_hex(4)}")
+        data = encode(entry, name)
+        try:
+            if self._limit is not None and not make_room(self._storage, self._limit, len(data)):
+                return
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Not flushed: what a power cut leaves of it does not pass for whole.
+            temporary.write_bytes(data)
+            temporary.replace(path)
+            self._storage.push(file)
+        except (OSError, FedgridError) as error:
+            self._complain(f"{path} cannot be kept ({error}): other runs do without")
+        finally:
+            # At a URI nobody reads the mirror's, which would fill the disk of every machine.
+            for leftover in (temporary, path) if self._storage.uri else (temporary,):
+                with suppress(OSError):
+                    leftover.unlink()
+
+    def told(self) -> list[str]:
+        """Return the warnings since the last call."""
+        told, self.warnings = self.warnings, []
+        return told
+
+    def claim(self, name: str) -> RoundLock:
+        """Return the claim on a round; of a storage at a URI, among the runs of this machine."""
+        return RoundLock(self._storage.root / self._trunk / f"{name}.claim")
+
+    def _is_worthwhile(self, entry: CacheEntry) -> bool:
+        size = sum(array.nbytes for array in entry.arrays.values())
+        return entry.cost >= size / BYTES_PER_SECOND + (ROUND_TRIP if self.is_far else 0.0)
+
+    def _complain(self, warning: str) -> None:
+        """Warn, once a run: what holds for one file mostly holds for all."""
+        if not self._complained:
+            self._complained = True
+            self.warnings.append(warning)
+
+    def _file(self, name: str) -> str:
+        return f"{self._trunk}/{name}{ENTRY}"
+
+
+def kept(storage: Storage, trunk: str = "") -> list[StoredFile]:
+    """Return the entries of the store, or of one trunk.
+
+    Raises:
+        RunError: if the storage cannot be read.
+    """
+    folder = f"{FOLDER}/{trunk}".rstrip("/")
+    return [StoredFile(file, size) for file, size in storage.sizes(folder).items() if NAME.fullmatch(file)]
+
+
+def drop(storage: Storage, entries: list[StoredFile]) -> None:
+    """Delete entries.
+
+    Raises:
+        RunError: if the storage cannot be written.
+    """
+    with kept_in(storage.root):
+        for entry in entries:
+            (storage.root / entry.file).unlink(missing_ok=True)
+    storage.remove(*(entry.file for entry in entries))
+
+
+def make_room(storage: Storage, limit: int, size: int = 0) -> bool:
+    """Drop what is cheapest to have again, by the byte, until `size` more bytes fit; False if they cannot.
+
+    Raises:
+        RunError: if the storage cannot be read or written.
+    """
+    entries = kept(storage)
+    excess = sum(entry.size for entry in entries) + size - limit
+    if excess <= 0 or size > limit:
+        return excess <= 0
+    excess += int(AIR * (limit - size))
+    going = []
+    for entry in sorted(entries, key=lambda entry: _cost(storage, entry) / max(1, entry.size)):
+        if excess <= 0:
+            break
+        going.append(entry)
+        excess -= entry.size
+    drop(storage, going)
+    return True
+
+
+def _cost(storage: Storage, entry: StoredFile) -> float:
+    """Return the seconds that having an entry again takes, 0 if that cannot be read."""
+    try:
+        return float(about_entry(storage.read(entry.file, HEADER) or b"")["cost"])
+    except (OSError, FedgridError, Damaged, ValueError, KeyError):
+        return 0.0

@@ -1,0 +1,1 @@
+"""Files: atomic replacement, a mirror of a URI, leases."""

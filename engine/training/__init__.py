@@ -1,0 +1,1 @@
+"""Local training and testing of one model: pure torch."""

@@ -1,0 +1,51 @@
+"""What the confusion matrix of one test says.
+
+Shapes: L classes.
+"""
+
+from dataclasses import dataclass
+from math import nan
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.engine.clients.messages import Counts
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What is said of one test; all NaN when there was nothing to test."""
+
+    loss: float
+    """Mean cross-entropy."""
+    accuracy: float
+    f1_union: float
+    """Mean F1 over the classes that are true or predicted somewhere (the published convention: one
+    prediction outside a client's classes adds a class of F1 zero)."""
+    f1_own: float
+    """Mean F1 over the classes that are true somewhere."""
+    balanced_accuracy: float
+    """Mean recall over the classes that are true somewhere."""
+    recall_L: NDArray[np.float64]
+    """Recall of each class, shape (L,); NaN where the class has no image."""
+
+
+def scores(counts: Counts) -> Scores:
+    """Return the scores of one test; a zero denominator of an F1 counts as zero."""
+    true_L = counts.confusion.sum(axis=1)
+    predicted_L = counts.confusion.sum(axis=0)
+    hits_L = np.diagonal(counts.confusion)
+    own_L, union_L = true_L > 0, true_L + predicted_L > 0
+    recall_L = np.divide(hits_L, true_L, out=np.full(len(true_L), nan), where=own_L)
+    if not own_L.any():
+        return Scores(nan, nan, nan, nan, nan, recall_L)
+    f1_L = np.divide(2 * hits_L, true_L + predicted_L, out=np.zeros(len(true_L)), where=union_L)
+    total = int(true_L.sum())
+    return Scores(
+        loss=counts.loss_sum / total,
+        accuracy=float(hits_L.sum() / total),
+        f1_union=float(f1_L[union_L].mean()),
+        f1_own=float(f1_L[own_L].mean()),
+        balanced_accuracy=float(recall_L[own_L].mean()),
+        recall_L=recall_L,
+    )

@@ -1,0 +1,187 @@
+"""What `fedgrid import` does: makes runs of ours of the authors' archive."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from shlex import quote
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.lease import Lease
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.archive import layout, one_run
+from fedgrid.grids.archive.configs import config_of
+from fedgrid.grids.archive.keep import forget, keep
+from fedgrid.grids.archive.layout import Found
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.summary import write_summary
+from fedgrid.grids.execution.run import warn
+from fedgrid.grids.mlflow_log.run_log import RunLog
+from fedgrid.grids.mlflow_log.run_writer import MARK
+from fedgrid.grids.results.grid_folder import RUNS, GridFolder
+from fedgrid.grids.results.outcome import is_finished
+from fedgrid.tracking.mlflow.store import shown
+
+TEXT = """\
+# Runs of the OCFL papers' authors, read from their archive by `fedgrid import`. None of them was run here.
+# The archive says no seeds: seed 0 stands for the run of the tables, 1 for the one made for its temperature.
+hidden_groups: {truth}
+"""
+TRUTH = {False: "those of the images", True: "published (bloodmnist-30-overlapping-imbalanced as 7/14/9)"}
+
+Tell = Callable[[str, str], None]
+"""Is called with the name of each run and what became of it."""
+
+
+@dataclass
+class Imported:
+    """A grid of archived runs."""
+
+    name: str
+    found: Sequence[Found]
+    log: RunLog
+    """Its MLflow side."""
+    runs: list[RunConfig] = field(default_factory=list)
+    imported: int = 0
+    """How many of `runs` were not there, or not with these records."""
+    absent: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    """How many runs lack these files."""
+
+
+def import_archive(
+    path: Path, name: str, storage: Storage, *, published_truth: bool, as_json: bool, console: Console
+) -> None:
+    """Make a grid `name` of the archive in `path`, and `name`-temperature of its runs without clustering.
+
+    What is there already, with the same records, is left alone.
+
+    Raises:
+        ConfigError, DataError: for what is no archive, or malformed; runs before it in the order are kept.
+        RunError: if the storage cannot be written.
+    """
+    layout.check(path)
+    found = {name: layout.experiments(path), f"{name}-temperature": layout.temperatures(path)}
+    grids = [Imported(name, runs, RunLog(name, storage.root, warn)) for name, runs in found.items() if runs]
+    if not grids:
+        raise ConfigError(f"{path} has folders of the authors' archive, but no run in them; unpack it whole")
+    storage.pull_marks()
+    storage.check_writable()
+    for grid in grids:
+        _check_is_archived(grid.name, storage)
+    with Lease(storage, name) as lease:
+        with _progress(console, sum(len(grid.found) for grid in grids), as_json=as_json) as tell:
+            for grid in grids:
+                for run in grid.found:
+                    if lease.lost.is_set():
+                        raise RunError("another fedgrid has taken over this storage; nothing is lost")
+                    _import(run, grid, path, storage, tell, published_truth=published_truth)
+        with nullcontext() if as_json else console.status("Writing to MLflow ..."):
+            for grid in grids:
+                _conclude(grid, TEXT.format(truth=TRUTH[published_truth]), storage)
+    if as_json:
+        print(json.dumps({"grids": [_as_dict(grid) for grid in grids], "storage": str(storage)}))
+    else:
+        _show(grids, storage, console)
+
+
+def _check_is_archived(name: str, storage: Storage) -> None:
+    """Check that no run of ours is in a grid of that name."""
+    folder = GridFolder(storage, name)
+    own = sum(not layout.is_archived(run) for run in _runs_before(folder))
+    if own:
+        raise ConfigError(f"grid {name} has {own} runs that are not the archive's; take another --name")
+
+
+def _runs_before(folder: GridFolder) -> tuple[RunConfig, ...]:
+    return folder.runs() if (folder.path / RUNS).exists() else ()
+
+
+def _import(
+    found: Found, grid: Imported, path: Path, storage: Storage, tell: Tell, *, published_truth: bool
+) -> None:
+    run = one_run.read(found, published_truth=published_truth)
+    config = config_of(found, run.rounds.num_rows)
+    source = Path(path.resolve().name) / found.folder.relative_to(path)
+    is_new = keep(run, config, source.as_posix(), storage)
+    grid.runs.append(config)
+    grid.imported += is_new
+    grid.absent[run.absent] += 1
+    tell(config.name, "imported" if is_new else "unchanged")
+
+
+def _conclude(grid: Imported, text: str, storage: Storage) -> None:
+    """Write the grid's folder and let MLflow have what it lacks."""
+    folder = GridFolder(storage, grid.name)
+    names, ids = {run.name for run in grid.runs}, {run.run_id for run in grid.runs}
+    # The archive's files of these had another number of rounds.
+    replaced = [run for run in _runs_before(folder) if run.name in names and run.run_id not in ids]
+    unlogged = [run for run in grid.runs if not grid.log.is_logged(run)]
+    grid.log.prepare(text)
+    grid.log.forget([*replaced, *unlogged])
+    for run in replaced:
+        forget(run, storage)
+    folder.keep(grid.runs, text)
+    summary = write_summary(folder.runs(), storage, folder.path)
+    storage.push(summary.relative_to(storage.root).as_posix())
+    with grid.log:
+        for run in unlogged:
+            grid.log.finish(run, "FINISHED")
+        grid.log.summary([summary], sum(is_finished(storage, run) for run in folder.runs()), 0)
+    marks = (folder_of(storage.root, run) / MARK for run in unlogged)
+    storage.push(*(f"{mark.parent.name}/{mark.name}" for mark in marks if mark.exists()))
+
+
+@contextmanager
+def _progress(console: Console, total: int, *, as_json: bool) -> Iterator[Tell]:
+    """Show a bar on a terminal, a line a run elsewhere, nothing to programs."""
+    if as_json:
+        yield lambda name, news: None
+    elif console.is_terminal:
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
+        with Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task("reading", total=total)
+            yield lambda name, news: progress.update(task, advance=1, description=f"{name} {news}")
+    else:
+        yield lambda name, news: console.print(
+            f"{name}: {news}", soft_wrap=True, markup=False, highlight=False
+        )
+
+
+def _as_dict(grid: Imported) -> dict[str, object]:
+    return {
+        "grid": grid.name,
+        "runs": len(grid.runs),
+        "imported": grid.imported,
+        "unchanged": len(grid.runs) - grid.imported,
+        "scenarios": len({run.scenario for run in grid.runs}),
+        "algorithms": len({run.algorithm["name"] for run in grid.runs}),
+        "absent": [
+            {"files": list(names), "runs": count} for names, count in sorted(grid.absent.items()) if names
+        ],
+        "mlflow": shown(grid.log.uri),
+    }
+
+
+def _show(grids: Sequence[Imported], storage: Storage, console: Console) -> None:
+    say = partial(print_plain, console)
+    for grid in grids:
+        numbers = _as_dict(grid)
+        say(
+            f"{grid.name}: {numbers['runs']} runs (scenarios: {numbers['scenarios']}, algorithms: "
+            f"{numbers['algorithms']}); {numbers['imported']} imported, {numbers['unchanged']} unchanged"
+        )
+        for names, count in sorted(grid.absent.items()):
+            if names:
+                say(f"  absent in {count} of them: {', '.join(names)}")
+    say(f"Written to {storage}")
+    say(f"MLflow store: {shown(grids[0].log.uri)}")
+    for grid in grids:
+        say(f"Next:  fedgrid report {quote(grid.name)} --storage {quote(storage.uri or str(storage.root))}")

@@ -1,0 +1,1 @@
+"""`fedgrid centralised`: training on the whole pool, and epsilons for Sattler."""

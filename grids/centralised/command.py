@@ -1,0 +1,158 @@
+"""What `fedgrid centralised` does: train on the whole pool, and propose epsilons for Sattler from that."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from fedgrid.engine import centralised
+from fedgrid.engine.centralised import CentralisedConfig
+from fedgrid.engine.data.datasets import find
+from fedgrid.engine.epsilons import Proposal, propose
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.storage.atomic import write_text
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.centralised.folder import (
+    CENTRALISED,
+    CONFIG,
+    PROPOSAL,
+    RECORDS,
+    CentralisedFolder,
+    set_options,
+)
+from fedgrid.grids.centralised.plain_rounds import plain_rounds
+from fedgrid.grids.centralised.show import show
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.execution.run import warn
+from fedgrid.grids.mlflow_log.run_log import artifact_root
+from fedgrid.grids.mlflow_log.run_writer import MARK, is_logged
+from fedgrid.grids.mlflow_log.tags import origin
+from fedgrid.grids.presets.changes import Change
+from fedgrid.tracking.mlflow.runs import Experiment
+from fedgrid.tracking.mlflow.store import TrackingError, shown, tracking_uri
+
+
+def configure(
+    dataset: str, data_dir: Path, *, seed: int, epochs: int | None, model: str | None, changes: Sequence[str]
+) -> CentralisedConfig:
+    """Return the configuration that a command line describes.
+
+    Raises:
+        ConfigError: if anything is misspelt or cannot be.
+        DataError: for a `folder:` or `npz:` data set that cannot be read.
+    """
+    values: dict[str, Any] = {} if model is None else {"model": model}
+    for change in map(Change.parse, changes):
+        if change.keys != ("model",) and not (change.keys[0] == "training" and len(change.keys) > 1):
+            raise ConfigError(
+                f"--set {change.text}: a centralised training has only model and training.KEY to set, as in "
+                "training.learning_rate=0.05"
+            )
+        values = change.apply(values)
+    return centralised.complete(dataset, data_dir, seed=seed, epochs=epochs, **values)
+
+
+def run_centralised(
+    config: CentralisedConfig, storage: Storage, data_dir: Path, as_json: bool, console: Console
+) -> None:
+    """Train, unless that is done, and show what comes of it.
+
+    Raises:
+        ConfigError, DataError: for what cannot be, before anything is written.
+        RunError: if the training cannot go on, or its loss never falls.
+    """
+    try:
+        uri = tracking_uri(storage.root)
+    except TrackingError as error:
+        raise ConfigError(str(error)) from error
+    storage.check_writable()
+    folder = CentralisedFolder(storage, config)
+    was_finished = folder.read()
+    if not was_finished:
+        _train(folder, data_dir, console, quiet=as_json)
+    proposal = propose(folder.column("update_l2"), folder.column("loss"))
+    if not was_finished:
+        folder.finish(proposal)
+    in_mlflow = _log(folder, uri, storage)
+    found = plain_rounds(storage.root, config.dataset, config.model, config.training)
+    rounds = [each.told(proposal) for each in found]
+    if as_json:
+        print(json.dumps(_told(folder, proposal, rounds, was_finished=was_finished, mlflow=in_mlflow)))
+        return
+    show(folder, proposal, rounds, find(config.dataset, data_dir), console)
+    if was_finished:
+        print_plain(console, "finished before: nothing to do")
+
+
+def _train(folder: CentralisedFolder, data_dir: Path, console: Console, *, quiet: bool) -> None:
+    """Train to the last epoch, with a bar on a terminal, in a log with a line an epoch."""
+    # It takes seconds to import.
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    config = folder.config
+    # Before anything is written: there may be no images.
+    pool = centralised.prepare(config, data_dir, device)
+    begun = folder.open()
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    shows_bar = console.is_terminal and not quiet
+    with Progress(*columns, console=console, transient=True, disable=not shows_bar) as bar:
+        task = bar.add_task(config.name, total=config.training.rounds, completed=len(folder.rows))
+        for progress, row in centralised.train(config, data_dir, pool, begun):
+            folder.save(progress, row)
+            bar.update(task, advance=1, description=f"{config.name} loss {row['loss']:.4f}")
+            if not (shows_bar or quiet):
+                print_plain(console, f"epoch {row['epoch']}/{config.training.rounds} loss {row['loss']:.4f}")
+
+
+def _log(folder: CentralisedFolder, uri: str, storage: Storage) -> bool:
+    """Put a finished training into MLflow, unless it is there; return whether it is."""
+    config, path = folder.config, folder.path
+    if is_logged(uri, path, config.training.rounds):
+        return True
+    epochs = [(row.pop("epoch"), row) for row in folder.rows]
+    tags = {"dataset": config.dataset, "model": config.model, "seed": str(config.seed), **origin()}
+    try:
+        experiment = Experiment.open(uri, CENTRALISED, artifact_root(storage.root))
+        entry = experiment.start(config.run_id, config.name, tags, config.model_dump(mode="json"))
+        experiment.log_rounds(entry, epochs, int(time.time() * 1000))
+        experiment.log_artifacts(entry, [path / name for name in (CONFIG, RECORDS, PROPOSAL)])
+        experiment.log_folder(entry, path / "figures", "figures")
+        experiment.finish(entry, "FINISHED")
+    except TrackingError as error:
+        warn(f"{error}; the training is kept, the same command logs it when MLflow is back")
+        return False
+    mark = {"uri": shown(uri), "mlflow_run_id": entry.mlflow_run_id, "rounds": config.training.rounds}
+    write_text(path / MARK, json.dumps(mark) + "\n")
+    return True
+
+
+def _told(
+    folder: CentralisedFolder,
+    proposal: Proposal,
+    rounds: Sequence[Mapping[str, object]],
+    *,
+    was_finished: bool,
+    mlflow: bool,
+) -> dict[str, Any]:
+    """Return what programs are told."""
+    epochs = [
+        {name: value if isfinite(value) else None for name, value in row.items()} for row in folder.rows
+    ]
+    return {
+        "name": folder.config.name,
+        "run_id": folder.config.run_id,
+        **folder.config.model_dump(mode="json"),
+        "epochs": epochs,
+        "proposal": {**proposal.settings, "epsilon_2_range": proposal.epsilon_2_range},
+        "options": " ".join(set_options(proposal)),
+        "rounds": rounds,
+        "folder": str(folder.path),
+        "was_finished": was_finished,
+        "mlflow": mlflow,
+    }

@@ -1,0 +1,141 @@
+"""The folder of a centralised training: records, figures, proposal; until it is finished, two states."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from fedgrid.engine import checkpoint
+from fedgrid.engine.centralised import EPOCHS, CentralisedConfig
+from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.epsilons import EPSILON_2_FACTOR, SETTLED, Proposal
+from fedgrid.engine.storage.atomic import kept_in, sweep, write_text
+from fedgrid.engine.storage.storage import Storage
+
+CENTRALISED = "centralised"
+"""The folder of these folders, in a storage."""
+RECORDS, PROPOSAL, CONFIG = "epochs.parquet", "proposal.yaml", "config.json"
+"""The proposal is written last: who has it is finished."""
+FIGURES = ("figures/update_norms.png", "figures/update_norms.svg")
+
+
+class CentralisedFolder:
+    """Reads and writes one; the same bytes every time."""
+
+    def __init__(self, storage: Storage, config: CentralisedConfig) -> None:
+        self.config = config
+        self._storage = storage
+        self._name = f"{CENTRALISED}/{config.name}-{config.run_id}"
+        self.path = storage.root / self._name
+        self._epochs = EPOCHS.empty_table()
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The records, an epoch each."""
+        rows: list[dict[str, Any]] = self._epochs.to_pylist()
+        return rows
+
+    def column(self, name: str) -> list[float]:
+        """Return one of `EPOCHS`, a value an epoch."""
+        values: list[float] = self._epochs[name].to_pylist()
+        return values
+
+    def read(self) -> bool:
+        """Read the records; return whether the training is finished.
+
+        Raises:
+            RunError: if the storage cannot be read.
+        """
+        self._storage.pull(self._name)
+        self._epochs = self._read()
+        return self._epochs.num_rows == self.config.training.rounds and (self.path / PROPOSAL).exists()
+
+    def open(self) -> Progress | None:
+        """Return the newest progress that is whole and that the records reach, None at the start."""
+        with kept_in(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            sweep(self.path)
+            text = json.dumps(self.config.model_dump(mode="json"), indent=2, sort_keys=True)
+            write_text(self.path / CONFIG, text + "\n")
+            for number in checkpoint.kept(self.path):
+                progress = checkpoint.load(self.path, number)
+                if progress is not None and number <= self._epochs.num_rows:
+                    self._epochs = self._epochs.slice(0, number)
+                    return progress
+        self._epochs = EPOCHS.empty_table()
+        return None
+
+    def save(self, progress: Progress, row: Mapping[str, Any]) -> None:
+        """Keep one more epoch."""
+        new = pa.Table.from_pylist([row], schema=EPOCHS)
+        self._epochs = pa.concat_tables([self._epochs, new]).combine_chunks()
+        with kept_in(self.path):
+            checkpoint.save(self.path, progress, {RECORDS: self._epochs})
+            self._drop(progress.rounds_done - checkpoint.KEEP)
+
+    def finish(self, proposal: Proposal) -> None:
+        """Write figures and proposal, and let the states go."""
+        from fedgrid.tracking import figures
+
+        columns = {name: self._epochs[name].to_numpy() for name in EPOCHS.names}
+        figure = figures.update_norms(
+            columns,
+            epsilon_1=proposal.epsilon_1,
+            epsilon_2=proposal.epsilon_2,
+            cooldown=proposal.cooldown,
+        )
+        with kept_in(self.path):
+            (self.path / "figures").mkdir(exist_ok=True)
+            for name in FIGURES:
+                figures.save(figure, self.path / name)
+            write_text(self.path / PROPOSAL, proposal_text(self.config, proposal))
+            self._drop(self.config.training.rounds)
+        self._storage.push(*(f"{self._name}/{name}" for name in (CONFIG, RECORDS, *FIGURES, PROPOSAL)))
+
+    def _read(self) -> pa.Table:
+        """Return the records on disk, none if they are missing or damaged: the epochs are run again."""
+        try:
+            table = pq.read_table(self.path / RECORDS, page_checksum_verification=True)
+        except (OSError, pa.ArrowException):
+            return EPOCHS.empty_table()
+        return table if table.schema.equals(EPOCHS) else EPOCHS.empty_table()
+
+    def _drop(self, last: int) -> None:
+        for number in checkpoint.kept(self.path):
+            if number <= last:
+                checkpoint.drop(self.path, number)
+
+
+def proposal_text(config: CentralisedConfig, proposal: Proposal) -> str:
+    """Return a preset with the proposal: it runs as it is, and its overrides may be pasted into others."""
+    low, high = proposal.epsilon_2_range
+    training = config.training
+    notes = (
+        f"Proposed for sattler from {training.rounds} epochs of centralised training: {config.name},",
+        f"{training.optimizer} at {training.learning_rate:g} in batches of {training.batch_size}. "
+        "Rules of thumb, to start a search from:",
+        f"epsilon_1: a tenth of {proposal.largest_norm:.4g}, the largest L2 norm of an epoch's update "
+        f"(epoch {proposal.largest_norm_epoch})",
+        f"epsilon_2: {EPSILON_2_FACTOR} x epsilon_1; {low:g} to {high:g} by the rule",
+        f"cooldown: the epoch after which the loss falls by at most {SETTLED:.0%} of its whole decrease",
+    )
+    preset: dict[str, Any] = {
+        "dataset": config.dataset,
+        "model": config.model,
+        "algorithm": "sattler",
+        "overrides": [
+            {
+                "when": {"dataset": config.dataset, "algorithm": "sattler"},
+                "then": {"algorithm": proposal.settings},
+            }
+        ],
+    }
+    return "".join(f"# {note}\n" for note in notes) + yaml.safe_dump(preset, sort_keys=False)
+
+
+def set_options(proposal: Proposal) -> Sequence[str]:
+    """Return the proposal as options of `fedgrid run`."""
+    return [f"--set algorithm.{key}={value:g}" for key, value in proposal.settings.items()]

@@ -1,0 +1,125 @@
+"""What `fedgrid centralised` shows: epochs, proposal, and how far it is from the rounds of a federation."""
+
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fedgrid.engine.data.datasets import Dataset
+from fedgrid.engine.epsilons import EPSILON_2_FACTOR, SETTLED, Proposal
+from fedgrid.engine.settings import Split
+from fedgrid.grids.centralised.folder import PROPOSAL, RECORDS, CentralisedFolder, set_options
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.tables import titled_table
+
+EPOCHS_SHOWN = 15
+RUNS_SHOWN = 8
+CLIENTS = (15, 30)
+"""Of the papers' federations."""
+COLUMNS = {
+    "epoch": ("epoch", "d"),
+    "loss": ("loss", ".4f"),
+    "accuracy": ("accuracy", ".3f"),
+    "server_accuracy": ("server\naccuracy", ".3f"),
+    "server_f1": ("server\nF1", ".3f"),
+    "update_l2": ("update\nL2", ".4g"),
+    "update_l2_state": ("update L2\nof state", ".4g"),
+    "weights_l1_change": ("weights' L1\nchange", ".4g"),
+}
+ROUND_COLUMNS = {
+    "run": ("run", "s"),
+    "rounds": ("rounds", "d"),
+    "largest_mean_norm": ("largest\nmean norm", ".3g"),
+    "smallest_mean_norm": ("smallest\nmean norm", ".3g"),
+    "epsilon_2_below": ("epsilon_2\nbelow", ".3g"),
+    "first_split": ("would\nsplit in", "d"),
+}
+"""Key -> heading and format."""
+LEGEND = (
+    "loss, accuracy: on the pool, as the model changes; server: on its test set. update L2: Euclidean norm\n"
+    "of an epoch's update over the parameters, as Sattler's test takes it; weights' L1 change: what the\n"
+    "published epsilons were made of, which is nothing to hold against that test."
+)
+ROUND_LEGEND = (
+    "A tenth of the largest mean norm is the rule itself. epsilon_2 below: for a split with the proposed\n"
+    "epsilon_1 and cooldown; would split in: which round, with epsilon_2 as proposed. –: none."
+)
+
+
+def show(
+    folder: CentralisedFolder,
+    proposal: Proposal,
+    rounds: Sequence[Mapping[str, Any]],
+    dataset: Dataset,
+    console: Console,
+) -> None:
+    """Show a finished training; `rounds` are what `PlainRounds.told` says, one a run."""
+    rows = folder.rows
+    step = max(1, ceil((len(rows) - 1) / (EPOCHS_SHOWN - 1)))
+    title = f"{folder.config.name}: {len(rows)} epochs on {dataset.pool_size:,} images"
+    columns = dict(COLUMNS)
+    if folder.column("update_l2") == folder.column("update_l2_state"):
+        del columns["update_l2_state"]
+    console.print(_table(title, columns, [*rows[:-1:step], rows[-1]], console.width))
+    print_plain(console, f"{LEGEND}\n\n{_proposed(proposal)}\n\n{_relation(folder, dataset)}")
+    if rounds:
+        title = f"Rounds here before a split (sattler runs of {dataset.name})"
+        print_plain(console)
+        console.print(_table(title, ROUND_COLUMNS, rounds[:RUNS_SHOWN], console.width))
+        if len(rounds) > RUNS_SHOWN:
+            print_plain(console, f"and {len(rounds) - RUNS_SHOWN} more")
+        print_plain(console, ROUND_LEGEND)
+    else:
+        print_plain(
+            console,
+            "No run here has recorded norms of rounds. This is plain FedOpt that does:\n"
+            f"  fedgrid run --dataset {dataset.name} --algorithm sattler --set algorithm.epsilon_1=0",
+        )
+    print_plain(console, f"\nWritten to {folder.path} ({RECORDS}, figures/; `fedgrid run` takes {PROPOSAL})")
+
+
+def _proposed(proposal: Proposal) -> str:
+    """Return the proposal, where it comes from, and the options that set it."""
+    low, high = proposal.epsilon_2_range
+    settled = "" if proposal.is_settled else ": the last one, so more --epochs may change it"
+    return (
+        "Proposed for sattler, by rules of thumb, to start a search from:\n"
+        f"  epsilon_1 = {proposal.epsilon_1:g}: a tenth of the largest update L2, "
+        f"{proposal.largest_norm:.4g} in epoch {proposal.largest_norm_epoch}\n"
+        f"  epsilon_2 = {proposal.epsilon_2:g}: {EPSILON_2_FACTOR} x epsilon_1; by the rule {low:g} to "
+        f"{high:g}\n"
+        f"  cooldown = {proposal.cooldown}: the epoch after which the loss falls by at most {SETTLED:.0%} of "
+        f"its whole decrease{settled}\n"
+        f"  {' '.join(set_options(proposal))}"
+    )
+
+
+def _relation(folder: CentralisedFolder, dataset: Dataset) -> str:
+    """Say how an epoch relates to a round."""
+    batch, epochs = folder.config.training.batch_size, dataset.training.local_epochs
+    share = 1 - Split().test_share
+    steps = [epochs * ceil(share * dataset.pool_size / count / batch) for count in CLIENTS]
+    few, many = CLIENTS
+    return (
+        f"The rules are about rounds, and an epoch is none. It has {ceil(dataset.pool_size / batch)} steps, "
+        f"a client's round about {steps[0]}\n"
+        f"with {few} clients and {steps[1]} with {many}. So clients' updates are shorter, and so is their "
+        "mean, most of all\n"
+        "where they disagree: an epsilon_2 that no client reaches never splits. The cooldown, in epochs, is\n"
+        "as far from one in rounds."
+    )
+
+
+def _table(
+    title: str, columns: Mapping[str, tuple[str, str]], rows: Sequence[Mapping[str, Any]], width: int
+) -> Table:
+    table = titled_table(title, width)
+    for name, (heading, _) in columns.items():
+        table.add_column(heading, justify="left" if name == "run" else "right")
+    for row in rows:
+        table.add_row(
+            *("–" if row[name] is None else f"{row[name]:{kind}}" for name, (_, kind) in columns.items())
+        )
+    return table

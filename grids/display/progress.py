@@ -1,0 +1,250 @@
+"""News of a grid as it runs: a live table on a terminal, lines in a log, JSON for programs."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.table import Column
+from rich.text import Text
+
+from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.grids.display.tables import ROOMY, duration, result_row
+from fedgrid.grids.results.outcome import Outcome
+from fedgrid.grids.results.tally import Tally
+from fedgrid.tracking.mlflow.runs import flatten
+from fedgrid.tracking.scoring.scores import RoundScores
+
+NUMBERS_WIDTH = 64
+"""Columns of a narrow bar and all that stands right of a run's name."""
+
+
+STOPPING = "stopping after the rounds under way; Ctrl-C again stops at once"
+
+
+class Bars:
+    """A line for the whole grid, a bar for each run under way; runs that ended stand above."""
+
+    def __init__(self, console: Console, runs: Sequence[RunConfig], varied: Sequence[str] = ()) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False, table_column=_name_column(console.width)),
+            BarColumn(bar_width=20 if console.width >= ROOMY else 10),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[news]}"),
+            console=console,
+        )
+        self._headline = Text()
+        self._live = Live(
+            Group(self._progress, self._headline), console=console, refresh_per_second=4, transient=True
+        )
+        self._name = _namer(runs, varied)
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> "Bars":
+        self._live.start()
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self._live.stop()
+
+    def start(self, config: RunConfig, rounds_done: int) -> None:
+        """Add the run's bar."""
+        self._tasks[config.run_id] = self._progress.add_task(
+            self._name(config), total=config.training.rounds, completed=rounds_done, news=""
+        )
+
+    def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
+        """Move the run's bar."""
+        self._progress.update(self._tasks[config.run_id], completed=number, news=_news(scores))
+
+    def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
+        """Take the run's bar away, until it starts again."""
+        self._end(config, "[yellow]again[/]  ", f" {self._name(config)}: {cause}")
+
+    def finish(self, outcome: Outcome) -> None:
+        """Move the run up to those that ended."""
+        name = self._name(outcome.config)
+        if outcome.error:
+            self._end(outcome.config, "[red]failed[/] ", f" {name}: {outcome.error}")
+        else:
+            self._end(outcome.config, "[green]done[/]   ", f" {name}  {_final(outcome)}")
+
+    def stop(self, config: RunConfig) -> None:
+        """Move the run up to those that ended."""
+        self._end(config, "[yellow]stopped[/]", f" {self._name(config)}")
+
+    def stopping(self) -> None:
+        """Say that it takes until the rounds under way are done."""
+        self._live.console.print(f"[yellow]{STOPPING}[/]", highlight=False)
+
+    def tally(self, tally: Tally) -> None:
+        """Renew the line for the whole grid."""
+        self._headline.plain = headline(tally)
+
+    def _end(self, config: RunConfig, mark: str, text: str) -> None:
+        task = self._tasks.pop(config.run_id, None)
+        if task is not None:
+            self._progress.remove_task(task)
+        self._live.console.print(Text.from_markup(mark) + Text(text), highlight=False)
+
+
+class Lines:
+    """A line a round, for logs."""
+
+    def __init__(self, console: Console, varied: Sequence[str] = ()) -> None:
+        self._console = console
+        self._varied = varied
+
+    def __enter__(self) -> "Lines":
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        """Nothing to take down."""
+
+    def start(self, config: RunConfig, rounds_done: int) -> None:
+        """Print which run starts, or goes on from where."""
+        self._tell(config, ": " + (f"goes on after round {rounds_done}" if rounds_done else "starts"))
+
+    def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
+        """Print the round."""
+        self._tell(config, f" round {number}/{config.training.rounds} {_news(scores)}")
+
+    def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
+        """Print why the run is tried again."""
+        self._tell(config, f": failed ({cause}), tried again")
+
+    def finish(self, outcome: Outcome) -> None:
+        """Print how the run ended."""
+        self._tell(outcome.config, f": {outcome.error or f'finished {_final(outcome)}'}")
+
+    def stop(self, config: RunConfig) -> None:
+        """Print that the run has stopped."""
+        self._tell(config, ": stopped")
+
+    def stopping(self) -> None:
+        """Print that it takes until the rounds under way are done."""
+        self._print(STOPPING)
+
+    def tally(self, tally: Tally) -> None:
+        """Nothing: every round has its line."""
+
+    def _tell(self, config: RunConfig, text: str) -> None:
+        self._print(f"{config.name}{settings_of(config, self._varied)}{text}")
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class JsonLines:
+    """A JSON object a line, for programs, on what is standard output when it is made."""
+
+    def __init__(self) -> None:
+        self._output = sys.stdout
+
+    def __enter__(self) -> "JsonLines":
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        """Nothing to take down."""
+
+    def start(self, config: RunConfig, rounds_done: int) -> None:
+        """Print a `start` event."""
+        self._print("start", config, rounds_done=rounds_done)
+
+    def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
+        """Print a `round` event with all of the round's scores."""
+        self._print("round", config, round=number, **scores.as_dict())
+
+    def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
+        """Print a `retry` event."""
+        self._print("retry", config, cause=cause, attempt=attempt)
+
+    def finish(self, outcome: Outcome) -> None:
+        """Print a `result` event with the row of the results table."""
+        self._write({"event": "result", **result_row(outcome)})
+
+    def stop(self, config: RunConfig) -> None:
+        """Print a `stop` event."""
+        self._print("stop", config)
+
+    def stopping(self) -> None:
+        """Print a `stopping` event."""
+        self._write({"event": "stopping"})
+
+    def tally(self, tally: Tally) -> None:
+        """Nothing: programs count for themselves."""
+
+    def search(self, found: Mapping[str, object]) -> None:
+        """Print a `search` event with what a search has found."""
+        self._write({"event": "search", **found})
+
+    def _print(self, event: str, config: RunConfig, **details: object) -> None:
+        self._write({"event": event, "run": config.name, "run_id": config.run_id, **details})
+
+    def _write(self, event: Mapping[str, object]) -> None:
+        print(json.dumps(event), file=self._output, flush=True)
+
+
+def headline(tally: Tally) -> str:
+    """Return the state of a grid in one line."""
+    counts = f"{tally.done} of {tally.total} runs done, {len(tally.running)} running, {tally.waiting} waiting"
+    if tally.failed:
+        counts += f", {tally.failed} failed"
+    if not tally.seconds:
+        return f"{counts}; the first actors are starting"
+    left = tally.seconds_left
+    pace = f"{counts}; {tally.rounds_per_second:.1f} rounds/s"
+    return pace if left is None else f"{pace}, {duration(left)} left"
+
+
+def work_done(tally: Tally) -> str:
+    """Return how much a launch has done, as in `105 rounds, 41 of them computed, in 12 s`."""
+    computed = (
+        f", {tally.rounds_computed:.0f} of them computed," if tally.rounds_computed < tally.rounds else ""
+    )
+    return f"{tally.rounds} rounds{computed} in {duration(tally.seconds)}"
+
+
+def _name_column(width: int) -> Column:
+    """Return a column that leaves room for a run's numbers, however long its name."""
+    return Column(no_wrap=True, overflow="ellipsis", max_width=max(8, width - NUMBERS_WIDTH))
+
+
+def _namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[RunConfig], str]:
+    """Return what names runs: by the algorithm, and by what is not the same for all of these."""
+    seeds, scenarios = {run.seed for run in runs}, {run.scenario for run in runs}
+
+    def name(run: RunConfig) -> str:
+        return (
+            ALGORITHMS[run.algorithm["name"]].title
+            + (f" s{run.seed}" if len(seeds) > 1 else "")
+            + (f" {run.scenario}" if len(scenarios) > 1 else "")
+            + settings_of(run, varied)
+        )
+
+    return name
+
+
+def settings_of(run: RunConfig, varied: Sequence[str]) -> str:
+    """Return some settings of a run's algorithm as they stand behind its name, as in ` (threshold 0.4)`."""
+    values = flatten(run.algorithm)
+    return f" ({', '.join(f'{key} {values[key]}' for key in varied)})" if varied else ""
+
+
+def _news(scores: RoundScores) -> str:
+    numbers = scores.as_dict()
+    temperature, accuracy = numbers["temperature"], numbers["personalised_accuracy"]
+    parts = [f"temp. {temperature:.3f}"] if temperature is not None else []
+    parts += [f"clusters {numbers['clusters']}", f"ARI {numbers['ari']:.2f}"]
+    return "  ".join(parts + ([f"acc. {accuracy:.3f}"] if accuracy is not None else []))
+
+
+def _final(outcome: Outcome) -> str:
+    row = result_row(outcome)
+    accuracy = row["personalised_accuracy"]
+    parts = [f"clusters {row['clusters']}", f"ARI {row['ari']:.2f}"]
+    parts += [f"acc. {accuracy:.3f}"] if accuracy is not None else []
+    return "  ".join([*parts, duration(outcome.times.seconds)])

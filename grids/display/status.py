@@ -1,0 +1,126 @@
+"""What `fedgrid status` and `fedgrid stop` do: look at a grid, whoever drives it and wherever."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_folder import RunFolder
+from fedgrid.engine.storage.lease import holder
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.tables import duration
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.outcome import is_finished
+
+
+def show_status(name: str, storage: Storage, as_json: bool, console: Console) -> None:
+    """Show how far a grid is.
+
+    Raises:
+        ConfigError: if no grid of that name was launched in this storage.
+    """
+    found = status(name, storage)
+    if as_json:
+        print(json.dumps(found))
+        return
+
+    say = partial(print_plain, console)
+    say(f"{name}: {_driver(found)}")
+    counts = ", ".join(f"{found[kind]} {kind}" for kind in ("done", "running", "waiting", "failed"))
+    say(f"{found['total']} runs: {counts}{_pace(found)}")
+    if found["runs"]:
+        console.print(_running_table(found["runs"]))
+    if found["failures"]:
+        console.print(_failures(found["failures"]))
+        say(f"`fedgrid retry {name}` runs them again from their last rounds.")
+
+
+def status(name: str, storage: Storage) -> dict[str, Any]:
+    """Return what is known of a grid: counts, the runs under way, failures with their causes, the pace."""
+    storage.pull_marks()
+    grid = GridFolder(storage, name)
+    runs = grid.runs()
+    driver = holder(storage)
+    driven = driver is not None and driver.what == name
+    progress: Mapping[str, Any] = (grid.read_progress() or {}) if driven else {}
+    under_way = progress.get("running", [])
+    failures = _failed(runs, storage)
+    done = sum(is_finished(storage, run) for run in runs)
+    return {
+        "grid": name,
+        "driver": f"{driver.host}, process {driver.pid}" if driver is not None and driven else None,
+        "stopping": driven and grid.stop_asked(),
+        "total": len(runs),
+        "done": done,
+        "running": len(under_way),
+        "waiting": len(runs) - done - len(under_way) - len(failures),
+        "failed": len(failures),
+        "rounds_per_second": progress.get("rounds_per_second"),
+        "seconds_left": progress.get("seconds_left"),
+        "runs": under_way,
+        "failures": failures,
+    }
+
+
+def ask_to_stop(name: str, storage: Storage, console: Console) -> None:
+    """Ask the driver of a grid to stop after the rounds under way.
+
+    Raises:
+        ConfigError: if nobody drives it.
+    """
+    grid = GridFolder(storage, name)
+    grid.runs()
+    driver = holder(storage)
+    if driver is None or driver.what != name:
+        raise ConfigError(f"{name} is not running; `fedgrid status {name}` shows how far it is")
+    grid.ask_to_stop()
+    console.print(
+        f"{name} on {driver.host} stops after the rounds under way; `fedgrid run` continues it",
+        soft_wrap=True,
+        markup=False,
+        highlight=False,
+    )
+
+
+def _failed(runs: Sequence[RunConfig], storage: Storage) -> list[dict[str, Any]]:
+    found = ((run, RunFolder(storage, run).failure()) for run in runs)
+    return [
+        {"run": run.name, "run_id": run.run_id, "cause": failure.cause, "attempts": failure.attempts}
+        for run, failure in found
+        if failure is not None
+    ]
+
+
+def _driver(found: Mapping[str, Any]) -> str:
+    if found["driver"] is None:
+        return "finished" if found["done"] == found["total"] else "not running"
+    return f"running on {found['driver']}" + (", asked to stop" if found["stopping"] else "")
+
+
+def _pace(found: Mapping[str, Any]) -> str:
+    if not found["rounds_per_second"]:
+        return ""
+    left = found["seconds_left"]
+    return f"; {found['rounds_per_second']:.1f} rounds/s" + (f", {duration(left)} left" if left else "")
+
+
+def _running_table(runs: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table("run", "round", box=None, pad_edge=False, header_style="bold")
+    for run in runs:
+        table.add_row(Text(run["run"]), f"{run['round']}/{run['rounds']}")
+    return table
+
+
+def _failures(failures: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table("run", "attempts", "cause", title="Failed", title_justify="left", header_style="bold")
+    for failure in failures:
+        name = Text(f"{failure['run']}-{failure['run_id']}")
+        table.add_row(name, str(failure["attempts"]), Text(failure["cause"]))
+    return table

@@ -1,0 +1,110 @@
+"""What is shown at the end of a launch: results, failures, how fast it was, and where everything is."""
+
+import csv
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from shlex import quote
+
+from rich.console import Console
+
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.progress import JsonLines, work_done
+from fedgrid.grids.display.tables import (
+    duration,
+    failure_table,
+    result_row,
+    result_table,
+    summary_rows,
+    summary_table,
+)
+from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.results.outcome import Outcome, finished, is_finished
+from fedgrid.grids.results.tally import Tally
+from fedgrid.tracking.mlflow.store import shown
+
+ROWS_SHOWN = 40
+"""Runs up to which each has its own row."""
+
+LEGEND = (
+    "pers.: each cluster's model on its clients' own test images; gen.: on the\n"
+    "server's; F1 over a test set's own classes; gap: |pers. acc. - gen. acc.|; all\n"
+    "are means over clients; –: none."
+)
+EXACT = "exact: runs whose final partition is exactly the hidden groups, of all"
+
+
+def show(
+    grid: Grid, storage: Storage, uri: str, failures: Sequence[Outcome], tally: Tally | None, console: Console
+) -> None:
+    """Show the results of a grid's finished runs, what failed, and where everything is."""
+
+    say = partial(print_plain, console)
+    done = [run for run in grid.runs if is_finished(storage, run)]
+    say()
+    if done:
+        outcomes = [finished(storage.root, run) for run in done]
+        _show_scores(outcomes, console)
+        say(LEGEND)
+        if any(outcome.times.has_taken for outcome in outcomes):
+            say(_alone(outcomes))
+        say()
+    if failures:
+        console.print(failure_table(failures))
+        say(f"`fedgrid retry {quote(grid.name)}` runs them again from their last round.")
+        say()
+    say(_counts(grid, len(done), len(failures), tally))
+    say(f"Written to {storage.uri or storage.root} (a folder a run: config.json, *.parquet, figures/)")
+    say(f"MLflow store: {shown(uri)}")
+    say(f"See it:  fedgrid ui {quote(grid.name)} --storage {quote(storage.uri or str(storage.root))}")
+
+
+def tell_finished(runs: Sequence[RunConfig], storage: Storage) -> None:
+    """Print a `result` event for each of these runs, which were finished before."""
+    reporter = JsonLines()
+    for run in runs:
+        reporter.finish(finished(storage.root, run))
+
+
+def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> Path:
+    """Write `summary.csv` into `folder`: a row a finished run, as in the results table."""
+    path = folder / "summary.csv"
+    done = (finished(storage.root, run) for run in runs if is_finished(storage, run))
+    with path.open("w", newline="") as file:
+        writer: csv.DictWriter[str] | None = None
+        for outcome in done:
+            row = result_row(outcome)
+            if writer is None:
+                writer = csv.DictWriter(file, row)
+                writer.writeheader()
+            writer.writerow(row)
+    return path
+
+
+def _show_scores(outcomes: Sequence[Outcome], console: Console) -> None:
+    if len(outcomes) <= ROWS_SHOWN:
+        console.print(result_table(outcomes, console.width))
+    else:
+        console.print(summary_table(summary_rows(outcomes), console.width))
+        console.print(EXACT, highlight=False)
+
+
+def _alone(outcomes: Sequence[Outcome]) -> str:
+    """Say what runs that took rounds from one another would have cost otherwise."""
+    seconds = sum(outcome.times.seconds for outcome in outcomes)
+    alone = sum(outcome.times.alone_seconds for outcome in outcomes)
+    return f"alone: without the round store; all runs together {duration(alone)}, not {duration(seconds)}."
+
+
+def _counts(grid: Grid, done: int, failed: int, tally: Tally | None) -> str:
+    if tally is None:
+        return f"{done} of {len(grid.runs)} runs were finished before: nothing to do"
+    failures = f", {failed} failed" if failed else ""
+    share = tally.share_outside_clients
+    outside = "" if share is None else f", {share:.0%} of the time outside training and tests"
+    return (
+        f"{done} of {len(grid.runs)} runs finished{failures}; {work_done(tally)}, "
+        f"{tally.rounds_per_second:.1f} rounds/s{outside}"
+    )

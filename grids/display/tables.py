@@ -1,0 +1,218 @@
+"""Tables for people: the results of a grid, the class counts of a scenario, what there is to choose from."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.box import SIMPLE_HEAD
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from fedgrid.engine.partition.blueprint import Blueprint
+from fedgrid.grids.results.outcome import Outcome
+from fedgrid.grids.results.titles import titles
+from fedgrid.tracking.tables.table import Table as PageTable
+
+RESULT_COLUMNS = {
+    "clustering_round": "clust\nround",
+    "clusters": "clus-\nters",
+    "ari": "ARI",
+    "ami": "AMI",
+    "homogeneity": "homo-\ngen.",
+    "completeness": "com-\nplete",
+    "personalised_accuracy": "pers.\nacc.",
+    "personalised_f1": "pers.\nF1",
+    "generalised_accuracy": "gen.\nacc.",
+    "generalised_f1": "gen.\nF1",
+    "learning_gap": "gap",
+}
+"""Score -> heading. Personalised: a cluster's model on its clients' own test sets; generalised: on the
+server's test set."""
+
+ROOMY = 100
+"""Columns from which the results have two spaces between their columns."""
+WITH_ALONE = 85
+"""Columns from which the results have room for what a run would have cost alone."""
+
+SUMMARY_COLUMNS = {
+    name: heading for name, heading in RESULT_COLUMNS.items() if name not in ("clustering_round", "clusters")
+}
+"""Scores of which a summary shows the mean."""
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as people say them: 3.2 s, 4 min 10 s, 2 h 5 min, 3 d 4 h."""
+    if seconds < 100:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def titled_table(title: str, width: int) -> Table:
+    """Return an empty table under its title, its columns close together on a narrow terminal."""
+    return Table(
+        title=Text(title),
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1 if width >= ROOMY else 0, 0, 0),
+    )
+
+
+def result_row(outcome: Outcome) -> dict[str, Any]:
+    """Return what the results table says of one run, by name."""
+    scores = outcome.scores or {}
+    return {
+        "run": outcome.config.name,
+        "run_id": outcome.config.run_id,
+        "scenario": outcome.config.scenario,
+        "algorithm": outcome.config.algorithm["name"],
+        "seed": outcome.config.seed,
+        **{name: scores.get(name) for name in RESULT_COLUMNS},
+        "seconds": round(outcome.times.seconds, 1),
+        "alone_seconds": round(outcome.times.alone_seconds, 1),
+        "error": outcome.error,
+        "folder": str(outcome.folder),
+    }
+
+
+def result_table(outcomes: Sequence[Outcome], width: int) -> Group:
+    """Return the results of a grid, one row a run, a table a scenario and seed; 80 columns are enough.
+
+    With a few more, and runs that took rounds from the round store, they say what each would have cost alone.
+    """
+    alone = width >= WITH_ALONE and any(outcome.times.has_taken for outcome in outcomes)
+    sections: dict[str, list[tuple[str, Outcome]]] = {}
+    for title, outcome in zip(titles([outcome.config for outcome in outcomes]), outcomes, strict=True):
+        sections.setdefault(_section(outcome), []).append((title, outcome))
+    return Group(*(_section_table(name, rows, width, alone=alone) for name, rows in sections.items()))
+
+
+def _section_table(name: str, outcomes: Sequence[tuple[str, Outcome]], width: int, *, alone: bool) -> Table:
+    table = titled_table(f"Final round, {name}", width)
+    table.add_column("algo-\nrithm")
+    for heading in [*RESULT_COLUMNS.values(), "sec.", *(["alone"] if alone else [])]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for title, outcome in outcomes:
+        row = result_row(outcome)
+        times = [outcome.times.seconds, *([outcome.times.alone_seconds] if alone else [])]
+        table.add_row(title, *(_cell(row[name]) for name in RESULT_COLUMNS), *map(_seconds, times))
+    return table
+
+
+def summary_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Return one row a data set and algorithm: how many runs, how many exactly right, the mean scores.
+
+    A mean is over the runs that have the score, None where none has.
+    """
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for title, outcome in zip(titles([outcome.config for outcome in outcomes]), outcomes, strict=True):
+        scores = {name: (outcome.scores or {}).get(name) for name in SUMMARY_COLUMNS}
+        groups.setdefault((outcome.config.dataset, title), []).append(scores)
+    return [
+        {
+            "dataset": dataset,
+            "algorithm": algorithm,
+            "runs": len(rows),
+            "exact": sum(row["ari"] == 1.0 for row in rows),
+            **{name: _mean([row[name] for row in rows]) for name in SUMMARY_COLUMNS},
+        }
+        for (dataset, algorithm), rows in groups.items()
+    ]
+
+
+def summary_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
+    """Return the rows of `summary_rows` for the terminal."""
+    table = titled_table("Final round, mean over scenarios and seeds", width)
+    table.add_column("data set")
+    table.add_column("algo-\nrithm")
+    for heading in ["exact", *SUMMARY_COLUMNS.values()]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for before, row in zip([None, *rows], rows, strict=False):
+        if before is not None and before["dataset"] != row["dataset"]:
+            table.add_section()
+        exact = f"{row['exact']}/{row['runs']}"
+        table.add_row(
+            row["dataset"], row["algorithm"], exact, *(_cell(row[name]) for name in SUMMARY_COLUMNS)
+        )
+    return table
+
+
+def failure_table(outcomes: Sequence[Outcome]) -> Table:
+    """Return the runs that failed and why."""
+    table = Table(title="Failed", title_justify="left", title_style="bold red", header_style="bold")
+    table.add_column("run", overflow="fold")
+    table.add_column("cause", overflow="fold")
+    for outcome in outcomes:
+        if outcome.error:
+            table.add_row(Text(outcome.folder.name), Text(outcome.error))
+    return table
+
+
+def class_count_table(blueprint: Blueprint, clusters: Sequence[int]) -> Table:
+    """Return who holds what: images per class of every client's training and test set."""
+    table = Table(header_style="bold")
+    for heading in ("client", "group", "set", "images", *map(str, range(len(blueprint.server_L)))):
+        table.add_column(heading, justify="left" if heading == "set" else "right")
+    for client, cluster in enumerate(clusters):
+        if client and cluster != clusters[client - 1]:
+            table.add_section()
+        table.add_row(str(client), str(cluster), "train", *_counts(blueprint.train_KL[client]))
+        table.add_row("", "", "test", *_counts(blueprint.test_KL[client]))
+    table.add_section()
+    table.add_row("server", "", "test", *_counts(blueprint.server_L))
+    return table
+
+
+def page_table(table: PageTable, width: int) -> Table:
+    """Return a table of a report for the terminal."""
+    shown = titled_table(table.title, width)
+    shown.add_column(table.corner)
+    for column in table.columns:
+        shown.add_column(f"{column.group} {column.name}".strip(), justify="right")
+    for before, row in zip([None, *table.rows], table.rows, strict=False):
+        if before is not None and before.section != row.section:
+            shown.add_section()
+        cells = [Text(cell.text, "bold" if cell.bold else "") for cell in row.cells]
+        shown.add_row(Text(f"{row.section} {row.name}".strip()), *cells)
+    return shown
+
+
+def choice_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a plain list of what there is, one line each."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for index, heading in enumerate(headings):
+        table.add_column(heading, no_wrap=index == 0)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _counts(counts_L: NDArray[np.int64]) -> list[str]:
+    return [str(counts_L.sum()), *(str(count) if count else "·" for count in counts_L)]
+
+
+def _section(outcome: Outcome) -> str:
+    return f"{outcome.config.scenario}, seed {outcome.config.seed}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.{1 if value < 100 else 0}f}"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,1 @@
+"""Running a grid: one launch, its trials on Ray Tune, its events."""

@@ -1,0 +1,207 @@
+"""One launch of a grid: takes the lease, starts Ray and MLflow, runs what is left, and ends them again."""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
+from shutil import rmtree
+
+from rich.console import Console
+
+from fedgrid.engine.clients.placement import Placement, at_once, cluster_nodes, most_at_once
+from fedgrid.engine.errors import RunError
+from fedgrid.engine.round_cache.store import FOLDER
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_folder import RunFolder, folder_of
+from fedgrid.engine.storage.lease import Lease
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.progress import Bars, JsonLines, Lines
+from fedgrid.grids.display.summary import write_summary
+from fedgrid.grids.execution.in_process import run_in_process
+from fedgrid.grids.execution.interrupt import graceful
+from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
+from fedgrid.grids.execution.run import warn
+from fedgrid.grids.execution.watch import Watch
+from fedgrid.grids.mlflow_log.run_log import RunLog
+from fedgrid.grids.mlflow_log.run_writer import MARK
+from fedgrid.grids.planning.checks import check_data, check_storage
+from fedgrid.grids.planning.cluster import connected, known_nodes, placements
+from fedgrid.grids.planning.start_order import in_order
+from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.outcome import is_finished, unfinished
+from fedgrid.grids.results.tally import Tally
+from fedgrid.grids.round_cache.retention import Retention
+
+
+def launch(
+    grid: Grid,
+    todo: Sequence[RunConfig],
+    unlogged: Sequence[RunConfig],
+    storage: Storage,
+    options: LaunchOptions,
+    log: RunLog,
+    console: Console,
+    then: Iterable[Grid] = (),
+) -> LaunchResult:
+    """Run `todo`, and let MLflow have the finished runs that it lacks.
+
+    `then` are the grids that this one grows to: each has more runs than the one before, or lets more of
+    them go on, and is asked for when those that may go on have ended or failed.
+
+    Raises:
+        ConfigError, DataError: for what cannot be, before anything is started or written.
+        RunError: if the grid as a whole cannot go on.
+    """
+    if todo:
+        check_storage(grid.runs, storage)
+        check_data(todo, options.data_dir)
+        _check_room(todo, options)
+    with_ray = bool(todo) and not options.in_process
+    folder = GridFolder(storage, grid.name)
+    reporter = _reporter(grid, options, console)
+    with ExitStack() as stack:
+        if options.as_json:
+            # Ray prints news of its own, up to its very end.
+            stack.enter_context(redirect_stdout(sys.stderr))
+        lease = stack.enter_context(Lease(storage, grid.name))
+        with _waiting(console, options, "Starting Ray and MLflow" if with_ray else "Starting MLflow"):
+            stack.enter_context(connected() if with_ray else nullcontext())
+            places = _places(todo, options) if with_ray else {}
+            folder.keep(grid.runs, grid.text)
+            folder.withdraw_stop()
+            log.prepare(grid.text)
+            if options.fresh:
+                _forget(todo, storage, options, log)
+            stack.enter_context(log)
+        for run in unlogged:
+            log.finish(run, "FINISHED")
+        stack.enter_context(reporter)
+        retention = Retention(folder, storage, warn, grows=then != ()) if options.store is not None else None
+        if retention is not None:
+            retention.begin()
+        watch = Watch(
+            folder=folder,
+            storage=storage,
+            tally=_tally(grid, todo, storage),
+            log=log,
+            reporter=reporter,
+            lease=lease,
+            retention=retention,
+            check_cluster=lambda: _still_fits(places),
+        )
+        with graceful(watch.ask_to_stop):
+            _run(grid, todo, places, storage, options, watch)
+            growth = iter(then)
+            while not watch.all_stopped and (grown := next(growth, None)) is not None:
+                folder.keep(grown.runs, grown.text)
+                _count_new(grid, grown, storage, watch.tally)
+                grid, failed = grown, {failure.config.run_id for failure in watch.failures}
+                todo = [run for run in unfinished(grid.runs, storage, grid.until) if run.run_id not in failed]
+                if todo:
+                    places = _places(todo, options) if with_ray else {}
+                    _run(grid, todo, places, storage, options, watch)
+            if retention is not None and not watch.stopping:
+                retention.conclude(grid.until)
+        watch.conclude()
+        summary = write_summary(grid.runs, storage, folder.path)
+        log.summary([summary], watch.tally.done, len(watch.failures))
+    _push_what_mlflow_has(grid, storage)
+    return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
+
+
+def _run(
+    grid: Grid,
+    runs: Sequence[RunConfig],
+    places: Mapping[int, Placement],
+    storage: Storage,
+    options: LaunchOptions,
+    watch: Watch,
+) -> None:
+    """Run all `runs`, with Ray if they are placed."""
+    if not places:
+        run_in_process(
+            in_order(runs), storage, options.data_dir, watch, options.retries, grid.until, options.store
+        )
+        return
+    # It brings Ray Tune, which takes a second.
+    from fedgrid.grids.execution.trial import Job
+    from fedgrid.grids.execution.tune import run_trials
+
+    side_by_side = most_at_once(places.values(), cluster_nodes()) if options.store is not None else 1
+    runs = in_order(runs, max(1, side_by_side))
+    job = Job(grid.name, runs, places, storage, options.data_dir, dict(grid.until), options.store)
+    run_trials(job, watch, options.retries)
+
+
+def _places(runs: Sequence[RunConfig], options: LaunchOptions) -> Mapping[int, Placement]:
+    return placements(runs, cluster_nodes(), options.request, by_trunk=options.store is not None)
+
+
+def _push_what_mlflow_has(grid: Grid, storage: Storage) -> None:
+    """Let the next driver know, wherever it is, what need not be logged again."""
+    marks = (folder_of(storage.root, run) / MARK for run in grid.runs)
+    storage.push(*(f"{mark.parent.name}/{mark.name}" for mark in marks if mark.exists()))
+
+
+def _tally(grid: Grid, todo: Sequence[RunConfig], storage: Storage) -> Tally:
+    rounds_done = {run.run_id: RunFolder(storage, run).rounds_done for run in todo}
+    finished = sum(is_finished(storage, run) for run in grid.runs)
+    return Tally(todo, rounds_done, finished)
+
+
+def _count_new(grid: Grid, grown: Grid, storage: Storage, tally: Tally) -> None:
+    """Count the runs that a grid has grown by."""
+    known = {run.run_id for run in grid.runs}
+    new = [run for run in grown.runs if run.run_id not in known]
+    todo = unfinished(new, storage)
+    rounds_done = {run.run_id: RunFolder(storage, run).rounds_done for run in todo}
+    tally.add(todo, rounds_done, len(new) - len(todo))
+
+
+def _check_room(todo: Sequence[RunConfig], options: LaunchOptions) -> None:
+    """Refuse what can never fit before Ray is started, where that is known."""
+    nodes = None if options.in_process else known_nodes()
+    if nodes is not None:
+        placements(todo, nodes, options.request, by_trunk=options.store is not None)
+
+
+def _still_fits(places: Mapping[int, Placement]) -> None:
+    """Fail where nodes are gone for good and nothing could ever start again.
+
+    Raises:
+        RunError: if not one of the placements fits.
+    """
+    nodes = cluster_nodes()
+    if places and not any(at_once(placement, nodes) for placement in places.values()):
+        raise RunError(
+            f"the cluster has shrunk to {len(nodes)} nodes, on which no run fits any more; bring nodes back, "
+            "or give the same command with --clients-per-actor for fewer actors"
+        )
+
+
+def _forget(runs: Sequence[RunConfig], storage: Storage, options: LaunchOptions, log: RunLog) -> None:
+    """Delete what is kept of these runs, on disk and in MLflow, and all rounds that they could take."""
+    log.forget(runs)
+    trunks = {f"{FOLDER}/{run.trunk}" for run in runs} if options.store is not None else set()
+    for name in (*(folder_of(storage.root, run).name for run in runs), *sorted(trunks)):
+        storage.remove_folder(name)
+        rmtree(storage.root / name, ignore_errors=True)
+
+
+@contextmanager
+def _waiting(console: Console, options: LaunchOptions, what: str) -> Iterator[None]:
+    """Say what takes seconds: a spinner on a terminal, a line in a log."""
+    if options.as_json:
+        yield
+    elif console.is_terminal:
+        with console.status(f"{what} ..."):
+            yield
+    else:
+        console.print(f"{what} ...")
+        yield
+
+
+def _reporter(grid: Grid, options: LaunchOptions, console: Console) -> Bars | Lines | JsonLines:
+    if options.as_json:
+        return JsonLines()
+    return Bars(console, grid.runs, grid.varied) if console.is_terminal else Lines(console, grid.varied)

@@ -1,0 +1,1 @@
+"""Logging the runs of a grid to MLflow."""

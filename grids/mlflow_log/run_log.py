@@ -1,0 +1,225 @@
+"""The MLflow side of a grid under way: news of its runs goes into a queue, one thread writes it.
+
+A store that fails is told and stops nothing: the records on disk are the truth, and what MLflow lacks is
+logged from them when it is back, or by `fedgrid sync`.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.grids.mlflow_log.run_writer import Writer, is_logged
+from fedgrid.tracking.mlflow.runs import Status
+from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
+from fedgrid.tracking.scoring.scores import RoundScores
+
+
+def artifact_root(storage: Path) -> Path:
+    """Return where a store in `storage` keeps its artifacts."""
+    return storage / "mlartifacts"
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """Seconds."""
+
+    gather: float = 2.0
+    """Between the first news and writing: fast rounds share a batch."""
+    retry: float = 15.0
+    """Between attempts at a store that failed."""
+    warn: float = 60.0
+    """Between warnings."""
+    flush: float = 30.0
+    """That the end waits for a store that takes nothing."""
+
+
+@dataclass(slots=True)
+class _News:
+    config: RunConfig
+    rounds: list[tuple[int, RoundScores]] = field(default_factory=list)
+    status: Status | None = None
+
+
+class RunLog:
+    """Logs the runs of a grid, many at once; `start`, `round`, `finish` and `summary` never wait.
+
+    Within its context one thread writes; at the end what waits is written, and what cannot be is told.
+    """
+
+    def __init__(
+        self,
+        grid_name: str,
+        storage: Path,
+        warn: Callable[[str], None],
+        *,
+        pauses: Pauses = Pauses(),
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Log to MLFLOW_TRACKING_URI, else to a file in `storage`; `warn` is called from any thread.
+
+        Raises:
+            ConfigError: if MLFLOW_TRACKING_URI is malformed.
+        """
+        try:
+            self.uri = tracking_uri(storage)
+        except TrackingError as error:
+            raise ConfigError(str(error)) from error
+        self.writer = Writer(self.uri, grid_name, storage, artifact_root(storage))
+        self._grid_name = grid_name
+        self._storage = storage
+        self._warn = warn
+        self._pauses = pauses
+        self._now = now
+        self._warned: float | None = None
+        self._text = ""
+        self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
+        self._changed = threading.Condition()
+        self._waiting: dict[str, _News] = {}
+        self._taken: dict[str, _News] = {}
+        self._summary: tuple[Sequence[Path], int, int] | None = None
+        self._under_way: dict[str, RunConfig] = {}
+        self._end: Status | None = None
+        self._is_down = False
+        self._written = 0
+
+    def prepare(self, text: str) -> None:
+        """Create the store, the experiment and the grid's own run, with the preset's `text`."""
+        self._text = text
+        try:
+            self.writer.connect(text)
+        except TrackingError as error:
+            self._fail(error)
+
+    def is_logged(self, config: RunConfig) -> bool:
+        """Return whether the store has all rounds of a run, by what its folder says: no store is asked."""
+        return is_logged(self.uri, folder_of(self._storage, config), config.training.rounds)
+
+    def forget(self, configs: Sequence[RunConfig]) -> None:
+        """Delete runs from the store, where they are in it; before the thread starts."""
+        try:
+            for config in configs:
+                self.writer.forget(config)
+        except TrackingError as error:
+            self._fail(error)
+
+    def start(self, config: RunConfig) -> None:
+        """A run starts, or goes on; the rounds on disk that the store lacks are logged."""
+        with self._changed:
+            self._under_way[config.run_id] = config
+            self._news(config).status = None
+
+    def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
+        """A round is done and on disk; `number` counts from 1."""
+        with self._changed:
+            news = self._news(config)
+            if not self._is_down:
+                news.rounds.append((number, scores))
+
+    def finish(self, config: RunConfig, status: Status) -> None:
+        """A run has ended: its records and figures are uploaded, and its folder says that all is logged."""
+        with self._changed:
+            self._under_way.pop(config.run_id, None)
+            self._news(config).status = status
+
+    def summary(self, files: Sequence[Path], done: int, failed: int) -> None:
+        """Put files, and how many runs are done and failed, on the grid's own run."""
+        with self._changed:
+            self._summary = (files, done, failed)
+            self._changed.notify()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._changed:
+            for config in self._under_way.values():
+                self._news(config).status = "KILLED"
+            self._end = "KILLED" if kind else "FINISHED"
+            self._changed.notify()
+        written = -1
+        while self._thread.is_alive() and written != self._written:
+            written = self._written
+            self._thread.join(self._pauses.flush)
+        lacking = len(self._waiting.keys() | self._taken.keys())
+        if lacking:
+            self._warn(
+                f"{lacking} {'run is' if lacking == 1 else 'runs are'} not in MLflow yet, or not whole; "
+                f"`fedgrid sync {self._grid_name}` logs what is missing"
+            )
+
+    def _news(self, config: RunConfig) -> _News:
+        self._changed.notify()
+        return self._waiting.setdefault(config.run_id, _News(config))
+
+    def _work(self) -> None:
+        while True:
+            end = self._rest()
+            self._write()
+            if end is not None:
+                return
+
+    def _rest(self) -> Status | None:
+        """Wait for news, and for more of it, or until a store that failed may be back; not at the end."""
+        with self._changed:
+            if self._is_down:
+                self._changed.wait_for(lambda: self._end, self._pauses.retry)
+            else:
+                self._changed.wait_for(lambda: self._end or self._waiting or self._summary)
+                self._changed.wait_for(lambda: self._end, self._pauses.gather)
+            return self._end
+
+    def _write(self) -> None:
+        with self._changed:
+            self._taken, self._waiting = self._waiting, {}
+            summary, end = self._summary, self._end
+            self._is_down = False
+        try:
+            self.writer.connect(self._text)
+            while self._taken:
+                self._write_first()
+            if summary is not None:
+                self.writer.write_summary(*summary)
+                with self._changed:
+                    self._summary = None if self._summary is summary else self._summary
+            if end is not None:
+                self.writer.close(end)
+        except Exception as error:
+            # The store, or a fault of ours or of MLflow's: the training need not suffer for it.
+            self._fail(error)
+
+    def _write_first(self) -> None:
+        """Write a run; whatever goes wrong with it, the next ones are tried, unless the store is away."""
+        news = next(iter(self._taken.values()))
+        try:
+            self.writer.write(news.config, news.rounds, news.status)
+        except Exception as error:
+            self._fail(error, news)
+            self.writer.connect(self._text)
+        else:
+            del self._taken[news.config.run_id]
+            self._written += 1
+
+    def _fail(self, error: Exception, *failed: _News) -> None:
+        """Keep only which runs to write again (all if none is given): the scores are on disk."""
+        self.writer.disconnect()
+        with self._changed:
+            self._is_down = True
+            for old in failed or list(self._taken.values()):
+                self._taken.pop(old.config.run_id)
+                self._waiting.setdefault(old.config.run_id, old)
+            for news in self._waiting.values():
+                news.rounds.clear()
+        if self._warned is None or self._now() - self._warned >= self._pauses.warn:
+            self._warned = self._now()
+            cause = str(error) if isinstance(error, TrackingError) else f"MLflow: {error!r}"
+            self._warn(f"{cause}; training goes on, what MLflow lacks is logged when it is back")

@@ -1,0 +1,73 @@
+"""Logs to MLflow what it lacks of a grid's runs, from their folders."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedgrid.engine.errors import RunError
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.grids.mlflow_log.run_log import RunLog
+from fedgrid.tracking.mlflow.runs import Status
+from fedgrid.tracking.mlflow.store import TrackingError
+
+
+@dataclass(frozen=True)
+class Synced:
+    """What was added."""
+
+    runs: int
+    """Runs of which something was missing."""
+    rounds: int
+
+
+def sync(runs: Sequence[RunConfig], storage: Path, log: RunLog, text: str) -> Synced:
+    """Log what MLflow lacks of finished, failed and unfinished runs; those without records are passed over.
+
+    The store itself is asked, whatever the folders say. No other process may write to it meanwhile.
+
+    Args:
+        runs: of the grid that `log` is of.
+        storage: where their folders are.
+        log: not entered: nothing else writes.
+        text: the preset, for the grid's own run.
+
+    Raises:
+        RunError: if the store fails; what was added stays.
+    """
+    changed = rounds = 0
+    try:
+        log.writer.connect(text)
+        for config in runs:
+            folder = folder_of(storage, config)
+            status = status_of(folder)
+            if status is None or (
+                log.writer.has(config, status, _num_rounds(folder))
+                and (status != "FINISHED" or log.is_logged(config))
+            ):
+                continue
+            rounds += log.writer.write(config, (), status)
+            changed += 1
+        log.writer.close("FINISHED")
+    except TrackingError as error:
+        raise RunError(f"{error}; run the same command again when it answers") from error
+    return Synced(changed, rounds)
+
+
+def status_of(folder: Path) -> Status | None:
+    """Return how the run in a folder ended, None if it has left nothing yet."""
+    if (folder / "done.json").exists():
+        return "FINISHED"
+    if (folder / "failed.json").exists():
+        return "FAILED"
+    return "KILLED" if (folder / "rounds.parquet").exists() else None
+
+
+def _num_rounds(folder: Path) -> int:
+    try:
+        return int(pq.read_metadata(folder / "rounds.parquet").num_rows)
+    except (OSError, pa.ArrowException):
+        return 0

@@ -1,0 +1,41 @@
+"""What `fedgrid ui` does: the MLflow server on the store of a folder of runs."""
+
+import os
+from pathlib import Path
+
+from rich.console import Console
+
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.mlflow_log.run_log import artifact_root
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.tracking.mlflow import ui
+from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
+
+
+def serve_ui(grid: str | None, storage: Storage, port: int, console: Console) -> int:
+    """Serve the MLflow UI on loopback until interrupted; return the server's exit code.
+
+    Raises:
+        ConfigError: if there is no store or no such grid, or the port is taken.
+    """
+    if "MLFLOW_TRACKING_URI" not in os.environ and not (storage.root / "mlflow.db").exists():
+        raise ConfigError(
+            f"no runs in {storage.root}: run something first, or name the folder with --storage"
+        )
+    if grid is not None:
+        GridFolder(storage, grid).runs()
+    try:
+        return ui.serve(
+            tracking_uri(storage.root),
+            artifact_root(storage.root),
+            port,
+            lambda: _announce(grid, storage.root, port, console),
+        )
+    except TrackingError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _announce(grid: str | None, root: Path, port: int, console: Console) -> None:
+    where = ui.address(port) if grid is None else ui.experiment_address(tracking_uri(root), port, grid)
+    console.print(f"MLflow at [bold]{where}[/] (Ctrl-C ends it)", highlight=False, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Before a grid starts: checks, placement, duration, order."""

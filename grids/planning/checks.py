@@ -1,0 +1,45 @@
+"""What must hold before a grid starts: images, splits, storage; nothing is written to find it out."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine.clients.messages import ImageSet
+from fedgrid.engine.data.datasets import load
+from fedgrid.engine.partition.deal import server_subset
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_folder import RunFolder
+from fedgrid.engine.session import deal
+from fedgrid.engine.storage.storage import Storage
+
+
+def check_data(runs: Sequence[RunConfig], data_dir: Path) -> None:
+    """Download what is missing and deal every scenario out once, so that what cannot be fails now.
+
+    Raises:
+        DataError: images are missing, damaged, or cannot be downloaded.
+        ConfigError: a split that the data set cannot carry.
+    """
+    labels: dict[str, Any] = {}
+    servers: dict[str, ImageSet] = {}
+    seen = set()
+    for run in runs:
+        if run.dataset not in labels:
+            pool, servers[run.dataset] = load(run.dataset, data_dir)
+            labels[run.dataset] = pool.labels
+        scenario = (run.scenario, run.seed, run.split)
+        if scenario not in seen:
+            seen.add(scenario)
+            deal(run, labels[run.dataset], data_dir)
+            server_subset(servers[run.dataset], run.split.server_images, run.seed)
+
+
+def check_storage(runs: Sequence[RunConfig], storage: Storage) -> None:
+    """Check that these runs can be kept in `storage`.
+
+    Raises:
+        ConfigError: if nothing can be written there, or it holds another version of one of them.
+    """
+    storage.check_writable()
+    for run in runs:
+        RunFolder(storage, run).check_config()

@@ -1,0 +1,262 @@
+"""What a grid would take, before anything is started, downloaded or written."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fedgrid.engine.clients.placement import Node, Placement, Request, at_once, describe, plan
+from fedgrid.engine.data.datasets import find, is_here
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_folder import RunFolder
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.planning.calibrate import BUDGET, Speed, Workload, calibrate, expected_images, run_seconds
+from fedgrid.grids.planning.cluster import num_to_place
+from fedgrid.grids.presets.grid import Grid
+
+RoundsLeft = Sequence[tuple[RunConfig, int]]
+"""Each run with the rounds of it that are not kept yet, 0 if it is finished."""
+
+
+@dataclass(frozen=True)
+class DatasetRow:
+    """The runs of a grid on one data set."""
+
+    dataset: str
+    runs: int
+    trunks: int
+    """Of the runs: what they would be if those that begin with the same rounds were one."""
+    finished: int
+    rounds_left: int
+    clients: tuple[int, ...]
+    download_mb: int
+    """What is missing here and needed for what is left."""
+    hours: float
+    """Rough, with all of the nodes at work on them and without a round store."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """How runs of so many clients are placed on the nodes."""
+
+    clients: int
+    placement: Placement
+    at_once: int
+    """Runs that the nodes hold together, if that many wait."""
+    workers: int
+    """Cores, or GPUs, at work then."""
+
+    @property
+    def reserves(self) -> str:
+        """What a run reserves, in words."""
+        actors = self.placement.num_actors
+        each = f"{self.placement.cpus_per_actor:g} CPU"
+        if self.placement.gpus_per_actor:
+            each += f", {self.placement.gpus_per_actor:g} GPU"
+        if actors == self.clients:
+            return f"server + {actors} clients x {each}"
+        fewest, most = self.clients // actors, -(-self.clients // actors)
+        hosted = f"{most}" if most == fewest else f"{fewest} or {most}"
+        if actors == 1:
+            return f"server + 1 actor of {hosted} clients, {each}"
+        return f"server + {actors} actors of {hosted} clients, {each} each"
+
+
+def dry_run(
+    grid: Grid,
+    storage: Storage,
+    data_dir: Path,
+    nodes: Sequence[Node],
+    request: Request,
+    *,
+    with_store: bool = True,
+    as_json: bool,
+    console: Console,
+) -> None:
+    """Show what a grid's runs need, what of it is there, and roughly how long they take.
+
+    `with_store` says whether runs take rounds from one another: how much that saves depends on when their
+    algorithms first act, so it is only said that it does.
+
+    Raises:
+        ConfigError: if a run can never fit on the nodes, or its data set cannot carry its split.
+        RunError: if the storage cannot be read, or a model cannot be trained as configured.
+    """
+    storage.pull_marks()
+    left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
+    rooms = rooms_of(left, nodes, request, by_trunk=with_store)
+    workloads = dict.fromkeys(Workload.of(run, find(run.dataset, data_dir)) for run, rounds in left if rounds)
+    device = _device(rooms)
+    with nullcontext() if as_json else console.status(f"Timing the models, {BUDGET:g} s at most ..."):
+        speeds = calibrate(list(workloads), device)
+    rows = dataset_rows(left, data_dir, speeds, rooms)
+    if as_json:
+        print(json.dumps(_as_json(grid.name, rows, rooms, nodes, device), indent=2))
+    else:
+        _show(grid.name, rows, rooms, nodes, device, with_store, console)
+
+
+def rooms_of(
+    left: RoundsLeft, nodes: Sequence[Node], request: Request, *, by_trunk: bool = False
+) -> list[Room]:
+    """Return how the runs are placed, one entry a number of clients; `by_trunk` is as of `num_to_place`.
+
+    Raises:
+        ConfigError: if one of them can never fit.
+    """
+    waiting = max(1, num_to_place([run for run, rounds in left if rounds], by_trunk=by_trunk))
+    rooms = []
+    for clients in sorted({run.clients for run, _ in left}):
+        placement = plan(clients, nodes, request, waiting)
+        runs = at_once(placement, nodes)
+        # Actors of one GPU take turns on it, and so do those of one core.
+        has = sum(int(node.gpus if placement.gpus_per_actor else node.cpus) for node in nodes)
+        workers = min(max(1, has), min(runs, waiting) * placement.num_actors)
+        rooms.append(Room(clients, placement, runs, workers))
+    return rooms
+
+
+def dataset_rows(
+    left: RoundsLeft, data_dir: Path, speeds: Mapping[Workload, Speed], rooms: Sequence[Room]
+) -> list[DatasetRow]:
+    """Return a row a data set, in the order of the runs; `speeds` has every workload that is left."""
+    workers = {room.clients: room.workers for room in rooms}
+    rows = []
+    for name in dict.fromkeys(run.dataset for run, _ in left):
+        dataset = find(name, data_dir)
+        runs = [run for run, _ in left if run.dataset == name]
+        waiting = [(run, rounds) for run, rounds in left if run.dataset == name and rounds]
+        seconds = sum(
+            run_seconds(run, expected_images(run, dataset), speeds[Workload.of(run, dataset)], rounds)
+            / workers[run.clients]
+            for run, rounds in waiting
+        )
+        rows.append(
+            DatasetRow(
+                dataset=name,
+                runs=len(runs),
+                trunks=len({run.trunk for run in runs}),
+                finished=len(runs) - len(waiting),
+                rounds_left=sum(rounds for _, rounds in waiting),
+                clients=tuple(sorted({run.clients for run in runs})),
+                download_mb=dataset.download_mb if waiting and not is_here(name, data_dir) else 0,
+                hours=seconds / 3600,
+            )
+        )
+    return rows
+
+
+def _device(rooms: Sequence[Room]) -> str:
+    """Return where runs train, as far as this machine has it."""
+    import torch
+
+    on_gpu = any(room.placement.gpus_per_actor for room in rooms)
+    return "cuda" if on_gpu and torch.cuda.is_available() else "cpu"
+
+
+def _total(rows: Sequence[DatasetRow]) -> dict[str, Any]:
+    names = ("runs", "trunks", "finished", "rounds_left", "download_mb", "hours")
+    return {name: sum(getattr(row, name) for row in rows) for name in names}
+
+
+def _as_json(
+    name: str, rows: Sequence[DatasetRow], rooms: Sequence[Room], nodes: Sequence[Node], device: str
+) -> dict[str, Any]:
+    return {
+        "grid": name,
+        "datasets": [asdict(row) for row in rows],
+        "total": _total(rows),
+        "resources": [asdict(room) | {"reserves": room.reserves} for room in rooms],
+        "nodes": [asdict(node) for node in nodes],
+        "timed_on": device,
+    }
+
+
+def _show(
+    name: str,
+    rows: Sequence[DatasetRow],
+    rooms: Sequence[Room],
+    nodes: Sequence[Node],
+    device: str,
+    with_store: bool,
+    console: Console,
+) -> None:
+    say = partial(print_plain, console)
+    total = _total(rows)
+    console.print(_dataset_table(name, rows, total))
+    say("")
+    console.print(_room_table(rooms))
+    say(f"\nHere: {describe(nodes)}.")
+    if total["rounds_left"]:
+        say(_about_time(rooms, device))
+        if with_store and total["trunks"] < total["runs"]:
+            shared = f"{total['trunks']} trunks for {total['runs']} runs"
+            say(f"At most: runs that begin alike share rounds ({shared}).")
+    say("Nothing was started, downloaded or written.")
+
+
+def _about_time(rooms: Sequence[Room], device: str) -> str:
+    what = "GPU" if device == "cuda" else "core"
+    note = f"Time: rough, from some seconds of training on random images on a {what} here"
+    on_gpu = any(room.placement.gpus_per_actor for room in rooms)
+    return f"{note};\nwith the cluster's GPUs it is much less." if on_gpu and what == "core" else f"{note}."
+
+
+def _dataset_table(name: str, rows: Sequence[DatasetRow], total: Mapping[str, Any]) -> Table:
+    table = _table(
+        f"Grid {name}", "data set", "runs", "finished", "rounds left", "clients", "download", "time"
+    )
+    for row in rows:
+        clients = ", ".join(map(str, row.clients))
+        table.add_row(Text(row.dataset), *_cells(asdict(row), clients), end_section=row is rows[-1])
+    table.add_row("total", *_cells(total, ""), style="bold")
+    return table
+
+
+def _room_table(rooms: Sequence[Room]) -> Table:
+    table = _table("Resources", "clients", "a run reserves", "at once here")
+    for room in rooms:
+        table.add_row(str(room.clients), room.reserves, str(room.at_once))
+    return table
+
+
+def _table(title: str, *headings: str) -> Table:
+    table = Table(
+        title=Text(title),
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+    )
+    for heading in headings:
+        is_text = heading in ("data set", "a run reserves")
+        table.add_column(heading, justify="left" if is_text else "right", overflow="fold")
+    return table
+
+
+def _cells(row: Mapping[str, Any], clients: str) -> list[str]:
+    return [
+        f"{row['runs']:,}",
+        f"{row['finished']:,}",
+        f"{row['rounds_left']:,}",
+        clients,
+        f"{row['download_mb']:,} MB" if row["download_mb"] else "–",
+        _roughly(row["hours"]) if row["rounds_left"] else "–",
+    ]
+
+
+def _roughly(hours: float) -> str:
+    if hours < 1:
+        return f"{max(1, round(60 * hours))} min"
+    return f"{hours:.1f} h" if hours < 10 else f"{hours:,.0f} h"

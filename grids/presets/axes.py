@@ -1,0 +1,169 @@
+"""The axes of a grid: the keys of a run that may be lists, and what narrows or widens them."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.errors import ConfigError, hint, unknown
+from fedgrid.grids.presets.yaml_file import Place, at
+
+AXES = ("dataset", "overlap", "balance", "clients", "seed", "algorithm")
+"""In the order of the runs; the last varies fastest."""
+
+MOST_SEEDS = 10_000
+"""More in one range is a slip of the finger, and would fill the memory before anybody sees it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """One value of an axis."""
+
+    value: Any
+    place: Place | None = None
+    """Where it stands; None for a default and for the command line."""
+
+    @cached_property
+    def label(self) -> str:
+        """What filters compare: the value as text, of an algorithm with settings its name."""
+        named = isinstance(self.value, Mapping) and "name" in self.value
+        return str(self.value["name"] if named else self.value)
+
+
+Axes: TypeAlias = Mapping[str, tuple[Item, ...]]
+Choice: TypeAlias = Mapping[str, frozenset[str]]
+"""Axis -> labels; one that is not there does not matter."""
+
+
+def axis_name(given: str) -> str:
+    """Return the axis of a name in the singular or the plural.
+
+    Raises:
+        ConfigError: if there is none.
+    """
+    for axis in (given, given.removesuffix("s")):
+        if axis in AXES:
+            return axis
+    raise unknown("axis", given, AXES)
+
+
+def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]:
+    """Return the values of an axis: one, a list, or for seeds a range.
+
+    Raises:
+        ConfigError: for an empty list, a range that is none, or an algorithm without its name.
+    """
+    found: list[Item] = []
+    for index, value in enumerate(given if isinstance(given, list) else [given]):
+        where = place.under(index) if place and isinstance(given, list) else place
+        with at(where):
+            values = seeds_in(value) if axis == "seed" and isinstance(value, str) else [value]
+            if axis == "algorithm" and isinstance(value, Mapping) and "name" not in value:
+                raise ConfigError(f"algorithm = {value!r}: name is missing; known: {', '.join(ALGORITHMS)}")
+        found.extend(Item(value, where) for value in values)
+    if not found:
+        with at(place):
+            raise ConfigError(f"{axis} = []: expected at least one")
+    return tuple(found)
+
+
+def seeds_in(text: str) -> list[int]:
+    """Return the seeds that `0..4` (both ends included), `3` or `0,2,5` stands for.
+
+    Raises:
+        ConfigError: if it is none of these.
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)\s*(?:\.\.\s*(\d+)\s*)?", part, re.ASCII)
+        if not match:
+            raise ConfigError(f"seeds = '{text}': expected 0..4 (both included), 3 or 0,2,5")
+        first = int(match[1])
+        last = int(match[2] or first)
+        if not first <= last < first + MOST_SEEDS:
+            raise ConfigError(f"seeds = '{text}': a range goes up, by less than {MOST_SEEDS}, as in 0..4")
+        seeds.extend(range(first, last + 1))
+    return seeds
+
+
+def choose(given: Mapping[Any, Any], axes: Axes, place: Place | None = None) -> Choice:
+    """Return what a mapping of axis -> value or list picks out of `axes`.
+
+    Raises:
+        ConfigError: for an unknown axis, or a value that is not on it.
+    """
+    choice: dict[str, frozenset[str]] = {}
+    for name, values in given.items():
+        where = place and place.under(str(name))
+        with at(where):
+            axis = axis_name(str(name))
+        picked = items(axis, values, where)
+        has = {item.label: None for item in axes[axis]}
+        for item in picked:
+            if item.label not in has:
+                with at(item.place):
+                    near = hint(item.label, has)
+                    raise ConfigError(
+                        f"no {axis} '{item.label}' in this grid; {near}it has: {', '.join(has)}"
+                    )
+        choice[axis] = choice.get(axis, frozenset()) | {item.label for item in picked}
+    return choice
+
+
+def keep(axes: Axes, choice: Choice) -> Axes:
+    """Return the axes without the values that `choice` leaves out.
+
+    Raises:
+        ConfigError: if an axis has none left.
+    """
+    kept = dict(axes)
+    for axis, labels in choice.items():
+        kept[axis] = tuple(item for item in axes[axis] if item.label in labels)
+        if not kept[axis]:
+            left = ", ".join(item.label for item in axes[axis])
+            raise ConfigError(
+                f"no run is left: {axis} should be {', '.join(sorted(labels))}, but only {left} is there"
+            )
+    return kept
+
+
+def filter_of(text: str) -> dict[str, list[str]]:
+    """Return axis -> values of `dataset=mnist,clients=15`; an axis may be repeated.
+
+    Raises:
+        ConfigError: if it does not read like this.
+    """
+    wanted: dict[str, list[str]] = {}
+    for part in text.split(","):
+        axis, equals, value = part.partition("=")
+        if not (axis.strip() and equals and value.strip()):
+            raise ConfigError(f"'{part}' is not AXIS=VALUE, as in dataset=mnist,dataset=fmnist,clients=15")
+        wanted.setdefault(axis.strip(), []).append(value.strip())
+    return wanted
+
+
+def extend(axes: Axes, text: str) -> Axes:
+    """Return the axes with what `algorithms+=a,b` or `seeds+=5..9` adds.
+
+    Raises:
+        ConfigError: for an unknown axis, or a value that is there already.
+    """
+    name, plus, values = text.partition("+=")
+    if not (name.strip() and plus and values.strip()):
+        raise ConfigError("expected AXIS+=VALUES, as in algorithms+=sattler,briggs or seeds+=5..9")
+    axis = axis_name(name.strip())
+    has = {item.label for item in axes[axis]}
+    for item in (added := _added(axis, values)):
+        if item.label in has:
+            raise ConfigError(f"the grid has {axis} {item.label} already; leave it out")
+        has.add(item.label)
+    return {**axes, axis: (*axes[axis], *added)}
+
+
+def _added(axis: str, values: str) -> tuple[Item, ...]:
+    if axis == "seed":
+        return items(axis, values)
+    parts = [part.strip() for part in values.split(",")]
+    return items(axis, [int(part) if axis == "clients" and part.isdecimal() else part for part in parts])

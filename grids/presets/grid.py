@@ -1,0 +1,154 @@
+"""From what a user writes (a preset, a YAML file, options) to the runs of a grid."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fedgrid.engine.errors import unknown
+from fedgrid.engine.partition.scenarios import SCENARIOS
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.grids.presets.axes import AXES, Axes, choose, extend, filter_of, items, keep
+from fedgrid.grids.presets.changes import Change
+from fedgrid.grids.presets.expand import Description, expand
+from fedgrid.grids.presets.overrides import Override
+from fedgrid.grids.presets.preset_files import (
+    Preset,
+    defaults,
+    is_path,
+    open_preset,
+    preset_names,
+    read_preset,
+)
+from fedgrid.grids.presets.yaml_file import at
+
+__all__ = ["AXES", "Grid", "load_grid", "preset_names", "scenario_values"]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A set of runs with a name."""
+
+    name: str
+    runs: tuple[RunConfig, ...]
+    text: str
+    """The preset as YAML; without one, the values that options gave."""
+    varied: tuple[str, ...] = ()
+    """Settings of the algorithm that are shown beside a run's name, as they tell the runs apart."""
+    until: Mapping[str, int] = field(default_factory=dict)
+    """Run id -> the round after which it stops, and is kept; the others go to their end."""
+
+
+def load_grid(
+    what: str | None,
+    options: Mapping[str, Any],
+    changes: Sequence[str],
+    data_dir: Path,
+    *,
+    filters: Sequence[str] = (),
+    seeds: str | None = None,
+    extends: Sequence[str] = (),
+    overrides: Sequence[Override] = (),
+) -> Grid:
+    """Return the grid that a command line describes.
+
+    Args:
+        what: a preset's or a published scenario's name, the path of a YAML file, or None for options alone.
+        options: values that replace those of the file, by axis.
+        changes: `key.key=value` each, applied after everything else.
+        filters: `axis=value,axis=value` each; a run must pass all of them.
+        seeds: `0..4`, `3` or `0,2,5`; replaces the file's seeds.
+        extends: `axis+=value,value` each: what the grid does not have yet.
+        overrides: applied after the file's own.
+
+    Raises:
+        ConfigError: if anything is misspelt or cannot be, or no run is left.
+    """
+    name, preset, text = _read(what, options, data_dir)
+    described = replace(preset.description, overrides=(*preset.description.overrides, *overrides))
+    return load_preset(
+        name,
+        replace(preset, description=described),
+        text,
+        options,
+        changes,
+        data_dir,
+        filters,
+        seeds,
+        extends,
+    )
+
+
+def load_preset(
+    name: str,
+    preset: Preset,
+    text: str,
+    options: Mapping[str, Any],
+    changes: Sequence[str],
+    data_dir: Path,
+    filters: Sequence[str] = (),
+    seeds: str | None = None,
+    extends: Sequence[str] = (),
+) -> Grid:
+    """Return the grid that a preset and a command line describe; as `load_grid`."""
+    axes = dict(keep(preset.description.axes, preset.filter))
+    axes |= {axis: items(axis, value) for axis, value in options.items()}
+    nested: list[Change] = []
+    for change in map(Change.parse, changes):
+        key = change.keys[0]
+        if change.keys == (key,) and key in AXES:
+            axes[key] = items(key, change.value)
+            nested = [earlier for earlier in nested if earlier.keys[0] != key]
+        else:
+            nested.append(change)
+    chosen = _narrow(_widen(axes, seeds, extends), filters)
+    description = replace(preset.description, axes=chosen, changes=tuple(nested))
+    return Grid(name, expand(description, data_dir), text)
+
+
+def scenario_values(name: str) -> dict[str, Any]:
+    """Return the keys that one of the papers' forty scenarios stands for.
+
+    Raises:
+        ConfigError: if there is none of that name.
+    """
+    if name not in SCENARIOS:
+        raise unknown("scenario", name, SCENARIOS)
+    scenario = SCENARIOS[name]
+    return {
+        "dataset": scenario.dataset,
+        "overlap": scenario.overlap,
+        "balance": scenario.balance,
+        "clients": scenario.num_clients,
+    }
+
+
+def _read(what: str | None, options: Mapping[str, Any], data_dir: Path) -> tuple[str, Preset, str]:
+    """Return the name, the content and the text of what the command line names."""
+    if what and (what in preset_names() or is_path(what) or what.count("-") <= 2):
+        file = open_preset(what)
+        return Path(what).stem, read_preset(file, data_dir, (what,)), file.text
+    values = scenario_values(what) if what else {}
+    axes = {**defaults(), **{axis: items(axis, value) for axis, value in values.items()}}
+    text = yaml.safe_dump({**values, **options}, sort_keys=False)
+    return "runs", Preset(Description(axes, {}), {}), text
+
+
+def _widen(axes: Axes, seeds: str | None, extends: Sequence[str]) -> Axes:
+    if seeds is not None:
+        with at("--seeds"):
+            axes = {**axes, "seed": items("seed", seeds)}
+    for text in extends:
+        with at(f"--extend {text}"):
+            axes = extend(axes, text)
+    return axes
+
+
+def _narrow(axes: Axes, filters: Sequence[str]) -> Axes:
+    whole = axes
+    for text in filters:
+        with at(f"--filter {text}"):
+            axes = keep(axes, choose(filter_of(text), whole))
+    return axes

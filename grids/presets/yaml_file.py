@@ -1,0 +1,118 @@
+"""YAML in which a key stands once, and which remembers the line of every key and list item."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from fedgrid.engine.errors import ConfigError
+
+Step = str | int
+"""A key, or the position of a list item."""
+
+
+class YamlFile:
+    """A YAML mapping, and where its parts stand."""
+
+    def __init__(self, name: str, content: bytes) -> None:
+        """Parse `content`; `name` is what errors call it.
+
+        Raises:
+            ConfigError: if it is no YAML, or no mapping.
+        """
+        values, self._root = _parse(content, name)
+        if not isinstance(values, dict):
+            raise ConfigError(f"{name}: expected keys such as dataset: and algorithm:")
+        self.name = name
+        self.text = content.decode(errors="replace")
+        self.values: dict[str, Any] = {str(key): value for key, value in values.items()}
+
+    def line(self, path: tuple[Step, ...]) -> int:
+        """Return the line, from 1, of what `path` leads to; of the last of its steps that exists."""
+        node, line = self._root, 0
+        for step in path:
+            inner = _inside(node, step)
+            if inner is None:
+                break
+            mark, node = inner
+            line = mark.line
+        return line + 1
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something stands in a file: `my.yaml, line 12`."""
+
+    file: YamlFile
+    path: tuple[Step, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.file.name}, line {self.file.line(self.path)}"
+
+    def under(self, *steps: Step) -> "Place":
+        """Return the place of a part."""
+        return Place(self.file, (*self.path, *steps))
+
+
+@contextmanager
+def at(place: Place | str | None) -> Iterator[None]:
+    """Put `place` before the message of an error in the block; None leaves it as it is."""
+    try:
+        yield
+    except ConfigError as error:
+        if place is None:
+            raise
+        raise ConfigError(f"{place}: {error}", error.key) from error
+
+
+def parse_value(text: str, source: str) -> Any:
+    """Return the value that a piece of YAML stands for; errors begin with `source`.
+
+    Raises:
+        ConfigError: if it is no YAML.
+    """
+    return _parse(text, source)[0]
+
+
+def _parse(content: str | bytes, source: str) -> tuple[Any, yaml.Node | None]:
+    try:
+        loader = _Loader(content)
+        node = loader.get_single_node()
+        return None if node is None else loader.construct_document(node), node
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        problem = " ".join(part for part in (error.context, error.problem) if part)
+        raise ConfigError(f"{source} is not YAML: {line}{problem}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        # ValueError: an impossible date or number, which PyYAML leaves to Python.
+        raise ConfigError(f"{source} is not YAML: {' '.join(str(error).split())}") from error
+
+
+def _inside(node: yaml.Node | None, step: Step) -> tuple[yaml.Mark, yaml.Node] | None:
+    """Return where one step leads to, None if nowhere."""
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return node.value[step].start_mark, node.value[step]
+    if isinstance(node, yaml.MappingNode):
+        # From the end: what is merged in by `<<` stands first, and the mapping's own keys win.
+        for key, value in reversed(node.value):
+            if key.value == str(step):
+                return key.start_mark, value
+    return None
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without objects, in which a key stands once: PyYAML lets the last of several win, unseen."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return the mapping of `node`, which has no key twice."""
+        seen = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
+                continue
+            if key.value in seen:
+                problem = f"'{key.value}' stands there twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)

@@ -1,0 +1,1 @@
+"""What a grid has produced so far: outcomes, counts, times, studies."""

@@ -1,0 +1,72 @@
+"""A grid as a study: what the command line, a notebook or a script reports on.
+
+from fedgrid.grids.results.study import load
+from fedgrid.tracking import figures
+
+figures.segments(load("paper").where(dataset="mnist")).savefig("segments.pdf")
+"""
+
+from collections.abc import Sequence
+
+from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_folder import RunFolder, folder_of
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.outcome import is_finished
+from fedgrid.grids.results.titles import titles
+from fedgrid.tracking.records import RecordsError
+from fedgrid.tracking.scoring.study import Result, Run, Study, plain, read_result
+
+AS_PUBLISHED = " as published"
+
+
+def load(grid: str, storage: Storage | str = "runs") -> Study:
+    """Read the results of a grid that was launched or imported; of each run the records, by column.
+
+    Raises:
+        ConfigError: if there is no such grid.
+    """
+    store = Storage.of(storage) if isinstance(storage, str) else storage
+    store.pull_marks()
+    configs = GridFolder(store, grid).runs()
+    results: dict[str, Result] = {}
+    lacking: dict[str, str] = {}
+    runs = describe(configs, store)
+    for config, run in zip(configs, runs, strict=True):
+        if not is_finished(store, config):
+            lacking[run.run_id] = _how_far(RunFolder(store, config))
+            continue
+        store.pull(run.folder.name, skip=("state-", "figures/"))
+        try:
+            results[run.run_id] = read_result(run)
+        except RecordsError as error:
+            lacking[run.run_id] = str(error)
+    return Study(grid, runs, results, lacking)
+
+
+def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
+    """Return what a report needs to know of each run, with names for its algorithm that tell it apart."""
+    return tuple(
+        Run(
+            run_id=config.run_id,
+            name=config.name,
+            folder=folder_of(storage.root, config),
+            dataset=plain(config.scenario.rsplit("-", 3)[0]),
+            overlap=config.overlap,
+            balance=config.balance,
+            clients=config.clients,
+            algorithm=title,
+            published=ALGORITHMS[config.algorithm["name"]].title.removesuffix(AS_PUBLISHED),
+            seed=config.seed,
+            rounds=config.training.rounds,
+        )
+        for config, title in zip(configs, titles(configs), strict=True)
+    )
+
+
+def _how_far(folder: RunFolder) -> str:
+    if failure := folder.failure():
+        return f"failed: {failure.cause}"
+    rounds = folder.rounds_done
+    return f"{rounds} of {folder.config.training.rounds} rounds" if rounds else "not started"

@@ -1,0 +1,1 @@
+"""`fedgrid submit`: a grid as a Ray job on a cluster."""

@@ -1,0 +1,199 @@
+"""Starts `fedgrid run` on a cluster, as a Ray job: it goes on when this machine goes away."""
+
+import asyncio
+import logging
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.grids.mlflow_log.tags import commit
+from fedgrid.grids.submit import tunnel
+
+if TYPE_CHECKING:
+    from ray.job_submission import JobSubmissionClient
+
+CODE = ("algorithms", "engine", "grids", "tracking")
+TOKEN = Path("~/.ray/auth_token")
+CHATTY = (
+    "ray.dashboard.modules.dashboard_sdk",
+    "ray.dashboard.modules.job.sdk",
+    "ray._private.runtime_env.packaging",
+)
+ENVIRONMENT = {
+    # `ray job stop` is a Ctrl-C with a minute for the round under way, not a kill after three seconds.
+    "RAY_JOB_STOP_SIGNAL": "SIGINT",
+    "RAY_JOB_STOP_WAIT_TIME_S": "60",
+}
+
+
+def submit(
+    arguments: Sequence[str],
+    *,
+    cluster: Path | None,
+    address: str | None,
+    name: str,
+    follow: bool,
+    console: Console,
+) -> int:
+    """Run `fedgrid run` with `arguments` on a cluster; return the job's exit code, or 0 if it goes on unseen.
+
+    Args:
+        arguments: what comes after `fedgrid run`. YAML files among them travel with the job.
+        cluster: the file that `ray up` took; or else
+        address: the cluster's job server, as a tunnel to it shows it.
+        name: of the grid, for the job's.
+        follow: show the job's output until it ends; Ctrl-C ends the showing, not the job.
+        console: where the output and a few words are shown.
+
+    Raises:
+        ConfigError: if the arguments cannot be for a cluster; nothing was started.
+        RunError: if the cluster is not up, or its job server does not take the job.
+    """
+    if (cluster is None) == (address is None):
+        raise ConfigError("which cluster? either --cluster FILE, or --address http://127.0.0.1:8265")
+    if address is not None and not address.startswith(("http://", "https://")):
+        raise ConfigError(f"--address {address}: expected a job server, as in http://127.0.0.1:8265")
+    if cluster is not None:
+        tunnel.check_cluster_file(cluster)
+    job = f"fedgrid-{re.sub('[^A-Za-z0-9]+', '-', name).strip('-')}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    with TemporaryDirectory(prefix="fedgrid-job-") as folder:
+        entrypoint = command(stage(arguments, Path(folder)))
+        with tunnel.to_head(cluster) if cluster else nullcontext(str(address)) as url, _one_line(url):
+            client = _client(url)
+            client.submit_job(
+                entrypoint=entrypoint,
+                submission_id=job,
+                runtime_env={
+                    "working_dir": folder,
+                    "env_vars": {**ENVIRONMENT, "FEDGRID_COMMIT": commit()},
+                },
+            )
+            _say(console, f"job {job} is on the cluster and needs this machine no more")
+            _say(console, f"  to follow it  {by_hand(cluster, address, f'ray job logs --follow {job}')}")
+            _say(console, f"  to stop it    {by_hand(cluster, address, f'ray job stop {job}')}")
+            return _follow(client, job, console) if follow else 0
+
+
+def stage(arguments: Sequence[str], folder: Path) -> list[str]:
+    """Copy this code and the YAML files among `arguments` into `folder`; return the arguments for there.
+
+    Raises:
+        ConfigError: if a file is missing, or a folder is named that the cluster's machines cannot know.
+    """
+    here = Path(__file__).parents[2]
+    (folder / "fedgrid").mkdir()
+    shutil.copy(here / "src" / "fedgrid" / "__init__.py", folder / "fedgrid")
+    for package in CODE:
+        shutil.copytree(
+            here / package, folder / "fedgrid" / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    return [_staged(argument, folder) for argument in _checked(arguments)]
+
+
+def command(arguments: Sequence[str]) -> str:
+    """Return the job's command line, for a shell on the head."""
+    run = shlex.join(["fedgrid", "run", *arguments])
+    if any(argument == "--storage" or argument.startswith("--storage=") for argument in arguments):
+        return f"exec {run}"
+    # Without one, results would be in a folder of the job's own.
+    return f': "${{FEDGRID_STORAGE:?is not set on the head; set it, or give --storage}}"; exec {run}'
+
+
+def by_hand(cluster: Path | None, address: str | None, ray_job: str) -> str:
+    """Return what a user types to have `ray job ...` reach the job server."""
+    if cluster is not None:
+        return shlex.join(["ray", "exec", str(cluster), ray_job])
+    return f"RAY_AUTH_MODE=token {ray_job} --address {address}"
+
+
+def _checked(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the arguments, none of which may name a folder that the cluster's machines cannot know."""
+    before = ""
+    for argument in arguments:
+        option, equals, value = argument.partition("=")
+        for name in ("--storage", "--data-dir"):
+            given = value if equals and option == name else argument if before == name else None
+            if given is not None and not (given.startswith("/") or "://" in given):
+                raise ConfigError(f"{name} {given}: the cluster's machines need an absolute path, or a URI")
+        yield argument
+        before = argument
+
+
+def _staged(argument: str, folder: Path) -> str:
+    path = Path(argument)
+    if argument.startswith("-") or path.suffix not in (".yaml", ".yml"):
+        return argument
+    if not path.is_file():
+        raise ConfigError(f"no file {argument}")
+    shutil.copy(path, folder / path.name)
+    return path.name
+
+
+def _client(url: str) -> "JobSubmissionClient":
+    # These would send the job to another cluster, whatever we say.
+    os.environ.pop("RAY_ADDRESS", None)
+    os.environ["RAY_API_SERVER_ADDRESS"] = url
+    from ray.job_submission import JobSubmissionClient
+
+    for name in CHATTY:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    return JobSubmissionClient(url, headers=_authorization())
+
+
+def _authorization() -> dict[str, str]:
+    """Return the header with the cluster's token; none where there is no token."""
+    file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH", TOKEN)).expanduser()
+    token = os.environ.get("RAY_AUTH_TOKEN") or (file.read_text().strip() if file.is_file() else "")
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+@contextmanager
+def _one_line(url: str) -> Iterator[None]:
+    """Say in one line what went wrong between us and the job server."""
+    from aiohttp import ClientError
+    from ray.exceptions import AuthenticationError
+    from requests import RequestException
+
+    try:
+        yield
+    except AuthenticationError as error:
+        raise RunError(
+            f"{url} does not know our token, of {TOKEN} or RAY_AUTH_TOKEN: {str(error).splitlines()[0]}"
+        ) from error
+    except (OSError, RuntimeError, ClientError, RequestException) as error:
+        raise RunError(f"{url}: {str(error).splitlines()[0]}; a job that started goes on") from error
+
+
+def _follow(client: "JobSubmissionClient", job: str, console: Console) -> int:
+    from ray.job_submission import JobStatus
+
+    try:
+        asyncio.run(_show(client, job, console))
+    except KeyboardInterrupt:
+        _say(console, f"job {job} goes on")
+        return 0
+    info = client.get_job_info(job)
+    if info.status == JobStatus.SUCCEEDED:
+        return 0
+    if info.status == JobStatus.STOPPED:
+        raise RunError(f"job {job} was stopped; the same command continues")
+    return info.driver_exit_code or 1
+
+
+async def _show(client: "JobSubmissionClient", job: str, console: Console) -> None:
+    async for text in client.tail_job_logs(job):
+        console.out(text, end="", highlight=False)
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

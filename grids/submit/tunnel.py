@@ -1,0 +1,122 @@
+"""The way to the head of a cluster that `ray up` started: its job server listens on its own loopback only."""
+
+import io
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+from time import monotonic, sleep
+from typing import IO
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import yaml
+
+from fedgrid.engine.errors import ConfigError, RunError
+
+JOB_SERVER_PORT = 8265
+CONNECT_SECONDS = 60
+"""How long ssh and the head may take to answer."""
+
+
+def check_cluster_file(path: Path) -> None:
+    """Check that `path` describes a cluster, by Ray's own rules.
+
+    Raises:
+        ConfigError: if it does not; says what Ray found.
+    """
+    from click import ClickException
+    from jsonschema import ValidationError  # type: ignore[import-untyped]
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    try:
+        config = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}; which file did ray up take?") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(config, dict) or not isinstance(config.get("provider"), dict):
+        raise ConfigError(f"{path} describes no cluster for ray up: it has no provider:")
+    try:
+        # Ray speaks of what concerns Docker alone.
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            validate_config(prepare_config(config))
+    except ValidationError as error:
+        raise ConfigError(f"{path}, {error.json_path}: {error.message}") from error
+    except (ClickException, ValueError, TypeError, NotImplementedError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def command(cluster: Path, port: int) -> list[str]:
+    """Return the command that forwards this machine's loopback `port` to the head's job server."""
+    ray = Path(sys.executable).with_name("ray")
+    remote = str(JOB_SERVER_PORT)
+    return [str(ray), "dashboard", str(cluster), "--port", str(port), "--remote-port", remote]
+
+
+@contextmanager
+def to_head(cluster: Path) -> Iterator[str]:
+    """Forward a free port of this machine's loopback to the job server of the head, within this context.
+
+    Yields:
+        The job server's address.
+
+    Raises:
+        RunError: if the cluster is not up, or its head does not answer.
+    """
+    port = _free_port()
+    address = f"http://127.0.0.1:{port}"
+    with TemporaryFile() as output:
+        # In a session of its own: Ctrl-C is for us, and ssh is ended with the command.
+        process = subprocess.Popen(
+            command(cluster, port),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            _wait(process, address, cluster, output)
+            yield address
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait(process: "subprocess.Popen[bytes]", address: str, cluster: Path, output: IO[bytes]) -> None:
+    deadline = monotonic() + CONNECT_SECONDS
+    while not _answers(address):
+        if process.poll() is not None or monotonic() > deadline:
+            raise RunError(f"no way to the head of {cluster}: {_cause(output)}; is it up? ray up {cluster}")
+        sleep(0.2)
+
+
+def _answers(address: str) -> bool:
+    try:
+        with urlopen(address, timeout=5):
+            return True
+    except URLError as error:
+        # An answer of any kind will do, as "unauthorized".
+        return hasattr(error, "code")
+    except OSError:
+        return False
+
+
+def _cause(output: IO[bytes]) -> str:
+    """Return the last thing that Ray or ssh said."""
+    output.seek(0)
+    lines = [line.strip() for line in output.read().decode(errors="replace").splitlines()]
+    said = [line for line in lines if line and not line.startswith("Attempting to establish")]
+    return said[-1] if said else f"no answer within {CONNECT_SECONDS} s"

@@ -1,0 +1,1 @@
+"""Grids of clustered federated learning experiments on Ray."""

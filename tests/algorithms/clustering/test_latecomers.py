@@ -1,0 +1,268 @@
+"""Clients that were not there when their cluster was split: who waits, who joins what, and why.
+
+Updates are in the plane. Unless a test says otherwise clients 0 and 1 go one way, 2 and 3 another one, and
+client 4 comes late.
+"""
+
+import numpy as np
+import pytest
+
+from fedgrid.algorithms.clustering.latecomers import place, split_among, splits
+from fedgrid.algorithms.contract.base import State, split
+from fedgrid.algorithms.registry import create
+from tests.helpers.small_cases import (
+    clients,
+    freeze,
+    frozen,
+    model_of,
+    partition,
+    same_bits,
+    sets,
+    start,
+    step,
+    updates_of,
+)
+
+EAST, WEST, NORTH, SOUTH, NOWHERE = (1, 0), (-1, 0), (0, 1), (0, -1), (0, 0)
+TWO_GROUPS = [[0, 1], [2, 3]]
+
+
+def one_cluster(num_clients, memory=None, model=(7, 7)):
+    return freeze(State((frozen(model),), np.zeros(num_clients, np.int64), memory or {}))
+
+
+def parted(*vectors, groups=TWO_GROUPS, num_clients=5, **options):
+    """Return the state of one model (7, 7) after a split at which the last client was absent."""
+    updates = updates_of(clients(*vectors), absent={num_clients - 1}, **options)
+    return freeze(split_among(one_cluster(num_clients), 0, groups, updates))
+
+
+def arrive(state, vectors, **options):
+    """Return the labels after these updates have come, the clients whose updates count, and the reasons."""
+    state, rest, reasons = place(state, updates_of(vectors, **options))
+    return state.labels_K.tolist(), rest.clients, dict(reasons)
+
+
+def test_who_is_absent_at_a_split_waits_with_the_parents_model():
+    state = parted(EAST, EAST, NORTH, NORTH)
+    assert state.labels_K.tolist() == [0, 0, 1, 1, 2]
+    assert [model.tolist() for model in state.models] == [[7, 7]] * 3
+
+
+def test_absent_clients_of_other_clusters_stay_where_they_are():
+    """Cluster 1 = {2, 3, 4} is split without 4; client 1 of cluster 0 is absent too."""
+    before = split(one_cluster(5), 0, [[0, 1], [2, 3, 4]])
+    updates = updates_of({0: EAST, 2: EAST, 3: WEST}, absent={1, 4})
+    assert split_among(before, 1, [[2], [3]], updates).labels_K.tolist() == [0, 0, 1, 2, 3]
+
+
+def test_an_unusable_update_is_no_absence():
+    """Of six clients 4 has sent NaN (it is not in the updates), 5 was absent: {2, 3} is the larger group."""
+    updates = updates_of({0: EAST, 2: NORTH, 3: NORTH}, absent={5})
+    state = split_among(one_cluster(6), 0, [[0], [2, 3]], updates)
+    assert partition(state) == sets([0], [1, 2, 3, 4], [5])
+
+
+@pytest.mark.parametrize("missing", [set(), {1}, {1, 2}])
+def test_with_everybody_there_it_is_the_plain_split_to_the_bit(missing):
+    """Missing here are unusable updates."""
+    rows = frozen(np.arange(4).reshape(1, 4))
+    before = one_cluster(5, {"cluster_first": rows, "other": frozen([3])})
+    vectors = {c: EAST if c < 2 else NORTH for c in set(range(5)) - missing}
+    groups = [[c for c in (0, 1) if c in vectors], [c for c in (2, 3, 4) if c in vectors]]
+    assert same_bits(split_among(before, 0, groups, updates_of(vectors)), split(before, 0, groups))
+
+
+def test_nobody_waits_for_a_split_into_one_part():
+    """It is none: who is absent has missed nothing."""
+    assert parted(*[EAST] * 4, groups=[[0, 1, 2, 3]]).labels_K.tolist() == [0] * 5
+
+
+def test_a_latecomer_joins_the_cluster_whose_members_updates_are_nearest_to_its_own():
+    """Client 4 = (4, 3) has cosines 0.8 with the East and 0.6 with the North."""
+    labels, _, reasons = arrive(parted(EAST, EAST, NORTH, NORTH), {4: (4, 3)})
+    assert labels == [0, 0, 1, 1, 0]
+    assert reasons == {4: "mean cosine distances 0: 0.200, 1: 0.400"}
+
+
+def test_nearest_is_by_the_mean_of_the_distances_not_by_the_distance_to_the_mean():
+    """Client 4 = (0, 1) is 1 and 0 from (10, 0) and (0, 1), 0.5 on average; 1 - 7/25 = 0.72 from (-24, 7).
+
+    The mean update of the first two, (5, 0.5), is 1 - 0.5 / 5.025 = 0.90 away: farther than 0.72.
+    """
+    labels, _, reasons = arrive(parted((10, 0), NORTH, (-24, 7), (-24, 7)), {4: NORTH})
+    assert labels == [0, 0, 1, 1, 0]
+    assert reasons == {4: "mean cosine distances 0: 0.500, 1: 0.720"}
+
+
+@pytest.mark.parametrize("length", [1e-4, 1, 1e4])
+def test_how_long_its_update_is_does_not_matter(length):
+    labels, _, reasons = arrive(parted(EAST, EAST, NORTH, NORTH), {0: EAST, 4: (3 * length, 4 * length)})
+    assert labels == [0, 0, 1, 1, 1]
+    assert reasons == {4: "mean cosine distances 0: 0.400, 1: 0.200"}
+
+
+def test_between_equals_the_first_is_taken():
+    assert arrive(parted(EAST, EAST, NORTH, NORTH), {4: (1, 1)})[0] == [0, 0, 1, 1, 0]
+
+
+def test_members_that_did_not_move_say_nothing_about_a_cluster():
+    """Client 1 has sent zeros: {0, 1} is North by client 0 alone."""
+    _, _, reasons = arrive(parted(NORTH, NOWHERE, WEST, WEST), {4: NORTH})
+    assert reasons == {4: "mean cosine distances 0: 0.000, 1: 1.000"}
+
+
+def test_buffers_are_not_looked_at_unless_similarity_sees_them():
+    """The last entry is a counter. Over (x, y | counter) client 4 = (0, 1 | 9) is nearest to (1, 0 | 9)."""
+    vectors = [(1, 0, 9), (1, 0, 9), (0, 1, 0), (0, 1, 0)]
+    for over, expected in (("parameters", 1), ("state", 0)):
+        options = {"num_buffers": 1, "similarity_over": over}
+        updates = updates_of(clients(*vectors), absent={4}, **options)
+        state = split_among(one_cluster(5, model=(7, 7, 7)), 0, TWO_GROUPS, updates)
+        assert arrive(state, {4: (0, 1, 9)}, **options)[0] == [0, 0, 1, 1, expected]
+
+
+def test_its_first_update_is_in_no_mean():
+    labels, counted, _ = arrive(parted(EAST, EAST, NORTH, NORTH), {0: EAST, 3: NORTH, 4: (5, 1)})
+    assert labels == [0, 0, 1, 1, 0]
+    assert counted == (0, 3)
+
+
+def test_a_zero_update_points_nowhere_and_its_client_waits_on():
+    labels, counted, reasons = arrive(parted(EAST, EAST, NORTH, NORTH), {0: EAST, 4: NOWHERE})
+    assert (labels, counted, reasons) == ([0, 0, 1, 1, 2], (0,), {})
+
+
+def test_without_a_latecomer_nothing_happens():
+    state = parted(EAST, EAST, NORTH, NORTH)
+    updates = updates_of({0: EAST, 3: NORTH}, absent={1, 2, 4})
+    after, rest, reasons = place(state, updates)
+    assert same_bits(after, state)
+    assert rest is updates
+    assert reasons == {}
+
+
+def test_what_it_trains_meanwhile_has_the_servers_moments_of_the_parent():
+    """Three rows: the two parts and the waiting cluster."""
+    before = one_cluster(5, {"cluster_first": frozen([[3, 4]])})
+    updates = updates_of(clients(EAST, EAST, NORTH, NORTH), absent={4})
+    assert split_among(before, 0, TWO_GROUPS, updates).memory["cluster_first"].tolist() == [[3, 4]] * 3
+
+
+class TestDownTheTree:
+    """Clients 0 to 3 go East at first and 4, 5 West; then 0, 1 part from 2, 3. Client 6 comes late."""
+
+    FIRST = clients(EAST, EAST, EAST, EAST, WEST, WEST)
+    SECOND = clients(NORTH, NORTH, SOUTH, SOUTH, WEST, WEST)
+
+    @pytest.fixture
+    def twice(self):
+        """Parts 0 and 1, waiting cluster 2; then parts 0 and 3, waiting cluster 4."""
+        updates = updates_of(self.FIRST, absent={6})
+        once = split_among(one_cluster(7), 0, [[0, 1, 2, 3], [4, 5]], updates)
+        moved = State((frozen([8, 7]), *once.models[1:]), once.labels_K, once.memory)
+        updates = updates_of(self.SECOND, absent={6})
+        members = updates.select(moved.members(0))
+        return freeze(split_among(moved, 0, [[0, 1], [2, 3]], members))
+
+    def test_the_splits_are_remembered(self, twice):
+        known = [(node.parent, node.parts_D.tolist(), node.waiting) for node in splits(twice)]
+        assert known == [(0, [0, 1], 2), (0, [0, 3], 4)]
+        assert twice.labels_K.tolist() == [0, 0, 3, 3, 1, 1, 2]
+
+    def test_each_waiting_cluster_has_the_model_before_its_split(self, twice):
+        assert [model.tolist() for model in twice.models] == [[8, 7], [7, 7], [7, 7], [8, 7], [8, 7]]
+
+    def test_where_a_part_has_been_split_since_a_latecomer_waits_there_next(self, twice):
+        """East at the first split, then South at the second."""
+        state, rest, reasons = place(twice, updates_of({6: EAST}))
+        assert state.labels_K.tolist() == [0, 0, 3, 3, 1, 1, 4]
+        assert rest.clients == ()
+        assert reasons == {6: "mean cosine distances 0: 0.000, 1: 2.000"}
+        assert arrive(state, {6: SOUTH})[0] == [0, 0, 3, 3, 1, 1, 3]
+
+    def test_where_it_has_not_been_the_latecomer_is_at_home(self, twice):
+        assert arrive(twice, {6: WEST})[0] == [0, 0, 3, 3, 1, 1, 1]
+
+
+def by_sattler(*rounds, num_clients):
+    """Return the states of Sattler that splits whatever has three members, told who is absent in a round."""
+    algorithm = create("sattler", {"epsilon_1": 1e6, "epsilon_2": 1e-6, "cooldown": 0})
+    state, history = start(algorithm, num_clients), []
+    for round_index, (vectors, absent) in enumerate(rounds):
+        state, diagnostics = step(algorithm, state, round_index, vectors, absent=absent)
+        history.append((state, diagnostics))
+    return history
+
+
+class TestSplitsWhileSomebodyArrives:
+    """As `TestDownTheTree`; cluster {0, 1, 2, 3} is split in a round in which nobody is absent."""
+
+    FIRST = (clients((2, 1), (2, 1), (2, -1), (2, -1), WEST, WEST), {6})
+    SECOND = clients(NORTH, NORTH, SOUTH, SOUTH, WEST, WEST)
+    AT_HOME = sets([0, 1], [2, 3, 6], [4, 5])
+
+    def test_who_arrives_in_the_round_of_a_split_waits_for_that_split_too(self):
+        """Its update is of the model before the first split: it says nothing about the second."""
+        history = by_sattler(
+            self.FIRST,
+            ({**self.SECOND, 6: EAST}, set()),
+            ({**self.SECOND, 6: SOUTH}, set()),
+            num_clients=7,
+        )
+        assert partition(history[1][0]) == sets([0, 1], [2, 3], [4, 5], [6])
+        assert partition(history[2][0]) == self.AT_HOME
+
+    @pytest.mark.parametrize("unusable", [{}, {6: NOWHERE}], ids=["NaN", "zero"])
+    def test_who_waits_on_in_the_round_of_a_split_walks_down_later(self, unusable):
+        history = by_sattler(
+            self.FIRST,
+            ({**self.SECOND, **unusable}, set()),
+            ({**self.SECOND, 6: EAST}, set()),
+            ({**self.SECOND, 6: SOUTH}, set()),
+            num_clients=7,
+        )
+        assert [partition(state) for state, _ in history[1:3]] == [sets([0, 1], [2, 3], [4, 5], [6])] * 2
+        assert partition(history[3][0]) == self.AT_HOME
+
+
+def test_briggs_from_the_split_to_the_latecomers_second_update():
+    """Round 1 splits. Client 4 trains (1, 1), the model before, and joins {2, 3}, whose model moves by
+    (0, 1) a round without it: (1, 2), (1, 3). In round 3 it counts: (0, 1), (0, 1), (3, 1) have mean (1, 1).
+    """
+    algorithm = create("briggs", {"round": 2})
+    both = clients(EAST, EAST, NORTH, NORTH)
+    state, _ = step(algorithm, start(algorithm, 5), 0, clients(*[(1, 1)] * 5))
+    state, _ = step(algorithm, state, 1, both, absent={4})
+    assert [model_of(state, client) for client in (0, 2, 4)] == [[2, 1], [1, 2], [1, 1]]
+    assert algorithm.candidates(state)[4] == (2,)
+    state, diagnostics = step(algorithm, state, 2, {**both, 4: (0, 9)})
+    assert [model_of(state, client) for client in (0, 2, 4)] == [[3, 1], [1, 3], [1, 3]]
+    assert diagnostics.placed == {4: "mean cosine distances 0: 1.000, 1: 0.000"}
+    state, diagnostics = step(algorithm, state, 3, {**both, 4: (3, 1)})
+    assert model_of(state, 4) == [2, 4]
+    assert diagnostics.placed == {}
+
+
+@pytest.mark.parametrize("server_optimizer", ["momentum", "adam"])
+def test_a_waiting_cluster_stands_still(server_optimizer):
+    """Also under momentum: nobody in it sends an update that counts."""
+    algorithm = create("briggs", {"round": 1, "server_optimizer": server_optimizer})
+    both = clients(EAST, EAST, NORTH, NORTH)
+    state, _ = step(algorithm, start(algorithm, 5, (7, 7)), 0, both, absent={4})
+    for round_index, vectors in enumerate([both, {**both, 4: NOWHERE}], start=1):
+        state, _ = step(algorithm, state, round_index, vectors, absent={4} - set(vectors))
+        assert model_of(state, 4) == [7, 7]
+
+
+def test_a_round_of_latecomers_alone():
+    """They are placed; no cluster has an update that counts."""
+    algorithm = create("briggs", {"round": 1})
+    both = clients(EAST, EAST, NORTH, NORTH)
+    before, _ = step(algorithm, start(algorithm, 5), 0, both, absent={4})
+    after, diagnostics = step(algorithm, before, 1, {4: NORTH}, absent=range(4))
+    assert partition(after) == sets([0, 1], [2, 3, 4])
+    assert [model_of(after, client) for client in range(4)] == [
+        model_of(before, client) for client in range(4)
+    ]
+    assert list(diagnostics.placed) == [4]

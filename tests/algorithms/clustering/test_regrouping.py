@@ -1,0 +1,186 @@
+"""Few-shot clustering: a further rise of the temperature puts all clients into new clusters."""
+
+import numpy as np
+import pytest
+
+from fedgrid.algorithms.clustering.clusterers import KMeans
+from fedgrid.algorithms.clustering.latecomers import place, regroup, split_among, splits
+from fedgrid.algorithms.contract.base import State
+from fedgrid.algorithms.registry import create
+from tests.helpers.small_cases import (
+    check_valid,
+    clients,
+    freeze,
+    frozen,
+    model_of,
+    partition,
+    play,
+    sets,
+    start,
+    step,
+    updates_of,
+)
+
+COLD = clients((1, 0), (1, 0))
+WARM = clients((1, 0), (0, 1))
+HOT = clients((1, 0), (-1, 0))
+EAST, NORTH = (1, 0), (0, 1)
+
+
+def state_of(labels, models, memory=None):
+    return freeze(State(tuple(frozen(model) for model in models), np.array(labels, np.int64), memory or {}))
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """Make k-means answer what the test says."""
+
+    def tell(*answers):
+        waiting = [np.array(answer, np.int64) for answer in answers]
+        monkeypatch.setattr(KMeans, "fit", lambda self, distances_KK, generator: waiting.pop(0))
+        return waiting
+
+    return tell
+
+
+def rounds_clustered(history):
+    return [index for index, (_, diagnostics) in enumerate(history) if diagnostics.clustered]
+
+
+class TestRegroup:
+    def test_a_group_starts_from_the_mean_of_its_members_models(self):
+        """Models (0, 0), (6, 0), (0, 6): of clients 0, 1 | 2 | 3. Of {0, 2, 3} the mean is (2, 2)."""
+        state = regroup(state_of([0, 0, 1, 2], [(0, 0), (6, 0), (0, 6)]), [[0, 2, 3], [1]])
+        assert state.labels_K.tolist() == [0, 1, 0, 0]
+        assert [model.tolist() for model in state.models] == [[2, 2], [0, 0]]
+        assert {model.dtype for model in state.models} == {np.dtype(np.float32)}
+
+    def test_each_member_counts_once(self):
+        """Three of model (0, 0) and one of (8, 4): (2, 1)."""
+        state = regroup(state_of([0, 0, 0, 1], [(0, 0), (8, 4)]), [[0, 1, 2, 3]])
+        assert [model.tolist() for model in state.models] == [[2, 1]]
+
+    def test_groups_are_numbered_by_their_first_member(self):
+        before = state_of([0] * 4, [(1, 1)])
+        assert regroup(before, [[3, 1], [2, 0]]).labels_K.tolist() == [0, 1, 0, 1]
+        assert regroup(before, [[], [2, 0], [1, 3]]).labels_K.tolist() == [0, 1, 0, 1]
+
+    def test_moments_are_averaged_as_models_are_and_the_rest_is_kept(self):
+        memory = {"cluster_first": frozen([[1, 1], [3, 5]]), "temperatures": frozen([0.5], np.float64)}
+        state = regroup(state_of([0, 1], [(0, 0), (2, 2)], memory), [[0, 1]])
+        assert state.memory["cluster_first"].tolist() == [[2, 3]]
+        assert state.memory["cluster_first"].dtype == np.float32
+        assert state.memory["temperatures"].tolist() == [0.5]
+
+    def test_who_is_in_no_group_goes_where_most_of_its_cluster_goes(self):
+        """Of cluster 0 = {0, 1, 2, 6} two go to {1, 2, 5}, one to {0, 3, 4}; 6 is absent."""
+        state = regroup(state_of([0, 0, 0, 1, 1, 1, 0], [(0, 0), (4, 4)]), [[0, 3, 4], [1, 2, 5]])
+        assert state.labels_K.tolist() == [0, 1, 1, 0, 0, 1, 1]
+
+    def test_of_equally_many_to_the_first_group(self):
+        state = regroup(state_of([0, 0, 0, 1, 1], [(0, 0), (4, 4)]), [[0, 3], [1, 4]])
+        assert state.labels_K.tolist() == [0, 1, 0, 0, 1]
+
+    def test_with_its_whole_cluster_in_none_to_the_largest_group(self):
+        state = regroup(state_of([0, 0, 0, 1], [(0, 0), (4, 4)]), [[0], [1, 2]])
+        assert state.labels_K.tolist() == [0, 1, 1, 1]
+
+    def test_the_absent_have_no_say_in_the_start_models(self):
+        """Client 3 of model (9, 9) follows its cluster; the mean is of (0, 0) and (0, 0)."""
+        state = regroup(state_of([0, 0, 1, 1], [(0, 0), (9, 9)]), [[0, 1], [2]])
+        assert [model.tolist() for model in state.models] == [[0, 0], [9, 9]]
+
+    def test_who_waits_waits_on_and_finds_the_successor_of_the_nearest_part(self):
+        """{0, 1} East and {2, 3} North without 4; then the four change to {0, 2, 3} and {1}.
+
+        Most of {2, 3} is in group 0 now. Of {0, 1} there is one in each group: the first is meant, so East is
+        group 0 too.
+        """
+        first = updates_of(clients(EAST, EAST, NORTH, NORTH), absent={4})
+        memory = {"cluster_first": frozen([[5, 5]])}
+        before = split_among(state_of([0] * 5, [(7, 7)], memory), 0, [[0, 1], [2, 3]], first)
+        state = freeze(regroup(before, [[0, 2, 3], [1]]))
+        assert state.labels_K.tolist() == [0, 1, 0, 0, 2]
+        assert len(state.models) == len(state.memory["cluster_first"]) == 3
+        assert model_of(state, 4) == [7, 7]
+        (node,) = splits(state)
+        assert (node.waiting, node.parts_D.tolist()) == (2, [0, 0])
+        for vector in (EAST, NORTH):
+            after, _, reasons = place(state, updates_of({4: vector}))
+            assert after.labels_K.tolist() == [0, 1, 0, 0, 0]
+            assert set(reasons) == {4}
+
+
+def test_one_shot_is_the_default(told):
+    left = told([0, 1], [0, 0])
+    history = play(create("ocfl-kmeans"), [COLD, WARM, COLD, HOT], 2)
+    assert rounds_clustered(history) == [1]
+    assert len(left) == 1
+
+
+def test_two_shots_cluster_at_two_rises_and_at_no_third(told):
+    """Rises in rounds 1, 3 and 5 (from 0). After the second one {0, 1} is one cluster again: its members'
+    models (3, 0) and (2, 1) have mean (2.5, 0.5), which (1, 0) and (-1, 0) do not move.
+    """
+    left = told([0, 1], [0, 0], [1, 0])
+    history = play(create("ocfl-kmeans", {"few_shot": 2}), [COLD, WARM, COLD, HOT, COLD, HOT], 2)
+    assert rounds_clustered(history) == [1, 3]
+    assert len(left) == 1
+    assert [partition(state) for state, _ in history] == [
+        sets([0, 1]),
+        *[sets([0], [1])] * 2,
+        *[sets([0, 1])] * 3,
+    ]
+    assert [model.tolist() for model in history[2][0].models] == [[3, 0], [2, 1]]
+    assert [model.tolist() for model in history[3][0].models] == [[2.5, 0.5]]
+
+
+def test_a_rise_without_clusters_uses_none_of_the_shots(told):
+    told([0, 1], [-1, -1], [0, 0])
+    history = play(create("ocfl-kmeans", {"few_shot": 2}), [COLD, WARM, COLD, HOT, COLD, WARM], 2)
+    assert rounds_clustered(history) == [1, 5]
+    assert partition(history[3][0]) == sets([0], [1])
+    assert partition(history[5][0]) == sets([0, 1])
+
+
+def test_the_moments_of_a_new_cluster_are_the_mean_of_its_members(told):
+    """Momentum 0.5. m: round 0 (1, 0); round 1 (1.5, 0) | (0.5, 1), models (2.5, 0) | (1.5, 1).
+
+    Round 2: m (1.75, 0) | (1.25, 0.5), models (4.25, 0) | (2.75, 1.5). Round 3 joins them: m starts at
+    (1.5, 0.25) and is (0.75, 0.125) after a mean of 0; the model is (3.5, 0.75) + m = (4.25, 0.875).
+    """
+    told([0, 1], [0, 0])
+    settings = {"few_shot": 2, "server_optimizer": "momentum", "server_momentum": 0.5}
+    history = play(create("ocfl-kmeans", settings), [COLD, WARM, COLD, HOT], 2)
+    assert [model.tolist() for model in history[2][0].models] == [[4.25, 0], [2.75, 1.5]]
+    assert [model.tolist() for model in history[3][0].models] == [[4.25, 0.875]]
+    assert history[3][0].memory["cluster_first"].tolist() == [[0.75, 0.125]]
+
+
+def test_with_clients_absent_at_both_rises(told):
+    """Five clients. 4 misses the first clustering and waits; 1 misses the second and follows client 0.
+
+    In round 4 client 4 comes, with an update towards the North of round 1: clients 2 and 3, of whom most (and
+    the first) are with 0 now.
+    """
+    told([0, 0, 1, 1], [0, 0, 1])
+    algorithm = create("ocfl-kmeans", {"few_shot": 2})
+    cold = clients(*[EAST] * 5)
+    both = clients(EAST, EAST, NORTH, NORTH)
+    rounds = [
+        (cold, set()),
+        (both, {4}),
+        ({c: EAST for c in range(4)}, {4}),
+        ({0: EAST, 2: EAST, 3: NORTH}, {1, 4}),
+        ({**both, 4: NORTH}, set()),
+    ]
+    state, history = start(algorithm, 5), []
+    for round_index, (vectors, absent) in enumerate(rounds):
+        state, diagnostics = step(algorithm, state, round_index, vectors, absent=absent)
+        check_valid(state, 5)
+        history.append((state, diagnostics))
+    assert rounds_clustered(history) == [1, 3]
+    assert partition(history[2][0]) == sets([0, 1], [2, 3], [4])
+    assert partition(history[3][0]) == sets([0, 1, 2], [3], [4])
+    assert partition(history[4][0]) == sets([0, 1, 2, 4], [3])
+    assert list(history[4][1].placed) == [4]

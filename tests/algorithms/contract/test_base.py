@@ -1,0 +1,122 @@
+"""State, settings and the split of a cluster."""
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from fedgrid.algorithms.contract.base import Settings, State, split
+from fedgrid.algorithms.ocfl import OcflSettings
+from fedgrid.algorithms.sattler import SattlerSettings
+from tests.helpers.small_cases import freeze, frozen, partition, sets
+
+
+def state_of(labels, memory=None):
+    models = tuple(frozen([float(cluster), 10.0 * cluster]) for cluster in range(max(labels) + 1))
+    return freeze(State(models, np.array(labels, np.int64), memory or {}))
+
+
+def test_members_are_the_ascending_ids_of_a_cluster():
+    state = state_of([1, 0, 1, 1, 0])
+    assert state.members(0) == (1, 4)
+    assert state.members(1) == (0, 2, 3)
+
+
+def test_remember_adds_arrays_and_leaves_the_old_state_alone():
+    old = state_of([0, 0], {"kept": np.array([1.0])})
+    new = old.remember(added=np.array([2.0]))
+    assert set(old.memory) == {"kept"}
+    assert {name: array.tolist() for name, array in new.memory.items()} == {"kept": [1.0], "added": [2.0]}
+
+
+def test_each_new_cluster_starts_from_the_parents_model():
+    """Cluster 1 = {1, 2, 4, 5} splits: {1, 4} keeps number 1, {2, 5} gets the next free number, 2."""
+    state = split(state_of([0, 1, 1, 0, 1, 1]), 1, [[1, 4], [2, 5]])
+    assert state.labels_K.tolist() == [0, 1, 2, 0, 1, 2]
+    assert [model.tolist() for model in state.models] == [[0, 0], [1, 10], [1, 10]]
+
+
+def test_numbers_do_not_depend_on_the_order_in_which_a_clusterer_names_its_groups():
+    """Groups are ordered by their first member: {0, 5}, {1, 3}, {2, 4} become 0, 1, 2."""
+    one = split(state_of([0] * 6), 0, [[0, 5], [1, 3], [2, 4]])
+    other = split(state_of([0] * 6), 0, [[4, 2], [3, 1], [5, 0]])
+    assert one.labels_K.tolist() == other.labels_K.tolist() == [0, 1, 2, 2 - 1, 2, 0]
+
+
+def test_members_in_no_group_join_the_largest_group():
+    """Of {0, ..., 5} only 0, 2, 3 and 5 have an update; {2, 3, 5} is the largest group."""
+    state = split(state_of([0] * 6), 0, [[0], [2, 3, 5]])
+    assert partition(state) == sets([0], [1, 2, 3, 4, 5])
+
+
+def test_of_equally_large_groups_the_first_takes_the_members_in_no_group():
+    state = split(state_of([0] * 5), 0, [[3, 4], [0, 1]])
+    assert partition(state) == sets([0, 1, 2], [3, 4])
+
+
+def test_clients_of_other_clusters_never_move():
+    state = split(state_of([0, 1, 0, 1, 0]), 0, [[0], [4]])
+    assert state.labels_K.tolist() == [0, 1, 0, 1, 2]
+
+
+def test_one_group_changes_nothing():
+    before = state_of([0, 1, 0])
+    after = split(before, 0, [[0, 2]])
+    assert after.labels_K.tolist() == [0, 1, 0]
+    assert len(after.models) == 2
+
+
+def test_empty_groups_are_no_clusters():
+    state = split(state_of([0, 0, 0]), 0, [[], [0, 1], [], [2]])
+    assert state.labels_K.tolist() == [0, 0, 1]
+    assert len(state.models) == 2
+
+
+def test_memory_rows_of_a_cluster_follow_it_and_other_memory_stays():
+    """Cluster 1 has row [3, 4]; its child, cluster 2, inherits it."""
+    memory = {"cluster_momentum": np.array([[1.0, 2.0], [3.0, 4.0]]), "temperatures": np.array([0.5, 0.25])}
+    state = split(state_of([0, 1, 1], memory), 1, [[1], [2]])
+    assert state.memory["cluster_momentum"].tolist() == [[1, 2], [3, 4], [3, 4]]
+    assert state.memory["temperatures"].tolist() == [0.5, 0.25]
+
+
+def test_split_leaves_its_input_alone():
+    before = state_of([0, 0, 0])
+    split(before, 0, [[0], [1, 2]])
+    assert before.labels_K.tolist() == [0, 0, 0]
+    assert len(before.models) == 1
+
+
+def test_settings_are_frozen_and_refuse_what_they_do_not_know():
+    settings = Settings()
+    assert settings.similarity_over == "parameters"
+    with pytest.raises(ValidationError):
+        settings.similarity_over = "state"
+    with pytest.raises(ValidationError, match="similarity"):
+        Settings(similarity="state")
+    with pytest.raises(ValidationError, match="'parameters' or 'state'"):
+        Settings(similarity_over="weights")
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "path"),
+    [
+        (OcflSettings, {"window": True}, ("window",)),
+        (
+            OcflSettings,
+            {"clusterer": {"name": "kmeans", "num_clusters": True}},
+            ("clusterer", "num_clusters"),
+        ),
+        (SattlerSettings, {"epsilon_1": True}, ("epsilon_1",)),
+        (SattlerSettings, {"cooldown": False}, ("cooldown",)),
+    ],
+)
+def test_a_boolean_is_no_number(settings, given, path):
+    """pydantic would take true for 1."""
+    with pytest.raises(ValidationError, match="should be a number, not true or false") as caught:
+        settings(**given)
+    assert [error["loc"] for error in caught.value.errors()] == [path]
+
+
+def test_a_boolean_is_a_boolean_and_a_whole_number_is_a_number():
+    assert OcflSettings(unclustered_consumes_shot=True).unclustered_consumes_shot is True
+    assert SattlerSettings(epsilon_1=1).epsilon_1 == 1.0

@@ -1,0 +1,87 @@
+"""Clients get a run's data when they are first needed, and never if they are not."""
+
+import pytest
+
+from fedgrid.engine.clients.pool import OnDemand
+
+
+class Noting:
+    """A pool that notes what it is asked for, and fails to prepare as often as it is told to."""
+
+    device = "abacus"
+
+    def __init__(self, failures=0):
+        self.calls, self._failures = [], failures
+
+    def prepare(self, setup):
+        if self._failures:
+            self._failures -= 1
+            raise ZeroDivisionError
+        self.calls.append(("prepare", setup))
+
+    def train(self, tasks, models, memories):
+        self.calls.append(("train", tasks, models, memories))
+        return ["trained"]
+
+    def evaluate(self, tasks, models):
+        self.calls.append(("evaluate", tasks, models))
+        return ["tested"]
+
+
+def test_preparing_hands_out_nothing():
+    pool = Noting()
+    OnDemand(pool).prepare("one")
+    assert pool.calls == []
+
+
+def test_its_device_is_the_pools():
+    assert OnDemand(Noting()).device == "abacus"
+
+
+def test_training_does_first_and_once():
+    pool = Noting()
+    on_demand = OnDemand(pool)
+    on_demand.prepare("one")
+    assert on_demand.train("tasks", "models", "memories") == ["trained"]
+    on_demand.train("others", "models", "memories")
+    assert pool.calls == [
+        ("prepare", "one"),
+        ("train", "tasks", "models", "memories"),
+        ("train", "others", "models", "memories"),
+    ]
+
+
+def test_so_does_testing():
+    pool = Noting()
+    on_demand = OnDemand(pool)
+    on_demand.prepare("one")
+    assert on_demand.evaluate("tasks", "models") == ["tested"]
+    assert pool.calls == [("prepare", "one"), ("evaluate", "tasks", "models")]
+
+
+def test_of_runs_that_needed_nobody_nothing_is_handed_out():
+    pool = Noting()
+    on_demand = OnDemand(pool)
+    for setup in ("one", "two", "three"):
+        on_demand.prepare(setup)
+    on_demand.evaluate("tasks", "models")
+    assert [call for call in pool.calls if call[0] == "prepare"] == [("prepare", "three")]
+
+
+def test_the_next_runs_data_replace_the_last_ones():
+    pool = Noting()
+    on_demand = OnDemand(pool)
+    for setup in ("one", "two"):
+        on_demand.prepare(setup)
+        on_demand.train("tasks", "models", "memories")
+    assert [call[1] for call in pool.calls if call[0] == "prepare"] == ["one", "two"]
+
+
+def test_what_could_not_be_handed_out_is_when_it_is_needed_again():
+    pool = Noting(failures=1)
+    on_demand = OnDemand(pool)
+    on_demand.prepare("one")
+    with pytest.raises(ZeroDivisionError):
+        on_demand.train("tasks", "models", "memories")
+    on_demand.train("tasks", "models", "memories")
+    assert [call[0] for call in pool.calls] == ["prepare", "train"]

@@ -1,0 +1,125 @@
+"""Who takes part in a round, as a function of the run's seed and of nothing else."""
+
+from collections import Counter
+
+import pytest
+
+from fedgrid.engine.clients.participation import Participation
+
+ROUNDS = range(200)
+
+
+def test_by_default_everybody_takes_part_and_nobody_drops_out():
+    attendance = Participation(4, seed=0)
+    for round_index in range(3):
+        assert attendance.present(round_index) == attendance.sampled(round_index) == (0, 1, 2, 3)
+        assert attendance.dropped(round_index) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("num_clients", "share", "asked"),
+    [
+        (30, 0.5, 15),
+        (30, 0.1, 3),
+        (15, 0.5, 8),
+        (5, 0.5, 3),
+        (5, 0.3, 2),
+        (5, 0.29, 1),
+        (10, 0.05, 1),
+        (10, 0.001, 1),
+        (1, 0.5, 1),
+        (3, 0.999, 3),
+        (10, 0.94, 9),
+    ],
+)
+def test_the_share_is_rounded_half_up_and_is_at_least_one(num_clients, share, asked):
+    """5 x 0.5 = 2.5 gives 3, 5 x 0.3 = 1.5 gives 2, 5 x 0.29 = 1.45 gives 1."""
+    attendance = Participation(num_clients, seed=0, participation=share)
+    for round_index in range(20):
+        clients = attendance.sampled(round_index)
+        assert len(clients) == asked
+        assert clients == tuple(sorted(set(clients)))
+        assert set(clients) <= set(range(num_clients))
+        assert {type(client) for client in clients} == {int}
+
+
+def test_the_sample_is_drawn_anew_each_round():
+    attendance = Participation(10, seed=0, participation=0.5)
+    assert len({attendance.sampled(round_index) for round_index in range(20)}) > 10
+
+
+def test_everybody_has_the_same_chance():
+    """Of 200 rounds of 3 in 10 each is asked in 60, with a standard deviation of sqrt(200 x 0.21) = 6.5."""
+    attendance = Participation(10, seed=0, participation=0.3)
+    times = Counter(client for round_index in ROUNDS for client in attendance.sampled(round_index))
+    assert sum(times.values()) == 600
+    assert all(35 <= times[client] <= 85 for client in range(10))
+
+
+def test_a_round_is_drawn_from_its_seed_alone():
+    """The same again, on another object, in any order; other ones with another seed."""
+    settings = {"participation": 0.5, "dropout": 0.3}
+    one, same, other = (Participation(20, seed, **settings) for seed in (3, 3, 4))
+    sampled = [one.sampled(round_index) for round_index in range(10)]
+    dropped = [one.dropped(round_index) for round_index in range(10)]
+    assert [same.sampled(round_index) for round_index in reversed(range(10))] == sampled[::-1]
+    assert [same.dropped(round_index) for round_index in range(10)] == dropped
+    assert [other.sampled(round_index) for round_index in range(10)] != sampled
+    assert [other.dropped(round_index) for round_index in range(10)] != dropped
+
+
+def test_dropping_out_does_not_change_who_is_asked():
+    """Common random numbers: runs that differ in dropout alone ask the same clients."""
+    plain = Participation(20, 0, participation=0.5)
+    shaky = Participation(20, 0, participation=0.5, dropout=0.5)
+    assert [plain.sampled(index) for index in range(10)] == [shaky.sampled(index) for index in range(10)]
+
+
+class TestDropout:
+    def test_only_who_was_asked_can_drop_out(self):
+        attendance = Participation(20, 0, participation=0.5, dropout=0.5)
+        for round_index in ROUNDS:
+            assert attendance.dropped(round_index) <= set(attendance.sampled(round_index))
+
+    @pytest.mark.parametrize("rate", [0.1, 0.5])
+    def test_its_rate(self, rate):
+        """Of 200 x 20 the standard deviation is sqrt(4000 x 0.25) = 32 at most: 0.008 of 4000."""
+        attendance = Participation(20, 0, dropout=rate)
+        total = sum(len(attendance.dropped(round_index)) for round_index in ROUNDS)
+        assert total / 4000 == pytest.approx(rate, abs=0.03)
+
+    def test_a_client_that_drops_out_at_one_rate_does_so_at_any_higher_one(self):
+        rarely, often = (Participation(20, 0, dropout=rate) for rate in (0.2, 0.6))
+        for round_index in range(20):
+            assert rarely.dropped(round_index) <= often.dropped(round_index)
+
+    def test_all_may_drop_out(self):
+        """Of 200 rounds of one client half are without anybody."""
+        attendance = Participation(1, 0, dropout=0.5)
+        assert 60 < sum(bool(attendance.dropped(round_index)) for round_index in ROUNDS) < 140
+
+
+class TestNewcomers:
+    JOINS = {1: 3, 4: 2, 0: 1}
+
+    def test_rounds_are_counted_from_one_as_in_the_records(self):
+        """Round 3 has index 2."""
+        attendance = Participation(5, 0, joins=self.JOINS)
+        present = [attendance.present(round_index) for round_index in range(4)]
+        assert present == [(0, 2, 3), (0, 2, 3, 4), (0, 1, 2, 3, 4), (0, 1, 2, 3, 4)]
+        assert [attendance.sampled(round_index) for round_index in range(4)] == present
+
+    def test_the_share_is_of_those_that_have_joined(self):
+        """Half of 3 is 2 (rounded up), half of 4 is 2, half of 5 is 3."""
+        attendance = Participation(5, 0, participation=0.5, joins=self.JOINS)
+        assert [len(attendance.sampled(round_index)) for round_index in range(3)] == [2, 2, 3]
+
+    def test_nobody_is_asked_before_it_has_joined(self):
+        attendance = Participation(6, 0, participation=0.5, dropout=0.3, joins={5: 100, 2: 50})
+        for round_index in ROUNDS:
+            asked = set(attendance.sampled(round_index))
+            assert asked
+            assert asked <= set(attendance.present(round_index))
+            assert not (round_index < 99 and 5 in asked)
+            assert not (round_index < 49 and 2 in asked)
+        assert any(5 in attendance.sampled(round_index) for round_index in ROUNDS)

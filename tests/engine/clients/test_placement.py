@@ -1,0 +1,293 @@
+"""What a run reserves, worked out by hand; and what is refused before anything starts."""
+
+import re
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedgrid.engine.clients.placement import (
+    SERVER_CPUS,
+    Node,
+    Placement,
+    Request,
+    at_once,
+    cluster_nodes,
+    local_nodes,
+    most_at_once,
+    plan,
+)
+from fedgrid.engine.errors import ConfigError
+
+MANY = 280
+"""Runs of the paper's grid: more than any of these clusters has cores."""
+
+
+def test_one_run_has_all_cores():
+    """Two CPUs hold two actors; 1.9 CPUs are left beside the server's 0.1, so each has 0.95."""
+    assert plan(15, [Node(2, 0)], Request()) == Placement(2, 0.95, 0.0)
+
+
+def test_one_cpu_is_enough():
+    assert plan(15, [Node(1, 0)], Request()) == Placement(1, 0.9, 0.0)
+
+
+@pytest.mark.parametrize("num_clients", [15, 30])
+@pytest.mark.parametrize(("nodes", "runs"), [([Node(2, 0)], 2), ([Node(2, 0)] * 3, 6), ([Node(64, 0)], 64)])
+def test_of_many_runs_each_has_one_core_whatever_the_clients(num_clients, nodes, runs):
+    """No actor waits for another then; and actors pass from runs of 15 clients to runs of 30."""
+    placement = plan(num_clients, nodes, Request(), MANY)
+    assert placement == Placement(1, 0.9, 0.0)
+    assert at_once(placement, nodes) == runs
+
+
+def test_fewer_runs_than_cores_have_several_cores_each():
+    """64 cores, 40 runs of 30 clients. One actor each: all at once, 30 clients in turn: 30. Two: 32 at once,
+    so twice 15. Three: 21 at once, twice 10 = 20, and no number takes less. 21 servers take 2.1 CPUs, the
+    other 61.9 are 0.9825 for each of 63 actors."""
+    placement = plan(30, [Node(64, 0)], Request(), 40)
+    assert placement == Placement(3, 0.98, 0.0)
+    assert at_once(placement, [Node(64, 0)]) == 21
+
+
+def test_a_little_time_is_not_worth_an_actor():
+    """Seven runs of 15 clients on two cores. One actor each: four times 15 = 60. Two: seven times 8 = 56."""
+    assert plan(15, [Node(2, 0)], Request(), 7).num_actors == 1
+
+
+def test_the_most_runs_that_go_at_once():
+    """Runs of 15 clients with three actors of 0.9 CPU take 2.8 CPUs each, runs with one actor take 1."""
+    nodes = [Node(6, 0)]
+    assert most_at_once([Placement(3, 0.9, 0.0), Placement(1, 0.9, 0.0)], nodes) == 6
+    assert most_at_once([Placement(3, 0.9, 0.0)], nodes) == 2
+
+
+def test_in_one_process_runs_go_one_by_one():
+    assert most_at_once([], []) == 1
+
+
+def test_with_cpus_to_spare_every_client_has_an_actor_and_one_cpu():
+    assert plan(15, [Node(16, 0)], Request()) == Placement(15, 1.0, 0.0)
+
+
+def test_as_many_cpus_as_clients_leave_each_a_little_less_than_one():
+    """14.9 CPUs for 15 actors are 0.99333 each, rounded down to hundredths."""
+    assert plan(15, [Node(15, 0)], Request()) == Placement(15, 0.99, 0.0)
+
+
+def test_an_actor_that_would_save_no_time_is_left_out():
+    """Six cores, 15 clients: five actors with three each are done as soon as six."""
+    assert plan(15, [Node(2, 0)] * 3, Request()).num_actors == 5
+
+
+def test_a_gpu_holds_twenty_clients():
+    """0.05 GPU each; 15.9 CPUs for 15 actors are one each."""
+    assert plan(15, [Node(16, 1)], Request()) == Placement(15, 1.0, 0.05)
+
+
+def test_more_clients_than_a_gpu_holds_share_actors():
+    """20 actors fit; some would host two clients, so 15 with two each are as fast."""
+    assert plan(30, [Node(16, 1)], Request()) == Placement(15, 1.0, 0.05)
+
+
+def test_cpus_are_shared_so_that_a_gpu_is_full():
+    """Two runs of 10 fill a GPU; 3.8 CPUs for 20 actors are 0.19 each. One run alone has 3.9 / 10."""
+    assert plan(10, [Node(4, 1)], Request(), MANY) == Placement(10, 0.19, 0.05)
+    assert plan(10, [Node(4, 1)], Request(), 1) == Placement(10, 0.39, 0.05)
+
+
+def test_a_head_without_gpu_takes_servers_but_no_clients():
+    """Two nodes with two GPUs each hold 80 actors: five runs of 15, their servers on the head. 64 CPUs for
+    up to 40 actors on each node would be more than one each, one is enough."""
+    nodes = [Node(1, 0), Node(64, 2), Node(64, 2)]
+    placement = plan(15, nodes, Request(), MANY)
+    assert (placement, at_once(placement, nodes)) == (Placement(15, 1.0, 0.05), 5)
+
+
+def test_a_head_without_cpus_takes_nothing():
+    assert at_once(Placement(1, 0.9, 0.0), [Node(0, 0), Node(2, 0)]) == 2
+
+
+def test_a_gpu_that_no_cpu_goes_with_is_left_alone():
+    assert plan(15, [Node(0, 1), Node(2, 0)], Request()) == Placement(2, 0.95, 0.0)
+
+
+def test_a_whole_gpu_each():
+    """Two slots: eight and seven clients."""
+    assert plan(15, [Node(16, 2)], Request(gpus_per_client=1)) == Placement(2, 1.0, 1)
+
+
+def test_an_actors_share_lies_on_one_gpu():
+    """Two GPUs hold two shares of 0.4 each, though five times 0.4 is two."""
+    assert plan(15, [Node(16, 2)], Request(gpus_per_client=0.4)).num_actors == 4
+
+
+def test_an_actors_share_lies_on_one_node():
+    """Three nodes of 1.5 CPUs hold three shares of 0.8, though five times 0.8 is 4."""
+    assert plan(15, [Node(1.5, 0)] * 3, Request(cpus_per_client=0.8)).num_actors == 3
+
+
+def test_a_gpu_machine_can_be_told_to_train_on_the_cpu():
+    assert plan(15, [Node(2, 1)], Request(gpus_per_client=0)) == Placement(2, 0.95, 0)
+
+
+@pytest.mark.parametrize(("clients_per_actor", "actors"), [(1, 15), (2, 8), (5, 3), (15, 1), (100, 1)])
+def test_clients_per_actor_decides_the_number_of_actors(clients_per_actor, actors):
+    assert plan(15, [Node(4, 0)], Request(clients_per_actor=clients_per_actor)).num_actors == actors
+
+
+def test_many_actors_on_few_cpus_have_a_share_each():
+    """1.9 / 15 = 0.1266 CPU, rounded down to hundredths."""
+    assert plan(15, [Node(2, 0)], Request(clients_per_actor=1)) == Placement(15, 0.12, 0.0)
+
+
+@pytest.mark.parametrize(("cpus_per_client", "actors"), [(0.25, 5), (0.5, 3), (1.9, 1)])
+def test_cpus_per_client_decides_how_many_actors_fit(cpus_per_client, actors):
+    """1.9 CPUs beside the server's share hold 7 of 0.25: some with three clients, for which 5 are enough."""
+    placement = plan(15, [Node(2, 0)], Request(cpus_per_client=cpus_per_client))
+    assert placement == Placement(actors, cpus_per_client, 0.0)
+
+
+def test_the_servers_bundle_comes_first():
+    assert Placement(2, 0.5, 0.0).bundles() == [{"CPU": SERVER_CPUS}, {"CPU": 0.5}, {"CPU": 0.5}]
+    assert Placement(1, 1.0, 0.25).bundles() == [{"CPU": SERVER_CPUS}, {"CPU": 1.0, "GPU": 0.25}]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "request_", "message"),
+    [
+        ([Node(2, 0)], Request(clients_per_actor=0), "--clients-per-actor 0: expected 1 to 15"),
+        ([Node(2, 0)], Request(clients_per_actor=-2), "--clients-per-actor -2: expected 1 to 15"),
+        (
+            [Node(2, 0)],
+            Request(cpus_per_client=-1),
+            "--cpus-per-client -1: expected more than 0, at most 1.9",
+        ),
+        ([Node(2, 0)], Request(cpus_per_client=float("nan")), "--cpus-per-client nan: expected more than 0"),
+        (
+            [Node(2, 0)],
+            Request(cpus_per_client=2),
+            "expected more than 0, at most 1.9 (the cluster has 2 CPUs, the server takes 0.1)",
+        ),
+        (
+            [Node(1, 0), Node(8, 0)],
+            Request(cpus_per_client=9),
+            "--cpus-per-client 9: expected more than 0, at most 8 (the largest of 2 nodes has 8 CPUs)",
+        ),
+        (
+            [Node(4, 1), Node(4, 1), Node(8, 0)],
+            Request(cpus_per_client=5),
+            "at most 4 (the largest of 2 nodes with a GPU has 4 CPUs)",
+        ),
+        ([Node(2, 1)], Request(gpus_per_client=1.5), "--gpus-per-client 1.5: expected 0, or 0.0001 to 1"),
+        ([Node(2, 0)], Request(gpus_per_client=-1), "--gpus-per-client -1: expected 0, or 0.0001 to 1"),
+        ([Node(2, 1)], Request(gpus_per_client=1e-6), "--gpus-per-client 1e-06: expected 0, or 0.0001 to 1"),
+        ([Node(2, 0)], Request(gpus_per_client=0.5), "the cluster has no GPU; leave it out"),
+        ([Node(0, 1), Node(2, 0)], Request(gpus_per_client=0.5), "--gpus-per-client 0 would fit"),
+        ([Node(0, 0)], Request(), "the cluster has 0 CPUs; a run needs one at least"),
+        ([], Request(), "the cluster has 0 CPUs; a run needs one at least"),
+        ([Node(16, 1)], Request(1, gpus_per_client=0.25), "--clients-per-actor 4 would"),
+        ([Node(2, 0)], Request(1, 0.5), "do not fit on 2 CPUs and 0 GPUs; --clients-per-actor 5 would"),
+        (
+            [Node(4, 0), Node(2, 1)],
+            Request(1, 1, 0),
+            "15 client actors with 1 CPU and 0 GPU each do not fit on 2 nodes with 6 CPUs and 1 GPU, at most "
+            "4 and 1 on one; --clients-per-actor 3 would",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_can(nodes, request_, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        plan(15, nodes, request_)
+
+
+NODES = st.lists(
+    st.builds(Node, st.sampled_from((0, 0.05, 0.1, 0.5, 1, 1.5, 2, 4, 16)), st.sampled_from((0, 0, 1, 2))),
+    min_size=1,
+    max_size=4,
+)
+REQUESTS = st.builds(
+    Request,
+    st.sampled_from((None, 1, 2, 5)),
+    st.sampled_from((None, 0.01, 0.04, 0.25, 1 / 3, 0.9, 1, 2)),
+    st.sampled_from((None, None, 0, 0.05, 1 / 3, 0.4, 0.7, 1)),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(NODES, REQUESTS, st.sampled_from((1, 3, 15, 40)), st.sampled_from((1, 2, 7, 280)))
+def test_what_is_planned_fits_and_so_does_what_is_advised(nodes, request_, num_clients, num_runs):
+    placement = follow_advice(num_clients, nodes, request_, num_runs)
+    if placement is None:
+        return
+    runs = at_once(placement, nodes)
+    assert 1 <= placement.num_actors <= num_clients
+    assert runs >= 1
+    assert can_pack(placement, 1, nodes)
+    assert can_pack(placement, runs, nodes)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    NODES, st.integers(1, 5), st.sampled_from((0.04, 0.1, 0.33, 0.9, 1)), st.sampled_from((0, 0.05, 0.4, 1))
+)
+def test_a_single_run_counts_if_and_only_if_it_fits(nodes, actors, cpus, gpus):
+    placement = Placement(actors, cpus, gpus)
+    assert (at_once(placement, nodes) >= 1) == can_pack(placement, 1, nodes)
+
+
+def follow_advice(num_clients, nodes, request, num_runs):
+    """Return the placement, of the advised request where this one is refused; None without advice."""
+    try:
+        return plan(num_clients, nodes, request, num_runs)
+    except ConfigError as error:
+        advice = re.search(r"--clients-per-actor (\d+) would$", str(error))
+    if advice is None:
+        return None
+    advised = Request(int(advice[1]), request.cpus_per_client, request.gpus_per_client)
+    return plan(num_clients, nodes, advised, num_runs)
+
+
+def can_pack(placement, runs, nodes):
+    """Try every way to spread the servers over the nodes, and put actors into what is left of each."""
+    actors = runs * placement.num_actors
+    room = [[actors_beside(servers, node, placement) for servers in range(runs + 1)] for node in nodes]
+    best = {0: 0}
+    for by_servers in room:
+        reached = {}
+        for (placed, held), (more, holds) in product(best.items(), enumerate(by_servers)):
+            if holds is not None and placed + more <= runs:
+                reached[placed + more] = max(reached.get(placed + more, 0), held + holds)
+        best = reached
+    return best.get(runs, -1) >= actors
+
+
+def actors_beside(servers, node, placement):
+    """Put actors on a node one by one, each on the first GPU with room; None if not even the servers fit."""
+    cpus = round(node.cpus * 10000) - 1000 * servers
+    if cpus < 0:
+        return None
+    share, gpu_share = round(placement.cpus_per_actor * 10000), round(placement.gpus_per_actor * 10000)
+    gpus = [10000] * int(node.gpus)
+    held = 0
+    while cpus >= share:
+        if gpu_share:
+            gpu = next((index for index, free in enumerate(gpus) if free >= gpu_share), None)
+            if gpu is None:
+                break
+            gpus[gpu] -= gpu_share
+        cpus -= share
+        held += 1
+    return held
+
+
+def test_this_machine_is_one_node():
+    [node] = local_nodes()
+    assert node.cpus >= 1
+    assert node.gpus >= 0
+
+
+@pytest.mark.ray
+def test_the_nodes_of_a_cluster(ray_session):
+    assert cluster_nodes() == (Node(4, 0),)

@@ -1,0 +1,220 @@
+import warnings
+from dataclasses import replace
+from math import sqrt
+
+import numpy as np
+import pytest
+import torch
+
+from fedgrid.engine.clients.messages import ClientData, EvaluateTask, ImageSet, TrainTask
+from fedgrid.engine.clients.peak_memory import PeakMemory
+from fedgrid.engine.clients.worker import ClientWorker
+from fedgrid.engine.models.initialisation import initial_vector
+from fedgrid.engine.settings import Training
+
+SHAPE, CLASSES, SEED = (1, 8, 8), 3, 11
+
+
+def image_set(seed, num_images):
+    rng = np.random.default_rng(seed)
+    images = rng.integers(0, 256, (num_images, *SHAPE)).astype(np.uint8)
+    return ImageSet(images, rng.integers(0, CLASSES, num_images))
+
+
+CLIENTS = [ClientData(client, image_set(client, 9), image_set(100 + client, 4)) for client in range(4)]
+SERVER = image_set(1000, 10)
+PARTS = {0: slice(0, 3), 1: slice(3, 6), 2: slice(6, 8), 3: slice(8, 10)}
+
+
+def training(**changes):
+    settings = {"rounds": 1, "local_epochs": 2, "batch_size": 4, "optimizer": "sgd", "learning_rate": 0.1}
+    return Training(**{**settings, **changes})
+
+
+def host(clients=CLIENTS, model="digitnet", seed=SEED, **changes):
+    return ClientWorker(
+        model=model,
+        num_classes=CLASSES,
+        training=training(**changes),
+        seed=seed,
+        clients=clients,
+        server_set=SERVER,
+        server_parts=PARTS,
+    )
+
+
+def initial(model="digitnet", seed=SEED):
+    vector = initial_vector(model, SHAPE, CLASSES, seed)
+    vector.setflags(write=False)
+    return vector
+
+
+def task(client, candidates=(0,), round_index=0, evaluate=False):
+    return TrainTask(client, round_index, candidates, evaluate)
+
+
+def comparable(result):
+    """Return all of a result but the clock reading."""
+    report, update, memory = result
+    counts = [
+        None if c is None else (c.confusion.tolist(), c.loss_sum) for c in (report.local, report.local_server)
+    ]
+    numbers = replace(report, seconds=0.0, memory=PeakMemory("", 0.0), local=None, local_server=None)
+    return numbers, counts, update.tobytes(), None if memory is None else memory.tobytes()
+
+
+@pytest.mark.parametrize("model", ["digitnet", "tinyvgg"])
+def test_one_host_of_four_clients_gives_the_bits_of_four_hosts_of_one(model):
+    models = [initial(model)]
+    tasks = [task(client, evaluate=True) for client in range(4)]
+    together = host(model=model, momentum=0.9, keep_optimizer_state=True).train(tasks, models, {})
+    apart = [
+        host([CLIENTS[client]], model, momentum=0.9, keep_optimizer_state=True).train(
+            [tasks[client]], models, {}
+        )[0]
+        for client in (3, 1, 0, 2)
+    ]
+    assert [comparable(result) for result in together] == [comparable(apart[i]) for i in (2, 1, 3, 0)]
+
+
+def test_a_host_remembers_nothing_between_calls():
+    used, models = host(), [initial()]
+    used.train([task(2)], models, {})
+    used.evaluate([EvaluateTask(1, 0)], models)
+    again = used.train([task(0)], models, {})
+    assert comparable(again[0]) == comparable(host().train([task(0)], models, {})[0])
+
+
+def test_clients_and_rounds_see_different_batches():
+    """With the same images, only the generator's client and round differ."""
+    twins = [replace(CLIENTS[0], client=client) for client in (0, 1)]
+    results = host(twins).train([task(0), task(1), task(0, round_index=1)], [initial()], {})
+    assert len({update.tobytes() for _, update, _ in results}) == 3
+
+
+def test_the_update_is_the_trained_model_minus_the_one_that_was_sent():
+    held, model = host(), initial()
+    (report, update, memory), *_ = held.train([task(0, evaluate=True)], [model], {})
+    assert update.dtype == np.float32
+    assert update.shape == model.shape
+    assert memory is None
+    assert report.update_norm == pytest.approx(sqrt(np.square(update, dtype=np.float64).sum()))
+    assert report.usable
+    assert (report.client, report.chosen) == (0, 0)
+    tested = held.evaluate([EvaluateTask(0, 0)], [model + update])[0]
+    assert tested.own.confusion.tolist() == report.local.confusion.tolist()
+    assert tested.own.loss_sum == pytest.approx(report.local.loss_sum, rel=1e-5)
+    assert report.local_server.confusion.sum() == len(SERVER)
+
+
+def test_the_trained_model_is_tested_only_if_asked():
+    (report, _, _), *_ = host().train([task(0)], [initial()], {})
+    assert report.local is None
+    assert report.local_server is None
+
+
+def test_models_are_only_read_and_copied_in_silence():
+    model = initial()
+    bits = model.tobytes()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        host().train([task(0, (0, 1))], [model, model], {})
+        host().evaluate([EvaluateTask(0, 0)], [model])
+    assert model.tobytes() == bits
+
+
+def test_of_several_candidates_the_best_on_the_training_data_is_trained():
+    model = initial()
+    ((_, update, _),) = host().train([task(0)], [model], {})
+    better = model + update
+    (report, moved, _), (alone, expected, _) = host().train(
+        [task(0, (0, 2, 1)), task(0, (2,))], [model, model, better], {}
+    )
+    assert report.chosen == alone.chosen == 2
+    assert moved.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(("candidates", "chosen"), [((1, 0), 1), ((0, 1), 0), ((2, 1), 1), ((2, 2), 2)])
+def test_the_first_of_equal_candidates_is_chosen_and_one_of_nans_never_before_another(candidates, chosen):
+    model = initial()
+    models = [model, model, np.full_like(model, np.nan)]
+    ((report, _, _),) = host().train([task(0, candidates)], models, {})
+    assert report.chosen == chosen
+
+
+@pytest.mark.parametrize("spoilt", [np.nan, np.inf])
+def test_an_update_with_an_entry_that_is_not_finite_is_unusable(spoilt):
+    model = initial().copy()
+    model[-1] = spoilt
+    ((report, update, _),) = host().train([task(0)], [model], {})
+    assert not report.usable
+    assert not np.isfinite(update).all()
+
+
+def test_a_finite_update_whose_squared_norm_float32_cannot_hold_is_unusable():
+    """One step with learning rate 1e21 moves some weight by more than 1.8e19, whose square is 3.4e38."""
+    one_step = host(learning_rate=1e21, local_epochs=1, batch_size=16)
+    ((report, update, _),) = one_step.train([task(0)], [initial()], {})
+    assert not report.usable
+    assert np.isfinite(update).all()
+    assert 1.8e19 < report.update_norm < np.inf
+
+
+def test_memories_are_handed_on_by_client():
+    held = host(momentum=0.9, keep_optimizer_state=True)
+    model = initial()
+    ((_, _, memory),) = held.train([task(1)], [model], {})
+    ((_, fresh, _),) = held.train([task(1, round_index=1)], [model], {0: memory})
+    ((_, continued, _),) = held.train([task(1, round_index=1)], [model], {1: memory})
+    ((_, alone, _),) = held.train([task(1, round_index=1)], [model], {})
+    assert fresh.tobytes() == alone.tobytes() != continued.tobytes()
+
+
+def test_aggregated_models_are_tested_on_the_own_test_set_and_on_parts_that_tile_the_servers():
+    models = [initial(), initial(seed=12)]
+    tasks = [EvaluateTask(client, client % 2) for client in (2, 0, 3, 1)]
+    reports = host().evaluate(tasks, models)
+    whole = {0: slice(0, 10)}
+    alone = ClientWorker(
+        model="digitnet",
+        num_classes=CLASSES,
+        training=training(),
+        seed=SEED,
+        clients=CLIENTS[:1],
+        server_set=SERVER,
+        server_parts=whole,
+    ).evaluate([EvaluateTask(0, 1)], models)[0]
+    assert [report.client for report in reports] == [2, 0, 3, 1]
+    for position in range(2):
+        total = sum(report.server_parts[position].confusion for report in reports)
+        assert total.tolist() == alone.server_parts[position].confusion.tolist()
+    assert [int(report.own.confusion.sum()) for report in reports] == [4] * 4
+    own = {report.client: report.own for report in host().evaluate([EvaluateTask(1, 0)], models[1:])}
+    assert reports[3].own.loss_sum == own[1].loss_sum
+
+
+def test_an_empty_part_of_the_servers_test_set_counts_nothing():
+    empty = ClientWorker(
+        model="digitnet",
+        num_classes=CLASSES,
+        training=training(),
+        seed=SEED,
+        clients=CLIENTS[:1],
+        server_set=SERVER,
+        server_parts={0: slice(10, 10)},
+    )
+    (report,) = empty.evaluate([EvaluateTask(0, 0)], [initial()])
+    assert not report.server_parts[0].confusion.any()
+
+
+def test_the_processs_number_of_threads_neither_matters_nor_changes():
+    before = torch.get_num_threads()
+    results = []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            results.append(host(model="tinyvgg").train([task(0)], [initial("tinyvgg")], {})[0])
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert comparable(results[0]) == comparable(results[1])

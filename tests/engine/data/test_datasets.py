@@ -1,0 +1,179 @@
+"""Which data sets there are, and how a run gets its images."""
+
+import dataclasses
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedgrid.engine.clients.messages import ImageSet
+from fedgrid.engine.data.datasets import DATASETS, default_data_dir, find, is_here, load
+from fedgrid.engine.errors import ConfigError, DataError
+
+SHARED_DATA = Path(__file__).parents[3].parent / "shared" / "data"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """An image folder of two classes, one grey 4x4 image in each place."""
+    for place in ("train/a", "train/b", "test/a", "test/b"):
+        (tmp_path / "own" / place).mkdir(parents=True)
+        Image.new("L", (4, 4), 9).save(tmp_path / "own" / place / "0.png")
+    return tmp_path / "own"
+
+
+class TestRegistry:
+    def test_names(self):
+        assert list(DATASETS) == ["digits", "mnist", "fmnist", "cifar10", "pathmnist", "bloodmnist"]
+        assert all(dataset.name == name for name, dataset in DATASETS.items())
+
+    @pytest.mark.parametrize(
+        ("name", "optimizer", "rate", "batch", "decay", "rounds", "model", "pool"),
+        [
+            ("digits", "sgd", 0.1, 32, 0, 15, "digitnet", 1442),
+            ("mnist", "sgd", 1e-2, 32, 0, 50, "tinyvgg", 60000),
+            ("fmnist", "sgd", 1e-2, 32, 0, 50, "tinyvgg", 60000),
+            ("cifar10", "sgd", 1e-2, 64, 0, 80, "resnet34", 50000),
+            ("pathmnist", "adam", 1e-7, 128, 0.01, 75, "resnet34", 100000),
+            ("bloodmnist", "adam", 1e-6, 128, 0.01, 75, "resnet34", 13671),
+        ],
+    )
+    def test_the_papers_settings(self, name, optimizer, rate, batch, decay, rounds, model, pool):
+        """Facts/OCFL.md sections 1.3 and 6."""
+        dataset, training = DATASETS[name], DATASETS[name].training
+        assert (training.optimizer, training.learning_rate, training.batch_size) == (optimizer, rate, batch)
+        assert (training.weight_decay, training.rounds, training.local_epochs) == (decay, rounds, 3)
+        assert (dataset.model, dataset.pool_size) == (model, pool)
+
+
+class TestFind:
+    def test_an_unknown_name(self, tmp_path):
+        with pytest.raises(ConfigError, match="unknown dataset 'mnst'; did you mean 'mnist'.*npz:PATH"):
+            find("mnst", tmp_path)
+
+    @pytest.mark.parametrize("name", ["folder:", "npz", "zip:/x"])
+    def test_a_format_without_a_path_and_an_unknown_format(self, tmp_path, name):
+        with pytest.raises(ConfigError, match=f"unknown dataset '{name}'"):
+            find(name, tmp_path)
+
+    def test_the_users_folder_is_known_by_its_absolute_path(self, folder, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        dataset = find("folder:own", Path("elsewhere"))
+        assert dataset.name == f"folder:{folder}"
+        assert (dataset.title, dataset.num_classes, dataset.shape, dataset.pool_size) == (
+            "own",
+            2,
+            (1, 4, 4),
+            2,
+        )
+        assert (dataset.model, dataset.training) == ("tinyvgg", DATASETS["mnist"].training)
+
+
+class TestLoad:
+    def test_digits_need_no_files(self, tmp_path):
+        pool, server = load("digits", tmp_path / "nowhere", download=False)
+        assert (len(pool), len(server)) == (1442, 355)
+
+    def test_the_users_folder(self, folder, tmp_path):
+        pool, server = load(f"folder:{folder}", tmp_path)
+        assert pool.images.shape == server.images.shape == (2, 1, 4, 4)
+        assert pool.labels.tolist() == [0, 1]
+
+    def test_the_users_npz(self, tmp_path):
+        images, labels = np.zeros((3, 4, 4), np.uint8), np.array([0, 1, 1])
+        np.savez(
+            tmp_path / "own.npz",
+            train_images=images,
+            train_labels=labels,
+            test_images=images,
+            test_labels=labels,
+        )
+        pool, _ = load(f"npz:{tmp_path / 'own.npz'}", tmp_path)
+        assert pool.labels.tolist() == [0, 1, 1]
+
+    def test_a_gap_in_the_users_labels_is_an_empty_class(self, tmp_path):
+        images, labels = np.zeros((3, 4, 4), np.uint8), np.array([0, 2, 2])
+        np.savez(
+            tmp_path / "own.npz",
+            train_images=images,
+            train_labels=labels,
+            test_images=images,
+            test_labels=labels,
+        )
+        with pytest.raises(DataError, match="class 1 has no training images"):
+            load(f"npz:{tmp_path / 'own.npz'}", tmp_path)
+
+    def test_a_missing_file_when_downloads_are_off(self, tmp_path):
+        with pytest.raises(DataError, match=r"MNIST/raw/train-images-idx3-ubyte is missing; put it .* 12 MB"):
+            load("mnist", tmp_path, download=False)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_missing_files_are_fetched_once(self, tmp_path, monkeypatch):
+        """A stand-in for MNIST of ten images."""
+
+        def fetch(folder):
+            calls.append(folder)
+            (folder / "MNIST" / "raw").mkdir(parents=True)
+            for name in ("train", "t10k"):
+                images = struct.pack(">4B3i", 0, 0, 8, 3, 10, 28, 28) + bytes(10 * 28 * 28)
+                (folder / "MNIST" / "raw" / f"{name}-images-idx3-ubyte").write_bytes(images)
+                labels = struct.pack(">4Bi", 0, 0, 8, 1, 10) + bytes(range(10))
+                (folder / "MNIST" / "raw" / f"{name}-labels-idx1-ubyte").write_bytes(labels)
+
+        calls: list[Path] = []
+        small = dataclasses.replace(DATASETS["mnist"], pool_size=10, fetch=fetch)
+        monkeypatch.setitem(DATASETS, "mnist", small)
+        assert not is_here("mnist", tmp_path)
+        for _ in range(2):
+            pool, _ = load("mnist", tmp_path)
+            assert pool.labels.tolist() == list(range(10))
+        assert len(calls) == 1
+        assert is_here("mnist", tmp_path)
+
+    @pytest.mark.parametrize(
+        ("labels", "shape", "message"),
+        [
+            (range(9), (1, 8, 8), "has 9 images to draw from instead of 10; replace its files"),
+            (range(10), (3, 8, 8), r"images of shape \(3, 8, 8\) where \(1, 8, 8\)"),
+            ([*range(9), 10], (1, 8, 8), "label 10 of a training image is no class; allowed: 0 to 9"),
+            ([*range(9), 8], (1, 8, 8), "class 9 has no training images"),
+        ],
+    )
+    def test_images_that_are_not_what_was_expected(self, tmp_path, monkeypatch, labels, shape, message):
+        images = ImageSet(np.zeros((len(list(labels)), *shape), np.uint8), np.array(labels))
+        odd = dataclasses.replace(DATASETS["digits"], pool_size=10, read=lambda path: (images, images))
+        monkeypatch.setitem(DATASETS, "digits", odd)
+        with pytest.raises(DataError, match=message):
+            load("digits", tmp_path)
+
+    def test_mnist_as_it_lies_in_shared_data(self):
+        if not (SHARED_DATA / "MNIST" / "raw").is_dir():
+            pytest.skip("shared/data/MNIST is not beside the checkout")
+        assert is_here("mnist", SHARED_DATA)
+        before = sorted(SHARED_DATA.rglob("*"))
+        pool, server = load("mnist", SHARED_DATA, download=False)
+        assert pool.images.shape == (60000, 1, 28, 28)
+        assert server.images.shape == (10000, 1, 28, 28)
+        assert sorted(SHARED_DATA.rglob("*")) == before
+
+
+class TestDataFolder:
+    def test_the_environment_comes_first(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("FEDGRID_DATA", str(tmp_path))
+        assert default_data_dir() == tmp_path
+
+    def test_else_the_users_cache(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("FEDGRID_DATA", "")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        assert default_data_dir() == tmp_path / "fedgrid" / "data"
+        monkeypatch.delenv("XDG_CACHE_HOME")
+        monkeypatch.setenv("HOME", str(tmp_path))
+        assert default_data_dir() == tmp_path / ".cache" / "fedgrid" / "data"
+
+    def test_is_here(self, folder, tmp_path):
+        assert is_here("digits", tmp_path)
+        assert not is_here("pathmnist", tmp_path)
+        assert is_here(f"folder:{folder}", tmp_path)
+        assert not is_here("npz:nowhere.npz", tmp_path)

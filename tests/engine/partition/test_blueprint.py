@@ -1,0 +1,117 @@
+"""Class counts per client in the authors' csv format."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedgrid.engine.errors import DataError
+from fedgrid.engine.partition.blueprint import of, read
+from fedgrid.engine.partition.deal import ClientSplit
+
+ARCHIVE = Path(__file__).parents[3].parent / "shared" / "reference" / "archive" / "datasets"
+
+TEXT = """\
+client_id,partition,total_samples,0,1,2
+orchestrator,central_test_set,3,1,0,2
+0,train_set,3,2,1,0
+0,test_set,1,0,1,0
+1,train_set,1,0,0,1
+1,test_set,2,0,0,2
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text: str) -> Path:
+        path = tmp_path / "blueprint.csv"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_counts_of_a_split():
+    """Pool of classes 0 0 1 1 2 2 2: client 0 trains on the first three, tests on the fourth, and so on."""
+    splits = (
+        ClientSplit(0, 0, np.array([0, 1, 2]), np.array([3])),
+        ClientSplit(1, 1, np.array([4]), np.array([5, 6])),
+    )
+    blueprint = of(splits, np.array([0, 0, 1, 1, 2, 2, 2]), np.array([2, 0, 2]), 3)
+    assert blueprint.train_KL.tolist() == [[2, 1, 0], [0, 0, 1]]
+    assert blueprint.test_KL.tolist() == [[0, 1, 0], [0, 0, 2]]
+    assert blueprint.server_L.tolist() == [1, 0, 2]
+    assert blueprint.to_csv() == TEXT
+
+
+def test_what_is_written_is_read_back_exactly(file, tmp_path):
+    blueprint = read(file(TEXT))
+    assert blueprint.train_KL.tolist() == [[2, 1, 0], [0, 0, 1]]
+    blueprint.write(tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_bytes() == TEXT.encode()
+
+
+def test_a_file_that_cannot_be_written(file, tmp_path):
+    with pytest.raises(DataError, match=r"none/x\.csv cannot be written: No such file or directory"):
+        read(file(TEXT)).write(tmp_path / "none" / "x.csv")
+
+
+def test_class_names_as_columns_are_kept(file):
+    """FMNIST's and CIFAR10's blueprints title the columns by name; a name may contain a comma."""
+    text = TEXT.replace("samples,0,1,2", 'samples,Ankle boot,Bag,"myelo, meta"')
+    blueprint = read(file(text))
+    assert blueprint.classes == ("Ankle boot", "Bag", "myelo, meta")
+    assert blueprint.to_csv() == text
+
+
+def test_rows_may_stand_in_any_order(file):
+    header, *rows = TEXT.splitlines()
+    assert read(file("\n".join([header, *reversed(rows)]))).to_csv() == TEXT
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("client_id,", "client,", "line 1: expected the columns client_id,partition,total_samples"),
+        ("total_samples,0,1,2", "total_samples,0,1,1", "line 1: expected the columns"),
+        ("0,train_set,3,2,1,0", "0,train_set,3,2,1", "line 3: expected 6 values as in line 1, found 5"),
+        (
+            "0,train_set,3,2,1,0",
+            "0,train_set,4,2,1,0",
+            "line 3: total_samples is 4, but the classes add up to 3",
+        ),
+        ("0,test_set,1,0,1,0", "0,test_set,1,0,one,0", "line 4: 'one' is not a number of images"),
+        ("0,test_set,1,0,1,0", "0,test_set,1,-1,2,0", "line 4: '-1' is not a number of images"),
+        ("0,test_set", "0,val_set", "line 4: expected 'orchestrator,central_test_set' or a client number"),
+        ("1,train_set", "0,train_set", "line 5: a second row for 0 train_set"),
+        ("1,test_set,2,0,0,2\n", "", "line 5: the file ends without a row '1,test_set'"),
+        ("1,train_set", "2,train_set", "line 6: the file ends without a row '1,train_set'"),
+        ("orchestrator,central_test_set,3,1,0,2\n", "", "without a row 'orchestrator,central_test_set'"),
+        (TEXT, "", "line 1: expected the columns"),
+        (TEXT, "\n".join(TEXT.splitlines()[:2]), "line 2: the file ends without a row '0,train_set'"),
+    ],
+)
+def test_a_malformed_file_is_named_with_its_line(file, old, new, message):
+    assert old in TEXT
+    with pytest.raises(DataError) as caught:
+        read(file(TEXT.replace(old, new, 1)))
+    assert message in str(caught.value)
+    assert "blueprint.csv, line" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(DataError, match="nowhere.csv cannot be read as a blueprint"):
+        read(tmp_path / "nowhere.csv")
+
+
+def test_the_authors_own_files_round_trip():
+    if not ARCHIVE.is_dir():
+        pytest.skip("shared/reference/archive is not beside the checkout")
+    files = sorted(ARCHIVE.glob("MNIST/*/*/*/*.csv"))
+    assert len(files) == 8
+    for path in files:
+        blueprint = read(path)
+        assert blueprint.server_L.tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+        assert len(blueprint.train_KL) == int(path.parent.name)
+        assert blueprint.to_csv() == path.read_text(encoding="utf-8")

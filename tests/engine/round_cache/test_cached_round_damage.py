@@ -1,0 +1,197 @@
+"""A round store that loses files, or has them damaged, costs time and changes no number."""
+
+from pathlib import Path
+from random import Random
+from shutil import copyfile, rmtree
+
+import pytest
+
+from fedgrid.engine.round_cache.cached_round import RoundWork
+from fedgrid.engine.round_cache.store import FOLDER, RoundStore
+from fedgrid.engine.storage import atomic as writing
+from tests.helpers.small_runs import (
+    CLIENTS,
+    ROUNDS,
+    Arithmetic,
+    Untouchable,
+    claims,
+    config,
+    differing,
+    files,
+    play,
+    trained,
+    warnings,
+)
+
+KEPT = {"training": {"keep_optimizer_state": True}}
+"""With a memory a client and round in the store."""
+ALGORITHMS = ("bnc", "ocfl-kmeans", "ocfl-hdbscan")
+
+
+@pytest.fixture(autouse=True)
+def unflushed(monkeypatch):
+    """No power cut is among what is tested here."""
+    monkeypatch.setattr(writing, "flush", lambda path: None)
+
+
+def vanish(file, others):
+    file.unlink()
+
+
+def empty(file, others):
+    file.write_bytes(b"")
+
+
+def cut(file, others):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def flip(file, others):
+    """One bit amid the numbers, which are the last part."""
+    data = bytearray(file.read_bytes())
+    data[-2] ^= 4
+    file.write_bytes(data)
+
+
+def flip_in_the_header(file, others):
+    data = bytearray(file.read_bytes())
+    data[len(data) // 100 + 8] ^= 1
+    file.write_bytes(data)
+
+
+def become_another(file, others):
+    """The entry of another name, whole as it is."""
+    copyfile(others[0], file)
+
+
+def become_text(file, others):
+    file.write_text("hello")
+
+
+DAMAGES = (empty, cut, flip, become_another, flip_in_the_header, become_text)
+
+
+def of_the_same_kind(file):
+    """Return the store's other files whose arrays have the same names: what is easiest mistaken for this."""
+    kind = file.stem.split("-")[2]
+    return [other for other in file.parent.glob(f"*-{kind}*.safetensors") if other != file]
+
+
+class TestOneFile:
+    @pytest.mark.parametrize(
+        ("name", "damage"),
+        [
+            *(("reports", damage) for damage in DAMAGES),
+            *((name, become_another) for name in ("products", "mean", "tests", "memory")),
+        ],
+    )
+    def test_damaged_is_named_and_made_again(self, tmp_path, name, damage):
+        play(config(**KEPT), tmp_path, Arithmetic())
+        file = files(tmp_path, f"000002-*-{name}*")[0]
+        whole = file.read_bytes()
+        damage(file, of_the_same_kind(file))
+        assert file.read_bytes() != whole
+        run = config("sattler", **KEPT)
+        play(run, tmp_path, Arithmetic())
+        assert warnings(run, tmp_path) == [f"warning: {file} is damaged: its round is worked out again"]
+        assert differing(run, tmp_path, Arithmetic) == []
+        play(config("briggs", **KEPT), tmp_path, Untouchable())
+        assert warnings(config("briggs", **KEPT), tmp_path) == []
+
+    @pytest.mark.parametrize(
+        ("name", "again"),
+        [("reports", CLIENTS), ("products", CLIENTS), ("mean", CLIENTS), ("tests", 0), ("memory", 1)],
+    )
+    def test_that_vanished_costs_what_it_takes_to_have_it_again(self, tmp_path, name, again):
+        """A memory its client's training, a test nobody's."""
+        play(config(**KEPT), tmp_path, Arithmetic())
+        files(tmp_path, f"000002-*-{name}*")[0].unlink()
+        run = config("sattler", **KEPT)
+        play(run, tmp_path, Arithmetic())
+        assert trained(run, tmp_path) == [0, again, 0]
+        assert warnings(run, tmp_path) == []
+        assert differing(run, tmp_path, Arithmetic) == []
+
+    def test_that_is_a_folder_is_done_without(self, tmp_path):
+        play(config(), tmp_path, Arithmetic())
+        file = files(tmp_path, "000002-*-mean*")[0]
+        file.unlink()
+        file.mkdir()
+        run = config("sattler")
+        play(run, tmp_path, Arithmetic())
+        (told,) = warnings(run, tmp_path)
+        assert told.startswith(f"warning: {file} cannot be read (")
+        assert differing(run, tmp_path, Arithmetic) == []
+
+
+def harm(root, random, share=0.5):
+    """Let something befall a share of the store's files."""
+    every = files(root)
+    for file in random.sample(every, round(share * len(every))):
+        others = [other for other in every if other.exists()]
+        damage = random.choice((vanish, *DAMAGES))
+        if file.exists() and file.stat().st_size > 100:
+            damage(file, [random.choice(others)] if others[0] == file else others)
+
+
+def test_harmed_between_rounds(tmp_path):
+    """Whatever half of the files it is."""
+    random = Random(0)
+    for attempt in range(2):
+        root = tmp_path / str(attempt)
+        for algorithm in ALGORITHMS:
+            for number in range(1, ROUNDS + 1):
+                play(config(algorithm, **KEPT), root, Arithmetic(), until=number)
+                harm(root, random)
+            assert differing(config(algorithm, **KEPT), root, Arithmetic) == []
+
+
+def test_harmed_before_each_look(tmp_path, monkeypatch):
+    """A little each time, in the midst of a round's work."""
+    random, read = Random(1), RoundStore.read
+
+    def harmed(store, name):
+        if random.random() < 0.5:
+            harm(tmp_path, random, 0.1)
+        return read(store, name)
+
+    monkeypatch.setattr(RoundStore, "read", harmed)
+    told = []
+    for algorithm in ALGORITHMS * 2:
+        rmtree(play(config(algorithm, **KEPT), tmp_path, Arithmetic(), until=1))
+        play(config(algorithm, **KEPT), tmp_path, Arithmetic())
+        assert differing(config(algorithm, **KEPT), tmp_path, Arithmetic) == []
+        told += warnings(config(algorithm, **KEPT), tmp_path)
+    assert told
+    for line in told:
+        file = line.removeprefix("warning: ").removesuffix(" is damaged: its round is worked out again")
+        assert Path(file).parent.parent == tmp_path / FOLDER
+
+
+def test_swept_away_before_each_look(tmp_path, monkeypatch):
+    """With all claims: the whole folder."""
+    recall = RoundWork.recall
+
+    def swept(work, names, work_out):
+        rmtree(tmp_path / FOLDER, ignore_errors=True)
+        return recall(work, names, work_out)
+
+    monkeypatch.setattr(RoundWork, "recall", swept)
+    for algorithm in ALGORITHMS:
+        play(config(algorithm, **KEPT), tmp_path, Arithmetic())
+        assert differing(config(algorithm, **KEPT), tmp_path, Arithmetic) == []
+        assert warnings(config(algorithm, **KEPT), tmp_path) == []
+    assert claims(tmp_path) == []
+
+
+@pytest.mark.parametrize("depth", [1, 2], ids=["the store", "a trunk"])
+def test_a_file_in_the_place_of_a_folder_is_warned_of(tmp_path, depth):
+    run = config()
+    place = tmp_path / FOLDER / (run.trunk if depth == 2 else "")
+    place.parent.mkdir(exist_ok=True)
+    place.write_text("no folder")
+    play(run, tmp_path, Arithmetic())
+    assert differing(run, tmp_path, Arithmetic) == []
+    assert warnings(run, tmp_path)
+    assert all(line.startswith(f"warning: {place}/") for line in warnings(run, tmp_path))
+    assert place.read_text() == "no folder"

@@ -1,0 +1,208 @@
+"""An entry of the round store: any arrays as bytes and back, and never other arrays than those."""
+
+import json
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays_of
+from safetensors.numpy import load, save
+
+from fedgrid.engine.round_cache.entry import CHECKSUM, CacheEntry, Damaged, about_entry, decode, encode
+
+DTYPES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+NAMES = st.text('aB_é"\\ \n\0', max_size=4)
+ARRAYS = arrays_of.arrays(
+    st.sampled_from(DTYPES), arrays_of.array_shapes(min_dims=0, min_side=0, max_dims=2, max_side=3)
+)
+
+
+def entry(**arrays):
+    return CacheEntry(arrays, computed_by="1f3870be274f", seconds=0.1, cost=12.5)
+
+
+def bits(kept):
+    """Return all that an entry holds, for comparisons in which NaN equals NaN and 0 is not -0."""
+    arrays = {
+        name: (array.dtype, array.shape, np.ascontiguousarray(array).tobytes())
+        for name, array in kept.arrays.items()
+    }
+    return arrays, kept.computed_by, kept.seconds, kept.cost
+
+
+def returned(kept):
+    """Return what becomes of an entry as bytes and back."""
+    return bits(decode(encode(kept)))
+
+
+def small():
+    return entry(gram_KK=np.array([[1.5, -0.0], [np.nan, 2.0]]), usable_K=np.array([True, False]))
+
+
+def with_header(header, length=None):
+    """Return bytes that begin as an entry's, with this JSON for a header."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return (len(text) if length is None else length).to_bytes(8, "little") + text
+
+
+class TestAsBytesAndBack:
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("shape", [(), (0,), (0, 3), (3,), (2, 3), (2, 1, 3)], ids=str)
+    def test_every_type_and_shape(self, dtype, shape):
+        size = int(np.prod(shape))
+        kept = entry(values=np.arange(1, size + 1).astype(dtype).reshape(shape))
+        assert returned(kept) == bits(kept)
+
+    @pytest.mark.parametrize("value", [np.nan, -0.0, inf, -inf, 5e-324, 0.1])
+    def test_every_float_bit_by_bit(self, value):
+        kept = entry(single=np.float32([value]), double=np.float64([value]), scalar=np.array(value))
+        assert returned(kept) == bits(kept)
+
+    def test_arrays_however_they_lie_in_memory(self):
+        rows = np.arange(12.0).reshape(3, 4)
+        kept = entry(
+            transposed=rows.T,
+            strided=rows[::2, ::-1],
+            fortran=np.asfortranarray(rows),
+            spread=rows[:1, :1] + 0,
+        )
+        assert returned(kept) == bits(kept)
+
+    def test_arrays_that_cannot_be_written_to(self):
+        values = np.arange(3)
+        values.setflags(write=False)
+        assert decode(encode(entry(values=values))).arrays["values"].tolist() == [0, 1, 2]
+
+    def test_no_arrays_at_all(self):
+        assert returned(entry()) == bits(entry())
+
+    @pytest.mark.parametrize("seconds", [0.0, 0.1, 1 / 3, 1e-300, 1e300, inf])
+    def test_who_and_how_long_to_the_last_digit(self, seconds):
+        kept = replace(small(), computed_by="an idée, 'quoted'", seconds=seconds, cost=seconds / 7)
+        assert returned(kept) == bits(kept)
+
+    @settings(max_examples=50, deadline=None)
+    @given(st.dictionaries(NAMES, ARRAYS, max_size=3), NAMES, st.floats(allow_nan=False))
+    def test_anything(self, arrays, computed_by, seconds):
+        kept = CacheEntry(arrays, computed_by, seconds, seconds)
+        assert returned(kept) == bits(kept)
+
+    def test_anybody_can_open_it(self):
+        found = load(encode(small()))
+        assert set(found) == {"gram_KK", "usable_K"}
+        assert found["usable_K"].tolist() == [True, False]
+
+
+class TestDamage:
+    def test_every_flipped_bit_is_noticed(self):
+        """Or it changes nothing, as between the header's end and the data."""
+        kept = small()
+        whole = encode(kept)
+        for position in range(8 * len(whole)):
+            data = bytearray(whole)
+            data[position // 8] ^= 1 << position % 8
+            try:
+                found = decode(bytes(data))
+            except Damaged:
+                continue
+            assert bits(found) == bits(kept), f"bit {position}"
+
+    def test_every_cut_is_noticed(self):
+        whole = encode(small())
+        for length in range(len(whole)):
+            with pytest.raises(Damaged):
+                decode(whole[:length])
+
+    @pytest.mark.parametrize("more", [b"\0", b" ", b"\0" * 512])
+    def test_so_is_what_has_been_added(self, more):
+        with pytest.raises(Damaged):
+            decode(encode(small()) + more)
+
+    def test_so_is_a_hole(self):
+        """A block that never came to the disk, as after a power cut."""
+        whole = encode(entry(mean_P=np.ones(1000, np.float32)))
+        for start in range(0, len(whole), 512):
+            with pytest.raises(Damaged):
+                decode(whole[:start] + bytes(len(whole[start : start + 512])) + whole[start + 512 :])
+
+    def test_so_are_values_that_have_changed_places(self):
+        first, second = np.float32([1, 2]), np.float32([3, 4])
+        about = about_entry(encode(entry(a=first, b=second)))
+        for arrays in ({"a": second, "b": first}, {"a": first}, {"a": first, "c": second}):
+            with pytest.raises(Damaged):
+                decode(save(arrays, about))
+
+    @pytest.mark.parametrize("array", [np.int32([1, 2]), np.float32([[1, 2]]), np.float32([1, 2, 0])])
+    def test_so_is_another_type_or_shape(self, array):
+        about = about_entry(encode(entry(values=np.array([1, 2], np.float32))))
+        with pytest.raises(Damaged):
+            decode(save({"values": array}, about))
+
+    @pytest.mark.parametrize(
+        "change", [{"cost": "1.0"}, {"seconds": "9.0"}, {"computed_by": "other"}, {CHECKSUM: "0" * 64}]
+    )
+    def test_so_is_other_metadata(self, change):
+        whole = encode(small())
+        with pytest.raises(Damaged):
+            decode(save(load(whole), {**about_entry(whole), **change}))
+
+    @pytest.mark.parametrize("missing", ["cost", "seconds", "computed_by", CHECKSUM])
+    def test_so_is_metadata_that_is_missing(self, missing):
+        whole = encode(small())
+        about = {name: value for name, value in about_entry(whole).items() if name != missing}
+        with pytest.raises(Damaged):
+            decode(save(load(whole), about))
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            b"",
+            b"\0" * 7,
+            b"\0" * 8,
+            b"\xff" * 8,
+            b"PAR1 is another format",
+            with_header(b"{", 2**64 - 1),
+            with_header({"__metadata__": {"cost": "1"}}, 2**63),
+            with_header({"__metadata__": {"cost": "1"}}, 2**40),
+            with_header(b"not JSON"),
+            with_header(b"\xff\xfe\xfd"),
+            with_header(b"[" * 100_000),
+            with_header(b"1" * 10_000),
+            with_header({}),
+            with_header([]),
+            with_header(None),
+            with_header({"__metadata__": None}),
+            with_header({"__metadata__": []}),
+            with_header({"__metadata__": "cost"}),
+            with_header({"__metadata__": 1}),
+            with_header({"__metadata__": {}}),
+            with_header({"__metadata__": {"cost": {}}}),
+            with_header({"__metadata__": {}, "a": {"dtype": "F4", "shape": [1], "data_offsets": [0, 1]}})
+            + b"1",
+            with_header({"__metadata__": {}, "a": {"dtype": "F32", "shape": [2**62], "data_offsets": [0, 4]}})
+            + b"1234",
+        ],
+        ids=lambda data: repr(data[:60]),
+    )
+    def test_what_never_was_an_entry_is_no_crash(self, data):
+        with pytest.raises(Damaged):
+            decode(data)
+
+
+class TestAbout:
+    def test_it_is_read_from_the_first_bytes_alone(self):
+        whole = encode(entry(mean_P=np.ones(100_000, np.float32)))
+        about = about_entry(whole[:1024])
+        assert (about["computed_by"], about["seconds"], about["cost"]) == ("1f3870be274f", "0.1", "12.5")
+
+    @pytest.mark.parametrize("data", [b"", b"\xff" * 8, with_header([]), with_header({"__metadata__": 1})])
+    def test_of_what_is_no_entry_there_is_none(self, data):
+        with pytest.raises(Damaged):
+            about_entry(data)
+
+    def test_nor_of_one_that_is_cut_amid_it(self):
+        with pytest.raises(Damaged):
+            about_entry(encode(small())[:100])

@@ -1,0 +1,150 @@
+"""What clients report as named arrays and back: nothing is lost but clock and memory readings."""
+
+import pickle
+from dataclasses import replace
+from math import inf, nan
+
+import numpy as np
+import pytest
+
+from fedgrid.engine.clients.messages import Counts, EvaluateReport, TrainReport, TrainTask
+from fedgrid.engine.clients.peak_memory import PeakMemory
+from fedgrid.engine.round_cache.entry import CacheEntry, decode, encode
+from fedgrid.engine.round_cache.packing import pack_reports, pack_tests, unpack_reports, unpack_tests
+
+
+def counts(*numbers, loss=1.5):
+    """A test of two classes."""
+    return Counts(np.array(numbers).reshape(2, 2), loss)
+
+
+def report(client, **changes):
+    return replace(
+        TrainReport(
+            client=client,
+            chosen=0,
+            train_loss=0.1,
+            train_accuracy=0.9,
+            update_norm=1 / 3,
+            usable=True,
+            local=counts(5, 1, 2, client, loss=0.7),
+            local_server=counts(10, 0, 3, client, loss=0.3),
+            seconds=4.0,
+            memory=PeakMemory("another process", 1e6),
+        ),
+        **changes,
+    )
+
+
+def task(client, candidates=(0,)):
+    return TrainTask(client, 2, candidates, evaluate=True)
+
+
+def through_the_store(arrays):
+    """Return arrays as another run finds them."""
+    return decode(encode(CacheEntry(arrays, "one", 0.0, 0.0))).arrays
+
+
+def returned(reports, tasks=None, remembers=(), asked=None):
+    """Return what becomes of reports as arrays and back, for those who `asked`."""
+    tasks = tasks or [task(each.client) for each in reports]
+    return unpack_reports(through_the_store(pack_reports(reports, tasks, set(remembers))), asked or tasks)
+
+
+def plain(each):
+    """Return all of a report that is not read from a clock, NaN equal to NaN."""
+    tests = [
+        None if test is None else (test.confusion.tolist(), test.confusion.dtype, repr(test.loss_sum))
+        for test in (each.local, each.local_server)
+    ]
+    return repr(replace(each, seconds=0.0, memory=None, local=None, local_server=None)), tests
+
+
+class TestReports:
+    def test_come_back_as_they_were(self):
+        reports = [report(3), report(0, train_accuracy=0.0, usable=False), report(7, train_loss=1e-300)]
+        assert [plain(each) for each in returned(reports)] == [plain(each) for each in reports]
+
+    def test_are_plain_python_again(self):
+        """As those that clients send: records and log print them."""
+        (back,) = returned([report(3)])
+        kinds = {name: type(value) for name, value in vars(back).items()}
+        assert kinds == {name: type(value) for name, value in vars(report(3)).items()}
+        assert type(back.local.loss_sum) is float
+
+    @pytest.mark.parametrize("value", [nan, inf, -inf, -0.0, 5e-324])
+    def test_keep_every_float(self, value):
+        reports = [
+            report(0, train_loss=value, update_norm=value, local=counts(1, 2, 3, 4, loss=value)),
+            report(1),
+        ]
+        assert [plain(each) for each in returned(reports)] == [plain(each) for each in reports]
+
+    def test_without_tests_have_none(self):
+        reports = [report(client, local=None, local_server=None) for client in (0, 1)]
+        assert [(back.local, back.local_server) for back in returned(reports)] == [(None, None)] * 2
+
+    def test_say_that_they_took_no_time_here(self):
+        """And in this process, not the one that trained, which may be gone."""
+        (back,) = returned([report(0)])
+        assert back.seconds == 0
+        assert back.memory.process != "another process"
+        arrays = pack_reports([report(0)], [task(0)], set())
+        later = pack_reports([report(0, seconds=9.0, memory=PeakMemory("", 0.0))], [task(0)], set())
+        assert pickle.dumps(arrays) == pickle.dumps(later)
+
+    def test_choose_the_same_models_under_other_numbers(self):
+        """Client 0 took the second model it was sent, client 1 the first."""
+        reports = [report(0, chosen=5), report(1, chosen=2)]
+        tasks = [task(0, candidates=(2, 5)), task(1, candidates=(2, 5, 7))]
+        asked = [task(0, candidates=(1, 0)), task(1, candidates=(4, 3, 0))]
+        assert [back.chosen for back in returned(reports, tasks)] == [5, 2]
+        assert [back.chosen for back in returned(reports, tasks, asked=asked)] == [0, 4]
+
+    @pytest.mark.parametrize("remembers", [(), (3,), (0, 3)])
+    def test_tell_whose_optimizer_remembers(self, remembers):
+        arrays = pack_reports([report(3), report(0)], [task(3), task(0)], set(remembers))
+        assert arrays["client_N"][arrays["remembers_N"]].tolist() == [c for c in (3, 0) if c in remembers]
+
+    def test_hold_as_many_images_as_there_are(self):
+        many = counts(2**31 - 1, 0, 0, 0)
+        (back,) = returned([report(0, local=many)])
+        assert back.local.confusion[0, 0] == 2**31 - 1
+
+
+class TestTestsOfAggregatedModels:
+    def test_are_added_up_by_model(self):
+        """Two models, three clients, of which each has a part of the server's set."""
+        reports = [
+            EvaluateReport(
+                client, counts(client, 0, 0, 1), (counts(1, 0, 0, 0), counts(0, client, 0, 0, loss=0.5))
+            )
+            for client in (0, 2, 1)
+        ]
+        tests = unpack_tests(through_the_store(pack_tests(reports)))
+        assert list(tests.own) == [0, 2, 1]
+        assert [tests.own[client].confusion.tolist() for client in (0, 1, 2)] == [
+            [[0, 0], [0, 1]],
+            [[1, 0], [0, 1]],
+            [[2, 0], [0, 1]],
+        ]
+        first, second = tests.server
+        assert (first.confusion.tolist(), first.loss_sum) == ([[3, 0], [0, 0]], 4.5)
+        assert (second.confusion.tolist(), second.loss_sum) == ([[0, 3], [0, 0]], 1.5)
+
+    def test_keep_losses_that_are_no_numbers(self):
+        (own,) = (counts(1, 0, 0, 0, loss=inf),)
+        tests = unpack_tests(pack_tests([EvaluateReport(0, own, (counts(1, 0, 0, 0, loss=nan),))]))
+        assert tests.own[0].loss_sum == inf
+        assert np.isnan(tests.server[0].loss_sum)
+
+    def test_add_losses_in_the_order_of_the_clients(self):
+        """The last bit depends on it: (1 + 1e-16) + 1e-16 is 1, 1e-16 + 1e-16 + 1 is more."""
+        losses = (1.0, 1e-16, 1e-16)
+        for ordered in (losses, losses[::-1]):
+            reports = [
+                EvaluateReport(client, counts(0, 0, 0, 0), (counts(0, 0, 0, 0, loss=loss),))
+                for client, loss in enumerate(ordered)
+            ]
+            (server,) = unpack_tests(pack_tests(reports)).server
+            assert server.loss_sum == sum(ordered)

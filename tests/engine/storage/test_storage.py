@@ -1,0 +1,381 @@
+"""A storage: a folder, or a URI of which every machine has a mirror."""
+
+import multiprocessing
+import os
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.registry import register_implementation
+
+from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.storage.atomic import ASIDE
+from fedgrid.engine.storage.storage import Storage
+
+
+class Shelf(LocalFileSystem):
+    """Folders as fsspec sees them, under a scheme that pyarrow does not know: shelf:///PATH."""
+
+    protocol = "shelf"
+
+
+register_implementation("shelf", Shelf, clobber=True)
+
+SCHEMES = ("local", "shelf")
+"""pyarrow's own files, and any others through fsspec; both can be had by several processes."""
+
+
+@pytest.fixture(params=SCHEMES)
+def uri(request, tmp_path):
+    return f"{request.param}://{tmp_path / 'bucket' / 'runs'}"
+
+
+@pytest.fixture
+def bucket(tmp_path):
+    """Return where the files of `uri` are."""
+    return tmp_path / "bucket" / "runs"
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch, uri):
+    """Return the storage as a machine of that name sees it."""
+
+    def storage(name):
+        monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / name))
+        return Storage.of(uri)
+
+    return storage
+
+
+def write(storage, name, text, age=0.0):
+    """Write a file to the mirror, as if `age` seconds ago."""
+    path = storage.root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    now = path.stat().st_mtime
+    os.utime(path, (now - age, now - age))
+
+
+def files(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_text()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_a_path_is_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Storage.of("runs") == Storage.of(Path("runs")) == Storage(tmp_path / "runs", None)
+    assert Storage.of(f"file://{tmp_path}/my%20runs") == Storage(tmp_path / "my runs", None)
+    monkeypatch.setenv("HOME", "/home/me")
+    assert Storage.of("~/runs").root == Path("/home/me/runs")
+
+
+def test_a_file_elsewhere_is_refused():
+    message = "--storage file://host/runs: a file is on this host; write file:///PATH, or PATH"
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        Storage.of("file://host/runs")
+
+
+def test_every_uri_has_a_mirror_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path))
+    first, second = Storage.of("s3://bucket/runs/"), Storage.of("s3://bucket/other")
+    assert first == Storage.of("s3://bucket/runs")
+    assert first.root != second.root
+    assert first.root.parent == second.root.parent == tmp_path / "storage"
+    assert str(first) == "s3://bucket/runs"
+    monkeypatch.delenv("FEDGRID_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    assert Storage.of("s3://bucket/runs").root.parent == Path("/cache/fedgrid/storage")
+
+
+def test_a_storage_that_is_sent_elsewhere_has_the_mirror_of_that_place(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "here"))
+    sent = pickle.dumps([Storage.of("s3://bucket/runs"), Storage.of(tmp_path)])
+    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "there"))
+    mirrored, plain = pickle.loads(sent)
+    assert mirrored.root.is_relative_to(tmp_path / "there")
+    assert plain == Storage.of(tmp_path)
+
+
+def test_a_password_is_not_shown():
+    assert str(Storage.of("s3://key:secret@bucket/runs")) == "s3://***@bucket/runs"
+
+
+def test_with_a_plain_folder_there_is_nothing_to_do(tmp_path):
+    storage = Storage.of(tmp_path)
+    write(storage, "run/done.json", "{}")
+    storage.push("run/done.json", "run/not-there")
+    storage.remove("run/done.json")
+    storage.remove_folder("run")
+    storage.refresh("run/not-there")
+    storage.pull("run")
+    storage.pull_marks()
+    assert files(tmp_path) == {"run/done.json": "{}"}
+
+
+def test_what_one_machine_pushes_another_pulls(machine, bucket):
+    here = machine("here")
+    write(here, "run/rounds.parquet", "one round")
+    write(here, "run/figures/a.svg", "a figure")
+    write(here, "run/draft", "not pushed")
+    here.push("run/rounds.parquet", "run/figures/a.svg")
+    assert files(bucket) == {"run/rounds.parquet": "one round", "run/figures/a.svg": "a figure"}
+    there = machine("there")
+    there.pull("run")
+    assert files(there.root) == files(bucket)
+
+
+def test_a_pull_makes_the_folder_what_it_is_there(machine):
+    here, there = machine("here"), machine("there")
+    for name in ("run/log.txt", "run/old", "other/log.txt"):
+        write(there, name, "of an earlier run")
+    write(here, "run/log.txt", "new")
+    here.push("run/log.txt")
+    there.pull("run")
+    assert files(there.root) == {"run/log.txt": "new", "other/log.txt": "of an earlier run"}
+
+
+def test_what_is_skipped_stays_as_it_is(machine):
+    here, there = machine("here"), machine("there")
+    for name in ("run/state-1", "run/log.txt", "run/figures/a.svg"):
+        write(here, name, "new")
+        here.push(name)
+    write(there, "run/state-1", "old")
+    there.pull("run", skip=("state-", "figures/"))
+    assert files(there.root) == {"run/state-1": "old", "run/log.txt": "new"}
+
+
+def test_a_file_of_the_same_size_that_has_changed_is_pulled_again(machine):
+    here, there = machine("here"), machine("there")
+    for text in ("one", "two"):
+        write(here, "run/log.txt", text)
+        here.push("run/log.txt")
+        there.pull("run")
+        assert files(there.root) == {"run/log.txt": text}
+
+
+def test_a_file_that_has_not_changed_is_not_pulled_again(machine):
+    here = machine("here")
+    write(here, "run/log.txt", "text")
+    here.push("run/log.txt")
+    here.pull("run")
+    kept = (here.root / "run/log.txt").stat()
+    here.pull("run")
+    assert (here.root / "run/log.txt").stat().st_ino == kept.st_ino
+
+
+def test_nothing_is_pulled_from_nowhere(machine):
+    here = machine("here")
+    here.pull("run")
+    here.pull_marks()
+    here.refresh("lease.json")
+    here.remove("run/done.json")
+    here.remove_folder("run")
+    assert files(here.root) == {}
+
+
+def test_marks_are_pulled_without_the_records(machine):
+    here, there = machine("here"), machine("there")
+    marks = {"lease.json", "grids/paper/runs.jsonl", "grids/paper/stop", "run/state-000002.sha256"}
+    marks |= {f"run/{name}.json" for name in ("done", "failed", "scores", "mlflow", "config")}
+    for name in (*marks, "run/rounds.parquet", "run/state-000002.safetensors", "run/figures/done.json"):
+        write(here, name, name)
+        here.push(name)
+    there.pull_marks()
+    assert set(files(there.root)) == marks
+
+
+def test_marks_that_are_gone_go_unless_they_may_be_on_their_way(machine):
+    """Another process of this machine writes a mark to the mirror first, and then sends it."""
+    here = machine("here")
+    write(here, "old/failed.json", "retried elsewhere", age=3600)
+    write(here, "new/done.json", "just written")
+    write(here, "old/rounds.parquet", "no mark", age=3600)
+    write(here, "mlartifacts/1/run/config.json", "no mark", age=3600)
+    here.pull_marks()
+    assert set(files(here.root)) == {"new/done.json", "old/rounds.parquet", "mlartifacts/1/run/config.json"}
+
+
+def test_one_file_is_refreshed_or_gone(machine):
+    here, there = machine("here"), machine("there")
+    write(here, "grids/paper/stop", "")
+    here.push("grids/paper/stop")
+    there.refresh("grids/paper/stop")
+    assert files(there.root) == {"grids/paper/stop": ""}
+    here.remove("grids/paper/stop")
+    there.refresh("grids/paper/stop")
+    assert files(there.root) == {}
+
+
+def test_a_folder_is_removed_with_all_that_is_in_it(machine, bucket):
+    here = machine("here")
+    for name in ("run/log.txt", "run/figures/a.svg", "other/log.txt"):
+        write(here, name, "text")
+        here.push(name)
+    here.remove_folder("run")
+    assert set(files(bucket)) == {"other/log.txt"}
+
+
+def test_the_sizes_of_a_folders_files_are_in_bytes(tmp_path):
+    storage = Storage.of(tmp_path)
+    for name, text in (
+        ("store/a/one", "1"),
+        ("store/a/b/two", "22"),
+        ("stored", "333"),
+        ("run/log.txt", "4"),
+    ):
+        write(storage, name, text)
+    assert storage.sizes("store") == {"store/a/one": 1, "store/a/b/two": 2}
+    assert storage.sizes("store/a/b") == {"store/a/b/two": 2}
+
+
+def test_those_of_a_uri_are_what_is_there_whatever_is_here(machine):
+    here, there = machine("here"), machine("there")
+    for name, text in (
+        ("store/a/one", "1"),
+        ("store/a/b/two", "22"),
+        ("stored", "333"),
+        ("run/log.txt", "4"),
+    ):
+        write(here, name, text)
+        here.push(name)
+    write(there, "store/a/one", "another length")
+    write(there, "store/a/three", "not pushed")
+    for storage in (here, there):
+        assert storage.sizes("store") == {"store/a/one": 1, "store/a/b/two": 2}
+        assert storage.sizes("store/a/b") == {"store/a/b/two": 2}
+    there.remove("store/a/one")
+    assert here.sizes("store") == {"store/a/b/two": 2}
+    assert set(files(here.root)) == {"store/a/one", "store/a/b/two", "stored", "run/log.txt"}
+
+
+def test_an_empty_file_has_a_size(tmp_path, machine):
+    for storage in (Storage.of(tmp_path / "folder"), machine("here")):
+        write(storage, "store/empty", "")
+        storage.push("store/empty")
+        assert storage.sizes("store") == {"store/empty": 0}
+
+
+def test_a_file_that_is_not_whole_has_none(tmp_path, machine, bucket):
+    half = f"store/log.txt{ASIDE}1-ab"
+    plain, here = Storage.of(tmp_path / "folder"), machine("here")
+    write(plain, half, "half")
+    (bucket / "store").mkdir(parents=True)
+    (bucket / half).write_text("half")
+    assert plain.sizes("store") == here.sizes("store") == {}
+
+
+def test_nor_has_one_that_is_deleted_meanwhile(tmp_path, monkeypatch):
+    storage = Storage.of(tmp_path)
+    write(storage, "store/gone", "text")
+    listed = Storage._files
+
+    def late(self, folder):
+        found = listed(self, folder)
+        (tmp_path / "store" / "gone").unlink()
+        return found
+
+    monkeypatch.setattr(Storage, "_files", late)
+    assert storage.sizes("store") == {}
+
+
+def test_a_folder_that_is_not_there_holds_nothing(tmp_path, machine):
+    plain, here = Storage.of(tmp_path / "folder"), machine("here")
+    assert plain.sizes("store") == here.sizes("store") == {}
+    write(here, "run/log.txt", "text")
+    here.push("run/log.txt")
+    assert here.sizes("store") == {}
+
+
+def test_sizes_of_a_uri_that_cannot_be_read_are_an_error_in_one_line(machine, uri, monkeypatch):
+    def refused(*_):
+        raise OSError("Access Denied\nRequest 12")
+
+    monkeypatch.setattr("fedgrid.engine.storage.storage.listing", refused)
+    message = f"{uri} cannot be read (Access Denied); the same command goes on"
+    with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
+        machine("here").sizes("store")
+
+
+def test_what_a_killed_process_left_aside_is_not_pulled(machine, bucket):
+    here = machine("here")
+    (bucket / "run").mkdir(parents=True)
+    (bucket / "run" / f"log.txt{ASIDE}1-ab").write_text("half")
+    here.pull("run")
+    assert files(here.root) == {}
+
+
+def _push_one(uri, cache):
+    register_implementation("shelf", Shelf, clobber=True)
+    os.environ["FEDGRID_CACHE"] = cache
+    storage = Storage.of(uri)
+    write(storage, "run/log.txt", "from another process")
+    storage.push("run/log.txt")
+
+
+def test_another_process_is_seen(machine, uri, tmp_path):
+    here = machine("here")
+    here.pull("run")
+    process = multiprocessing.get_context("fork").Process(target=_push_one, args=(uri, str(tmp_path / "b")))
+    process.start()
+    process.join()
+    here.pull("run")
+    assert files(here.root) == {"run/log.txt": "from another process"}
+
+
+def test_a_check_leaves_nothing_behind(machine, bucket, tmp_path):
+    machine("here").check_writable()
+    assert list(tmp_path.iterdir()) == []
+    bucket.mkdir(parents=True)
+    machine("here").check_writable()
+    assert list(bucket.iterdir()) == []
+    Storage.of(tmp_path / "a" / "b").check_writable()
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_file_is_no_place_for_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "file").write_text("")
+    for text in (
+        str(tmp_path / "file"),
+        str(tmp_path / "file" / "runs"),
+        f"local://{tmp_path / 'file' / 'runs'}",
+    ):
+        message = rf"^--storage {re.escape(text)} cannot be written to: .*; name another folder or URI$"
+        with pytest.raises(ConfigError, match=message):
+            Storage.of(text).check_writable()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_of_others_is_no_place_for_runs(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(ConfigError, match="Permission denied"):
+        Storage.of(tmp_path / "runs").check_writable()
+
+
+def test_an_unknown_scheme_is_named():
+    message = "--storage nfs4://host/runs: unknown scheme 'nfs4'; known: s3, gs, hdfs, abfs and fsspec's"
+    for use in (Storage.check_writable, Storage.pull_marks):
+        with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+            use(Storage.of("nfs4://host/runs"))
+
+
+def test_a_missing_package_is_named():
+    register_implementation("absent", "no_such_package.Files", errtxt="Install no_such_package", clobber=True)
+    with pytest.raises(ConfigError, match=r"^--storage absent://host/runs: Install no_such_package$"):
+        Storage.of("absent://host/runs").check_writable()
+
+
+def test_a_uri_that_fails_later_is_named_in_one_line(machine, bucket, uri):
+    here = machine("here")
+    write(here, "run/log.txt", "text")
+    bucket.parent.mkdir()
+    bucket.write_text("a file where the folder was")
+    with pytest.raises(
+        RunError, match=rf"^{re.escape(uri)} cannot be written \(.*\); the same command goes on$"
+    ):
+        here.push("run/log.txt")

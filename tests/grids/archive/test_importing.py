@@ -1,0 +1,298 @@
+"""`fedgrid import`: the authors' archive as runs of a grid, again and again, whatever came between."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from mlflow.tracking import MlflowClient
+
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.archive.layout import MODELS
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.tracking.mlflow.store import default_uri
+from tests.helpers.command_line import fedgrid, new_storage, strict_json
+from tests.helpers.logged_runs import config_of
+from tests.helpers.small_archive import (
+    SCENARIO,
+    cut,
+    replace,
+    results,
+    write,
+    write_blueprint,
+    write_metrics,
+    write_run,
+)
+
+BLOODMNIST = ("BLOODMNIST", "overlaping", "imbalanced", "30")
+PUBLISHED = "bloodmnist-30-overlapping-imbalanced"
+
+
+@pytest.fixture
+def archive(tmp_path):
+    return new_archive(tmp_path)
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return new_storage(tmp_path / "runs")
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A storage with the grid `theirs`, which nobody changes."""
+    folder = tmp_path_factory.mktemp("done")
+    imported(new_archive(folder), storage := new_storage(folder / "runs"))
+    return storage
+
+
+def new_archive(folder):
+    """Write two runs of a scenario, one of them with its metrics."""
+    archive = folder / "ODFL_Archive"
+    write_metrics(write_run(archive, "HDBSCAN"))
+    write_run(archive, "baseline")
+    return archive
+
+
+def imported(archive, storage, *options, **settings):
+    """Return what the command says to programs."""
+    result = fedgrid(
+        "import", archive, "--name", "theirs", "--storage", storage, "--json", *options, **settings
+    )
+    assert result.code == 0, result.err
+    return strict_json(result.out)
+
+
+def counts(said, grid=0):
+    return {name: said["grids"][grid][name] for name in ("imported", "unchanged")}
+
+
+def folder_of(storage, algorithm):
+    (folder,) = storage.glob(f"*-{algorithm}-s0-*")
+    return folder
+
+
+def bytes_of(folder):
+    """What the files of a folder hold, but for the log, which has the time."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "log.txt")
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+class Logged:
+    """What MLflow has of a grid."""
+
+    def __init__(self, storage, grid="theirs"):
+        client = MlflowClient(tracking_uri=default_uri(storage))
+        experiment = client.get_experiment_by_name(grid)
+        found = client.search_runs([experiment.experiment_id])
+        self.runs = {run.info.run_name: run for run in found}
+        assert len(self.runs) == len(found), "a run is there twice"
+        self.ids = {name: run.info.run_id for name, run in self.runs.items()}
+
+
+def test_a_run_has_a_folder_like_one_of_ours(done):
+    folder = folder_of(done, "ocfl_hdbscan_as_published")
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == {
+        *("config.json", "rounds.parquet", "clients.parquet", "done.json", "scores.json"),
+        *("figures/clusters.png", "figures/temperature.png", "log.txt", "mlflow.json"),
+    }
+    config = json.loads((folder / "config.json").read_text())
+    assert config["model"] == MODELS["mnist"]
+    assert config["training"]["rounds"] == 3
+    assert json.loads((folder / "done.json").read_text()) == {"run_id": folder.name[-12:], "rounds": 3}
+    scores = strict_json((folder / "scores.json").read_text())
+    assert (scores["ari"], scores["published_round"], scores["generalised_f1"]) == (1.0, 2, None)
+    assert scores["published_rand"] == pytest.approx(2 / 3)
+    assert "read from ODFL_Archive/experiments/MNIST/" in (folder / "log.txt").read_text()
+    assert "absent: dataset blueprint" in (folder / "log.txt").read_text()
+
+
+def test_a_temperature_that_nobody_measured_has_no_figure(done):
+    assert [path.name for path in (folder_of(done, "bnc") / "figures").iterdir()] == ["clusters.png"]
+
+
+def test_the_grid_is_one_of_ours(done):
+    grid = GridFolder(Storage(done), "theirs")
+    names = ["bnc", "ocfl_hdbscan_as_published"]
+    assert [run.name for run in grid.runs()] == [
+        f"mnist-15-nonoverlapping-balanced-{name}-s0" for name in names
+    ]
+    assert "hidden_groups: those of the images" in (grid.path / "preset.yaml").read_text()
+    assert (grid.path / "summary.csv").read_text().count("\n") == 1 + 2
+    assert fedgrid("status", "theirs", "--storage", done).out.startswith("theirs: finished\n2 runs: 2 done")
+
+
+def test_mlflow_has_the_runs_and_does_not_claim_that_they_were_made_here(done):
+    logged = Logged(done)
+    assert len(logged.runs) == 1 + 2
+    run = logged.runs["mnist-15-nonoverlapping-balanced-ocfl_hdbscan_as_published-s0"]
+    assert run.info.status == "FINISHED"
+    assert run.data.tags["source"] == "the OCFL authors' archive"
+    assert not {"host", "commit", "versions"} & run.data.tags.keys()
+    assert (run.data.metrics["round"], run.data.metrics["ari"]) == (3, 1.0)
+    assert "generalised_f1" not in run.data.metrics
+    assert logged.runs["theirs"].data.metrics["runs_done"] == 2
+
+
+def test_importing_again_changes_nothing(archive, storage):
+    assert counts(imported(archive, storage)) == {"imported": 2, "unchanged": 0}
+    folders = [path for path in storage.iterdir() if path.is_dir() and path.name != "mlartifacts"]
+    before, ids = [bytes_of(folder) for folder in folders], Logged(storage).ids
+    assert counts(imported(archive, storage)) == {"imported": 0, "unchanged": 2}
+    assert [bytes_of(folder) for folder in folders] == before
+    assert Logged(storage).ids == ids
+
+
+def test_the_same_archive_gives_the_same_bytes(archive, storage, tmp_path):
+    other = new_storage(tmp_path / "other")
+    said = [imported(archive, where) for where in (storage, other)]
+    assert said[0]["grids"][0] | {"mlflow": ""} == said[1]["grids"][0] | {"mlflow": ""}
+    for folder in storage.glob("mnist-*"):
+        one, two = bytes_of(folder), bytes_of(other / folder.name)
+        assert one.keys() == two.keys()
+        assert [name for name in one if one[name] != two[name]] == ["mlflow.json"]
+
+
+def test_a_run_whose_file_was_repaired_is_made_anew_here_and_in_mlflow(archive, storage):
+    imported(archive, storage)
+    before = Logged(storage).ids
+    path = results(archive, "HDBSCAN") / "after_update_metrics.csv"
+    replace(path, 2, "0.875", "0.25")
+    assert counts(imported(archive, storage)) == {"imported": 1, "unchanged": 1}
+    after = Logged(storage).ids
+    assert [name for name in after if after[name] != before[name]] == [
+        "mnist-15-nonoverlapping-balanced-ocfl_hdbscan_as_published-s0"
+    ]
+
+
+def test_a_run_with_more_rounds_takes_the_place_of_the_one_before(archive, storage):
+    imported(archive, storage)
+    before = folder_of(storage, "bnc")
+    path = results(archive, "baseline") / "cluster_id_mapping.csv"
+    path.write_text(path.read_text() + path.read_text().splitlines()[-1] + "\n")
+    assert counts(imported(archive, storage)) == {"imported": 1, "unchanged": 1}
+    assert folder_of(storage, "bnc") != before
+    assert len(GridFolder(Storage(storage), "theirs").runs()) == 2
+    assert Logged(storage).runs["mnist-15-nonoverlapping-balanced-bnc-s0"].data.metrics["round"] == 4
+
+
+def test_a_kill_between_records_and_scores_is_made_good(archive, storage, monkeypatch):
+    def killed(config, storage):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fedgrid.grids.archive.keep.conclude", killed)
+        assert fedgrid("import", archive, "--name", "theirs", "--storage", storage).code == 130
+    assert not list(storage.glob("*/done.json"))
+    assert counts(imported(archive, storage)) == {"imported": 2, "unchanged": 0}
+
+
+def test_the_published_truth_changes_one_scenario(archive, storage):
+    write_run(archive, "kmeans", BLOODMNIST, (10, 10, 10))
+    imported(archive, storage)
+    path = folder_of(storage, "ocfl_kmeans") / "scores.json"
+    assert strict_json(path.read_text())["exactly_right"]
+    assert counts(imported(archive, storage, "--published-truth")) == {"imported": 1, "unchanged": 2}
+    assert not strict_json(path.read_text())["exactly_right"]
+    assert f"published ({PUBLISHED} as 7/14/9)" in (storage / "grids/theirs/preset.yaml").read_text()
+    run = Logged(storage).runs[f"{PUBLISHED}-ocfl_kmeans-s0"]
+    assert run.data.metrics["ari"] < 1
+
+
+def test_runs_for_the_temperature_are_a_grid_of_their_own(archive, storage):
+    """Three rounds, in two columns; the mapping has A everywhere."""
+    folder = archive.joinpath("temperature_experiments", *SCENARIO, "some", "name")
+    folder.mkdir(parents=True)
+    write(folder / "cluster_id_mapping.csv", [[str(client) for client in range(15)], *[["A"] * 15] * 3])
+    write(folder / "clusters_temperature.csv", [["0", "0.5"], ["1", "0.25"], ["2", "0.375"]])
+    said = imported(archive, storage)
+    assert [grid["grid"] for grid in said["grids"]] == ["theirs", "theirs-temperature"]
+    (config,) = GridFolder(Storage(storage), "theirs-temperature").runs()
+    assert config.name == "mnist-15-nonoverlapping-balanced-bnc-s1"
+    rounds = pq.read_table(storage / f"{config.name}-{config.run_id}" / "rounds.parquet")
+    assert rounds["temperature"].to_pylist() == [0.5, 0.25, 0.375]
+    assert rounds["clustered"].to_pylist() == [False] * 3
+    assert config.name in Logged(storage, "theirs-temperature").runs
+
+
+def test_temperatures_alone_are_enough_and_must_reach_the_end(tmp_path, storage):
+    folder = tmp_path.joinpath("theirs", "temperature_experiments", *SCENARIO)
+    folder.mkdir(parents=True)
+    write(folder / "clusters_temperature.csv", [["0", "0.5"], ["1", "0.25"]])
+    (grid,) = imported(tmp_path / "theirs", storage)["grids"]
+    assert (grid["grid"], grid["runs"]) == ("theirs-temperature", 1)
+    assert grid["absent"][0]["files"][0] == "cluster_id_mapping.csv"
+    write(folder / "cluster_id_mapping.csv", [[str(client) for client in range(15)], *[["A"] * 15] * 3])
+    result = fedgrid("import", tmp_path / "theirs", "--name", "theirs", "--storage", storage)
+    assert result.code == 2
+    assert "clusters_temperature.csv:2: the end after 2 rounds; expected 3" in result.err
+
+
+def test_people_are_told_what_there_is_what_is_absent_and_what_comes_next(archive, storage):
+    write_blueprint(archive)
+    result = fedgrid("import", archive, "--name", "theirs", "--storage", storage)
+    lines = result.out.splitlines()
+    assert lines[0] == "mnist-15-nonoverlapping-balanced-bnc-s0: imported"
+    assert lines[2:4] == [
+        "theirs: 2 runs (scenarios: 1, algorithms: 2); 2 imported, 0 unchanged",
+        "  absent in 1 of them: training_metrics.csv, before_update_metrics.csv, "
+        "after_update_generalizability.csv, after_update_metrics.csv",
+    ]
+    assert lines[-1] == f"Next:  fedgrid report theirs --storage {storage}"
+
+
+def test_malformed_files_end_it_before_their_run_is_written(archive, storage):
+    cut(results(archive, "HDBSCAN") / "clusters_temperature.csv", 1)
+    result = fedgrid("import", archive, "--name", "theirs", "--storage", storage)
+    assert result.code == 2
+    assert "clusters_temperature.csv:1: the end after 1 rounds; expected 2, up to the round of" in result.err
+    assert [path.name[:40] for path in storage.glob("mnist-*")] == [
+        "mnist-15-nonoverlapping-balanced-bnc-s0-"
+    ]
+
+
+@pytest.mark.parametrize("name", ["nothing", "datasets"])
+def test_what_is_no_archive_is_refused(tmp_path, storage, name):
+    (tmp_path / name / "datasets").mkdir(parents=True)
+    result = fedgrid("import", tmp_path / name, "--name", "theirs", "--storage", storage)
+    assert (result.code, result.out) == (2, "")
+    assert "has neither experiments/ nor temperature_experiments/" in result.err
+
+
+def test_an_archive_without_runs_is_refused(tmp_path, storage):
+    (tmp_path / "experiments").mkdir()
+    result = fedgrid("import", tmp_path, "--name", "theirs", "--storage", storage)
+    assert result.code == 2
+    assert "but no run in them" in result.err
+
+
+def test_the_name_of_a_grid_of_ours_is_refused(archive, storage):
+    GridFolder(Storage(storage), "theirs").keep([config_of(0)], "")
+    result = fedgrid("import", archive, "--name", "theirs", "--storage", storage)
+    assert result.code == 2
+    assert "grid theirs has 1 runs that are not the archive's; take another --name" in result.err
+    assert not list(storage.glob("mnist-*"))
+
+
+def test_without_mlflow_the_runs_are_there_and_sync_logs_them(archive, storage):
+    away = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}
+    result = fedgrid("import", archive, "--name", "theirs", "--storage", storage, **away)
+    assert result.code == 0
+    assert "no MLflow server answers at" in result.err
+    assert "`fedgrid sync theirs` logs what is missing" in result.err
+    assert len(list(storage.glob("*/done.json"))) == 2
+    assert fedgrid("sync", "theirs", "--storage", storage).code == 0
+    run = Logged(storage).runs["mnist-15-nonoverlapping-balanced-bnc-s0"]
+    assert run.data.tags["source"] == "the OCFL authors' archive"
+    assert "host" not in run.data.tags
+
+
+def test_at_a_uri_another_machine_finds_all_there(archive, tmp_path):
+    bucket = tmp_path / "bucket"
+    first, second = ({"FEDGRID_CACHE": str(tmp_path / name)} for name in ("first", "second"))
+    assert counts(imported(archive, f"local://{bucket}", **first)) == {"imported": 2, "unchanged": 0}
+    assert bytes_of(folder_of(bucket, "bnc")).keys() == {
+        *("config.json", "rounds.parquet", "clients.parquet", "done.json", "scores.json"),
+        *("figures/clusters.png", "mlflow.json"),
+    }
+    assert (bucket / "grids" / "theirs" / "summary.csv").exists()
+    assert counts(imported(archive, f"local://{bucket}", **second)) == {"imported": 0, "unchanged": 2}

@@ -1,0 +1,135 @@
+"""Which runs the authors' archive has, and which configuration of ours each has."""
+
+import re
+
+import pytest
+
+from fedgrid.engine.errors import ConfigError, DataError
+from fedgrid.grids.archive import layout
+from fedgrid.grids.archive.configs import config_of
+from fedgrid.grids.presets.grid import load_grid
+from tests.helpers.small_archive import SCENARIO, write_run
+
+ALGORITHMS = {
+    "baseline": "bnc",
+    "sattler": "sattler-as-published",
+    "briggs": "briggs-as-published",
+    "kmeans": "ocfl-kmeans",
+    "affinity": "ocfl-affinity-as-published",
+    "meanshift": "ocfl-meanshift",
+    "HDBSCAN": "ocfl-hdbscan-as-published",
+}
+
+
+def touch(folder):
+    folder.mkdir(parents=True)
+    (folder / "clusters_temperature.csv").touch()
+    return folder
+
+
+def test_spellings_of_the_archive_become_ours(tmp_path):
+    for algorithm in sorted(ALGORITHMS):
+        write_run(tmp_path, algorithm, ("CIFAR10", "overlaping", "imbalanced", "30"), (7, 14, 9))
+    found = layout.experiments(tmp_path)
+    assert [run.algorithm for run in found] == list(ALGORITHMS.values())
+    assert {run.scenario.name for run in found} == {"cifar10-30-overlapping-imbalanced"}
+
+
+def test_scenarios_come_in_the_order_of_the_tables(tmp_path):
+    for names in (("MNIST", "overlaping", "balanced", "15"), SCENARIO):
+        write_run(tmp_path, "kmeans", names)
+    assert [run.scenario.name for run in layout.experiments(tmp_path)] == [
+        "mnist-15-nonoverlapping-balanced",
+        "mnist-15-overlapping-balanced",
+    ]
+
+
+def test_the_whole_archive_is_the_preset_with_models_that_we_do_not_have():
+    """The rounds given here are the published ones, so only the model, and with it the id, is another."""
+    ours = load_grid("paper-as-published", {}, [], None).runs
+    for run in ours:
+        scenario = layout.SCENARIOS[run.scenario]
+        found = layout.Found(scenario, run.algorithm["name"], None, None, measures_temperature=False)
+        archived = config_of(found, run.training.rounds)
+        model = "archive-cnn" if run.dataset in ("mnist", "fmnist") else "archive-resnet34"
+        assert archived.model_dump() == run.model_dump() | {"model": model}
+        assert archived.run_id != run.run_id
+        assert layout.is_archived(archived)
+        assert not layout.is_archived(run)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("IMAGENET", "unknown data set 'IMAGENET'; known: MNIST, FMNIST, CIFAR10, PATHMNIST, BLOODMNIST"),
+        ("MNIST/overlapping", "unknown overlap 'overlapping'; did you mean 'overlaping'?"),
+        ("MNIST/overlaping/skewed", "unknown balance 'skewed'; known: balanced, imbalanced"),
+        ("MNIST/overlaping/balanced/20", "unknown number of clients '20'; known: 15, 30"),
+        (
+            "MNIST/overlaping/balanced/15/ifca_MNIST_overlaping_balanced_15",
+            "unknown algorithm 'ifca'; known: baseline, sattler, briggs, kmeans, affinity, meanshift",
+        ),
+        (
+            "MNIST/overlaping/balanced/15/kmeans_FMNIST_overlaping_balanced_15",
+            "expected ALGORITHM_MNIST_overlaping_balanced_15",
+        ),
+    ],
+)
+def test_an_unknown_folder_is_named(tmp_path, path, message):
+    folder = tmp_path / "experiments" / path
+    folder.mkdir(parents=True)
+    with pytest.raises(DataError, match=re.escape(f"{folder}: ") + ".*" + re.escape(message)):
+        layout.experiments(tmp_path)
+
+
+def test_what_is_no_folder_or_hidden_is_passed_over(tmp_path):
+    write_run(tmp_path, "kmeans")
+    (tmp_path / "experiments" / ".ipynb_checkpoints").mkdir()
+    (tmp_path / "experiments" / "MNIST" / "notes.txt").touch()
+    assert len(layout.experiments(tmp_path)) == 1
+
+
+def test_a_run_for_the_temperature_may_be_anywhere_below_its_scenario(tmp_path):
+    scenarios = tmp_path / "temperature_experiments"
+    folders = [
+        touch(scenarios.joinpath("MNIST", "nonoverlaping", "balanced", "15", "run", "results")),
+        touch(scenarios.joinpath("CIFAR10", "overlaping", "balanced", "30")),
+    ]
+    found = layout.temperatures(tmp_path)
+    assert [run.folder for run in found] == folders
+    assert [(run.scenario.name, run.algorithm) for run in found] == [
+        ("mnist-15-nonoverlapping-balanced", "bnc"),
+        ("cifar10-30-overlapping-balanced", "bnc"),
+    ]
+
+
+def test_it_is_another_run_than_that_of_the_tables(tmp_path):
+    """Both never cluster and have 50 rounds on MNIST: the seed tells them apart."""
+    touch(tmp_path.joinpath("temperature_experiments", *SCENARIO))
+    write_run(tmp_path, "baseline")
+    of_tables, of_temperatures = (
+        config_of(*layout.experiments(tmp_path), 50),
+        config_of(*layout.temperatures(tmp_path), 50),
+    )
+    assert of_temperatures.model_dump() == of_tables.model_dump() | {"seed": 1}
+
+
+def test_cifar10_was_trained_differently_for_the_temperature(tmp_path):
+    touch(tmp_path.joinpath("temperature_experiments", "CIFAR10", *SCENARIO[1:]))
+    training = config_of(*layout.temperatures(tmp_path), 50).training
+    assert (training.learning_rate, training.momentum, training.weight_decay) == (0.005, 0.85, 5e-4)
+
+
+def test_two_runs_for_the_temperature_of_a_scenario_are_one_too_many(tmp_path):
+    for name in ("first", "second"):
+        touch(tmp_path.joinpath("temperature_experiments", *SCENARIO, name))
+    with pytest.raises(
+        DataError, match=r"second: a second run of its scenario; expected one, as in .*first$"
+    ):
+        layout.temperatures(tmp_path)
+
+
+def test_a_folder_with_neither_kind_of_runs_is_no_archive(tmp_path):
+    (tmp_path / "datasets").mkdir()
+    with pytest.raises(ConfigError, match=r"has neither experiments/ nor temperature_experiments/; name the"):
+        layout.check(tmp_path)

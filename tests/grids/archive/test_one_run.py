@@ -1,0 +1,282 @@
+"""One run of the authors' archive: what its files say arrives in our columns, nothing malformed passes."""
+
+import math
+import re
+
+import pytest
+
+from fedgrid.engine.errors import DataError
+from fedgrid.engine.records import CLIENTS, ROUNDS
+from fedgrid.grids.archive import layout, one_run
+from tests.helpers.small_archive import (
+    METRICS,
+    SCENARIO,
+    cut,
+    replace,
+    results,
+    write,
+    write_blueprint,
+    write_metrics,
+    write_run,
+)
+
+MAPPING, TEMPERATURE = "cluster_id_mapping.csv", "clusters_temperature.csv"
+BLOODMNIST = ("BLOODMNIST", "overlaping", "imbalanced", "30")
+
+
+@pytest.fixture
+def archive(tmp_path):
+    """An archive of one run, with all of its files."""
+    write_metrics(write_run(tmp_path, "HDBSCAN"))
+    write_blueprint(tmp_path)
+    return tmp_path
+
+
+def read(archive, *, published_truth=False):
+    (found,) = layout.experiments(archive)
+    return one_run.read(found, published_truth=published_truth)
+
+
+def cells(run):
+    """All that was read, as text: NaN is not equal to itself."""
+    return repr((run.rounds.to_pylist(), run.clients.to_pylist()))
+
+
+def client_row(run, number, client):
+    (row,) = (row for row in run.clients.to_pylist() if (row["round"], row["client"]) == (number, client))
+    return row
+
+
+def test_rounds_are_counted_from_1_and_the_temperature_ends_with_the_clustering(archive):
+    run = read(archive)
+    assert run.rounds.schema == ROUNDS
+    assert [
+        [row[name] for name in ("round", "temperature", "clusters", "clustered")]
+        for row in run.rounds.to_pylist()
+    ] == [[1, 0.5, 1, False], [2, 0.625, 3, True], [3, None, 3, False]]
+    assert run.absent == ()
+
+
+def test_nobody_knows_what_was_sent_or_went_wrong(archive):
+    unknown = ("bytes_down", "bytes_up", "excluded", "warnings", "mean_norm", "max_norm")
+    assert [set(read(archive).rounds[name].to_pylist()) for name in unknown] == [{None}] * len(unknown)
+
+
+def test_clusters_are_numbered_as_their_names_appear(archive):
+    """Names A, then AB, AA, AC for clients 0-4, 5-9 and 10-14, who are the hidden groups."""
+    run = read(archive)
+    assert run.clients["round"].to_pylist() == [1] * 15 + [2] * 15 + [3] * 15
+    assert run.clients["client"].to_pylist() == 3 * list(range(15))
+    assert run.clients["cluster"].to_pylist() == [0] * 15 + 2 * ([1] * 5 + [2] * 5 + [3] * 5)
+    assert run.clients["true_cluster"].to_pylist() == 3 * ([0] * 5 + [1] * 5 + [2] * 5)
+
+
+def test_measurements_arrive_under_our_names_whatever_their_order(archive):
+    """Client 6 is of the second group, with classes 4, 5 and 6: mean recall (0 + 1 + 2) / 3 / 16.
+
+    On the server's test set it is (0 + ... + 9) / 10 / 16, and F1 over the union of classes is that over the
+    server's. Round 2 is the archive's 1: losses 1 / 2 and 2 + 1.
+    """
+    run = read(archive)
+    assert run.clients.schema == CLIENTS
+    own = {"loss": 3.0, "accuracy": 6 / 16, "f1_union": 6 / 32, "f1_own": None, "balanced_accuracy": 1 / 16}
+    server = own | {"f1_own": 6 / 32, "balanced_accuracy": 4.5 / 16}
+    expected = {
+        **{"round": 2, "client": 6, "cluster": 2, "true_cluster": 1},
+        **dict.fromkeys(("part", "placed", "excluded", "update_norm")),
+        **{"train_images": 3 * 7, "test_images": 3 * 2, "train_loss": 0.5, "train_accuracy": 6 / 16},
+        **{f"local_own_{name}": value for name, value in own.items()},
+        **{f"local_server_{name}": value for name, value in server.items()},
+        **{f"cluster_own_{name}": value for name, value in own.items()},
+        **dict.fromkeys(f"cluster_server_{name}" for name in (*own, "recall")),
+    }
+    row = client_row(run, 2, 6)
+    recall = {test: row.pop(f"{test}_recall") for test in ("local_own", "local_server", "cluster_own")}
+    assert row == pytest.approx(expected)
+    assert recall["local_server"] == [index / 16 for index in range(10)]
+    for test in ("local_own", "cluster_own"):
+        assert recall[test][4:7] == [0, 1 / 16, 2 / 16]
+        assert all(math.isnan(recall[test][label]) for label in (0, 1, 2, 3, 7, 8, 9))
+
+
+@pytest.mark.parametrize("name", ["training_metrics", *METRICS])
+def test_an_absent_file_is_told_and_its_columns_are_null(archive, name):
+    (results(archive, "HDBSCAN") / f"{name}.csv").unlink()
+    run = read(archive)
+    prefixes = dict(zip(METRICS, ("local_own_", "local_server_", "cluster_own_"), strict=True))
+    columns = [
+        column for column in run.clients.column_names if column.startswith(prefixes.get(name, "train_l"))
+    ]
+    assert run.absent == (f"{name}.csv",)
+    assert [run.clients[column].null_count for column in columns] == [45] * len(columns)
+    assert sum(run.clients[f"{prefix}loss"].null_count == 0 for prefix in ("train_", *prefixes.values())) == 3
+
+
+def test_all_but_the_mapping_may_be_absent(tmp_path):
+    folder = write_run(tmp_path, "HDBSCAN")
+    (folder / TEMPERATURE).unlink()
+    run = read(tmp_path)
+    names = ("before_update_metrics", "after_update_generalizability", "after_update_metrics")
+    assert run.absent == (
+        *("training_metrics.csv", *(f"{name}.csv" for name in names)),
+        *(TEMPERATURE, "dataset blueprint"),
+    )
+    assert run.rounds["temperature"].null_count == 3
+    (folder / MAPPING).unlink()
+    with pytest.raises(
+        DataError, match=r"cluster_id_mapping.csv is missing; expected one in each run's folder"
+    ):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("algorithm", ["baseline", "sattler", "briggs"])
+def test_algorithms_without_a_temperature_lack_none(tmp_path, algorithm):
+    write_metrics(write_run(tmp_path, algorithm))
+    assert read(tmp_path).absent == ("dataset blueprint",)
+
+
+def test_an_index_without_a_title_is_passed_over(archive):
+    path = results(archive, "HDBSCAN") / MAPPING
+    before = cells(read(archive))
+    for line in (2, 3, 4):
+        replace(path, line, "A", f"{line - 2},A")
+    assert cells(read(archive)) == before
+
+
+def test_a_renamed_cluster_is_another_one(tmp_path):
+    """Table 2 counts it: the last change is in round 3, in which all get the name AA."""
+    folder = write_run(tmp_path, "briggs")
+    write(folder / MAPPING, [[str(client) for client in range(15)], *(["A"] * 15, ["A"] * 15, ["AA"] * 15)])
+    run = read(tmp_path)
+    assert run.rounds["clusters"].to_pylist() == [1, 1, 1]
+    assert run.rounds["clustered"].to_pylist() == [False, False, True]
+    assert run.clients["cluster"].to_pylist() == [0] * 30 + [1] * 15
+
+
+def test_the_scenario_that_the_notebook_mistook_has_its_right_groups_unless_asked(tmp_path):
+    write_run(tmp_path, "kmeans", BLOODMNIST, (10, 10, 10))
+    right, published = (read(tmp_path, published_truth=flag) for flag in (False, True))
+    assert right.clients["true_cluster"].to_pylist()[:30] == [0] * 10 + [1] * 10 + [2] * 10
+    assert published.clients["true_cluster"].to_pylist()[:30] == [0] * 7 + [1] * 14 + [2] * 9
+
+
+def test_other_scenarios_have_one_truth(archive):
+    assert cells(read(archive)) == cells(read(archive, published_truth=True))
+
+
+MALFORMED = {
+    "a column is missing": (
+        "after_update_metrics.csv:1",
+        ("f1score", "F1"),
+        "0 columns 'f1score'; expected one each of epoch, node_id, test_loss, accuracy, f1score",
+    ),
+    "no column of a class": (
+        "before_update_metrics.csv:1",
+        ("accuracy_per_9", "x"),
+        "0 columns 'accuracy_per_9'",
+    ),
+    "a row is short": (
+        "training_metrics.csv:7",
+        (",1.0,", ","),
+        "5 values; expected 6, as many as there are",
+    ),
+    "no number": ("after_update_metrics.csv:3", ("0.8125", "high"), "accuracy 'high'; expected a number"),
+    "no share": (
+        "after_update_metrics.csv:3",
+        ("0.8125", "1.5"),
+        "accuracy '1.5'; expected a number from 0 to 1",
+    ),
+    "no accuracy": (
+        "after_update_metrics.csv:3",
+        ("0.8125", "nan"),
+        "accuracy 'nan'; expected a number from 0",
+    ),
+    "an unknown client": (
+        "training_metrics.csv:2",
+        ("0,14,", "0,15,"),
+        "node_id 15; expected 0 to 14, as in the mapping",
+    ),
+    "a round too many": ("training_metrics.csv:46", ("2,0,", "3,0,"), "iteration 3; expected 0 to 2"),
+    "no whole number": (
+        "training_metrics.csv:46",
+        ("2,0,", "2.0,0,"),
+        "iteration '2.0'; expected a whole number",
+    ),
+    "a row twice": (
+        "training_metrics.csv:3",
+        ("0,13,", "0,14,"),
+        "a second row of iteration 0 and node_id 14; expected one; line 2 is another",
+    ),
+    "a row missing": (
+        "after_update_generalizability.csv:45",
+        None,
+        "the end after 44 rows; expected a row of epoch 2 and node_id 0",
+    ),
+    "a mapping of other clients": (f"{MAPPING}:1", ("14", "15"), "expected the clients 0 to 14"),
+    "a short mapping": (f"{MAPPING}:3", ("AB,", ""), "14 values; expected 15"),
+    "a cluster without name": (f"{MAPPING}:3", ("AB,", ","), "no cluster for client 0; expected a name"),
+    "temperatures from 1": (f"{TEMPERATURE}:1", ("0,", "1,"), "round 1; expected 0: each round from 0 on"),
+    "temperatures that end too soon": (f"{TEMPERATURE}:1", None, "the end after 1 rounds; expected 2, up to"),
+    "a temperature in words": (f"{TEMPERATURE}:2", ("0.625", "hot"), "temperature 'hot'; expected a number"),
+    "a temperature of no cluster": (
+        f"{TEMPERATURE}:2",
+        ("A,", ""),
+        "2 values; expected round,cluster,temperature",
+    ),
+    "a quote that does not end": (
+        "training_metrics.csv:46",
+        ('"[2', '"[2"x'),
+        "expected comma-separated values",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_what_is_malformed_is_refused_with_file_and_line(archive, case):
+    where, change, message = MALFORMED[case]
+    name, line = where.split(":")
+    path = results(archive, "HDBSCAN") / name
+    if change is None:
+        cut(path, int(line))
+    else:
+        replace(path, int(line), *change)
+    with pytest.raises(DataError, match=re.escape(f"{path}:{line}: ") + ".*" + re.escape(message)):
+        read(archive)
+
+
+def test_bytes_that_are_no_text_are_refused_with_their_line(archive):
+    path = results(archive, "HDBSCAN") / MAPPING
+    path.write_bytes(path.read_bytes().replace(b"AB", b"\xff", 1))
+    with pytest.raises(DataError, match=r":3: bytes that are no text; expected UTF-8"):
+        read(archive)
+
+
+def test_an_empty_file_is_refused(archive):
+    (results(archive, "HDBSCAN") / MAPPING).write_text("")
+    with pytest.raises(DataError, match=r"cluster_id_mapping.csv:1: an empty file; expected comma-separated"):
+        read(archive)
+
+
+def test_a_mapping_without_rounds_is_refused(archive):
+    path = results(archive, "HDBSCAN") / MAPPING
+    cut(path, 1)
+    with pytest.raises(DataError, match=r":1: no line after the titles; expected one a round"):
+        read(archive)
+
+
+def test_images_that_are_not_of_a_clients_group_are_refused(tmp_path):
+    """Line 2 is the server's, so client 6 has lines 15 and 16."""
+    write_run(tmp_path, "HDBSCAN")
+    path = write_blueprint(tmp_path, strange=6)
+    message = f"{path}:15: images of class 0 with client 6, of group 1; expected classes 4, 5, 6"
+    with pytest.raises(DataError, match=re.escape(message)):
+        read(tmp_path)
+
+
+def test_images_of_another_number_of_clients_are_refused(archive):
+    path = archive.joinpath("datasets", *SCENARIO, "MNIST_15_dataset_blueprint.csv")
+    cut(path, 2 + 2 * 14)
+    with pytest.raises(
+        DataError, match=re.escape(f"{path}:1: 14 clients and 10 classes; expected 15 and 10")
+    ):
+        read(archive)

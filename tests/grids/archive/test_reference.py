@@ -1,0 +1,256 @@
+"""The part of the authors' archive that we have: what its files say arrives, and scores as published."""
+
+import csv
+import math
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from mlflow.tracking import MlflowClient
+
+from fedgrid.grids.archive import layout, one_run
+from fedgrid.grids.archive.layout import ALGORITHMS
+from fedgrid.tracking.mlflow.store import default_uri
+from fedgrid.tracking.scoring.partitions import published_clustering
+from tests.helpers.command_line import fedgrid, new_storage, strict_json
+
+PAPER = dict(
+    zip(("BNC", "SCL", "BCL", "OCFL-KM", "OCFL-AFF", "OCFL-MS", "OCFL-HDB"), ALGORITHMS.values(), strict=True)
+)
+OVERLAPS = {"nonoverlaping": "nonoverlapping", "overlaping": "overlapping"}
+TESTS = {
+    "before_update_metrics": "local_own",
+    "after_update_generalizability": "local_server",
+    "after_update_metrics": "cluster_own",
+}
+METRIC_FILES = ["training_metrics.csv", *(f"{name}.csv" for name in TESTS)]
+
+
+@pytest.fixture(scope="module")
+def reference(shared):
+    return shared / "reference"
+
+
+@pytest.fixture(scope="module")
+def archive(reference):
+    if not (reference / "archive").is_dir():
+        pytest.skip("the authors' archive is not among the published numbers")
+    return reference / "archive"
+
+
+@pytest.fixture(scope="module")
+def published(reference):
+    """Rows of Tables 1 and 2 by scenario and algorithm, in our words."""
+    with (reference / "published_clustering.csv").open(newline="") as file:
+        return {
+            (scenario_of(row), PAPER[row["algorithm"]]): row
+            for row in csv.DictReader(file)
+            if row["dataset"] in ("MNIST", "CIFAR10")
+        }
+
+
+def scenario_of(row):
+    return f"{row['dataset'].lower()}-{row['n']}-{OVERLAPS[row['overlap']]}-{row['balance']}"
+
+
+def four_digits(value):
+    """The published file was rounded to five digits and then to four (0.509855 -> 0.50985 -> 0.5098)."""
+    return float(np.round(np.round(value, 5), 4))
+
+
+def table_cells(scores):
+    """Return a row of Tables 1 and 2."""
+    cells = {
+        f"{name.upper()}_published": four_digits(scores[f"published_{name}"])
+        for name in ("rand", "ami", "com")
+    }
+    return cells | {"round_published": scores["published_round"]}
+
+
+def test_every_run_is_found_and_scored_as_published(archive, published):
+    found = layout.experiments(archive)
+    assert len(found) == len(published) == 112
+    for run in found:
+        read = one_run.read(run, published_truth=False)
+        shape = (read.rounds.num_rows, run.scenario.num_clients)
+        assert shape[0] == (50 if run.scenario.dataset == "mnist" else 80)
+        labels_RK = read.clients["cluster"].to_numpy().reshape(shape)
+        truth_K = read.clients["true_cluster"].to_numpy()[: shape[1]]
+        scores = published_clustering(labels_RK, truth_K, ami_is_ari="hdbscan" in run.algorithm).as_dict()
+        row = published[run.scenario.name, run.algorithm]
+        assert table_cells(scores) == {name: float(row[name]) for name in table_cells(scores)}
+        assert read.rounds["clusters"][-1].as_py() == int(row["k_final"])
+        if run.algorithm.startswith("ocfl"):
+            assert shape[0] - read.rounds["temperature"].null_count == int(row["round_published"])
+
+
+def test_what_the_part_lacks_is_told(archive):
+    """Two runs have their metrics, 64 a temperature, MNIST's eight scenarios who held which images."""
+    absent = [one_run.read(run, published_truth=False).absent for run in layout.experiments(archive)]
+    assert [names.count("dataset blueprint") for names in absent] == [0] * 56 + [1] * 56
+    assert sum(set(METRIC_FILES) <= set(names) for names in absent) == 110
+    assert not any("clusters_temperature.csv" in names for names in absent)
+
+
+@pytest.fixture(scope="module")
+def whole(archive):
+    """The two runs with all of their files, and those files' folders."""
+    runs = [run for run in layout.experiments(archive) if (run.folder / METRIC_FILES[0]).exists()]
+    assert [run.algorithm for run in runs] == ["bnc", "ocfl-hdbscan-as-published"]
+    return [(run.folder, one_run.read(run, published_truth=False)) for run in runs]
+
+
+def by_round_and_client(path, round_column):
+    with path.open(newline="") as file:
+        rows = {(int(row[round_column]) + 1, int(row["node_id"])): row for row in csv.DictReader(file)}
+    assert len(rows) == 50 * 15
+    return rows
+
+
+def test_the_records_of_the_two_whole_runs_are_what_their_files_say(whole):
+    for folder, run in whole:
+        trained = by_round_and_client(folder / "training_metrics.csv", "iteration")
+        tested = {test: by_round_and_client(folder / f"{name}.csv", "epoch") for name, test in TESTS.items()}
+        records = run.clients.to_pylist()
+        assert [(row["round"], row["client"]) for row in records] == sorted(trained)
+        for row in records:
+            key = row["round"], row["client"]
+            assert row["train_loss"] == float(trained[key]["loss"])
+            assert row["train_accuracy"] == float(trained[key]["accuracy"])
+            for test, rows in tested.items():
+                expected = rows[key]
+                recalls = [float(expected[f"accuracy_per_{label}"]) for label in range(10)]
+                known = [recall for recall in recalls if not math.isnan(recall)]
+                assert row[f"{test}_loss"] == float(expected["test_loss"])
+                assert row[f"{test}_accuracy"] == float(expected["accuracy"])
+                assert row[f"{test}_f1_union"] == float(expected["f1score"])
+                assert np.array_equal(row[f"{test}_recall"], recalls, equal_nan=True)
+                assert row[f"{test}_balanced_accuracy"] == pytest.approx(sum(known) / len(known))
+                # The authors' recall is the mean over the union of true and predicted classes.
+                assert row[f"{test}_balanced_accuracy"] >= float(expected["recall"]) - 1e-12
+
+
+def test_images_are_those_of_the_published_clients(whole, reference):
+    with (reference / "clients.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if scenario_of(row) == "mnist-15-overlapping-imbalanced"]
+    for _, run in whole:
+        first = run.clients.slice(0, 15)
+        assert first["train_images"].to_pylist() == [int(row["train"]) for row in rows]
+        assert first["test_images"].to_pylist() == [int(row["test"]) for row in rows]
+        assert first["true_cluster"].to_pylist() == [int(row["cluster"]) - 1 for row in rows]
+
+
+def test_an_accuracy_is_a_whole_number_of_the_images_that_were_tested(whole):
+    for _, run in whole:
+        right = run.clients["cluster_own_accuracy"].to_numpy() * run.clients["test_images"].to_numpy()
+        assert right == pytest.approx(np.round(right), abs=1e-9)
+
+
+def test_all_published_temperatures_arrive(reference, tmp_path):
+    """The runs' own files are not in our part; they hold what the published table does."""
+    with (reference / "published_temperature.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    expected = {}
+    for row in rows:
+        place = tmp_path.joinpath(
+            "temperature_experiments", *(row[key] for key in ("dataset", "overlap", "balance", "n"))
+        )
+        place.mkdir(parents=True, exist_ok=True)
+        with (place / "clusters_temperature.csv").open("a") as file:
+            file.write(f"{row['round']},{row['temperature']}\n")
+        expected.setdefault(scenario_of(row), []).append(float(row["temperature"]))
+    found = layout.temperatures(tmp_path)
+    assert len(found) == len(expected) == 16
+    for run in found:
+        read = one_run.read(run, published_truth=False)
+        assert read.rounds["temperature"].to_pylist() == expected[run.scenario.name]
+        assert set(read.clients["cluster"].to_pylist()) == {0}
+
+
+@pytest.fixture(scope="module")
+def imported(archive, tmp_path_factory):
+    """The command, the storage it imported everything into, and what it said: half a second a run."""
+    storage = new_storage(tmp_path_factory.mktemp("imported") / "runs")
+    command = ("import", archive, "--name", "ocfl-archive", "--storage", storage, "--json")
+    (said,) = strict_json(fedgrid(*command).out)["grids"]
+    return command, storage, said
+
+
+@pytest.fixture(scope="module")
+def report(imported):
+    """What `fedgrid report` says, and the folder of its tables."""
+    _, storage, _ = imported
+    command = ("report", "ocfl-archive", "--against", "published", "--storage", storage, "--json")
+    said = strict_json(fedgrid(*command).out)
+    return said, Path(said["index"]).parent / "tables"
+
+
+@pytest.mark.slow
+def test_the_command_imports_all_of_it(imported, published):
+    command, storage, said = imported
+    assert [said[name] for name in ("runs", "imported", "scenarios", "algorithms")] == [112, 112, 16, 7]
+    assert {tuple(absent["files"]): absent["runs"] for absent in said["absent"]} == {
+        tuple(METRIC_FILES): 54,
+        (*METRIC_FILES, "dataset blueprint"): 56,
+    }
+    for (scenario, algorithm), row in published.items():
+        (folder,) = storage.glob(f"{scenario}-{algorithm.replace('-', '_')}-s0-*")
+        scores = strict_json((folder / "scores.json").read_text())
+        final = {name: four_digits(scores[name]) for name in ("ari", "ami", "completeness", "homogeneity")}
+        columns = ("ARI_final", "AMI_final", "COM_final", "HOM_final")
+        assert list(final.values()) == [float(row[column]) for column in columns]
+        assert scores["published_round"] == int(row["round_published"])
+        assert pq.read_metadata(folder / "clients.parquet").num_rows == scores["rounds"] * int(row["n"])
+    client = MlflowClient(tracking_uri=default_uri(storage))
+    experiment = client.get_experiment_by_name("ocfl-archive")
+    runs = client.search_runs([experiment.experiment_id], max_results=1000)
+    assert [run.info.status for run in runs] == ["FINISHED"] * 113
+    assert strict_json(fedgrid(*command).out)["grids"][0]["unchanged"] == 112
+
+
+@pytest.mark.slow
+def test_its_report_has_every_published_cell(report, published):
+    """All 336 cells of Table 1 and 112 of Table 2 that MNIST and CIFAR10 have, to their four digits."""
+    said, tables = report
+    assert (said["runs"], said["finished"], said["lacking"], said["mlflow"]) == (112, 112, {}, True)
+    for row in published.values():
+        dataset, split = row["dataset"].lower(), f"{OVERLAPS[row['overlap']]} {row['balance']}"
+        scores = cells(tables / f"table1-{dataset}-{row['n']}.csv")[row["algorithm"]]
+        for name in ("RAND", "AMI", "COM"):
+            assert four_digits(float(scores[f"{split}: {name}"])) == float(row[f"{name}_published"])
+        rounds = cells(tables / f"table2-{dataset}.csv")[row["algorithm"]]
+        assert float(rounds[f"{row['n']} clients: {split}"]) == float(row["round_published"])
+
+
+@pytest.mark.slow
+def test_its_personalisation_is_that_of_the_two_whole_runs(report, whole):
+    """Each is the only run of its algorithm with metrics, so that the means over scenarios are its own."""
+    rows = cells(report[1] / "personalisation-published-mnist.csv")
+    for (folder, _), algorithm in zip(whole, ("BNC", "OCFL-HDB"), strict=True):
+        own = by_round_and_client(folder / "after_update_metrics.csv", "epoch")
+        server = by_round_and_client(folder / "after_update_generalizability.csv", "epoch")
+        last = [key for key in own if key[0] == 50]
+        for span, keys in (("mean over rounds", list(own)), ("last round", last)):
+            found = {
+                name: float(rows[algorithm][f"{span}: {name}"]) for name in ("PF1", "GF1", "PA", "GA", "gap")
+            }
+            assert found == pytest.approx(
+                {
+                    "PF1": fmean(float(own[key]["f1score"]) for key in keys),
+                    "GF1": fmean(float(server[key]["f1score"]) for key in keys),
+                    "PA": fmean(float(own[key]["accuracy"]) for key in keys),
+                    "GA": fmean(float(server[key]["accuracy"]) for key in keys),
+                    "gap": fmean(
+                        abs(float(own[key]["accuracy"]) - float(server[key]["accuracy"])) for key in keys
+                    ),
+                },
+                rel=1e-12,
+            )
+
+
+def cells(path):
+    """Return the lines of a table by algorithm, under the name that it has in the paper."""
+    with path.open(newline="") as file:
+        return {line["algorithm"].removesuffix(" as published"): line for line in csv.DictReader(file)}

@@ -1,0 +1,219 @@
+"""`fedgrid centralised` as a user types it: once and for all, the same bytes, and a preset that runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedgrid.grids.centralised import folder
+from fedgrid.grids.centralised.plain_rounds import plain_rounds
+from fedgrid.grids.presets.grid import load_grid
+from tests.helpers.command_line import fedgrid, new_storage, strict_json
+
+SMALL = ("centralised", "digits", "--epochs", 3)
+
+
+def files_of(storage):
+    """Return name -> bytes of what the storage has of its only centralised training, without MLflow's id."""
+    [folder] = (storage / "centralised").iterdir()
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in files.items() if name != "mlflow.json"}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Return a storage with a finished training, and what was said of it."""
+    storage = new_storage(tmp_path_factory.mktemp("finished"))
+    result = fedgrid(*SMALL, "--storage", storage)
+    assert (result.code, result.err) == (0, "")
+    return storage, result.out
+
+
+def test_what_is_shown_and_kept(finished):
+    storage, out = finished
+    assert sorted(files_of(storage)) == [
+        "config.json",
+        "epochs.parquet",
+        "figures/update_norms.png",
+        "figures/update_norms.svg",
+        "proposal.yaml",
+    ]
+    assert out.startswith("epoch 1/3 loss ")
+    assert out.splitlines()[3].strip() == "digits-digitnet-s0: 3 epochs on 1,442 images"
+    for part in (
+        "update L2: Euclidean norm",
+        "by rules of thumb, to start a search from",
+        "--set algorithm.epsilon_1=",
+        "It has 46 steps, a client's round about 9\nwith 15 clients and 6 with 30",
+        "fedgrid run --dataset digits --algorithm sattler --set algorithm.epsilon_1=0\n",
+    ):
+        assert part in out
+    assert "of state" not in out
+
+
+def test_a_finished_training_is_shown_again_and_not_repeated(finished, monkeypatch):
+    storage, out = finished
+    before = files_of(storage)
+    monkeypatch.setattr("fedgrid.engine.centralised.prepare", None)
+    again = fedgrid(*SMALL, "--storage", storage)
+    assert (again.code, again.err) == (0, "")
+    assert again.out.splitlines() == [*out.splitlines()[3:], "finished before: nothing to do"]
+    assert files_of(storage) == before
+
+
+def test_for_programs(finished):
+    """The proposal is a tenth of the largest norm, and five times that, to three digits."""
+    storage, _ = finished
+    told = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)
+    assert [row["epoch"] for row in told["epochs"]] == [1, 2, 3]
+    largest = max(row["update_l2"] for row in told["epochs"])
+    assert told["proposal"]["epsilon_1"] == float(f"{largest / 10:.3g}")
+    assert told["proposal"]["epsilon_2"] == float(f"{largest / 2:.3g}")
+    assert told["proposal"]["epsilon_2_range"] == [float(f"{largest / 10:.3g}"), float(f"{largest:.3g}")]
+    assert told["options"].split()[::2] == ["--set"] * 3
+    assert (told["was_finished"], told["mlflow"], told["rounds"]) == (True, True, [])
+    assert told["folder"] == str(next((storage / "centralised").iterdir()))
+
+
+def test_the_proposal_is_a_preset_and_so_are_its_options(finished):
+    storage, _ = finished
+    told = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)
+    expected = {key: value for key, value in told["proposal"].items() if key != "epsilon_2_range"}
+    [from_file] = load_grid(f"{told['folder']}/proposal.yaml", {}, [], Path("nowhere")).runs
+    changes = told["options"].split()[1::2]
+    [from_options] = load_grid(None, {"algorithm": "sattler"}, changes, Path("nowhere")).runs
+    for run in (from_file, from_options):
+        assert {key: run.algorithm[key] for key in expected} == expected
+    assert from_file == from_options
+
+
+def test_an_interrupted_training_goes_on_and_ends_with_the_same_bytes(finished, tmp_path, monkeypatch):
+    storage = new_storage(tmp_path / "runs")
+    save = folder.CentralisedFolder.save
+
+    def save_and_stop(self, progress, row):
+        save(self, progress, row)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folder.CentralisedFolder, "save", save_and_stop)
+        stopped = fedgrid(*SMALL, "--storage", storage)
+    assert stopped.code == 130
+    assert "the same command continues" in stopped.err
+    assert {"epochs.parquet", "state-000001.safetensors"} < set(files_of(storage))
+    saved = []
+    monkeypatch.setattr(
+        folder.CentralisedFolder,
+        "save",
+        lambda self, progress, row: saved.append(row["epoch"]) or save(self, progress, row),
+    )
+    assert fedgrid(*SMALL, "--storage", storage).code == 0
+    assert saved == [2, 3]
+    assert files_of(storage) == files_of(finished[0])
+
+
+def test_damaged_records_are_made_anew(finished, tmp_path):
+    storage = new_storage(tmp_path / "runs")
+    assert fedgrid(*SMALL, "--storage", storage).code == 0
+    [records] = storage.glob("centralised/*/epochs.parquet")
+    records.write_bytes(records.read_bytes()[:100])
+    assert fedgrid(*SMALL, "--storage", storage).code == 0
+    assert files_of(storage) == files_of(finished[0])
+
+
+def test_mlflow_has_the_epochs_and_is_asked_again_when_it_was_away(tmp_path):
+    from mlflow.tracking import MlflowClient
+
+    storage = new_storage(tmp_path / "runs")
+    away = fedgrid(*SMALL, "--storage", storage, "--json", MLFLOW_TRACKING_URI="http://127.0.0.1:9")
+    assert away.code == 0
+    assert "the same command logs it when MLflow is back" in away.err
+    assert not strict_json(away.out)["mlflow"]
+    told = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)
+    assert (told["was_finished"], told["mlflow"]) == (True, True)
+    client = MlflowClient(f"sqlite:///{storage}/mlflow.db")
+    [run] = client.search_runs([client.get_experiment_by_name("centralised").experiment_id])
+    assert run.info.status == "FINISHED"
+    norms = client.get_metric_history(run.info.run_id, "update_l2")
+    assert [(point.step, point.value) for point in norms] == [
+        (row["epoch"], row["update_l2"]) for row in told["epochs"]
+    ]
+
+
+def test_rounds_that_recorded_their_norms_are_set_against_the_proposal(tmp_path):
+    """A run whose epsilon_1 is 0 never splits; one with a tiny batch takes other steps and does not count."""
+    storage = new_storage(tmp_path / "runs")
+    run = ("run", "--in-process", "--storage", storage, "--clients", 3, "--set", "training.rounds=4")
+    sattler = (*run, "--algorithm", "sattler", "--set", "algorithm.epsilon_1=0")
+    for command in (sattler, (*sattler, "--set", "training.batch_size=64"), (*run, "--algorithm", "bnc")):
+        assert fedgrid(*command).code == 0
+    result = fedgrid(*SMALL, "--storage", storage, "--json")
+    [rounds] = strict_json(result.out)["rounds"]
+    [folder] = (
+        path
+        for path in storage.glob("digits-3-*-sattler-s0-*")
+        if json.loads((path / "config.json").read_text())["training"]["batch_size"] == 32
+    )
+    config = json.loads((folder / "config.json").read_text())
+    assert (rounds["run"], rounds["rounds"]) == (folder.name, 4)
+    assert 0 < rounds["smallest_mean_norm"] <= rounds["largest_mean_norm"]
+    assert config["algorithm"]["epsilon_1"] == 0
+    assert "Rounds here before a split" in fedgrid(*SMALL, "--storage", storage).out
+
+
+def test_rounds_count_up_to_the_first_split(tmp_path):
+    """Norms are measured before a split, so the round of the first one still counts."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from fedgrid.engine.run_config import complete
+
+    config = complete({"algorithm": "sattler"}, tmp_path)
+    folder = tmp_path / "digits-15-nonoverlapping-balanced-sattler-s0-abc"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config.model_dump(mode="json")))
+    columns = {"clusters": [1, 2, 2], "mean_norm": [0.3, 0.2, 0.5], "max_norm": [0.6, 0.7, 0.4]}
+    pq.write_table(pa.table(columns), folder / "rounds.parquet")
+    [rounds] = plain_rounds(tmp_path, "digits", "digitnet", config.training)
+    assert (rounds.mean_norm_R, rounds.max_norm_R) == ((0.3, 0.2), (0.6, 0.7))
+    assert plain_rounds(tmp_path, "digits", "tinyvgg", config.training) == []
+    assert plain_rounds(tmp_path, "mnist", "digitnet", config.training) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "Missing argument"),
+        (["digit"], "unknown dataset 'digit'; did you mean 'digits'"),
+        (["digits", "--epochs", "1"], "Invalid value for '--epochs'"),
+        (["digits", "--model", "vgg"], "unknown model 'vgg'"),
+        (["digits", "--seed", "-1"], "seed = -1"),
+        (
+            ["digits", "--set", "clients=5"],
+            "only model and training.KEY to set, as in training.learning_rate",
+        ),
+        (["digits", "--set", "training=5"], "only model and training.KEY to set"),
+        (["digits", "--set", "training.rounds=5"], "training.rounds has no meaning here"),
+        (["digits", "--set", "training.learning_rate=fast"], "training.learning_rate = 'fast'"),
+        (["npz:missing.npz"], "missing.npz"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_written(arguments, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = fedgrid("centralised", *arguments)
+    assert (result.code, result.out) == (2, "")
+    assert says in result.err
+    assert result.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_training_that_learns_nothing_proposes_nothing(tmp_path):
+    result = fedgrid(
+        *SMALL, "--set", "training.learning_rate=1e-30", "--storage", new_storage(tmp_path / "x")
+    )
+    assert result.code == 1
+    assert "is never lower: there is nothing to propose" in result.err
+
+
+def test_help_has_an_example():
+    assert "Example: fedgrid centralised mnist" in " ".join(fedgrid("centralised", "--help").out.split())

@@ -1,0 +1,190 @@
+"""What a user can get wrong: one line that says what is allowed, exit code 2, nothing started or written."""
+
+import pytest
+
+from tests.helpers.command_line import fedgrid
+
+IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch):
+    """Return a function that runs a command which must be refused, with part of what it must say."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, says, **settings):
+        before = sorted(tmp_path.rglob("*"))
+        result = fedgrid(*arguments, **settings)
+        assert (result.code, result.out) == (2, "")
+        assert result.err.startswith("fedgrid: ")
+        assert result.err.count("\n") == 1
+        assert says in result.err
+        assert sorted(tmp_path.rglob("*")) == before
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nonsense"], "No such command 'nonsense'; see --help"),
+        (["--bogus"], "No such option: --bogus"),
+        (["run"], "nothing to run: name a preset (quickstart), a YAML file, or options; see --help"),
+        (["run", "--rounds", "3"], "No such option: --rounds"),
+        (["run", "quickstart", "other"], "unexpected extra argument"),
+        (["run", "quikstart"], "unknown preset 'quikstart'; did you mean 'quickstart'?"),
+        (["run", "my-run.yaml"], "no file my-run.yaml; presets: quickstart"),
+        (["run", "--dataset", "mnits"], "unknown dataset 'mnits'; did you mean 'mnist'? known: digits, "),
+        (["run", "--algorithm", "ocfl-kmean"], "unknown algorithm 'ocfl-kmean'; did you mean 'ocfl-kmeans'?"),
+        (
+            ["run", "--overlap", "some"],
+            "overlap = 'some': input should be 'overlapping', 'nonoverlapping' or 'majority'",
+        ),
+        (["run", "--balance", "some"], "balance = 'some': input should be 'balanced' or 'imbalanced'"),
+        (["run", "--seed", "-1"], "seed = -1: input should be greater than or equal to 0"),
+        (["run", "--seed", "one"], "Invalid value for '--seed'"),
+        (["run", "--clients", "0"], "clients = 0: input should be greater than 0"),
+        (["run", "--clients", "1"], "3 clusters need at least 3 clients, not 1"),
+        (["run", "--clients", "2"], "3 clusters need at least 3 clients, not 2"),
+        (["run", "--clients", "5000"], "5000 clients cannot share 1442 images; take at most 1442 clients"),
+        (["run", "--set", "training.rounds"], "expected KEY=VALUE, as in training.rounds=5"),
+        (["run", "--set", "training.rounds=0"], "training.rounds = 0: input should be greater than 0"),
+        (["run", "--set", "model=vgg"], "unknown model 'vgg'; "),
+        (["run", "--set", "split.num_clusters=20"], "20 clusters need at least 20 classes"),
+        (["run", "--set", "split.draws=1"], "client 0 would hold 0 training and 1 test images"),
+        (["run", "--set", "split.server_images=356"], "more than the 355 images of the server's test set"),
+        (["run", "--algorithm", "bnc", "--algorithm", "bnc"], "the same run twice: "),
+        (["run", "--seed", "1", "--clients-per-actor", "0"], "Invalid value for '--clients-per-actor'"),
+        (
+            ["run", "--seed", "1", "--gpus-per-client", "1.5"],
+            "--gpus-per-client 1.5: expected 0, or 0.0001 to 1",
+        ),
+        (
+            ["run", "--seed", "1", "--gpus-per-client", "half"],
+            "'half' is neither a number from 0 on nor 'auto'",
+        ),
+        (["run", "--seed", "1", "--clients-per-actor", "2.5"], "is neither a whole number from 1 on nor"),
+        (["run", "--seed", "1", "--cpus-per-client", "-1"], "Invalid value for '--cpus-per-client'"),
+        ([*IN_PROCESS, "--clients-per-actor", "3"], "--in-process has no actors"),
+        (["data", "mnits"], "unknown dataset 'mnits'; did you mean 'mnist'?"),
+        (["data", "digits", "--clients", "0"], "clients = 0: input should be greater than 0"),
+        (["data", "digits", "--set", "seed=[1, 2]"], "one split at a time, not 2"),
+        (["data", "--csv", "x.csv"], "whose split? name a data set, as in fedgrid data digits"),
+        (
+            ["data", "digits", "--csv", "none/x.csv"],
+            "none/x.csv cannot be written: No such file or directory",
+        ),
+        (["ui"], "run something first, or name the folder with --storage"),
+        (["ui", "--port", "0"], "Invalid value for '--port'"),
+        (["run", "papr"], "unknown preset 'papr'; did you mean 'paper'?"),
+        (["run", "paper-digits", "--filter", "colour=red"], "unknown axis 'colour'"),
+        (["run", "paper-digits", "--filter", "clients=16"], "clients"),
+        (["run", "paper-digits", "--filter", "clients"], "clients"),
+        (["run", "paper-digits", "--seeds", "4..0"], "4..0"),
+        (["run", "paper-digits", "--seeds", "some"], "some"),
+        (["run", "paper-digits", "--extend", "algorithms+=louvian"], "louvian"),
+        (["run", "paper-digits", "--extend", "seeds=5"], "seeds=5"),
+        (["run", "quickstart", "--retries", "-1"], "Invalid value for '--retries'"),
+        (["run", "--clients", "2.5"], "Invalid value for '--clients'"),
+        (["run", "quickstart", "--store-limit", "5XB"], "'5XB' is no size: expected a number and a unit"),
+        (["run", "quickstart", "--no-store", "--store-limit", "5GB"], "--store-limit limits what --no-store"),
+        (["search", "briggs", "--no-store", "--store-limit", "5GB"], "--store-limit limits what --no-store"),
+        (["retry", "paper", "--no-store", "--store-limit", "5GB"], "--store-limit limits what --no-store"),
+        (["store", "paper"], "no grid in "),
+        (["run", "--set", "clients=2.5"], "clients = 2.5: input should be a valid integer"),
+        (["run", "--set", "clients=-3"], "clients = -3: input should be greater than 0"),
+        (["run", "--set", "clients=true"], "clients"),
+        (["run", "--set", "training.learning_rate=true"], "training.learning_rate = True: input should be"),
+        (
+            ["run", "--algorithm", "ocfl-kmeans", "--set", "algorithm.clusterer.num_clusters=0"],
+            "num_clusters",
+        ),
+        (["status", "paper"], "no grid in "),
+        (["retry", "paper"], "no grid in "),
+        (["stop", "paper"], "no grid in "),
+        (["sync", "paper"], "no grid in "),
+        (["status", "../paper"], "a grid named '../paper': expected letters"),
+        (["ui", "paper"], "run something first, or name the folder with --storage"),
+        (["submit", "paper"], "--cluster"),
+        (["submit", "paper", "--cluster", "gone.yaml"], "gone.yaml"),
+        (["run", "quickstart", "--storage", "nowhere://runs"], "--storage nowhere://runs"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be(refused, arguments, says):
+    refused(*arguments, says=says)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("cleints: 3", "unknown key 'cleints'; did you mean 'clients'? allowed: dataset, overlap, "),
+        ("training: {round: 3}", "unknown key 'round' in training; did you mean 'rounds'?"),
+        ("clients:\t3", "my.yaml is not YAML: "),
+        ("\tclients: 3", "my.yaml is not YAML: "),
+        ("model: [tinyvgg, resnet34]", "unknown model '['tinyvgg', 'resnet34']'"),
+        ("training: [{rounds: 3}]", "training = [{'rounds': 3}]: expected keys such as rounds"),
+        ("seed: [0, 0]", "the same run twice: "),
+        ("clients: 3\nclients: 4", "'clients' stands there twice"),
+        ("training: {rounds: 3, rounds: 4}", "'rounds' stands there twice"),
+        ("training: {learning_rate: .nan}", "training.learning_rate = nan: input should be a finite number"),
+        ("!!python/object/apply:os.getcwd []", "my.yaml is not YAML: "),
+    ],
+)
+def test_what_a_file_cannot_say(refused, tmp_path, text, says):
+    (tmp_path / "my.yaml").write_text(text)
+    refused("run", "my.yaml", says=says)
+
+
+def test_own_images_that_are_not_there(refused, tmp_path):
+    refused(
+        "run",
+        "--dataset",
+        "folder:gone",
+        says=f"{tmp_path}/gone/train is missing; an image folder has train/",
+    )
+    refused("run", "--dataset", "npz:gone.npz", says=f"{tmp_path}/gone.npz is missing; expected an npz file")
+    refused("run", "--dataset", "npz:", says="unknown dataset 'npz:'; did you mean 'npz:PATH'?")
+
+
+def test_a_storage_that_is_a_file(refused, tmp_path):
+    (tmp_path / "file").write_text("x")
+    for storage in ("file", "file/runs"):
+        says = f"--storage {tmp_path}/{storage} cannot be written to: Not a directory; name another folder"
+        refused(*IN_PROCESS, "--storage", storage, says=says)
+
+
+def test_a_storage_that_cannot_be_created():
+    """Nobody, not even root, creates a folder in /proc."""
+    result = fedgrid(*IN_PROCESS, "--storage", "/proc/runs")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert result.err.startswith("fedgrid: --storage /proc/runs cannot be written to: ")
+
+
+@pytest.mark.parametrize("uri", ["bogus", "file:///tmp/mlruns", "http://", "http://[::1", "sqlite://"])
+def test_a_malformed_tracking_address(refused, uri):
+    refused(*IN_PROCESS, says=f"MLFLOW_TRACKING_URI is '{uri}', which is no addr", MLFLOW_TRACKING_URI=uri)
+
+
+def test_brackets_are_no_markup(refused, tmp_path):
+    """Rich takes [bold] for a style, [/] for an error and :smile: for a picture."""
+    refused("run", "--dataset", "[bold]x[/] :smile:", says="unknown dataset '[bold]x[/] :smile:'; known: ")
+    refused("run", "--dataset", "folder:[/x]", says=f"{tmp_path}/[/x]/train is missing")
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--cpus-per-client", "100"], "--cpus-per-client 100: expected more than 0, at most 3.9"),
+        (["--cpus-per-client", "0"], "--cpus-per-client 0: expected more than 0"),
+        (["--gpus-per-client", "0.5"], "--gpus-per-client 0.5, but the cluster has no GPU; leave it out"),
+        (["--cpus-per-client", "1", "--clients-per-actor", "1"], "15 client actors with 1 CPU"),
+    ],
+)
+def test_what_the_cluster_cannot_carry(ray_session, tmp_path, arguments, says):
+    """The cluster has four CPUs, of which the server takes a tenth."""
+    result = fedgrid("run", "--seed", 1, *arguments, "--storage", tmp_path / "runs", "--json")
+    assert (result.code, result.out) == (2, "")
+    assert says in result.err
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,154 @@
+"""`fedgrid report` and `fedgrid compare`, as typed: what is said, what is written, what is refused."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.tracking.mlflow.store import default_uri
+from tests.helpers.command_line import fedgrid, new_storage, strict_json
+from tests.helpers.small_archive import write_metrics, write_run
+
+SCENARIO = ("nonoverlapping", "balanced")
+
+
+@pytest.fixture(scope="module")
+def grids(tmp_path_factory):
+    """A storage with a grid of three imported runs of three rounds."""
+    folder = tmp_path_factory.mktemp("grids")
+    for algorithm in ("baseline", "kmeans", "HDBSCAN"):
+        write_metrics(write_run(folder / "archive", algorithm))
+    storage = new_storage(folder / "runs")
+    fedgrid("import", folder / "archive", "--name", "one", "--storage", storage)
+    return storage
+
+
+@pytest.fixture
+def storage(grids, tmp_path):
+    """A copy that a test may change."""
+    shutil.copytree(grids, tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+def report(storage, *options, **settings):
+    return fedgrid("report", "one", "--storage", storage, *options, **settings)
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def rows(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_report_says_what_it_is_of_and_where_it_is(grids, tmp_path):
+    result = report(grids, "--to", tmp_path / "report")
+    assert (result.code, result.err) == (0, "")
+    words = result.out.split()
+    assert "one at a glance" in result.out
+    assert str(tmp_path / "report" / "index.html") in words
+    assert "BNC" in words
+    assert "OCFL-HDB as published" in result.out
+
+
+def test_it_lies_in_the_grids_folder_and_in_its_mlflow_run(storage):
+    said = strict_json(report(storage, "--json").out)
+    folder = storage / "grids" / "one" / "report"
+    assert Path(said["index"]) == folder / "index.html"
+    assert said["files"] == len(contents(folder))
+    assert (said["runs"], said["finished"], said["lacking"], said["mlflow"]) == (3, 3, {}, True)
+    client = MlflowClient(tracking_uri=default_uri(storage))
+    experiment = client.get_experiment_by_name("one")
+    (parent,) = client.search_runs([experiment.experiment_id], "tags.`fedgrid.run_id` = 'grid'")
+    assert "report/index.html" in {item.path for item in client.list_artifacts(parent.info.run_id, "report")}
+
+
+def test_the_same_records_give_the_same_bytes(storage, tmp_path):
+    report(storage, "--against", "published", "--to", tmp_path / "first")
+    report(storage, "--against", "published", "--to", tmp_path / "second")
+    assert contents(tmp_path / "first") == contents(tmp_path / "second")
+
+
+def test_a_run_that_is_not_finished_leaves_its_cells_empty_and_is_named(storage, tmp_path):
+    (run,) = storage.glob("*-ocfl_kmeans-*")
+    (run / "done.json").unlink()
+    result = report(storage, "--to", tmp_path / "report")
+    assert "1 of 3 runs of one are not in it:" in result.out
+    assert run.name.rpartition("-")[0] in result.out
+    table = {row["algorithm"]: row for row in rows(tmp_path / "report" / "tables" / "table1-mnist-15.csv")}
+    column = f"{' '.join(SCENARIO)}: RAND"
+    assert table["OCFL-KM"][column] == ""
+    assert float(table["OCFL-HDB as published"][column]) == pytest.approx(2 / 3)
+    (lacking,) = rows(tmp_path / "report" / "tables" / "lacking-one.csv")
+    assert lacking["run"] == run.name.rpartition("-")[0]
+    assert "algorithm" in lacking
+
+
+def test_a_grid_of_which_nothing_is_finished_is_refused(storage):
+    for mark in storage.glob("*/done.json"):
+        mark.unlink()
+    result = report(storage)
+    assert result.code == 2
+    assert "none of the 3 runs of one is finished; `fedgrid status one`" in result.err
+    assert not (storage / "grids" / "one" / "report").exists()
+
+
+def test_an_unknown_grid_is_named_before_anything_is_read(grids):
+    assert "did you mean 'one'" in report(grids, "--against", "on").err
+    result = fedgrid("compare", "one", "oen", "--storage", grids)
+    assert (result.code, "unknown grid 'oen'" in result.err) == (2, True)
+
+
+def test_a_store_that_cannot_be_reached_stops_no_report(storage):
+    result = report(storage, MLFLOW_TRACKING_URI="http://127.0.0.1:9")
+    assert result.code == 0
+    assert "warning:" in result.err
+    assert (storage / "grids" / "one" / "report" / "index.html").exists()
+
+
+def test_a_place_that_cannot_be_written_is_said_in_a_line(grids, tmp_path):
+    (tmp_path / "file").touch()
+    result = report(grids, "--to", tmp_path / "file")
+    assert result.code == 1
+    assert str(tmp_path / "file") in result.err
+    assert len(result.err.splitlines()) == 1
+
+
+def test_a_grid_is_compared_with_another_one_not_with_itself(grids):
+    result = fedgrid("compare", "one", "one", "--storage", grids)
+    assert (result.code, "name two grids" in result.err) == (2, True)
+
+
+def test_two_grids_are_paired_by_scenario_and_algorithm(storage, tmp_path):
+    """The second has two of the first one's runs."""
+    first, _, third = GridFolder(Storage(storage), "one").runs()
+    GridFolder(Storage(storage), "other").keep([first, third], "")
+    result = fedgrid("compare", "one", "other", "--storage", storage, "--to", tmp_path / "compared")
+    assert (result.code, result.err) == (0, "")
+    table = rows(tmp_path / "compared" / "tables" / "compare-final-ari.csv")
+    assert {row["algorithm"]: float(row["difference"]) for row in table} == {
+        "BNC": 0,
+        "OCFL-HDB as published": 0,
+    }
+    assert "1 without a finished partner" in (tmp_path / "compared" / "index.html").read_text()
+
+
+def test_a_page_is_sent_to_the_storages_uri_and_programs_are_told_of_both_grids(grids, tmp_path):
+    """What the second grid lacks is as much of the truth as what the first one does."""
+    shutil.copytree(grids, there := tmp_path / "there")
+    first, second, _ = GridFolder(Storage(there), "one").runs()
+    GridFolder(Storage(there), "other").keep([first, second], "")
+    (there / f"{second.name}-{second.run_id}" / "done.json").unlink()
+    command = ("compare", "one", "other", "--storage", f"local://{there}", "--json")
+    said = strict_json(fedgrid(*command, FEDGRID_CACHE=str(tmp_path / "cache")).out)
+    assert [(grid["grid"], list(grid["lacking"])) for grid in said["grids"]] == [
+        ("one", [second.name]),
+        ("other", [second.name]),
+    ]
+    assert len(contents(there / "grids" / "one" / "against-other")) == said["files"]

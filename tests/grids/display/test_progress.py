@@ -1,0 +1,113 @@
+"""What is shown of a grid as it runs: on a terminal, in a log, to a program."""
+
+import io
+import json
+import sys
+
+import pytest
+from rich.console import Console
+
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.progress import Bars, JsonLines, Lines, headline, work_done
+from fedgrid.grids.results.outcome import Outcome, finished
+from fedgrid.grids.results.tally import Tally
+from fedgrid.grids.results.times import Times
+from fedgrid.tracking.scoring.scores import of_rounds
+from tests.helpers.small_grid import config, take
+
+TIMING = {"seconds": 2.0, "train_seconds": 1.0, "evaluate_seconds": 0.5}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Return a finished run of three rounds: its configuration, the scores of its rounds, its outcome."""
+    storage = Storage.of(tmp_path_factory.mktemp("runs"))
+    taken = take(storage, seed=1)
+    outcome = finished(storage.root, taken)
+    return taken, dict(of_rounds(outcome.folder)), outcome
+
+
+def tell(reporter, run):
+    """Tell a reporter of a run with a second attempt, and of one that was given up."""
+    taken, scores, outcome = run
+    with reporter:
+        reporter.start(taken, 0)
+        reporter.round(taken, 1, scores[1])
+        reporter.retry(taken, "its server died", 1)
+        reporter.start(taken, 1)
+        reporter.round(taken, 2, scores[2])
+        reporter.finish(outcome)
+        reporter.start(config(seed=2), 0)
+        reporter.finish(Outcome(config(seed=2), outcome.folder, None, Times(), "out of [memory]"))
+        reporter.start(config(seed=3), 0)
+        reporter.stopping()
+        reporter.stop(config(seed=3))
+
+
+def test_a_log_has_a_line_for_each_piece_of_news(run):
+    text = io.StringIO()
+    tell(Lines(Console(file=text, width=200)), run)
+    name = "digits-3-nonoverlapping-balanced-bnc-s"
+    lines = text.getvalue().splitlines()
+    assert lines[0] == f"{name}1: starts"
+    assert lines[1].startswith(f"{name}1 round 1/3 temp. 0.")
+    assert lines[2] == f"{name}1: failed (its server died), tried again"
+    assert lines[3] == f"{name}1: goes on after round 1"
+    assert lines[5].startswith(f"{name}1: finished clusters 1  ARI 0.00  acc. 0.")
+    assert lines[7] == f"{name}2: out of [memory]"
+    assert lines[-2:] == [
+        "stopping after the rounds under way; Ctrl-C again stops at once",
+        f"{name}3: stopped",
+    ]
+
+
+def test_programs_get_a_json_object_a_line(run, monkeypatch):
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    tell(JsonLines(), run)
+    events = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [event["event"] for event in events] == [
+        *("start", "round", "retry", "start", "round", "result"),
+        *("start", "result", "start", "stopping", "stop"),
+    ]
+    assert (events[3]["rounds_done"], events[4]["round"], events[5]["clusters"]) == (1, 2, 1)
+    assert (events[5]["error"], events[7]["error"]) == (None, "out of [memory]")
+    assert events[5]["seconds"] >= 0
+    assert (events[7]["seconds"], events[7]["alone_seconds"]) == (0.0, 0.0)
+
+
+def test_a_terminal_keeps_the_runs_that_ended_above_the_bars(run):
+    text = io.StringIO()
+    taken, _, _ = run
+    console = Console(file=text, width=120, force_terminal=True, color_system=None)
+    tell(Bars(console, [taken, config(seed=2), config(seed=3)]), run)
+    shown = text.getvalue()
+    assert "done    BNC s1  clusters 1  ARI 0.00  acc. 0." in shown
+    assert "failed  BNC s2: out of [memory]" in shown
+    assert "stopped BNC s3" in shown
+    assert "again   BNC s1: its server died" in shown
+
+
+def test_the_line_for_the_whole_grid():
+    now = [0.0]
+    runs = [config(seed=seed) for seed in (1, 2, 3)]
+    tally = Tally(runs, {}, finished_before=4, now=lambda: now[0])
+    assert headline(tally) == "4 of 7 runs done, 0 running, 3 waiting; the first actors are starting"
+    tally.start(runs[0], 0)
+    now[0] = 2.0
+    tally.round(runs[0], 1, TIMING)
+    assert headline(tally) == "4 of 7 runs done, 1 running, 2 waiting; 0.5 rounds/s, 16 s left"
+    tally.fail(runs[0])
+    assert headline(tally) == "4 of 7 runs done, 0 running, 2 waiting, 1 failed; 0.5 rounds/s, 12 s left"
+
+
+def test_what_a_launch_has_done():
+    """Of its two rounds one was taken from the round store."""
+    now = [0.0]
+    tally = Tally([config(seed=1)], {}, now=lambda: now[0])
+    tally.start(config(seed=1), 0)
+    now[0] = 3.0
+    tally.round(config(seed=1), 1, TIMING)
+    assert work_done(tally) == "1 rounds in 3.0 s"
+    tally.round(config(seed=1), 2, {**TIMING, "reached_clients": 4, "trained_clients": 0})
+    assert work_done(tally) == "2 rounds, 1 of them computed, in 3.0 s"

@@ -1,0 +1,79 @@
+"""What `fedgrid status`, `stop` and `retry` say of a grid, whoever drives it."""
+
+import json
+
+import pytest
+
+from fedgrid.engine.run_folder import RunFolder
+from fedgrid.engine.storage.lease import Lease
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.status import status
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.tally import Tally
+from tests.helpers.command_line import fedgrid, new_storage
+from tests.helpers.small_grid import config, take
+
+RUNS = [config(seed=seed) for seed in (1, 2, 3, 4)]
+
+
+@pytest.fixture
+def storage(tmp_path):
+    """Of four runs one is done, one was given up, one is under way and one waits."""
+    storage = Storage.of(new_storage(tmp_path / "runs"))
+    take(storage, seed=1)
+    RunFolder(storage, RUNS[1]).fail("client 2, round 1: out of memory", 3)
+    folder = GridFolder(storage, "mine")
+    folder.keep(RUNS, "clients: 3\n")
+    tally = Tally(RUNS[1:], {}, finished_before=1)
+    tally.start(RUNS[2], 0)
+    tally.round(RUNS[2], 1, {"seconds": 1.0, "train_seconds": 0.5, "evaluate_seconds": 0.5})
+    folder.write_progress(tally.as_dict())
+    return storage
+
+
+def test_a_grid_under_way(storage):
+    with Lease(storage, "mine"):
+        found = status("mine", storage)
+    counts = {name: found[name] for name in ("total", "done", "running", "waiting", "failed")}
+    assert counts == {"total": 4, "done": 1, "running": 1, "waiting": 1, "failed": 1}
+    assert found["driver"]
+    assert [(run["run"], run["round"], run["rounds"]) for run in found["runs"]] == [(RUNS[2].name, 1, 3)]
+    [failure] = found["failures"]
+    assert (failure["run_id"], failure["attempts"]) == (RUNS[1].run_id, 3)
+    assert failure["cause"] == "client 2, round 1: out of memory"
+
+
+def test_what_a_driver_that_is_gone_last_said_is_not_shown(storage):
+    found = status("mine", storage)
+    assert (found["driver"], found["runs"], found["seconds_left"]) == (None, [], None)
+    assert (found["running"], found["waiting"]) == (0, 2)
+
+
+def test_it_is_printed_and_read_by_programs(storage):
+    result = fedgrid("status", "mine", "--storage", storage.root)
+    assert result.code == 0
+    assert "mine: not running\n4 runs: 1 done, 0 running, 2 waiting, 1 failed\n" in result.out
+    assert "out of memory" in result.out
+    assert "`fedgrid retry mine` runs them again from their last rounds." in result.out
+    assert json.loads(fedgrid("status", "mine", "--storage", storage.root, "--json").out)["failed"] == 1
+
+
+def test_a_grid_that_nobody_drives_cannot_be_stopped(storage):
+    result = fedgrid("stop", "mine", "--storage", storage.root)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("fedgrid: mine is not running; ")
+
+
+def test_a_driven_one_is_asked_to(storage):
+    with Lease(storage, "mine"):
+        result = fedgrid("stop", "mine", "--storage", storage.root)
+        assert status("mine", storage)["stopping"]
+    assert result.code == 0
+    assert "stops after the rounds under way" in result.out
+
+
+def test_without_failures_there_is_nothing_to_retry(storage):
+    RunFolder(storage, RUNS[1]).open()
+    result = fedgrid("retry", "mine", "--storage", storage.root)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("fedgrid: no run of mine failed; ")

@@ -1,0 +1,56 @@
+"""What is said at the end of a launch."""
+
+import csv
+import io
+
+import pytest
+from rich.console import Console
+
+from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.round_cache.store import CacheOptions
+from fedgrid.engine.session import Session
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.summary import show, write_summary
+from fedgrid.grids.execution.run_events import take_forward
+from fedgrid.grids.presets.grid import Grid
+from tests.helpers.small_grid import NOWHERE, config
+
+RUNS = (config(seed=1), config(seed=1, algorithm="sattler"))
+"""Of one trunk."""
+
+
+def run_all(folder, store):
+    storage = Storage.of(folder)
+    session = Session(InProcessPool(), NOWHERE, store=store)
+    for run in RUNS:
+        for _ in take_forward(session, run, storage, lambda: False):
+            pass
+    return storage
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    return run_all(tmp_path_factory.mktemp("shared"), CacheOptions())
+
+
+def shown(storage, width=100):
+    text = io.StringIO()
+    show(Grid("mine", RUNS, ""), storage, "sqlite:///mlflow.db", [], None, Console(file=text, width=width))
+    return text.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_what_runs_would_have_cost_alone_is_said_on_any_terminal(shared, width):
+    assert "\nalone: without the round store; all runs together " in shown(shared, width)
+
+
+def test_of_runs_that_shared_nothing_it_is_not_said(tmp_path):
+    assert "alone" not in shown(run_all(tmp_path, None))
+
+
+def test_a_summary_has_both_costs_of_each_run(shared, tmp_path):
+    """The first computed all of its rounds, the second took some or all of them."""
+    with write_summary(RUNS, shared, tmp_path).open(newline="") as file:
+        plain, taker = csv.DictReader(file)
+    assert plain["seconds"] == plain["alone_seconds"]
+    assert float(taker["seconds"]) <= float(taker["alone_seconds"])

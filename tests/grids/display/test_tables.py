@@ -1,0 +1,208 @@
+"""The tables that people read."""
+
+import io
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from fedgrid.engine.partition.blueprint import Blueprint
+from fedgrid.engine.run_config import complete
+from fedgrid.grids.display.tables import (
+    RESULT_COLUMNS,
+    class_count_table,
+    duration,
+    failure_table,
+    result_row,
+    result_table,
+    summary_rows,
+    summary_table,
+)
+from fedgrid.grids.results.outcome import Outcome
+from fedgrid.grids.results.times import Times
+from fedgrid.tracking.scoring.partitions import ClusteringScores, PartitionScores, PublishedClustering
+from fedgrid.tracking.scoring.scores import ClientScores, PublishedClients, RunScores
+
+
+def filled(kind, value=0.12345, **values):
+    """Return a group of scores that are all `value`, but for `values`."""
+    return kind(**{field.name: value for field in fields(kind)} | values)
+
+
+def outcome(
+    algorithm="bnc", *, seed=0, seconds=12.34, alone=None, error=None, clustering_round=None, name="runs/x"
+):
+    """Return how a run ended; with `alone` seconds it took one of its 15 rounds from the store."""
+    times = Times(seconds, seconds if alone is None else alone, 15, 15 if alone is None else 14)
+    clustering = filled(
+        ClusteringScores,
+        final=PartitionScores(3, 1.0, 1.0, 1.0, 1.0),
+        clustering_round=clustering_round,
+    )
+    scores = RunScores(
+        rounds=15,
+        silhouette=0.5,
+        evaluated_round=15,
+        clustering=clustering,
+        clients=filled(ClientScores),
+        published_clustering=filled(PublishedClustering),
+        published_clients=filled(PublishedClients),
+    )
+    config = complete({"algorithm": algorithm, "seed": seed}, Path("unused"))
+    return Outcome(config, Path(name), None if error else scores.as_dict(), times, error)
+
+
+def printed(table, width):
+    text = io.StringIO()
+    Console(file=text, width=width).print(table)
+    return text.getvalue()
+
+
+def test_a_row_of_the_results():
+    row = result_row(outcome("ocfl-kmeans", clustering_round=4))
+    assert {name: row[name] for name in ("algorithm", "seed", "clusters", "ari", "seconds", "error")} == {
+        "algorithm": "ocfl-kmeans",
+        "seed": 0,
+        "clusters": 3,
+        "ari": 1.0,
+        "seconds": 12.3,
+        "error": None,
+    }
+    assert row["clustering_round"] == 4
+    assert row["learning_gap"] == 0.12345
+
+
+def test_a_row_of_a_failed_run_has_every_key_and_no_scores():
+    failed = result_row(outcome(error="client 3, round 2: out of memory"))
+    assert list(failed) == list(result_row(outcome()))
+    assert failed["error"] == "client 3, round 2: out of memory"
+    assert {failed[name] for name in RESULT_COLUMNS} == {None}
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_the_results_fit_a_terminal(width):
+    """The widest that there is: eight letters, seconds of five digits, no cut and no wrapped line."""
+    outcomes = [outcome("ocfl-affinity", seconds=9999.4, clustering_round=100), outcome(seconds=2)]
+    lines = [line.rstrip() for line in printed(result_table(outcomes, width), width).splitlines()]
+    assert len(lines) == 6
+    assert max(map(len, lines)) <= width
+    assert lines[0] == "Final round, digits-15-nonoverlapping-balanced, seed 0"
+    numbers = "3 1.000 1.000 1.000 1.000 0.123 0.123 0.123 0.123 0.123"
+    assert lines[4].split() == ["OCFL-AFF", "100", *numbers.split(), "9999"]
+    assert lines[5].split() == ["BNC", "–", *numbers.split(), "2.0"]
+
+
+def test_both_costs_of_a_run_are_in_its_row():
+    row = result_row(outcome(seconds=12.34, alone=56.78))
+    assert (row["seconds"], row["alone_seconds"]) == (12.3, 56.8)
+    row = result_row(outcome(seconds=12.34))
+    assert (row["seconds"], row["alone_seconds"]) == (12.3, 12.3)
+
+
+@pytest.mark.parametrize("width", [85, 100, 140])
+def test_once_a_run_took_a_round_the_results_say_what_each_would_have_cost_alone(width):
+    """In all tables, so that they look alike; the widest that there is, as above."""
+    outcomes = [
+        outcome("ocfl-affinity", seconds=9999.4, alone=99999.4, clustering_round=100),
+        outcome(seconds=2, seed=1),
+    ]
+    lines = [line.rstrip() for line in printed(result_table(outcomes, width), width).splitlines()]
+    assert len(lines) == 10
+    assert max(map(len, lines)) <= width
+    assert lines[1].endswith(" alone") or lines[2].endswith(" alone")
+    assert lines[4].split()[-3:] == ["0.123", "9999", "99999"]
+    assert lines[9].split()[-3:] == ["0.123", "2.0", "2.0"]
+
+
+def test_on_a_narrow_terminal_there_is_no_room_for_that():
+    text = printed(result_table([outcome("ocfl-affinity", seconds=9999.4, alone=99999.4)], 80), 80)
+    assert "alone" not in text
+    assert "OCFL-AFF " in text
+
+
+def test_a_long_name_is_wrapped_and_no_number_is_lost():
+    lines = printed(result_table([outcome("ocfl-affinity-as-published")], 80), 80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "1.000 1.000 1.000 1.000 0.123 0.123 0.123 0.123 0.123" in lines[4]
+
+
+def test_every_scenario_and_seed_has_its_own_table():
+    text = printed(result_table([outcome(), outcome("sattler"), outcome(seed=1)], 100), 100)
+    titles = [line.rstrip() for line in text.splitlines() if line.startswith("Final")]
+    assert titles == [f"Final round, digits-15-nonoverlapping-balanced, seed {seed}" for seed in (0, 1)]
+
+
+def test_failures_are_told_in_full():
+    """Brackets are no markup; the folder's name tells runs of one algorithm apart."""
+    bad = outcome(error="client [bold]7[/], round 3: " + "word " * 40 + "end", name="runs/bnc-s0-0123abc")
+    text = printed(failure_table([outcome(), bad]), 80)
+    words = " ".join(text.replace("│", " ").split())
+    assert "bnc-s0-0123abc client [bold]7[/], round 3:" in words
+    assert words.count("word") == 40
+    assert "end" in words
+    assert "…" not in text
+
+
+def test_who_holds_what():
+    blueprint = Blueprint(
+        train_KL=np.array([[3, 0], [0, 4]]),
+        test_KL=np.array([[1, 0], [0, 2]]),
+        server_L=np.array([5, 6]),
+        classes=("0", "1"),
+    )
+    rows = [
+        line.replace("│", " ").split()
+        for line in printed(class_count_table(blueprint, [0, 1]), 80).splitlines()
+        if line.startswith("│")
+    ]
+    assert rows == [
+        ["0", "0", "train", "3", "3", "·"],
+        ["test", "1", "1", "·"],
+        ["1", "1", "train", "4", "·", "4"],
+        ["test", "2", "·", "2"],
+        ["server", "test", "11", "5", "6"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "says"),
+    [
+        (3.14, "3.1 s"),
+        (59.6, "60 s"),
+        (99, "99 s"),
+        (100, "1 min 40 s"),
+        (3599, "59 min 59 s"),
+        (7500, "2 h 5 min"),
+        (273600, "3 d 4 h"),
+    ],
+)
+def test_seconds_as_people_say_them(seconds, says):
+    assert duration(seconds) == says
+
+
+def scored(algorithm, ari, seed, **scores):
+    found = outcome(algorithm, seed=seed)
+    return Outcome(found.config, found.folder, {**found.scores, "ari": ari, **scores}, found.times)
+
+
+def test_a_summary_has_the_means_of_an_algorithm_and_how_often_it_was_exactly_right():
+    rows = summary_rows(
+        [
+            scored("bnc", 0.0, 0),
+            scored("ocfl-kmeans", 1.0, 0, personalised_accuracy=0.5),
+            scored("ocfl-kmeans", 0.5, 1, personalised_accuracy=None),
+        ]
+    )
+    assert [(row["algorithm"], row["runs"], row["exact"], row["ari"]) for row in rows] == [
+        ("BNC", 1, 0, 0.0),
+        ("OCFL-KM", 2, 1, 0.75),
+    ]
+    assert rows[1]["personalised_accuracy"] == 0.5
+
+
+def test_a_summary_fits_eighty_columns():
+    text = printed(summary_table(summary_rows([scored("ocfl-hdbscan", 1.0, 0)]), 80), 80)
+    assert "OCFL-HDB" in text
+    assert max(map(len, text.splitlines())) <= 80

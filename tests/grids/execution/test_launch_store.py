@@ -1,0 +1,73 @@
+"""What a launch makes of the round store: rounds are shared, states go; `--fresh` and `--no-store`."""
+
+import pyarrow.parquet as pq
+import pytest
+
+from fedgrid.engine.round_cache.store import kept
+from fedgrid.engine.storage.storage import Storage
+from tests.helpers.command_line import fedgrid, new_storage
+from tests.helpers.kept_rounds import trunks_with_states, trunks_with_statistics
+
+SMALL = (
+    *("run", "--in-process", "--clients", "3", "--set", "training.rounds=2"),
+    *("--algorithm", "bnc", "--algorithm", "ocfl-kmeans"),
+)
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return Storage.of(new_storage(tmp_path / "runs"))
+
+
+@pytest.fixture
+def run(storage):
+    """Return a function that runs two algorithms on one trunk."""
+
+    def launched(*options):
+        result = fedgrid(*SMALL, *options, "--storage", storage.root)
+        assert (result.code, result.err) == (0, "")
+
+    return launched
+
+
+def trained(storage):
+    """Return, by algorithm, how many clients each run trained itself in its first round."""
+    return {
+        path.parent.name.split("-")[-3]: pq.read_table(path)["trained_clients"][0].as_py()
+        for path in storage.root.glob("*/timings.parquet")
+    }
+
+
+def test_runs_share_rounds_and_the_states_go_at_the_end(storage, run):
+    run()
+    assert trained(storage) == {"bnc": 0, "ocfl_kmeans": 3}, "who acts first starts first"
+    assert trunks_with_states(storage) == set()
+    assert len(trunks_with_statistics(storage)) == 1
+
+
+def test_fresh_computes_all_rounds_again(storage, run):
+    run()
+    before = {entry.file: (storage.root / entry.file).stat().st_mtime_ns for entry in kept(storage)}
+    run("--fresh")
+    assert trained(storage) == {"bnc": 0, "ocfl_kmeans": 3}, "who acts first starts first"
+    after = {entry.file: (storage.root / entry.file).stat().st_mtime_ns for entry in kept(storage)}
+    assert before.keys() == after.keys()
+    assert all(after[file] > before[file] for file in before)
+
+
+def test_without_a_store_each_run_computes_its_rounds(storage, run):
+    run("--no-store")
+    assert trained(storage) == {"bnc": 3, "ocfl_kmeans": 3}
+    assert kept(storage) == []
+    assert not (storage.root / "store").exists()
+
+
+def test_a_limit_is_kept_to(storage, run):
+    run("--store-limit", "20KB")
+    assert 0 < sum(entry.size for entry in kept(storage)) <= 20_000
+
+
+def test_a_smaller_limit_than_anything_keeps_nothing(storage, run):
+    run("--store-limit", "1B")
+    assert kept(storage) == []
+    assert trained(storage) == {"bnc": 3, "ocfl_kmeans": 3}

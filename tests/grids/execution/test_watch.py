@@ -1,0 +1,167 @@
+"""What the driver makes of the news of its runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedgrid.engine.errors import RunError
+from fedgrid.engine.run_folder import RunFolder
+from fedgrid.engine.storage.lease import Lease
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.execution.run_events import Finished, Round, Started, Stopped
+from fedgrid.grids.execution.watch import IDLE_SECONDS, Watch
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.tally import Tally
+from fedgrid.grids.round_cache.retention import Retention
+from fedgrid.tracking.scoring.scores import RoundScores
+from tests.helpers.kept_rounds import keep, trunks_with_states
+from tests.helpers.small_grid import Log, News, config, take
+
+TIMING = {"seconds": 1.0, "train_seconds": 0.5, "evaluate_seconds": 0.2}
+
+
+class Clock:
+    time = 0.0
+
+    def __call__(self):
+        return self.time
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def watched(tmp_path, clock):
+    """Return a watch over two runs, with what it tells MLflow and the screen."""
+    storage = Storage.of(tmp_path / "runs")
+    folder = GridFolder(storage, "mine")
+    runs = [config(seed=1), config(seed=2)]
+    folder.keep(runs, "")
+    lease = Lease(storage, "mine")
+    watch = Watch(
+        folder=folder,
+        storage=storage,
+        tally=Tally(runs, {}, now=clock),
+        log=Log(),
+        reporter=News(),
+        lease=lease,
+        retention=Retention(folder, storage, lambda _: None),
+        check_cluster=lambda: watch.checked.append(True),
+        now=clock,
+    )
+    watch._retention.begin()
+    watch.checked = []
+    return watch, storage, folder, lease
+
+
+def scores():
+    return RoundScores.__new__(RoundScores)
+
+
+def test_news_go_to_mlflow_and_the_screen(watched):
+    watch, *_ = watched
+    run, given = config(seed=1), scores()
+    watch.take(run, Started(3))
+    watch.take(run, Round(4, given, TIMING))
+    assert watch._log.told == [("start", 1), ("round", 1, 4)]
+    assert watch._reporter.told == [("start", 1, 3), ("round", 1, 4)]
+    assert watch.tally.running == {run.run_id: (run, 4)}
+
+
+def test_a_finished_run_is_shown_with_its_scores(watched):
+    watch, storage, *_ = watched
+    run = take(storage, seed=1)
+    watch.take(run, Started(0))
+    watch.take(run, Finished())
+    assert watch._log.told[-1] == ("finish", 1, "FINISHED")
+    assert watch._reporter.told[-1] == ("finish", 1, None)
+    assert (watch.tally.done, watch.tally.running) == (1, {})
+
+
+def test_a_finished_run_lets_the_states_go_that_were_kept_for_it(watched):
+    watch, storage, *_ = watched
+    runs = [take(storage, seed=1), config(seed=2)]
+    keep(storage, *runs)
+    watch.take(runs[0], Started(0))
+    watch.take(runs[0], Finished())
+    watch.take(runs[1], Started(0))
+    watch.fail(runs[1], "client 3 died", 1)
+    assert trunks_with_states(storage) == {runs[1].trunk}
+
+
+def test_a_run_given_up_leaves_its_cause_and_the_grid_goes_on(watched):
+    watch, storage, *_ = watched
+    run = config(seed=1)
+    watch.take(run, Started(0))
+    watch.retry(run, "client 3 died", 1)
+    watch.take(run, Started(0))
+    watch.fail(run, "client 3 died again", 2)
+    failure = RunFolder(storage, run).failure()
+    assert (failure.cause, failure.attempts) == ("client 3 died again", 2)
+    assert [outcome.error for outcome in watch.failures] == ["client 3 died again"]
+    assert watch._log.told[-1] == ("finish", 1, "FAILED")
+    assert watch._reporter.told[-1] == ("finish", 1, "client 3 died again")
+    assert (watch.tally.failed, watch.tally.waiting) == (1, 1)
+
+
+def test_asked_to_stop_it_waits_for_the_rounds_under_way(watched):
+    watch, _, folder, _ = watched
+    run = config(seed=1)
+    watch.take(run, Started(0))
+    watch.ask_to_stop()
+    assert folder.stop_asked()
+    assert not watch.all_stopped
+    watch.take(run, Stopped())
+    assert watch.all_stopped
+    assert watch._log.told[-1] == ("finish", 1, "KILLED")
+    assert watch.tally.waiting == 2
+
+
+def test_another_process_asks_it_to_stop(watched, clock):
+    watch, storage, _, _ = watched
+    GridFolder(storage, "mine").ask_to_stop()
+    clock.time += 2
+    watch.tick()
+    assert watch.stopping
+
+
+def test_it_writes_how_far_it_is_every_five_seconds(watched, clock):
+    watch, _, folder, _ = watched
+    clock.time += 4.9
+    watch.tick()
+    assert folder.read_progress() is None
+    clock.time += 1.1
+    watch.tick()
+    assert folder.read_progress() == json.loads(json.dumps(watch.tally.as_dict()))
+
+
+def test_a_driver_that_was_taken_over_ends(watched, clock):
+    watch, _, _, lease = watched
+    lease.lost.set()
+    clock.time += 2
+    with pytest.raises(RunError, match="another fedgrid has taken over this storage"):
+        watch.tick()
+
+
+def test_with_nothing_under_way_for_a_minute_it_looks_at_the_cluster(watched, clock):
+    watch, *_ = watched
+    clock.time = IDLE_SECONDS
+    watch.tick()
+    assert watch.checked == []
+    watch.take(config(seed=1), Started(0))
+    clock.time = 2 * IDLE_SECONDS
+    watch.tick()
+    watch.take(config(seed=1), Stopped())
+    clock.time = 3 * IDLE_SECONDS + 2
+    watch.tick()
+    assert watch.checked == [True]
+
+
+def test_nothing_is_written_beside_the_grid(watched, tmp_path):
+    watch, *_ = watched
+    watch.take(config(seed=1), Started(0))
+    found = sorted(str(path.relative_to(tmp_path)) for path in Path(tmp_path).rglob("*") if path.is_file())
+    assert found == ["runs/grids/mine/preset.yaml", "runs/grids/mine/runs.jsonl"]

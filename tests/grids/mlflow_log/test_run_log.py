@@ -1,0 +1,293 @@
+"""News of many runs at once: logged in the background, and never in the way of the training."""
+
+import os
+import signal
+import socket
+import time
+import urllib.error
+import urllib.request
+from contextlib import ExitStack
+from threading import Event
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.grids.mlflow_log.run_log import Pauses, RunLog
+from fedgrid.tracking.mlflow import ui
+from fedgrid.tracking.mlflow.store import default_uri
+from tests.helpers.command_line import new_storage
+from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
+
+NOWHERE = "http://127.0.0.1:9"
+"""The discard port: nothing listens there."""
+A, B = config_of(0), config_of(1)
+PROMPT = Pauses(gather=0, retry=0.01, flush=60)
+
+
+@pytest.fixture(autouse=True)
+def own_store(monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return new_storage(tmp_path / "runs")
+
+
+@pytest.fixture
+def store(storage):
+    return Store(default_uri(storage))
+
+
+@pytest.fixture
+def warnings():
+    return []
+
+
+@pytest.fixture
+def log(storage, warnings):
+    return RunLog("mine", storage, warnings.append, pauses=PROMPT)
+
+
+@pytest.fixture
+def outage(monkeypatch):
+    """A store that does not answer while `away` is set, and says so with `asked`."""
+
+    class Outage:
+        away = Event()
+        asked = Event()
+
+    def failing(plain):
+        def call(*given, **more):
+            if Outage.away.is_set():
+                Outage.asked.set()
+                raise ConnectionError("connection refused")
+            return plain(*given, **more)
+
+        return call
+
+    for name in ("create_run", "log_batch", "search_experiments", "update_run", "set_terminated"):
+        monkeypatch.setattr(MlflowClient, name, failing(getattr(MlflowClient, name)))
+    Outage.away.clear()
+    Outage.asked.clear()
+    return Outage
+
+
+def train(log, storage, config, first, last):
+    for number in range(first, last + 1):
+        scores = record(storage, config, number)
+        log.round(config, *scores[-1])
+
+
+def test_two_runs_at_once_are_logged_whole(storage, store, log, warnings):
+    log.prepare("dataset: digits\n")
+    with log:
+        for config in (A, B):
+            log.start(config)
+        for number in range(1, ROUNDS + 1):
+            train(log, storage, A, number, number)
+            train(log, storage, B, number, number)
+        for config in (A, B):
+            log.finish(config, "FINISHED")
+        log.summary([], 2, 0)
+    for config in (A, B):
+        assert (store.status(config), store.steps(config)) == ("FINISHED", [1, 2, 3, 4])
+        assert log.is_logged(config)
+    assert store.runs["mine"].info.status == "FINISHED"
+    assert store.runs["mine"].data.metrics == {"runs_done": 2, "runs_failed": 0}
+    assert warnings == []
+
+
+def test_fast_rounds_share_a_batch(storage, log, monkeypatch):
+    batches = []
+    plain = MlflowClient.log_batch
+
+    def counting(client, run_id, metrics=(), **rest):
+        batches.append({metric.step for metric in metrics if metric.key == "round"})
+        plain(client, run_id, metrics=metrics, **rest)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", counting)
+    slow = RunLog("mine", storage, print, pauses=Pauses(gather=60))
+    slow.prepare("")
+    with slow:
+        slow.start(A)
+        train(slow, storage, A, 1, ROUNDS)
+        slow.finish(A, "FINISHED")
+    assert [steps for steps in batches if steps] == [{1, 2, 3, 4}]
+
+
+def test_a_run_under_way_when_the_driver_ends_is_killed_and_goes_on_the_next_time(storage, store, log):
+    with log:
+        log.start(A)
+        train(log, storage, A, 1, 2)
+    assert (store.status(A), store.steps(A)) == ("KILLED", [1, 2])
+    assert not log.is_logged(A)
+    successor = RunLog("mine", storage, print, pauses=PROMPT)
+    with successor:
+        successor.start(A)
+        train(successor, storage, A, 3, ROUNDS)
+        successor.finish(A, "FINISHED")
+    assert (store.status(A), store.steps(A)) == ("FINISHED", [1, 2, 3, 4])
+
+
+def test_a_grid_that_is_interrupted_is_killed(store, log):
+    with pytest.raises(KeyboardInterrupt), log:
+        raise KeyboardInterrupt
+    assert store.runs["mine"].info.status == "KILLED"
+
+
+def test_an_outage_midway_loses_nothing(storage, store, log, warnings, outage):
+    """It begins in round 2 of one run, before the start of another, and ends before their last rounds."""
+    with log:
+        log.start(A)
+        train(log, storage, A, 1, 1)
+        outage.away.set()
+        train(log, storage, A, 2, 3)
+        log.start(B)
+        train(log, storage, B, 1, 2)
+        assert outage.asked.wait(60)
+        outage.away.clear()
+        train(log, storage, A, ROUNDS, ROUNDS)
+        train(log, storage, B, 3, ROUNDS)
+        for config in (A, B):
+            log.finish(config, "FINISHED")
+    for config in (A, B):
+        assert (store.status(config), store.steps(config)) == ("FINISHED", [1, 2, 3, 4])
+    [warning] = warnings
+    assert warning.endswith(
+        "connection refused; training goes on, what MLflow lacks is logged when it is back"
+    )
+
+
+def test_an_outage_keeps_no_scores(storage, log, outage):
+    """Not entered: the thread's work is done here, so that nothing changes meanwhile."""
+    outage.away.set()
+    log.start(A)
+    train(log, storage, A, 1, 2)
+    assert [number for number, _ in log._waiting[A.run_id].rounds] == [1, 2]
+    log._write()
+    train(log, storage, A, 3, ROUNDS)
+    assert [news.rounds for news in log._waiting.values()] == [[]]
+
+
+def test_a_store_that_is_away_is_told_and_what_it_lacks_is_counted(storage, warnings, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", NOWHERE)
+    log = RunLog("mine", storage, warnings.append, pauses=PROMPT)
+    log.prepare("dataset: digits\n")
+    log.forget([A])
+    with log:
+        for config in (A, B):
+            log.start(config)
+            train(log, storage, config, 1, ROUNDS)
+        log.finish(A, "FINISHED")
+        log.finish(B, "FAILED")
+    assert not log.is_logged(A)
+    away, lacking = warnings
+    assert away.startswith(f"no MLflow server answers at {NOWHERE} ")
+    assert lacking == "2 runs are not in MLflow yet, or not whole; `fedgrid sync mine` logs what is missing"
+
+
+def test_warnings_come_once_a_minute_at_most(storage, warnings, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", NOWHERE)
+    clock = iter([0.0, 59.0, 60.0, 60.0, 61.0])
+    log = RunLog("mine", storage, warnings.append, now=lambda: next(clock))
+    counts = []
+    for _ in range(4):
+        log.prepare("")
+        counts.append(len(warnings))
+    assert counts == [1, 1, 2, 2]
+
+
+def test_a_fault_in_one_run_leaves_the_others_alone(storage, store, log, warnings):
+    """A mark that cannot be written: that run waits for a sync, the other is logged."""
+    (folder_of(storage, A) / "mlflow.json").mkdir(parents=True)
+    with log:
+        log.start(A)
+        log.finish(A, "FAILED")
+        log.start(B)
+        train(log, storage, B, 1, ROUNDS)
+        log.finish(B, "FINISHED")
+    assert log.is_logged(B)
+    fault, lacking = warnings
+    assert "Is a directory" in fault
+    assert lacking.startswith("1 run is not in MLflow yet, or not whole; ")
+
+
+def test_nothing_is_kept_of_finished_runs(storage, log):
+    with log:
+        log.start(A)
+        train(log, storage, A, 1, ROUNDS)
+        log.finish(A, "FINISHED")
+    assert not log._waiting
+    assert not log._taken
+    assert not log._under_way
+    [entry, _] = sorted(log.writer._experiment.entries.values(), key=lambda entry: entry.rounds, reverse=True)
+    assert (entry.rounds, entry.opened) == (ROUNDS, False)
+
+
+def test_a_forgotten_run_is_logged_anew(storage, store, log):
+    with log:
+        log.start(A)
+        train(log, storage, A, 1, 2)
+    successor = RunLog("mine", storage, print, pauses=PROMPT)
+    successor.forget([A, B])
+    assert A.name not in store.runs
+
+
+def test_a_malformed_address_is_refused(storage, monkeypatch):
+    monkeypatch.setitem(os.environ, "MLFLOW_TRACKING_URI", "bogus")
+    with pytest.raises(ConfigError, match="MLFLOW_TRACKING_URI is 'bogus'"):
+        RunLog("mine", storage, print)
+
+
+def wait_for(address):
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            urllib.request.urlopen(f"{address}/health", timeout=5).close()
+            return
+        except (urllib.error.URLError, ConnectionError):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_midway_and_started_again_has_everything_once(
+    tmp_path, storage, warnings, monkeypatch
+):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    address = ui.address(port)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    served = (default_uri(new_storage(tmp_path / "server")), tmp_path / "server" / "artifacts", port)
+    log = RunLog("mine", storage, warnings.append, pauses=PROMPT)
+    with ExitStack() as stack:
+        with ui.started(*served) as server:
+            wait_for(address)
+            log.prepare("dataset: digits\n")
+            stack.enter_context(log)
+            log.start(A)
+            train(log, storage, A, 1, 2)
+            log.start(B)
+            os.killpg(server.pid, signal.SIGKILL)
+        train(log, storage, A, 3, 3)
+        train(log, storage, B, 1, ROUNDS)
+        log.finish(B, "FAILED")
+        stack.enter_context(ui.started(*served))
+        wait_for(address)
+        train(log, storage, A, ROUNDS, ROUNDS)
+        log.finish(A, "FINISHED")
+        log.summary([], 1, 1)
+        log.__exit__(None, None, None)
+        store = Store(address)
+        for config, status in ((A, "FINISHED"), (B, "FAILED")):
+            assert (store.status(config), store.steps(config)) == (status, [1, 2, 3, 4])
+            assert store.runs[config.name].data.params["training.rounds"] == "4"
+            assert store.runs[config.name].data.tags["algorithm"] == "bnc"
+            assert {"clients.parquet", "config.json"} <= store.artifacts(config.name)
+        assert store.artifacts("mine") == {"preset.yaml"}
+        assert log.is_logged(A)
+        stack.pop_all().close()

@@ -1,0 +1,227 @@
+"""Runs in MLflow, one call after the other: named, tagged, whole, and never twice."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from mlflow.tracking import MlflowClient
+
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.grids.mlflow_log import run_writer
+from fedgrid.grids.mlflow_log.run_writer import Writer, is_logged
+from fedgrid.grids.mlflow_log.tags import METRICS
+from fedgrid.tracking import figures
+from fedgrid.tracking.mlflow.store import TrackingError, default_uri
+from tests.helpers.command_line import new_storage
+from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
+
+CONFIG = config_of(0)
+
+
+def new_writer(storage):
+    return Writer(default_uri(storage), "mine", storage, storage / "mlartifacts")
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return new_storage(tmp_path / "runs")
+
+
+@pytest.fixture
+def store(storage):
+    return Store(default_uri(storage))
+
+
+@pytest.fixture
+def writer(storage):
+    return new_writer(storage)
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The rounds after which records were read from disk."""
+    found: list[int] = []
+    plain = run_writer._recorded
+
+    def recorded(folder, after):
+        found.append(after)
+        return plain(folder, after)
+
+    monkeypatch.setattr(run_writer, "_recorded", recorded)
+    return found
+
+
+def test_a_run_is_named_tagged_and_described(storage, store, writer):
+    scores = record(storage, CONFIG, ROUNDS)
+    figures.write(folder_of(storage, CONFIG))
+    writer.connect("dataset: digits\n")
+    assert writer.write(CONFIG, scores, "FINISHED") == ROUNDS
+    run, parent = store.runs["digits-4-nonoverlapping-balanced-bnc-s0"], store.runs["mine"]
+    assert run.info.status == "FINISHED"
+    tags = run.data.tags
+    assert tags["fedgrid.run_id"] == CONFIG.run_id
+    assert tags["mlflow.parentRunId"] == parent.info.run_id
+    axes = ("grid", "dataset", "overlap", "balance", "clients", "algorithm", "seed", "model", "scenario")
+    assert [tags[axis] for axis in axes] == [
+        *("mine", "digits", "nonoverlapping", "balanced", "4", "bnc", "0", "digitnet"),
+        "digits-4-nonoverlapping-balanced",
+    ]
+    assert tags["commit"]
+    assert "torch " in tags["versions"]
+    assert run.data.params["training.rounds"] == "4"
+    assert (run.data.metrics["temperature"], run.data.metrics["ari"]) == (0.1, 1.0)
+    assert (run.data.metrics["seconds"], run.data.metrics["peak_memory_mb"]) == (2.0, 400.0)
+    assert (run.data.metrics["alone_seconds"], run.data.metrics["rounds_computed"]) == (2.0, ROUNDS)
+    totals = ("seconds", "alone_seconds", "rounds_computed", "peak_memory_mb")
+    assert set(run.data.metrics) <= {*METRICS, "round", *totals}
+    assert len(METRICS) + 1 == 21
+    kept = store.artifacts(CONFIG.name)
+    assert kept == {"config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "figures"}
+    assert store.artifacts(CONFIG.name, "figures") == {"figures/temperature.png", "figures/clusters.png"}
+    assert store.artifacts("mine") == {"preset.yaml"}
+
+
+def test_a_run_that_took_rounds_from_the_store_says_what_it_would_have_cost(storage, store, writer):
+    """Four rounds of 3 s, of which it took two, in 0.25 s each."""
+    scores = record(storage, CONFIG, ROUNDS)
+    timings = {
+        "round": [1, 2, 3, 4],
+        "seconds": [0.25, 0.25, 3.0, 3.0],
+        "peak_memory_mb": [100.0] * 4,
+        "reached_clients": [4, 4, 4, 4],
+        "trained_clients": [0, 0, 4, 4],
+        "alone_seconds": [3.0] * 4,
+    }
+    pq.write_table(pa.table(timings), folder_of(storage, CONFIG) / "timings.parquet")
+    writer.write(CONFIG, scores, "FINISHED")
+    metrics = store.runs[CONFIG.name].data.metrics
+    assert [metrics[name] for name in ("seconds", "alone_seconds", "rounds_computed")] == [6.5, 12.0, 2]
+
+
+def test_its_folder_says_what_mlflow_has(storage, store, writer):
+    folder = folder_of(storage, CONFIG)
+    scores = record(storage, CONFIG, ROUNDS)
+    writer.write(CONFIG, scores[:2], None)
+    assert not is_logged(default_uri(storage), folder, ROUNDS)
+    writer.write(CONFIG, scores[2:], "FINISHED")
+    assert json.loads((folder / "mlflow.json").read_text()) == {
+        "uri": default_uri(storage),
+        "mlflow_run_id": store.runs[CONFIG.name].info.run_id,
+        "rounds": ROUNDS,
+    }
+    assert is_logged(default_uri(storage), folder, ROUNDS)
+    assert not is_logged(default_uri(storage), folder, ROUNDS + 1)
+    assert not is_logged("http://head:5000", folder, ROUNDS)
+    (storage / "mlflow.db").unlink()
+    assert not is_logged(default_uri(storage), folder, ROUNDS)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"uri": 1}', "\x00"])
+def test_a_damaged_mark_is_none(tmp_path, text):
+    (tmp_path / "mlflow.json").write_text(text)
+    assert not is_logged("http://head:5000", tmp_path, ROUNDS)
+
+
+def test_a_password_is_not_written_to_the_folder(tmp_path):
+    (tmp_path / "mlflow.json").write_text('{"uri": "http://head:5000", "rounds": 4}')
+    assert is_logged("http://user:secret@head:5000", tmp_path, 4)
+
+
+def test_rounds_that_come_one_by_one_are_not_read_from_disk(storage, store, writer, reads):
+    scores = record(storage, CONFIG, ROUNDS)
+    for each in scores:
+        writer.write(CONFIG, [each], None)
+    writer.write(CONFIG, [], "FINISHED")
+    assert reads == []
+    assert store.steps(CONFIG) == [1, 2, 3, 4]
+
+
+def test_a_killed_driver_s_run_is_continued_and_what_it_did_not_log_is_read(storage, store, writer, reads):
+    """MLflow has round 1 of 2; the next driver is told of round 3 only."""
+    scores = record(storage, CONFIG, 2)
+    writer.write(CONFIG, scores[:1], None)
+    successor = new_writer(storage)
+    scores = record(storage, CONFIG, 3)
+    assert successor.write(CONFIG, scores[2:], None) == 2
+    assert reads == [1]
+    assert store.steps(CONFIG) == [1, 2, 3]
+
+
+def test_a_run_that_starts_again_before_what_mlflow_has_is_not_logged_twice(storage, store, writer):
+    """Round 3's state was damaged: rounds 2 and 3 come again."""
+    scores = record(storage, CONFIG, 3)
+    writer.write(CONFIG, scores, None)
+    successor = new_writer(storage)
+    record(storage, CONFIG, 1)
+    successor.write(CONFIG, [], None)
+    for number in (2, 3, 4):
+        scores = record(storage, CONFIG, number)
+        successor.write(CONFIG, scores[-1:], None)
+    successor.write(CONFIG, [], "FINISHED")
+    assert store.steps(CONFIG) == store.steps(CONFIG, "round") == [1, 2, 3, 4]
+
+
+def test_a_failed_run_has_what_it_recorded_and_is_continued_by_a_retry(storage, store, writer):
+    record(storage, CONFIG, 2)
+    writer.write(CONFIG, [], "FAILED")
+    assert (store.status(CONFIG), store.steps(CONFIG)) == ("FAILED", [1, 2])
+    assert not is_logged(default_uri(storage), folder_of(storage, CONFIG), ROUNDS)
+    scores = record(storage, CONFIG, ROUNDS)
+    writer.write(CONFIG, scores[2:3], None)
+    assert store.status(CONFIG) == "RUNNING"
+    writer.write(CONFIG, scores[3:], "FINISHED")
+    assert (store.status(CONFIG), store.steps(CONFIG)) == ("FINISHED", [1, 2, 3, 4])
+
+
+def test_a_run_killed_after_its_last_round_is_not_called_logged(storage, store, writer):
+    scores = record(storage, CONFIG, ROUNDS)
+    writer.write(CONFIG, scores, "KILLED")
+    assert not is_logged(default_uri(storage), folder_of(storage, CONFIG), ROUNDS)
+    writer.write(CONFIG, [], "FINISHED")
+    assert is_logged(default_uri(storage), folder_of(storage, CONFIG), ROUNDS)
+
+
+def test_a_run_that_failed_before_its_first_round_is_there_without_metrics(storage, store, writer):
+    writer.write(CONFIG, [], "FAILED")
+    assert (store.status(CONFIG), store.runs[CONFIG.name].data.metrics) == ("FAILED", {})
+
+
+def test_after_a_failure_the_same_is_written_once(storage, store, writer, monkeypatch):
+    """The store fails after it took the batch: nobody can tell from here."""
+    scores = record(storage, CONFIG, ROUNDS)
+    plain = MlflowClient.log_batch
+
+    def lost_answer(client, run_id, metrics=(), **rest):
+        plain(client, run_id, metrics=metrics, **rest)
+        if metrics:
+            raise ConnectionError("timed out")
+
+    monkeypatch.setattr(MlflowClient, "log_batch", lost_answer)
+    with pytest.raises(TrackingError, match="timed out"):
+        writer.write(CONFIG, scores[:2], None)
+    monkeypatch.setattr(MlflowClient, "log_batch", plain)
+    writer.disconnect()
+    writer.write(CONFIG, [], None)
+    writer.write(CONFIG, [], "FINISHED")
+    assert store.steps(CONFIG) == store.steps(CONFIG, "ari") == [1, 2, 3, 4]
+
+
+def test_a_summary_and_counts_are_on_the_grid_s_run(storage, store, writer):
+    (storage / "table.txt").write_text("a table")
+    writer.write_summary([storage / "table.txt"], 3, 1)
+    writer.close("FINISHED")
+    parent = store.runs["mine"]
+    assert parent.data.metrics == {"runs_done": 3, "runs_failed": 1}
+    assert (parent.info.status, store.artifacts("mine")) == ("FINISHED", {"table.txt"})
+
+
+def test_a_forgotten_run_is_a_new_one_the_next_time(storage, store, writer):
+    scores = record(storage, CONFIG, ROUNDS)
+    writer.write(CONFIG, scores, "FINISHED")
+    before = store.runs[CONFIG.name].info.run_id
+    writer.forget(CONFIG)
+    assert CONFIG.name not in store.runs
+    assert not is_logged(default_uri(storage), folder_of(storage, CONFIG), ROUNDS)
+    writer.write(CONFIG, scores, "FINISHED")
+    assert store.runs[CONFIG.name].info.run_id != before

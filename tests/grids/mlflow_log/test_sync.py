@@ -1,0 +1,67 @@
+"""What MLflow lacks is logged from the runs' folders, whatever became of the runs."""
+
+import pytest
+
+from fedgrid.engine.errors import RunError
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.grids.mlflow_log.run_log import RunLog
+from fedgrid.grids.mlflow_log.sync import Synced, sync
+from fedgrid.tracking.mlflow.store import default_uri
+from tests.helpers.command_line import new_storage
+from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
+
+FINISHED, FAILED, STOPPED, UNTOUCHED = RUNS = [config_of(seed) for seed in range(4)]
+
+
+@pytest.fixture
+def storage(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    storage = new_storage(tmp_path / "runs")
+    record(storage, FINISHED, ROUNDS)
+    record(storage, FAILED, 2)
+    (folder_of(storage, FAILED) / "failed.json").write_text('{"cause": "client 3", "attempts": 3}\n')
+    record(storage, STOPPED, 1)
+    return storage
+
+
+@pytest.fixture
+def store(storage):
+    return Store(default_uri(storage))
+
+
+def synced(storage):
+    return sync(RUNS, storage, RunLog("mine", storage, print), "dataset: digits\n")
+
+
+def test_finished_failed_and_unfinished_runs_are_logged_once(storage, store):
+    assert synced(storage) == Synced(runs=3, rounds=7)
+    assert synced(storage) == Synced(runs=0, rounds=0)
+    assert (store.status(FINISHED), store.steps(FINISHED)) == ("FINISHED", [1, 2, 3, 4])
+    assert (store.status(FAILED), store.steps(FAILED)) == ("FAILED", [1, 2])
+    assert (store.status(STOPPED), store.steps(STOPPED)) == ("KILLED", [1])
+    assert UNTOUCHED.name not in store.runs
+    assert store.artifacts("mine") == {"preset.yaml"}
+    assert RunLog("mine", storage, print).is_logged(FINISHED)
+
+
+def test_only_what_lacks_is_added(storage, store):
+    synced(storage)
+    record(storage, STOPPED, 3)
+    assert synced(storage) == Synced(runs=1, rounds=2)
+    assert store.steps(STOPPED) == [1, 2, 3]
+
+
+def test_the_store_is_asked_whatever_the_folders_say(storage, store):
+    """Someone deleted a run in the UI, and a mark was lost."""
+    synced(storage)
+    store.client.delete_run(store.runs[FINISHED.name].info.run_id)
+    assert synced(storage) == Synced(runs=1, rounds=4)
+    (folder_of(storage, FINISHED) / "mlflow.json").unlink()
+    assert synced(storage) == Synced(runs=1, rounds=0)
+    assert store.steps(FINISHED) == [1, 2, 3, 4]
+
+
+def test_a_store_that_is_away_is_one_line(storage, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    with pytest.raises(RunError, match=r"^no MLflow server answers at .*; run the same command again when"):
+        synced(storage)

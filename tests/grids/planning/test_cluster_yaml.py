@@ -1,0 +1,170 @@
+"""The cluster files that come with fedgrid: valid for Ray, versions as pinned, nothing open to the world."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ray.autoscaler._private.util import prepare_config, validate_config
+
+ROOT = Path(__file__).parents[3]
+RAY_UP = ["cluster.yaml", "clusters/aws.yaml", "clusters/gcp.yaml"]
+ALL = [*RAY_UP, "clusters/Dockerfile", "clusters/kuberay.yaml", "clusters/slurm.sh"]
+
+
+def pinned(package: str) -> str:
+    """Return the version of `package` that constraints.txt names."""
+    found = re.search(rf"^{package}==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert found
+    return found[1]
+
+
+def read(name: str) -> Any:
+    return yaml.safe_load((ROOT / name).read_text())
+
+
+def prepared(name: str) -> dict[str, Any]:
+    """Return what `ray up` makes of a file, with Ray's defaults for all that it leaves out."""
+    config: dict[str, Any] = prepare_config(read(name))
+    validate_config(config)
+    return config
+
+
+@pytest.mark.parametrize("name", RAY_UP)
+def test_ray_takes_the_file_and_runs_no_command_of_its_own(name: str) -> None:
+    config = prepared(name)
+    commands = ("setup_commands", "head_start_ray_commands", "worker_start_ray_commands")
+    assert {key: config[key] for key in commands} == {key: read(name)[key] for key in commands}
+
+
+@pytest.mark.parametrize("name", RAY_UP)
+def test_ray_starts_with_a_token_and_its_dashboard_on_loopback(name: str) -> None:
+    config = prepared(name)
+    assert "export RAY_AUTH_MODE=token\n" in config["setup_commands"][-1]
+    assert config["file_mounts"]["~/.ray/auth_token"] == "~/.ray/auth_token"
+    assert "--dashboard-host=127.0.0.1" in config["head_start_ray_commands"][-1]
+
+
+@pytest.mark.parametrize("name", RAY_UP)
+def test_what_the_set_up_needs_is_mounted_from_the_checkout(name: str) -> None:
+    config = prepared(name)
+    ours = {remote: local for remote, local in config["file_mounts"].items() if "fedgrid" in remote}
+    assert set(ours) == {f"~/fedgrid/{local}" for local in ours.values()}
+    assert all((ROOT / local).exists() for local in ours.values())
+    assert "cd ~/fedgrid && make .venv/installed" in config["setup_commands"]
+
+
+@pytest.mark.parametrize("name", RAY_UP)
+def test_every_command_is_a_shell_command(name: str) -> None:
+    config = prepared(name)
+    for key in ("head_setup_commands", "worker_setup_commands", "head_start_ray_commands"):
+        for command in config[key]:
+            subprocess.run(["bash", "-n", "-c", command], check=True)
+
+
+def test_the_set_up_writes_the_environment_once(tmp_path: Path) -> None:
+    write = prepared("cluster.yaml")["setup_commands"][-1]
+    (tmp_path / "fedgrid").mkdir()
+    (tmp_path / ".bashrc").write_text("# the user's\n")
+    for _ in range(2):
+        subprocess.run(
+            ["bash", "-c", write], check=True, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        )
+    assert (tmp_path / ".bashrc").read_text() == "# the user's\n. ~/fedgrid/environment\n"
+    shown = subprocess.run(
+        ["bash", "-c", '. ~/fedgrid/environment; echo "$PATH $FEDGRID_STORAGE"'],
+        env={"HOME": str(tmp_path), "PATH": "/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert shown.stdout == f"{tmp_path}/fedgrid/.venv/bin:/bin /srv/fedgrid/runs\n"
+
+
+def test_all_machines_of_cluster_yaml_are_used() -> None:
+    config = prepared("cluster.yaml")
+    workers = len(config["provider"]["worker_ips"])
+    assert config["max_workers"] == workers
+    assert config["available_node_types"]["local.cluster.node"]["min_workers"] == workers
+
+
+@pytest.mark.parametrize("name", ["clusters/aws.yaml", "clusters/gcp.yaml"])
+def test_clouds_scale_between_one_machine_and_as_many_as_allowed(name: str) -> None:
+    config = prepared(name)
+    gpu = config["available_node_types"]["gpu"]
+    assert (gpu["min_workers"], gpu["max_workers"]) == (1, config["max_workers"])
+    assert config["available_node_types"][config["head_node_type"]]["max_workers"] == 0
+
+
+def test_aws_machines_are_in_a_security_group_of_the_users() -> None:
+    for machine in read("clusters/aws.yaml")["available_node_types"].values():
+        assert machine["node_config"]["SecurityGroupIds"]
+
+
+def test_kuberay_describes_a_cluster_of_the_pinned_ray() -> None:
+    manifest = read("clusters/kuberay.yaml")
+    spec = manifest["spec"]
+    assert (manifest["apiVersion"], manifest["kind"]) == ("ray.io/v1", "RayCluster")
+    assert (spec["rayVersion"], spec["authOptions"]) == (pinned("ray"), {"mode": "token"})
+    assert spec["headGroupSpec"]["rayStartParams"]["dashboard-host"] == "127.0.0.1"
+    groups = [spec["headGroupSpec"], *spec["workerGroupSpecs"]]
+    pods = [group["template"]["spec"] for group in groups]
+    assert len({pod["containers"][0]["image"] for pod in pods}) == 1
+    for pod in pods:
+        [container] = pod["containers"]
+        mounted = {mount["name"] for mount in container["volumeMounts"]}
+        assert mounted == {volume["name"] for volume in pod["volumes"]}
+        assert {"cpu", "memory"} <= set(container["resources"]["limits"])
+
+
+def test_the_image_is_of_the_pinned_ray() -> None:
+    assert f"\nFROM rayproject/ray:{pinned('ray')}-py311-gpu\n" in (ROOT / "clusters/Dockerfile").read_text()
+
+
+def test_slurm_sh_is_a_script_that_stops_at_the_first_mistake() -> None:
+    script = ROOT / "clusters/slurm.sh"
+    subprocess.run(["bash", "-n", script], check=True)
+    lines = script.read_text().splitlines()
+    directives = [number for number, line in enumerate(lines) if line.startswith("#SBATCH")]
+    first_command = next(number for number, line in enumerate(lines) if line and not line.startswith("#"))
+    # Slurm reads no directive after the first command.
+    assert max(directives) < first_command
+    assert lines[first_command] == "set -euo pipefail"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_nothing_is_open_to_the_world_and_no_version_floats(name: str) -> None:
+    text = (ROOT / name).read_text()
+    assert "0.0.0.0" not in text
+    assert not re.search(r"nightly|latest|\.whl|curl|wget", text)
+    installed = re.findall(r"pip install (?:--\S+ )*([A-Za-z][\w.-]*\S*)", text)
+    assert all("==" in package for package in installed)
+
+
+def test_slurm_sh_starts_ray_on_every_machine_and_the_grid_on_the_first(tmp_path: Path) -> None:
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("ray", "srun", "fedgrid"):
+        (programs / name).write_text(
+            f'#!/bin/sh\necho {name} "$@" "[$RAY_AUTH_MODE]" >> {tmp_path}/{name}.log\n'
+        )
+        (programs / name).chmod(0o755)
+    (programs / "hostname").write_text("#!/bin/sh\necho 10.1.0.7 10.2.0.7\n")
+    (programs / "hostname").chmod(0o755)
+    job = {"SLURM_JOB_ID": "12345", "SLURM_JOB_NUM_NODES": "4", "SLURM_CPUS_PER_TASK": "16"}
+    here = {
+        "SLURM_SUBMIT_DIR": str(tmp_path),
+        "SLURMD_NODENAME": "node1",
+        "USER": "me",
+        "PATH": "/usr/bin:/bin",
+    }
+    command = ["bash", "-c", f'. "{ROOT}/clusters/slurm.sh"; wait', "slurm.sh", "paper", "--seeds", "0..4"]
+    subprocess.run(command, check=True, env=job | here)
+    assert {name: (tmp_path / f"{name}.log").read_text() for name in ("ray", "srun", "fedgrid")} == {
+        "ray": "ray start --head --node-ip-address=10.1.0.7 --port=22345 --num-cpus=16"
+        " --dashboard-host=127.0.0.1 --disable-usage-stats [token]\n",
+        "srun": "srun --nodes=3 --ntasks=3 --exclude=node1 --kill-on-bad-exit=0"
+        " ray start --address=10.1.0.7:22345 --num-cpus=16 --block [token]\n",
+        "fedgrid": "fedgrid run paper --seeds 0..4 [token]\n",
+    }

@@ -1,0 +1,201 @@
+"""What `--dry-run` says of a grid, and that it leaves nothing behind."""
+
+from itertools import product
+
+import pytest
+from rich.console import Console
+
+from fedgrid.engine.clients.placement import Node, Placement, Request
+from fedgrid.engine.data.datasets import find
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.run_config import complete
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.planning.calibrate import Speed, Workload
+from fedgrid.grids.planning.dry_run import DatasetRow, Room, dataset_rows, dry_run, rooms_of
+from fedgrid.grids.presets.grid import Grid
+from tests.helpers.command_line import strict_json
+
+TWO_CORES = [Node(2, 0)]
+AUTO = Request()
+
+
+def runs_of(data_dir, **values):
+    return [
+        complete(
+            {"dataset": "digits", "overlap": overlap, "clients": clients, "algorithm": name, **values},
+            data_dir,
+        )
+        for overlap, clients, name in product(
+            ("overlapping", "nonoverlapping"), (5, 10), ("bnc", "sattler", "ocfl-hdbscan")
+        )
+    ]
+
+
+@pytest.fixture
+def show(tmp_path, capsys):
+    """Show a grid of these runs on 80 columns; return what is printed. Nothing may be written."""
+
+    def run(runs, nodes=TWO_CORES, request=AUTO, *, as_json=False, with_store=True):
+        before = sorted(tmp_path.rglob("*"))
+        dry_run(
+            Grid("mine", tuple(runs), ""),
+            Storage(tmp_path / "runs"),
+            tmp_path / "data",
+            nodes,
+            request,
+            with_store=with_store,
+            as_json=as_json,
+            console=Console(width=80),
+        )
+        assert sorted(tmp_path.rglob("*")) == before
+        return capsys.readouterr().out
+
+    return run
+
+
+def finish(run, tmp_path):
+    folder = folder_of(tmp_path / "runs", run)
+    folder.mkdir(parents=True)
+    (folder / "done.json").write_text("{}")
+
+
+def row(text, start):
+    """Return the words of the line that starts with `start`."""
+    [line] = [line for line in text.splitlines() if line.strip().startswith(start)]
+    return " ".join(line.split())
+
+
+def test_twelve_runs_on_digits(show):
+    """15 rounds each. Both cores are busy with a run of one actor each; nothing is to download."""
+    text = show(runs_of("."))
+    assert text.splitlines()[0].strip() == "Grid mine"
+    assert row(text, "digits").startswith("digits 12 0 180 5, 10 – ")
+    assert row(text, "total").startswith("total 12 0 180 – ")
+    assert row(text, "5 ") == "5 server + 1 actor of 5 clients, 0.9 CPU 2"
+    assert row(text, "10 ") == "10 server + 1 actor of 10 clients, 0.9 CPU 2"
+    assert "Here: 2 CPUs and 0 GPUs." in text
+    assert "Time: rough" in text
+    assert "Nothing was started, downloaded or written." in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_what_is_kept_is_not_counted_again(show, tmp_path):
+    """One run is finished, another has 4 of 15 rounds: 11 + 10 x 15 = 161 are left."""
+    first, second, *_ = runs = runs_of(".")
+    finish(first, tmp_path)
+    folder = folder_of(tmp_path / "runs", second)
+    folder.mkdir()
+    for number in (3, 4):
+        (folder / f"state-{number:06d}.sha256").write_text("")
+    assert row(show(runs), "digits").startswith("digits 12 1 161 ")
+
+
+def test_when_all_is_finished_there_is_no_time_to_tell(show, tmp_path):
+    runs = runs_of(".")
+    for run in runs:
+        finish(run, tmp_path)
+    text = show(runs)
+    assert row(text, "total") == "total 12 12 0 – –"
+    assert "Time" not in text
+
+
+def test_what_is_missing_is_downloaded(show):
+    runs = [*runs_of(".")[:1], complete({"dataset": "mnist", "clients": 5, "model": "digitnet"}, ".")]
+    text = show(runs)
+    assert row(text, "mnist").startswith("mnist 1 0 50 5 12 MB ")
+    assert row(text, "total").startswith("total 2 0 65 12 MB ")
+
+
+def test_as_json(show):
+    found = strict_json(show(runs_of("."), as_json=True))
+    [digits] = found["datasets"]
+    assert digits.pop("hours") > 0
+    assert digits == {
+        "dataset": "digits",
+        "runs": 12,
+        "trunks": 4,
+        "finished": 0,
+        "rounds_left": 180,
+        "clients": [5, 10],
+        "download_mb": 0,
+    }
+    assert (found["total"]["runs"], found["total"]["trunks"]) == (12, 4)
+    assert [(room["clients"], room["at_once"]) for room in found["resources"]] == [(5, 2), (10, 2)]
+    assert found["nodes"] == [{"cpus": 2, "gpus": 0}]
+
+
+SHARED = "At most: runs that begin alike share rounds (4 trunks for 12 runs)."
+"""Two overlaps and two numbers of clients, three algorithms each."""
+
+
+def test_runs_that_begin_alike_take_less(show):
+    assert SHARED in show(runs_of(".")).splitlines()
+
+
+def test_without_a_store_they_do_not(show):
+    assert "At most" not in show(runs_of("."), with_store=False)
+
+
+def test_runs_of_different_trunks_share_nothing(show):
+    assert "At most" not in show([run for run in runs_of(".") if run.algorithm["name"] == "bnc"])
+
+
+def test_one_trunk_is_placed_like_one_run_if_there_is_a_store(show):
+    """Three runs of five clients that begin alike: two actors for one at a time, or one each for two."""
+    alike = runs_of(".")[:3]
+    assert row(show(alike), "5 ") == "5 server + 2 actors of 2 or 3 clients, 0.95 CPU each 1"
+    assert row(show(alike, with_store=False), "5 ") == "5 server + 1 actor of 5 clients, 0.9 CPU 2"
+
+
+def test_a_cluster_with_gpus(show):
+    text = show(runs_of("."), [Node(4, 0), Node(16, 1)])
+    assert row(text, "5 ") == "5 server + 5 clients x 0.8 CPU, 0.05 GPU 4"
+    assert "Here: 2 nodes with 20 CPUs and 1 GPU, at most 16 and 1 on one." in text
+
+
+def test_a_run_that_can_never_fit(show):
+    with pytest.raises(ConfigError, match="--gpus-per-client 0.5, but the cluster has no GPU; leave it out"):
+        show(runs_of("."), request=Request(gpus_per_client=0.5))
+
+
+def test_the_time_is_divided_among_those_at_work(tmp_path):
+    """A round of 5 clients is 5 turns of 720 s and 0.05 s of the server; 2 rounds are left and two cores
+    share them: 3600.05 s."""
+    run, finished = runs_of(".")[:2]
+    dataset = find("digits", tmp_path)
+    speeds = {Workload.of(run, dataset): Speed(turn=720, train=0, test=0)}
+    rooms = [Room(5, Placement(1, 0.9, 0.0), at_once=2, workers=2)]
+    [digits] = dataset_rows([(run, 2), (finished, 0)], tmp_path, speeds, rooms)
+    assert digits == DatasetRow("digits", 2, 1, 1, 2, (5,), 0, pytest.approx(3600.05 / 3600))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "request_", "waiting", "workers"),
+    [
+        (TWO_CORES, Request(), 12, 2),
+        (TWO_CORES, Request(), 1, 2),
+        ([Node(64, 0)], Request(), 3, 15),
+        (TWO_CORES, Request(clients_per_actor=1), 12, 2),
+        ([Node(16, 2)], Request(), 12, 2),
+    ],
+    ids=["a run a core", "one run on two cores", "as many as clients", "actors share cores", "and GPUs"],
+)
+def test_who_is_at_work(nodes, request_, waiting, workers):
+    """Of three runs with five clients on 64 cores, every client has a core."""
+    left = [(run, 15) for run in runs_of(".") if run.clients == 5][:1] * waiting
+    [room] = rooms_of(left, nodes, request_)
+    assert room.workers == workers
+
+
+@pytest.mark.parametrize(
+    ("placement", "reserves"),
+    [
+        (Placement(15, 1.0, 0.05), "server + 15 clients x 1 CPU, 0.05 GPU"),
+        (Placement(1, 0.9, 0.0), "server + 1 actor of 15 clients, 0.9 CPU"),
+        (Placement(2, 0.95, 0.0), "server + 2 actors of 7 or 8 clients, 0.95 CPU each"),
+        (Placement(5, 1.0, 0.0), "server + 5 actors of 3 clients, 1 CPU each"),
+    ],
+)
+def test_what_a_run_reserves_in_words(placement, reserves):
+    assert Room(15, placement, 1, 1).reserves == reserves

@@ -1,0 +1,139 @@
+"""What is kept of a grid: its runs, how far it is, whether it is asked to stop."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.run_config import complete
+from fedgrid.engine.run_folder import RunFolder
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.results import grid_folder
+from fedgrid.grids.results.grid_folder import GridFolder, known
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return Storage.of(tmp_path)
+
+
+def runs(*seeds):
+    return tuple(complete({"seed": seed, "algorithm": "bnc"}, Path("no-data-needed")) for seed in seeds)
+
+
+def text_of(folder, name):
+    return (folder.path / name).read_text()
+
+
+def test_a_grid_keeps_its_preset_and_a_run_a_line(storage):
+    folder = GridFolder(storage, "paper")
+    folder.keep(runs(0, 1), "seed: [0, 1]\n")
+    assert folder.path == storage.root / "grids" / "paper"
+    assert sorted(path.name for path in folder.path.iterdir()) == ["preset.yaml", "runs.jsonl"]
+    assert text_of(folder, "preset.yaml") == "seed: [0, 1]\n"
+    assert text_of(folder, "runs.jsonl") == "".join(f"{run.canonical_json()}\n" for run in runs(0, 1))
+    assert GridFolder(storage, "paper").runs() == runs(0, 1)
+
+
+def test_a_run_comes_back_with_its_id_and_name(storage):
+    folder = GridFolder(storage, "paper")
+    run = complete({"algorithm": "ocfl-hdbscan", "split": {"draws": 40}, "seed": 7}, Path("no-data-needed"))
+    folder.keep([run], "")
+    assert [(kept.run_id, kept.name) for kept in folder.runs()] == [(run.run_id, run.name)]
+
+
+def test_of_an_earlier_launch_the_runs_that_have_a_folder_stay(storage):
+    """Runs 0 and 1 were launched and 0 was started; 2 and 1 are launched now."""
+    folder = GridFolder(storage, "paper")
+    folder.keep(runs(0, 1), "first")
+    RunFolder(storage, runs(0)[0]).open()
+    folder.keep(runs(2, 1), "second")
+    assert folder.runs() == runs(2, 1, 0)
+    folder.keep(runs(0), "third")
+    assert folder.runs() == runs(0)
+    assert text_of(folder, "preset.yaml") == "third"
+
+
+def test_a_grid_that_is_not_there_is_named_beside_those_that_are(storage):
+    message = f"no grid in {storage.root} yet; `fedgrid run papr` starts one"
+    for use in (GridFolder.runs, GridFolder.ask_to_stop):
+        with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+            use(GridFolder(storage, "papr"))
+    for name in ("paper", "a grid"):
+        GridFolder(storage, name).keep(runs(0), "")
+    assert known(storage) == ["a grid", "paper"]
+    message = "unknown grid 'papr'; did you mean 'paper'? known: a grid, paper"
+    for use in (GridFolder.runs, GridFolder.ask_to_stop):
+        with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+            use(GridFolder(storage, "papr"))
+    assert known(storage) == ["a grid", "paper"]
+
+
+@pytest.mark.parametrize("line", ["{", '{"dataset": "digits"}', "{}"])
+def test_runs_of_another_version_are_named(storage, line):
+    folder = GridFolder(storage, "paper")
+    folder.keep(runs(0), "")
+    (folder.path / "runs.jsonl").write_text(f"{runs(1)[0].canonical_json()}\n{line}\n")
+    message = f"{folder.path / 'runs.jsonl'} is damaged or of another version; move {folder.path} away"
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        folder.runs()
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../paper", "a/b", "/etc", ".hidden", "a\n", "-r", "x" * 101]
+)
+def test_a_name_that_is_no_plain_file_name_is_refused(storage, name):
+    with pytest.raises(
+        ConfigError, match=r"^a grid named '.*': expected letters, digits, spaces and any of"
+    ) as error:
+        GridFolder(storage, name)
+    assert "\n" not in str(error.value)
+    assert list(storage.root.iterdir()) == []
+
+
+def test_a_grid_is_asked_to_stop_until_that_is_withdrawn(storage):
+    folder = GridFolder(storage, "paper")
+    folder.withdraw_stop()
+    assert not folder.stop_asked()
+    folder.keep(runs(0), "")
+    GridFolder(storage, "paper").ask_to_stop()
+    assert folder.stop_asked()
+    assert not GridFolder(storage, "other").stop_asked()
+    folder.withdraw_stop()
+    assert not folder.stop_asked()
+
+
+def test_how_far_a_grid_is_can_be_read(storage):
+    folder = GridFolder(storage, "paper")
+    assert folder.read_progress() is None
+    folder.write_progress({"done": 3, "running": ["a", "b"]})
+    assert GridFolder(storage, "paper").read_progress() == {"done": 3, "running": ["a", "b"]}
+    (folder.path / "progress.json").write_text("{")
+    assert folder.read_progress() is None
+
+
+def test_another_machine_sees_a_grid_at_a_uri(tmp_path, monkeypatch):
+    def machine(name):
+        monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / name))
+        return Storage.of(f"local://{tmp_path / 'bucket'}")
+
+    now = 100.0
+    monkeypatch.setattr(grid_folder, "monotonic", lambda: now)
+    head = GridFolder(machine("head"), "paper")
+    laptop_storage = machine("laptop")
+    laptop = GridFolder(laptop_storage, "paper")
+    head.keep(runs(0), "seed: 0\n")
+    head.write_progress({"done": 1})
+    assert not head.stop_asked()
+    laptop_storage.pull_marks()
+    assert laptop.runs() == runs(0)
+    assert laptop.read_progress() == {"done": 1}
+    laptop.ask_to_stop()
+    now = 104.9
+    assert not head.stop_asked(), "it looks every five seconds"
+    now = 105.0
+    assert head.stop_asked()
+    head.withdraw_stop()
+    laptop_storage.refresh("grids/paper/stop")
+    assert not (laptop.path / "stop").exists()

@@ -1,0 +1,193 @@
+"""How far a grid is, with a clock that the test moves."""
+
+from pathlib import Path
+
+import pytest
+
+from fedgrid.engine.run_config import complete
+from fedgrid.grids.results.tally import Tally
+
+
+def run(dataset="digits", seed=0, rounds=10):
+    values = {"dataset": dataset, "seed": seed, "training": {"rounds": rounds}, "algorithm": "bnc"}
+    return complete(values, Path("unused"))
+
+
+TAKEN = {"reached_clients": 4, "trained_clients": 0}
+
+
+def timing(seconds, train_seconds=0.0, **values):
+    return {"seconds": seconds, "train_seconds": train_seconds, "evaluate_seconds": 0.5, **values}
+
+
+def taken(seconds):
+    """Return the timing of a round that was taken from the round store."""
+    return {"seconds": seconds, "train_seconds": 0.0, "evaluate_seconds": 0.0, **TAKEN}
+
+
+class Clock:
+    def __init__(self):
+        self.time = 100.0
+
+    def __call__(self):
+        return self.time
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def counts(tally):
+    return tally.total, tally.done, len(tally.running), tally.waiting, tally.failed
+
+
+def test_runs_wait_run_and_end(clock):
+    one, other, third = run(seed=1), run(seed=2), run(seed=3)
+    tally = Tally([one, other, third], {}, finished_before=5, now=clock)
+    assert counts(tally) == (8, 5, 0, 3, 0)
+    tally.start(one, 0)
+    tally.start(other, 4)
+    assert counts(tally) == (8, 5, 2, 1, 0)
+    tally.finish(one)
+    tally.fail(other)
+    assert counts(tally) == (8, 6, 0, 1, 1)
+    tally.start(third, 0)
+    tally.leave(third)
+    assert counts(tally) == (8, 6, 0, 1, 1)
+
+
+def test_a_run_that_fails_before_it_started_is_counted_too(clock):
+    tally = Tally([run()], {}, now=clock)
+    tally.fail(run())
+    assert counts(tally) == (1, 0, 0, 0, 1)
+
+
+def test_the_time_left_goes_by_the_rounds_of_each_data_set(clock):
+    """Digits rounds took 1 s, the MNIST round 20 s of a run's time; the two runs went side by side.
+
+    In 11 s they have done 22 run-seconds of work. Left are 8 digits rounds (8 s) and 9 + 10 MNIST rounds
+    (380 s), together 388 run-seconds, which take 194 s at that pace.
+    """
+    digits, mnist, waiting = run(), run("mnist"), run("mnist", seed=1)
+    tally = Tally([digits, mnist, waiting], {}, now=clock)
+    assert tally.seconds_left is None
+    tally.start(digits, 0)
+    tally.start(mnist, 0)
+    clock.time += 11
+    tally.round(digits, 1, timing(1.0))
+    tally.round(digits, 2, timing(1.0))
+    tally.round(mnist, 1, timing(20.0))
+    assert tally.seconds_left == pytest.approx(194.0)
+    assert tally.rounds_per_second == pytest.approx(3 / 11)
+
+
+def test_a_data_set_without_rounds_yet_counts_with_the_mean_of_all(clock):
+    digits, mnist = run(), run("mnist")
+    tally = Tally([digits, mnist], {}, now=clock)
+    tally.start(digits, 0)
+    clock.time += 2
+    tally.round(digits, 1, timing(2.0))
+    assert tally.seconds_left == pytest.approx(9 * 2.0 + 10 * 2.0)
+
+
+def test_rounds_of_an_earlier_launch_are_not_left(clock):
+    tally = Tally([run()], {run().run_id: 7}, now=clock)
+    tally.start(run(), 7)
+    clock.time += 1
+    tally.round(run(), 8, timing(1.0))
+    assert tally.seconds_left == pytest.approx(2.0)
+
+
+def test_rounds_of_a_run_that_failed_are_not_left(clock):
+    bad, good = run(seed=1), run(seed=2)
+    tally = Tally([bad, good], {}, now=clock)
+    tally.start(bad, 0)
+    clock.time += 1
+    tally.round(bad, 1, timing(1.0))
+    tally.fail(bad)
+    assert tally.seconds_left == pytest.approx(10.0)
+
+
+def test_what_status_reads(clock):
+    tally = Tally([run()], {}, now=clock)
+    tally.start(run(), 0)
+    clock.time += 4
+    tally.round(run(), 1, timing(2.0, train_seconds=1.5))
+    assert tally.as_dict() == {
+        "total": 1,
+        "done": 0,
+        "failed": 0,
+        "waiting": 0,
+        "running": [{"run": run().name, "run_id": run().run_id, "round": 1, "rounds": 10}],
+        "rounds": 1,
+        "rounds_computed": 1,
+        "rounds_per_second": 0.25,
+        "seconds": 4.0,
+        "seconds_left": 36.0,
+    }
+
+
+def test_the_share_of_time_that_is_neither_training_nor_tests(clock):
+    """Two runs side by side for 10 s could train and test for 20 s; they did for 8 + 6 + 2 x 0.5 s."""
+    one, other = run(seed=1), run(seed=2)
+    tally = Tally([one, other], {}, now=clock)
+    assert tally.share_outside_clients is None
+    tally.start(one, 0)
+    tally.start(other, 0)
+    clock.time += 10
+    tally.round(one, 1, timing(10.0, train_seconds=8.0))
+    tally.round(other, 1, timing(9.0, train_seconds=6.0))
+    assert tally.share_outside_clients == pytest.approx(0.25)
+
+
+def test_rounds_of_the_store_are_not_computed(clock):
+    """A round of an earlier version, one that trained 3 of its 6 clients, one that trained none."""
+    tally = Tally([run()], {}, now=clock)
+    tally.start(run(), 0)
+    clock.time += 1
+    for number, each in enumerate(
+        [timing(1.0), timing(1.0, reached_clients=6, trained_clients=3), taken(0.01)], start=1
+    ):
+        tally.round(run(), number, each)
+    assert (tally.rounds, tally.rounds_computed) == (3, 1.5)
+
+
+def test_rounds_of_the_store_make_the_time_left_shorter(clock):
+    """Ten rounds took 10 s, the next five 0.1 s each: 15 in 10.5 s, so the other five may take 3.5 s."""
+    first, second = run(seed=1), run(seed=2)
+    tally = Tally([first, second], {}, now=clock)
+    tally.start(first, 0)
+    for number in range(1, 11):
+        clock.time += 1.0
+        tally.round(first, number, timing(1.0))
+    assert tally.seconds_left == pytest.approx(10.0)
+    tally.finish(first)
+    tally.start(second, 0)
+    for number in range(1, 6):
+        clock.time += 0.1
+        tally.round(second, number, taken(0.1))
+    assert tally.seconds_left == pytest.approx(3.5)
+
+
+def test_who_waits_makes_the_pace_slower(clock):
+    """Two runs side by side: each computed a round of 2 s while the other waited for it. The 2 x 8 rounds
+    that are left, at 1 s each in the mean of the four, take as long as that made of 4 s: 4 x 4 s."""
+    first, second = run(seed=1), run(seed=2)
+    tally = Tally([first, second], {}, now=clock)
+    tally.start(first, 0)
+    tally.start(second, 0)
+    clock.time += 4.0
+    tally.round(first, 1, timing(2.0, train_seconds=1.5))
+    tally.round(second, 1, taken(0.0))
+    tally.round(second, 2, timing(2.0, train_seconds=1.5))
+    tally.round(first, 2, taken(0.0))
+    assert tally.seconds_left == pytest.approx(16.0)
+    assert tally.share_outside_clients == pytest.approx(0.5)
+
+
+def test_rounds_that_took_no_time_tell_nothing_of_the_time_left(clock):
+    tally = Tally([run()], {}, now=clock)
+    tally.start(run(), 0)
+    tally.round(run(), 1, taken(0.0))
+    assert tally.seconds_left is None

@@ -1,0 +1,195 @@
+"""What `fedgrid store` says of a grid's rounds, and what it deletes."""
+
+import json
+from io import StringIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from fedgrid.engine.records import TIMINGS
+from fedgrid.engine.round_cache.store import kept
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.lease import Lease
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.outcome import SCORES
+from fedgrid.grids.round_cache.sizes import size
+from fedgrid.grids.round_cache.table import brief, store_table
+from fedgrid.grids.round_cache.usage import Usage, take_stock
+from tests.helpers.command_line import fedgrid, strict_json
+from tests.helpers.kept_rounds import keep, trunks_with_states, trunks_with_statistics
+from tests.helpers.small_grid import config
+
+BNC, OCFL = config(seed=1), config(seed=1, algorithm="ocfl-kmeans")
+"""They share a trunk."""
+WAITING = config(seed=2)
+ELSEWHERE = config(seed=3)
+"""Of another grid."""
+
+
+@pytest.fixture
+def storage(tmp_path):
+    """Of two trunks, one has two finished runs, of which the second took two of its three rounds."""
+    storage = Storage.of(tmp_path / "runs")
+    timings(storage, BNC, [(3, 2.0, 2.0), (3, 2.0, 2.0), (3, 2.0, 2.0)])
+    timings(storage, OCFL, [(0, 0.5, 2.0), (0, 0.5, 2.0), (3, 1.0, 2.0)])
+    for run in (BNC, OCFL):
+        for name in ("done.json", SCORES):
+            (folder_of(storage.root, run) / name).write_text("{}")
+    GridFolder(storage, "mine").keep([BNC, OCFL, WAITING], "")
+    keep(storage, BNC, WAITING, ELSEWHERE)
+    return storage
+
+
+def timings(storage, run, rounds):
+    """Record (trained_clients of 3, seconds, alone_seconds) a round."""
+    folder = folder_of(storage.root, run)
+    folder.mkdir(parents=True, exist_ok=True)
+    names = ("trained_clients", "seconds", "alone_seconds")
+    rows = [
+        {"round": number, "reached_clients": 3, **dict(zip(names, row, strict=True))}
+        for number, row in enumerate(rounds, start=1)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema=TIMINGS), folder / "timings.parquet")
+
+
+def sizes(storage):
+    """Return the size of a state and of a statistic: all are alike."""
+    entries = kept(storage)
+    [state] = {entry.size for entry in entries if entry.is_state}
+    [statistic] = {entry.size for entry in entries if not entry.is_state}
+    return state, statistic
+
+
+def test_a_trunk_of_finished_runs(storage):
+    state, statistic = sizes(storage)
+    account = take_stock([BNC, OCFL, WAITING], storage)
+    assert account.trunks[BNC.trunk] == Usage(
+        name="digits-3-nonoverlapping-balanced, seed 1",
+        runs=2,
+        finished=2,
+        rounds=6,
+        computed=4,
+        taken=2,
+        seconds=8.0,
+        alone_seconds=12.0,
+        states_bytes=state,
+        statistics_bytes=statistic,
+        can_go_bytes=state,
+    )
+    assert account.trunks[BNC.trunk].hits == pytest.approx(1 / 3)
+
+
+def test_a_trunk_that_waits_keeps_its_states(storage):
+    state, _ = sizes(storage)
+    usage = take_stock([BNC, OCFL, WAITING], storage).trunks[WAITING.trunk]
+    assert (usage.runs, usage.finished, usage.rounds, usage.hits) == (1, 0, 0, None)
+    assert (usage.states_bytes, usage.can_go_bytes) == (state, 0)
+
+
+def test_the_sum_and_the_other_grids(storage):
+    state, statistic = sizes(storage)
+    account = take_stock([BNC, OCFL, WAITING], storage)
+    assert (account.total.runs, account.total.rounds, account.total.taken) == (3, 6, 2)
+    assert (account.total.states_bytes, account.total.can_go_bytes) == (2 * state, state)
+    assert account.datasets[0].as_dict() == {**account.total.as_dict(), "name": "digits"}
+    assert (account.others_bytes, account.others_trunks) == (state + statistic, 1)
+
+
+def test_rounds_of_an_earlier_version_were_computed_for_what_they_took(storage):
+    path = folder_of(storage.root, BNC) / "timings.parquet"
+    new = ["computed_by", "reached_clients", "trained_clients", "waited_seconds", "alone_seconds"]
+    pq.write_table(pq.read_table(path).drop_columns(new), path)
+    usage = take_stock([BNC], storage).total
+    assert (usage.computed, usage.taken, usage.seconds, usage.alone_seconds) == (3, 0, 6.0, 6.0)
+
+
+def test_records_that_are_damaged_count_for_none(storage):
+    (folder_of(storage.root, BNC) / "timings.parquet").write_text("PAR1 and no more")
+    assert take_stock([BNC], storage).total.rounds == 0
+
+
+def test_trunks_alike_in_scenario_and_seed_are_told_apart(storage):
+    slow = config(seed=1, training={"rounds": 3, "learning_rate": 0.001})
+    names = [usage.name for usage in take_stock([BNC, slow], storage).trunks.values()]
+    assert names == [
+        f"digits-3-nonoverlapping-balanced, seed 1 ({run.trunk.rsplit('-', 1)[1][:6]})" for run in (BNC, slow)
+    ]
+
+
+def test_it_is_printed(storage):
+    state, statistic = (size(each) for each in sizes(storage))
+    both = size(sum(sizes(storage)))
+    result = fedgrid("store", "mine", "--storage", storage.root)
+    assert (result.code, result.err) == (0, "")
+    lines = [" ".join(line.split()) for line in result.out.splitlines()]
+    numbers = f"2/2 6 4 2 33% 8.0 s 12 s {state} {statistic} {state}"
+    assert f"digits-3-nonoverlapping-balanced, seed 1 {numbers}" in lines
+    assert "It saved 4.0 s of 12 s." in lines
+    [can_go] = [line for line in lines if line.startswith(f"{state} of states can go, as all runs that ")]
+    assert can_go.endswith("are finished: `fedgrid store mine --drop` deletes them.")
+    assert f"Other grids: {both} in 1 trunk." in lines
+
+
+def test_programs_read_it(storage):
+    found = strict_json(fedgrid("store", "mine", "--storage", storage.root, "--json").out)
+    account = take_stock([BNC, OCFL, WAITING], storage)
+    assert found == {"grid": "mine", **json.loads(json.dumps(account.as_dict())), "dropped_bytes": None}
+    assert [row["trunk"] for row in found["trunks"]] == [BNC.trunk, WAITING.trunk]
+
+
+def test_drop_deletes_the_states_that_no_run_waits_for(storage):
+    state, _ = sizes(storage)
+    result = fedgrid("store", "mine", "--drop", "--storage", storage.root)
+    assert result.code == 0
+    assert f"Freed {size(state)}: 1 state of 1 trunk.\n" in result.out
+    assert "Nothing can go: the states wait for 1 run not finished, and go by themselves" in result.out
+    assert trunks_with_states(storage) == {WAITING.trunk, ELSEWHERE.trunk}
+    assert trunks_with_statistics(storage) == {BNC.trunk, WAITING.trunk, ELSEWHERE.trunk}
+    again = fedgrid("store", "mine", "--drop", "--storage", storage.root, "--json")
+    assert strict_json(again.out)["dropped_bytes"] == 0
+
+
+def test_nothing_is_dropped_while_a_grid_is_driven(storage):
+    with Lease(storage, "another"):
+        assert fedgrid("store", "mine", "--storage", storage.root).code == 0
+        result = fedgrid("store", "mine", "--drop", "--storage", storage.root)
+    assert (result.code, result.out) == (2, "")
+    assert f"{storage} is in use: grid another, process " in result.err
+    assert BNC.trunk in trunks_with_states(storage)
+
+
+def test_at_a_uri_the_mirror_is_neither_needed_nor_changed(storage, tmp_path, monkeypatch):
+    """The mirror may be newer: a run under way writes it before it sends."""
+    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
+    there = Storage.of(f"local://{storage.root}")
+    expected = take_stock([BNC, OCFL, WAITING], storage)
+    assert take_stock([BNC, OCFL], there).trunks[BNC.trunk].rounds == 6
+    result = fedgrid("store", "mine", "--storage", f"local://{storage.root}", "--json")
+    assert strict_json(result.out)["total"] == expected.total.as_dict()
+    assert not list(there.root.rglob("timings.parquet"))
+
+
+@pytest.mark.parametrize("width", [80, 99, 100, 120, 132])
+def test_the_table_fits(width):
+    """The longest name, the widest numbers."""
+    name = "bloodmnist-30-nonoverlapping-imbalanced, seed 10"
+    usage = Usage(name, 28, 28, 28000, 14000, 14000, 359000.0, 7.3e5, 10**12, 10**11, 10**12)
+    screen = StringIO()
+    Console(width=width, file=screen).print(store_table("Round store, paper", [usage], usage, width))
+    text = screen.getvalue()
+    assert "…" not in text
+    cells = ["28/28", "28000", "14000", "50%", "4.2 d", "8.4 d", "1.00 TB", "100 GB"]
+    assert [cell for cell in cells if cell not in text] == []
+    assert all(piece in text for piece in ("bloodmnist-30-", "nonoverlapping-", "imbalanced,", "seed 10"))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (41, "41 s"), (59.6, "1.0 min"), (252, "4.2 min"),
+     (7560, "2.1 h"), (86_399, "1.0 d"), (8.64e6, "100 d")],
+)  # fmt: skip
+def test_seconds_in_a_few_characters(seconds, expected):
+    assert brief(seconds) == expected

@@ -1,0 +1,142 @@
+"""The states of a trunk stay while a run may take them, and no longer."""
+
+from pathlib import Path
+
+import pytest
+
+import fedgrid.grids.round_cache.retention
+from fedgrid.engine.errors import RunError
+from fedgrid.engine.run_folder import RunFolder, folder_of
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.outcome import SCORES
+from fedgrid.grids.round_cache.retention import Retention, idle_trunks
+from tests.helpers.kept_rounds import keep, trunks_with_states, trunks_with_statistics
+from tests.helpers.small_grid import config, take
+
+BNC, OCFL = config(seed=1), config(seed=1, algorithm="ocfl-kmeans")
+"""They share a trunk."""
+ALONE = config(seed=2)
+
+
+@pytest.fixture
+def storage(tmp_path):
+    storage = Storage.of(tmp_path / "runs")
+    keep(storage, BNC, ALONE)
+    return storage
+
+
+@pytest.fixture
+def warnings():
+    return []
+
+
+@pytest.fixture
+def retention(storage, warnings):
+    """Return a function that prepares one for a launch of these runs."""
+
+    def prepared(*runs, grows=False):
+        folder = GridFolder(storage, "mine")
+        folder.keep(runs, "")
+        return Retention(folder, storage, warnings.append, grows=grows)
+
+    return prepared
+
+
+def finish(storage, run):
+    """Leave what a finished run leaves, as far as retention looks."""
+    folder = folder_of(storage.root, run)
+    folder.mkdir(parents=True)
+    for name in ("done.json", SCORES):
+        (folder / name).write_text("{}")
+
+
+def test_an_idle_trunk_has_no_pending_run():
+    assert idle_trunks([BNC, OCFL, ALONE], [OCFL]) == {ALONE.trunk}
+
+
+def test_states_go_when_the_last_run_of_their_trunk_finishes_and_statistics_stay(storage, retention):
+    launch = retention(BNC, OCFL, ALONE)
+    launch.begin()
+    launch.finish(BNC)
+    assert trunks_with_states(storage) == {BNC.trunk, ALONE.trunk}
+    launch.finish(OCFL)
+    assert trunks_with_states(storage) == {ALONE.trunk}
+    assert trunks_with_statistics(storage) == {BNC.trunk, ALONE.trunk}
+
+
+def test_a_run_outside_the_launch_that_is_not_finished_counts(storage, retention):
+    """As with `retry`, which runs what failed and leaves what waits."""
+    RunFolder(storage, OCFL).fail("out of memory", 3)
+    launch = retention(BNC, OCFL, ALONE)
+    launch.begin()
+    launch.finish(BNC)
+    assert BNC.trunk in trunks_with_states(storage)
+
+
+def test_a_launch_begins_with_what_earlier_ones_left(storage, retention):
+    finish(storage, BNC)
+    finish(storage, OCFL)
+    retention(BNC, OCFL, ALONE).begin()
+    assert trunks_with_states(storage) == {ALONE.trunk}
+
+
+def test_trunks_of_other_grids_are_left_alone(storage, retention):
+    finish(storage, BNC)
+    retention(BNC).begin()
+    assert trunks_with_states(storage) == {ALONE.trunk}
+
+
+def test_a_grid_that_grows_keeps_all_until_nothing_more_can_come(storage, retention):
+    finish(storage, BNC)
+    launch = retention(BNC, ALONE, grows=True)
+    launch.begin()
+    launch.finish(ALONE)
+    assert trunks_with_states(storage) == {BNC.trunk, ALONE.trunk}
+    launch.conclude(until={})
+    assert trunks_with_states(storage) == {ALONE.trunk}
+
+
+def test_at_its_end_a_run_that_was_to_stop_early_is_no_longer_waited_for(storage, retention):
+    folder = folder_of(storage.root, ALONE)
+    folder.mkdir(parents=True)
+    (folder / "state-000002.safetensors").write_text("")
+    (folder / "state-000002.sha256").write_text("")
+    launch = retention(ALONE, grows=True)
+    launch.begin()
+    launch.conclude(until={ALONE.run_id: 2})
+    assert trunks_with_states(storage) == {BNC.trunk}
+
+
+@pytest.mark.parametrize("error", [OSError("read-only"), RunError("s3://bucket cannot be read")])
+def test_a_storage_that_refuses_is_told_once(storage, retention, warnings, monkeypatch, error):
+    def refuse(*_):
+        raise error
+
+    launch = retention(BNC, ALONE)
+    launch.begin()
+    monkeypatch.setattr(fedgrid.grids.round_cache.retention, "drop", refuse)
+    launch.finish(BNC)
+    launch.finish(ALONE)
+    assert warnings == [f"states that no run needs any more stay in the round store: {error}"]
+
+
+def test_at_a_uri_they_go_there_too(tmp_path, warnings, monkeypatch):
+    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
+    storage = Storage.of(f"local://{tmp_path}/remote")
+    keep(storage, BNC)
+    folder = GridFolder(storage, "mine")
+    folder.keep([BNC], "")
+    launch = Retention(folder, storage, warnings.append)
+    launch.begin()
+    launch.finish(BNC)
+    assert warnings == []
+    assert [path.name for path in Path(tmp_path / "remote/store").rglob("*.safetensors")] == [
+        "000001-abc-reports.safetensors"
+    ]
+
+
+def test_a_finished_run_is_not_waited_for(storage, retention):
+    keep(storage, take(storage, seed=2))
+    retention(ALONE).begin()
+    assert trunks_with_states(storage) == {BNC.trunk}

@@ -1,0 +1,75 @@
+"""The figures of a search: what is in them, and that they are the same bytes every time."""
+
+import numpy as np
+
+from fedgrid.tracking.figures import save
+from fedgrid.tracking.figures.search import Axis, Tried, heat_map, score_curves
+
+FREE, ORACLE = "validation F1", "ARI (oracle)"
+SCORES = {FREE: None, ORACLE: (0.0, 1.0)}
+X, Y = Axis("epsilon_1", 0.01, 1, log=True), Axis("cooldown", 1, 9, whole=True)
+TRIED = [
+    Tried({"epsilon_1": 0.01, "cooldown": 1, "linkage": "single"}, {FREE: 0.5, ORACLE: 0.0}),
+    Tried({"epsilon_1": 1.0, "cooldown": 1, "linkage": "single"}, {FREE: 0.7, ORACLE: 1.0}),
+    Tried({"epsilon_1": 1.0, "cooldown": 1, "linkage": "complete"}, {FREE: 0.9}),
+    Tried({"epsilon_1": 0.1, "cooldown": 9, "linkage": "single"}, {FREE: 0.6, ORACLE: 0.5}),
+]
+
+
+def drawn():
+    return {
+        "curves": score_curves(TRIED, [X, Y], SCORES, "linkage"),
+        "heat-map": heat_map(TRIED, X, Y, SCORES),
+    }
+
+
+def test_the_same_bytes_every_time(tmp_path):
+    for kind in ("svg", "png"):
+        for name, figure in drawn().items():
+            save(figure, tmp_path / f"{name}.{kind}")
+            first = (tmp_path / f"{name}.{kind}").read_bytes()
+            save(drawn()[name], tmp_path / f"{name}.{kind}")
+            assert (tmp_path / f"{name}.{kind}").read_bytes() == first
+
+
+def test_a_map_takes_the_nearest_trial_and_the_mean_of_those_at_one_place():
+    """In units of the axes the trials are at (0, 0), twice (1, 0) and (0.5, 1)."""
+    free, oracle = heat_map(TRIED, X, Y, SCORES).axes
+    picture = np.asarray(free.images[0].get_array())
+    assert (picture[0, 0], picture[0, -1], picture[-1, 60]) == (0.5, 0.8, 0.6)
+    assert np.asarray(oracle.images[0].get_array())[0, -1] == 1.0
+    assert (free.get_title(), oracle.get_title()) == (FREE, ORACLE)
+    assert oracle.images[0].get_clim() == (0.0, 1.0)
+    assert free.images[0].get_clim() == (0.5, 0.9)
+
+
+def test_the_best_of_each_score_is_ringed():
+    free, oracle = heat_map(TRIED, X, Y, SCORES).axes
+    assert [line.get_xydata().tolist() for line in (free.lines[-1], oracle.lines[-1])] == [[[0.0, 1.0]]] * 2
+    curves = score_curves(TRIED, [X, Y], SCORES, "linkage").axes
+    assert [panel.lines[-1].get_xydata().tolist()[0] for panel in curves] == [
+        [0.0, 0.9],
+        [1.0, 0.9],
+        [0.0, 1.0],
+        [1.0, 1.0],
+    ]
+
+
+def test_axes_of_ratios_and_of_whole_numbers():
+    assert X.ticks() == [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
+    assert Y.ticks() == [2.0, 4.0, 6.0, 8.0]
+
+
+def test_a_line_joins_trials_that_differ_in_one_setting_only():
+    one = [Tried({"epsilon_1": value}, {FREE: value}) for value in (1.0, 0.1)]
+    [panel] = score_curves(one, [X], {FREE: None}).axes
+    assert panel.lines[0].get_xydata().tolist() == [[-1.0, 0.1], [0.0, 1.0]]
+    [panel] = score_curves(TRIED, [X], {FREE: None}).axes
+    assert all(len(line.get_xydata()) == 1 for line in panel.lines)
+
+
+def test_a_score_that_no_trial_has_says_so():
+    [panel] = score_curves(TRIED, [X], {"silhouette": None}).axes
+    assert [text.get_text() for text in panel.texts] == ["no trial has this\nscore"]
+    [panel] = heat_map([], X, Y, {FREE: None}).axes
+    assert [text.get_text() for text in panel.texts] == ["no trial has this\nscore"]

@@ -1,0 +1,270 @@
+"""What `fedgrid submit` asks of a cluster, and what it refuses; a real job on a Ray head of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from ray.job_submission import JobStatus, JobSubmissionClient
+from rich.console import Console
+
+from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.grids.submit import tunnel
+from fedgrid.grids.submit.job import by_hand, command, stage, submit
+from tests.helpers.command_line import END_SECONDS, new_storage, started
+
+ROOT = Path(__file__).parents[3]
+LOCAL = "cluster_name: nobody\nprovider: {type: local, head_ip: 127.0.0.9, worker_ips: []}\n"
+HEAD = """
+import ray
+from functools import partialmethod
+from ray._private.parameter import RayParams
+RayParams.__init__ = partialmethod(RayParams.__init__, dashboard_agent_listen_port=0)
+ray.init("local", num_cpus=1, include_dashboard=True, dashboard_port=0, log_to_driver=False)
+from ray._private.worker import global_worker
+print(global_worker.node.webui_url, flush=True)
+input()
+"""
+"""With a free port for its agent: the tests' own cluster may have the usual one, and `ray.init` has no
+argument for it."""
+DIGITS = ["--dataset", "digits", "--clients", "3", "--algorithm", "bnc", "--set", "training.rounds=1"]
+
+
+def console() -> Console:
+    return Console(file=StringIO(), width=200)
+
+
+def shown(console: Console) -> str:
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def run_by_a_shell(line: str, folder: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run a job's command line as Ray does, with a `fedgrid` that shows its arguments, one a line."""
+    folder.mkdir(exist_ok=True)
+    program = folder / "fedgrid"
+    program.write_text("#!/bin/sh\nprintf '<%s>\\n' \"$@\"\n")
+    program.chmod(0o755)
+    path = {"PATH": f"{folder}:/usr/bin:/bin", **environment}
+    return subprocess.run(line, shell=True, env=path, capture_output=True, text=True)
+
+
+def test_command_line_of_the_job() -> None:
+    line = command(["paper", "--seeds", "0..4", "--storage", "s3://bucket/runs"])
+    assert line == "exec fedgrid run paper --seeds 0..4 --storage s3://bucket/runs"
+
+
+def test_without_a_storage_the_head_must_have_one(tmp_path: Path) -> None:
+    line = command(["paper"])
+    ended = run_by_a_shell(line, tmp_path)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "FEDGRID_STORAGE: is not set on the head; set it, or give --storage" in ended.stderr
+    assert run_by_a_shell(line, tmp_path, FEDGRID_STORAGE="/srv/runs").stdout == "<run>\n<paper>\n"
+
+
+def test_arguments_arrive_as_they_were_typed(tmp_path: Path) -> None:
+    odd = ["a b", "it's", '"', "$HOME", "`id`", "!1", "*", "", "a\\n", "--set=x=[1, 2]", "é"]
+    ended = run_by_a_shell(command([*odd, "--storage", "/srv"]), tmp_path)
+    assert ended.stdout.splitlines() == [f"<{word}>" for word in ["run", *odd, "--storage", "/srv"]]
+
+
+def test_the_code_and_the_grids_file_travel_with_the_job(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "grid.yaml").write_text("dataset: digits\n")
+    job = tmp_path / "job"
+    job.mkdir()
+    arguments = stage([str(tmp_path / "mine" / "grid.yaml"), "--seeds", "0..4"], job)
+    assert arguments == ["grid.yaml", "--seeds", "0..4"]
+    assert (job / "grid.yaml").read_text() == "dataset: digits\n"
+    files = sorted(path.name for path in job.iterdir())
+    assert files == ["fedgrid", "grid.yaml"]
+    assert (job / "fedgrid" / "grids" / "cli" / "main.py").read_bytes() == (
+        ROOT / "grids" / "cli" / "main.py"
+    ).read_bytes()
+    assert not list(job.rglob("__pycache__"))
+
+
+def test_what_a_user_types_to_reach_the_job_later() -> None:
+    assert (
+        by_hand(Path("my cluster.yaml"), None, "ray job stop j")
+        == "ray exec 'my cluster.yaml' 'ray job stop j'"
+    )
+    assert (
+        by_hand(None, "http://127.0.0.1:8265", "ray job stop j")
+        == "RAY_AUTH_MODE=token ray job stop j --address http://127.0.0.1:8265"
+    )
+
+
+def test_the_tunnel_is_rays_own() -> None:
+    assert tunnel.command(Path("cluster.yaml"), 4000) == [
+        str(Path(sys.executable).with_name("ray")),
+        *("dashboard", "cluster.yaml", "--port", "4000", "--remote-port", "8265"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cluster", "address", "said"),
+    [
+        (["paper"], None, None, "which cluster? either --cluster FILE, or --address"),
+        (
+            ["paper"],
+            "cluster.yaml",
+            "http://127.0.0.1:8265",
+            "which cluster? either --cluster FILE, or --address",
+        ),
+        (["paper"], None, "127.0.0.1:8265", "expected a job server, as in http://127.0.0.1:8265"),
+        (["paper"], "nowhere.yaml", None, "cannot read nowhere.yaml: No such file or directory"),
+        (["paper"], "README.md", None, "README.md is not YAML"),
+        (["paper"], "constraints.txt", None, "constraints.txt describes no cluster for ray up"),
+        (["nowhere.yaml"], None, "http://127.0.0.1:9", "no file nowhere.yaml"),
+        (
+            ["paper", "--storage", "runs"],
+            None,
+            "http://127.0.0.1:9",
+            "--storage runs: the cluster's machines need",
+        ),
+        (
+            ["paper", "--storage=runs"],
+            None,
+            "http://127.0.0.1:9",
+            "--storage runs: the cluster's machines need",
+        ),
+        (
+            ["paper", "--data-dir", "~/d"],
+            None,
+            "http://127.0.0.1:9",
+            "--data-dir ~/d: the cluster's machines need",
+        ),
+    ],
+)
+def test_refusals(
+    arguments: list[str], cluster: str | None, address: str | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    file = Path(cluster) if cluster else None
+    with pytest.raises(ConfigError) as refused:
+        submit(arguments, cluster=file, address=address, name="paper", follow=True, console=console())
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LOCAL + "file_mount: {}\n", "Additional properties are not allowed ('file_mount' was unexpected)"),
+        (LOCAL + "max_workers: many\n", "not supported between instances of 'str' and 'int'"),
+        ("cluster_name: x\nprovider: {type: local}\n", "Please supply a `head_ip`"),
+        ("cluster_name: x\nprovider: {type: azur}\n", "Unsupported node provider: azur"),
+    ],
+)
+def test_what_ray_would_refuse_is_said_before(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        tunnel.check_cluster_file(file)
+    assert said in str(refused.value)
+
+
+def test_a_cluster_that_is_not_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    file = tmp_path / "cluster.yaml"
+    file.write_text(LOCAL + "auth: {ssh_user: nobody}\n")
+    with pytest.raises(RunError) as refused:
+        submit(["paper"], cluster=file, address=None, name="paper", follow=True, console=console())
+    assert f"no way to the head of {file}" in str(refused.value)
+    assert "Head node of cluster (nobody) not found!" in str(refused.value)
+
+
+def test_an_address_where_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(RunError) as refused:
+        submit(
+            ["paper"],
+            cluster=None,
+            address="http://127.0.0.1:9",
+            name="paper",
+            follow=True,
+            console=console(),
+        )
+    assert str(refused.value).startswith("http://127.0.0.1:9: Failed to connect to Ray at address")
+
+
+@pytest.fixture(scope="module")
+def job_server() -> Iterator[str]:
+    """A Ray head of its own that asks for the token `right`; its job server's address."""
+    environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "right"}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    head = subprocess.Popen(
+        [sys.executable, "-c", HEAD],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert head.stdout is not None
+    yield f"http://{head.stdout.readline().strip()}"
+    head.communicate("\n")
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_a_job_on_a_cluster(job_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "right")
+    storage = new_storage(tmp_path / "runs")
+    screen = console()
+    code = submit(
+        [*DIGITS, "--in-process", "--storage", str(storage)],
+        cluster=None,
+        address=job_server,
+        name="my grid",
+        follow=True,
+        console=screen,
+    )
+    assert code == 0, shown(screen)
+    assert len(list(storage.glob("digits-3-*/done.json"))) == 1
+    assert "job fedgrid-my-grid-" in shown(screen)
+    assert "BNC" in shown(screen)
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_a_job_that_fails_gives_its_exit_code(job_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "right")
+    screen = console()
+    arguments = ["papper", "--storage", "/nowhere"]
+    code = submit(arguments, cluster=None, address=job_server, name="papper", follow=True, console=screen)
+    assert code == 2, shown(screen)
+    assert "unknown preset 'papper'" in shown(screen)
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_a_wrong_token_is_refused(job_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "wrong")
+    with pytest.raises(RunError, match="does not know our token"):
+        submit(["paper"], cluster=None, address=job_server, name="paper", follow=True, console=console())
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_ctrl_c_ends_the_showing_and_not_the_job(
+    job_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "right")
+    storage = new_storage(tmp_path / "runs")
+    # Long enough that it still runs when the interruption has arrived.
+    arguments = [*DIGITS[:-1], "training.rounds=500", "--in-process", "--storage", str(storage)]
+    with started("submit", "--address", job_server, "--", *arguments) as process:
+        assert process.stdout is not None
+        job = next(process.stdout).split()[1]
+        assert any("Running entrypoint" in line for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=END_SECONDS)
+    assert (process.returncode, err) == (0, "")
+    assert f"job {job} goes on" in out
+    client = JobSubmissionClient(job_server, headers={"Authorization": "Bearer right"})
+    assert client.get_job_status(job) == JobStatus.RUNNING
+    client.stop_job(job)

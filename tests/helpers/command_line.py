@@ -1,0 +1,121 @@
+"""Drive the command line as a user would, in this process or in one of its own."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+from fedgrid.tracking.mlflow.store import default_uri, prepare
+
+SETTINGS = ("MLFLOW_TRACKING_URI", "FEDGRID_DATA", "FEDGRID_STORAGE", "COLUMNS", "FORCE_COLOR")
+"""What the environment of whoever runs the tests must not say."""
+END_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left on the screen."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The lines of `--json`."""
+        return [strict_json(line) for line in self.out.splitlines()]
+
+
+def strict_json(text: str) -> Any:
+    """Read JSON; NaN and Infinity, which Python writes and no other language reads, are errors."""
+
+    def refuse(token: str) -> None:
+        raise AssertionError(f"{token} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def new_storage(folder: Path) -> Path:
+    """Return `folder`, created, with an empty MLflow store: making one takes seconds, a copy nothing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "mlflow.db").write_bytes(_empty_store())
+    return folder
+
+
+@cache
+def _empty_store() -> bytes:
+    with TemporaryDirectory() as folder:
+        prepare(default_uri(Path(folder)))
+        return (Path(folder) / "mlflow.db").read_bytes()
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """Return this environment without the user's settings, with `changes`."""
+    return {name: value for name, value in os.environ.items() if name not in SETTINGS} | changes
+
+
+def fedgrid(*arguments: object, **settings: str) -> Result:
+    """Run a command in this process: it saves the seconds that imports take."""
+    from fedgrid.grids.cli import main
+
+    out, err = io.StringIO(), io.StringIO()
+    command = ["fedgrid", *map(str, arguments)]
+    with (
+        patch.object(sys, "argv", command),
+        patch.dict(os.environ, environment(**settings), clear=True),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            main.main()
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+    return Result(code, out.getvalue(), err.getvalue())
+
+
+@contextmanager
+def started(*arguments: object, **settings: str) -> Iterator["subprocess.Popen[str]"]:
+    """Run a command in a process of its own, which is gone at the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from fedgrid.grids.cli.main import main; main()", *map(str, arguments)],
+        cwd=Path(__file__).parents[2],
+        env=environment(**settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def wait_for_round(process: "subprocess.Popen[str]", number: int) -> None:
+    """Return when a command with `--json` has said that round `number` is done."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        event = strict_json(line)
+        if event["event"] == "round" and event["round"] >= number:
+            return
+    assert process.stderr is not None
+    raise AssertionError(f"the command ended before round {number}: {process.stderr.read()}")
+
+
+def stop(process: "subprocess.Popen[str]", number: signal.Signals) -> tuple[int, str]:
+    """Send a signal to the process alone; return its exit code and what it still said on stderr."""
+    process.send_signal(number)
+    _, err = process.communicate(timeout=END_SECONDS)
+    return process.returncode, err

@@ -1,0 +1,130 @@
+"""A page with everything that a report can have, of made-up numbers."""
+
+from functools import partial
+
+from matplotlib.figure import Figure
+
+from fedgrid.tracking.report.page import Choice, Page, Plate, Section
+from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table
+
+ALGORITHMS = ("BNC", "SCL", "BCL", "OCFL-KM", "OCFL-AFF", "OCFL-MS", "OCFL-HDB")
+SPLITS = (
+    "nonoverlapping balanced",
+    "nonoverlapping imbalanced",
+    "overlapping balanced",
+    "overlapping imbalanced",
+)
+WORST_NAME = "<b>K & \"L\"</b> </script> 'é'"
+"""What a careless writer of HTML would trip over."""
+
+
+def curve(slope: float, width: float = 5.2) -> Figure:
+    """Draw one line."""
+    figure = Figure(figsize=(width, 2.6))
+    axes = figure.subplots()
+    axes.plot([1, 2, 3, 4], [0.1, 0.4 * slope, 0.7 * slope, 0.8 * slope])
+    axes.set_xlabel("round")
+    return figure
+
+
+def plate(name: str, slope: float = 1.0, width: float = 5.2) -> Plate:
+    """Return a figure of one line."""
+    caption = f"A line of slope {slope} by round, once; the band is the standard deviation over splits."
+    return Plate(name, f"A line: {name}", caption, partial(curve, slope, width))
+
+
+def wide_table(name: str, *, digits: int = 2) -> Table:
+    """Return a table like the papers' first: seven algorithms, four splits of three scores."""
+
+    def cell(row: int, column: int) -> Cell:
+        value = (37 * row + 23 * column * column) % 100 / 100 + 0.001
+        if row < 2 and column % 3 == 0:
+            return Cell(NONE)
+        if row == 4 and column == 7:
+            return Cell()
+        notes = ("a",) if (row, column) in {(1, 2), (6, 4)} else ("a", "b") if (row, column) == (6, 5) else ()
+        tone = (
+            {5: "better", 8: "worse"}.get(column, "")
+            if row == 6
+            else "partial"
+            if row == 3 and column == 1
+            else ""
+        )
+        text = f"{value:.{digits}f}" + (" (2/3)" if tone == "partial" else "")
+        return Cell(text, value, bold=row == 5 and column < 4, tone=tone, notes=notes)  # type: ignore[arg-type]
+
+    return Table(
+        name,
+        f"Table 1. Clustering, {name}",
+        "Adjusted Rand index, adjusted mutual information and completeness against the hidden groups; mean "
+        "over the first 50 rounds. Best in bold.",
+        tuple(Column(score, split) for split in SPLITS for score in ("RAND", "AMI", "COM")),
+        tuple(
+            Row(algorithm, tuple(cell(row, column) for column in range(12)))
+            for row, algorithm in enumerate(ALGORITHMS)
+        ),
+        corner="algorithm",
+        notes={
+            "a": "The published number is of another truth: 7/14/9 instead of 10/10/10.",
+            "b": "AMI is a copy of ARI in the published table.",
+        },
+    )
+
+
+def small_table(name: str) -> Table:
+    """Return a table of two parts with means and deviations, one of the columns words."""
+    rows = [
+        ("BNC", 0.432, 0.012, "ten", "15 clients"),
+        (WORST_NAME, 0.95, 0.2, "nine & more", "15 clients"),
+        ("OCFL-HDB", 0.7, 0.03, "", "15 clients"),
+        ("BNC", 0.5, 0.1, "two", "30 clients"),
+        ("OCFL-HDB", 12.25, 0.04, "ten", "30 clients"),
+    ]
+    return Table(
+        name,
+        f"Personalisation, {name}",
+        "Mean over seeds.",
+        (Column("PF1"), Column("remark")),
+        tuple(
+            Row(label, (Cell(f"{value:.2f} ± {spread:.2f}", value, spread, 3), Cell(remark)), part)
+            for label, value, spread, remark, part in rows
+        ),
+    )
+
+
+def dataset(name: str) -> Section:
+    """Return a section of a data set."""
+    return Section(
+        name,
+        name.upper(),
+        "Fifteen and thirty clients hold images of three hidden groups.\n\nA second paragraph says < & >.",
+        (
+            Choice(
+                (
+                    ("as published", wide_table(f"table1-{name}-published")),
+                    ("all rounds", wide_table(f"table1-{name}", digits=3)),
+                )
+            ),
+        ),
+        (
+            Section(
+                f"{name}-figures",
+                "Figures",
+                items=(
+                    plate(f"temperature-{name}", 1.0, 4.2),
+                    plate(f"ari-{name}", 1.2, 4.2),
+                    Choice(
+                        (("normalised", plate(f"raw-{name}", 1.5, 7.0)), ("raw", plate(f"norm-{name}", 0.4)))
+                    ),
+                ),
+            ),
+            Section(f"{name}-personalisation", "Personalisation", items=(small_table(f"personal-{name}"),)),
+        ),
+    )
+
+
+def demo_page(*datasets: str) -> Page:
+    """Return the page, with a section a data set."""
+    facts = (("grid", "paper"), ("runs", "278 of 280"), ("rounds", "18,480"), ("commit", "19c274f"))
+    summary = Section("summary", "Summary", "What came out.", (small_table("summary"), plate("ranks")))
+    return Page("Clustering <federated> clients: 'paper'", facts, (summary, *map(dataset, datasets)))

@@ -1,0 +1,26 @@
+"""Entries of a round store as a run would leave them."""
+
+import numpy as np
+
+from fedgrid.engine.round_cache.entry import CacheEntry
+from fedgrid.engine.round_cache.store import CacheOptions, RoundStore, kept
+
+STATE, STATISTIC = "000001-abc-mean-all", "000001-abc-reports"
+
+
+def keep(storage, *runs):
+    """Keep a state and a statistic of each run's trunk."""
+    for run in runs:
+        store = RoundStore(storage, run.trunk, run.run_id, CacheOptions())
+        for name, count in ((STATE, 1000), (STATISTIC, 1)):
+            store.write(name, CacheEntry({"x": np.zeros(count, np.float32)}, run.run_id, 1.0, 1.0))
+
+
+def trunks_with_states(storage):
+    """Return the trunks that still have a state."""
+    return {entry.trunk for entry in kept(storage) if entry.is_state}
+
+
+def trunks_with_statistics(storage):
+    """Return the trunks that still have a statistic."""
+    return {entry.trunk for entry in kept(storage) if not entry.is_state}

@@ -1,0 +1,59 @@
+"""Runs that are recorded on disk, and what MLflow has of them."""
+
+from pathlib import Path
+from typing import Any
+
+from mlflow.tracking import MlflowClient
+
+from fedgrid.engine.run_config import RunConfig, complete
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.tracking.scoring.scores import RoundScores, of_rounds
+from tests.helpers.run_records import write_records
+
+ROUNDS = 4
+TRUTH = [0, 0, 1, 1]
+LABELS = [[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 1], [0, 0, 1, 1]]
+
+
+def config_of(seed: int) -> RunConfig:
+    """A run of four clients and four rounds."""
+    given = {"clients": 4, "training": {"rounds": ROUNDS}, "algorithm": "bnc", "seed": seed}
+    return complete(given, Path("unused"))
+
+
+def record(storage: Path, config: RunConfig, rounds: int) -> list[tuple[int, RoundScores]]:
+    """Write the run's records as after `rounds` rounds and return their scores."""
+    folder = folder_of(storage, config)
+    write_records(folder, LABELS[:rounds], TRUTH, temperature_R=[0.4, 0.3, 0.2, 0.1])
+    (folder / "config.json").write_text("{}\n")
+    if rounds == ROUNDS:
+        (folder / "done.json").write_text("{}\n")
+    return list(of_rounds(folder))
+
+
+class Store:
+    """What MLflow has of the experiment `mine`."""
+
+    def __init__(self, uri: str) -> None:
+        self.client = MlflowClient(tracking_uri=uri)
+
+    @property
+    def runs(self) -> dict[str, Any]:
+        """MLflow's runs by name."""
+        experiment = self.client.get_experiment_by_name("mine")
+        found = [] if experiment is None else self.client.search_runs([experiment.experiment_id])
+        assert len({run.info.run_name for run in found}) == len(found), "a run is there twice"
+        return {run.info.run_name: run for run in found}
+
+    def status(self, config: RunConfig) -> str:
+        """The run's status."""
+        return str(self.runs[config.name].info.status)
+
+    def steps(self, config: RunConfig, metric: str = "temperature") -> list[int]:
+        """The rounds of a metric, as often as they are there."""
+        run_id = self.runs[config.name].info.run_id
+        return sorted(point.step for point in self.client.get_metric_history(run_id, metric))
+
+    def artifacts(self, name: str, folder: str | None = None) -> set[str]:
+        """The paths of a run's artifacts."""
+        return {item.path for item in self.client.list_artifacts(self.runs[name].info.run_id, folder)}

@@ -1,0 +1,64 @@
+"""A run's folder as the engine writes it, without the engine."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedgrid.tracking.records import TEST_SCORES, TESTS
+
+WHOLE = ("round", "client", "cluster", "true_cluster")
+
+
+def write_records(
+    folder: Path,
+    labels_RK: Sequence[Sequence[int]],
+    truth_K: Sequence[int],
+    *,
+    temperature_R: Sequence[float] | None = None,
+    clustered: Sequence[int] = (),
+    columns: Mapping[str, Sequence[Sequence[float | None]]] | None = None,
+) -> Path:
+    """Write labels and, where given, per-client `columns` (R rows of K values); the rest is null."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rounds = [
+        {
+            "round": number,
+            "temperature": temperature_R[number - 1] if temperature_R else 0.5,
+            "clusters": len(set(labels_K)),
+            "clustered": number in clustered,
+            "bytes_down": 100 * number,
+            "bytes_up": 10 * number,
+            "excluded": 0,
+            "warnings": 0,
+            "silhouette": float("nan"),
+            "mean_norm": None,
+            "max_norm": None,
+        }
+        for number, labels_K in enumerate(labels_RK, start=1)
+    ]
+    clients: list[dict[str, Any]] = [
+        {
+            "round": number,
+            "client": client,
+            "cluster": label,
+            "true_cluster": truth_K[client],
+            "train_loss": 1.0 / number,
+            "train_accuracy": 0.5,
+            **dict.fromkeys((f"{test}_{score}" for test in TESTS for score in TEST_SCORES), None),
+            **{name: rows[number - 1][client] for name, rows in (columns or {}).items()},
+        }
+        for number, labels_K in enumerate(labels_RK, start=1)
+        for client, label in enumerate(labels_K)
+    ]
+    floats = [*(f"{test}_{score}" for test in TESTS for score in TEST_SCORES), "train_loss", "train_accuracy"]
+    schema = pa.schema({**dict.fromkeys(WHOLE, pa.int32()), **dict.fromkeys(floats, pa.float64())})
+    timings = [
+        {"round": row["round"], "seconds": 0.5, "peak_memory_mb": 100.0 * row["round"]} for row in rounds
+    ]
+    pq.write_table(pa.Table.from_pylist(rounds), folder / "rounds.parquet")
+    pq.write_table(pa.Table.from_pylist(clients, schema=schema), folder / "clients.parquet")
+    pq.write_table(pa.Table.from_pylist(timings), folder / "timings.parquet")
+    return folder

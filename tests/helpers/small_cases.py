@@ -1,0 +1,220 @@
+"""Small federations for the tests of the algorithms.
+
+Every array that is handed to an algorithm is read-only: writing to an input raises.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedgrid.algorithms.clustering.latecomers import splits
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, State
+from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.updates import Updates
+
+Vectors = Mapping[int, ArrayLike]
+
+
+def frozen(values: ArrayLike, dtype: Any = np.float32) -> NDArray[Any]:
+    """Return a read-only copy."""
+    array = np.array(values, dtype)
+    array.setflags(write=False)
+    return array
+
+
+def freeze(state: State) -> State:
+    """Return a copy of `state` whose arrays are read-only."""
+    return State(
+        tuple(frozen(model, model.dtype) for model in state.models),
+        frozen(state.labels_K, state.labels_K.dtype),
+        {name: frozen(array, array.dtype) for name, array in state.memory.items()},
+    )
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def layout_of(num_parameters: int, num_buffers: int = 0) -> Layout:
+    shapes = ((num_parameters,), (num_buffers,)) if num_buffers else ((num_parameters,),)
+    return Layout(("weight", "counter")[: len(shapes)], shapes, num_parameters)
+
+
+def updates_of(vectors: Vectors, num_buffers: int = 0, **options: Any) -> Updates:
+    """Return the view of these updates; the last `num_buffers` entries are buffers."""
+    arrays = {client: frozen(vector) for client, vector in vectors.items()}
+    size = len(next(iter(arrays.values())))
+    return Updates(arrays, layout_of(size - num_buffers, num_buffers), **options)
+
+
+def clients(*vectors: ArrayLike, first: int = 0) -> dict[int, ArrayLike]:
+    """Return updates keyed by the ids `first`, `first` + 1, ..."""
+    return dict(enumerate(vectors, first))
+
+
+def start(algorithm: Algorithm, num_clients: int, model: ArrayLike = (0.0, 0.0)) -> State:
+    return freeze(algorithm.init(frozen(model), num_clients))
+
+
+def step(
+    algorithm: Algorithm,
+    state: State,
+    round_index: int,
+    vectors: Vectors,
+    num_buffers: int = 0,
+    absent: Iterable[int] = (),
+) -> tuple[State, Diagnostics]:
+    """Take one step with the generator of that round, from a read-only state."""
+    over = algorithm.settings.similarity_over
+    view = updates_of(vectors, num_buffers, similarity_over=over, absent=absent)
+    return algorithm.step(freeze(state), round_index, view, rng(round_index))
+
+
+def play(
+    algorithm: Algorithm, rounds: Sequence[Vectors], num_clients: int
+) -> list[tuple[State, Diagnostics]]:
+    """Return (state, diagnostics) after each round, from a model of two zeros in round 0."""
+    state, history = start(algorithm, num_clients), []
+    for round_index, vectors in enumerate(rounds):
+        state, diagnostics = step(algorithm, state, round_index, vectors)
+        history.append((state, diagnostics))
+    return history
+
+
+def groups_of(labels: Iterable[int]) -> set[frozenset[int]]:
+    """Return the partition that these labels describe, whatever the labels are called."""
+    labels = [int(label) for label in labels]
+    return {frozenset(index for index, other in enumerate(labels) if other == label) for label in set(labels)}
+
+
+def partition(state: State) -> set[frozenset[int]]:
+    return groups_of(state.labels_K)
+
+
+def sets(*groups: Iterable[int]) -> set[frozenset[int]]:
+    return {frozenset(group) for group in groups}
+
+
+def model_of(state: State, client: int) -> list[float]:
+    """Return the cluster model of `client`."""
+    return [float(entry) for entry in state.models[state.labels_K[client]]]
+
+
+def check_valid(state: State, num_clients: int) -> None:
+    """Assert what holds for every state of every algorithm.
+
+    Every model is a client's, or one to start from, or kept for those who came late for a split.
+    """
+    assert state.labels_K.dtype == np.int64
+    assert state.labels_K.shape == (num_clients,)
+    labels = set(state.labels_K.tolist())
+    waiting = {node.waiting for node in splits(state)}
+    assert waiting or labels == set(range(len(labels)))
+    starts = set(state.memory.get("start_K", state.labels_K).tolist())
+    assert labels | starts | waiting == set(range(len(state.models)))
+    for model in state.models:
+        assert model.dtype == np.float32
+        assert np.isfinite(model).all()
+    for name, array in state.memory.items():
+        assert isinstance(array, np.ndarray)
+        assert not name.startswith("cluster_") or len(array) == len(state.models)
+
+
+def saved(state: State) -> State:
+    """Return `state` after a round trip through bytes, as a checkpoint makes one."""
+
+    def copied(array: NDArray[Any]) -> NDArray[Any]:
+        return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape).copy()
+
+    return State(
+        tuple(copied(model) for model in state.models),
+        copied(state.labels_K),
+        {name: copied(array) for name, array in state.memory.items()},
+    )
+
+
+def same_bits(one: State, other: State) -> bool:
+    return (
+        [model.tobytes() for model in one.models] == [model.tobytes() for model in other.models]
+        and one.labels_K.tobytes() == other.labels_K.tobytes()
+        and {name: (array.dtype, array.shape, array.tobytes()) for name, array in one.memory.items()}
+        == {name: (array.dtype, array.shape, array.tobytes()) for name, array in other.memory.items()}
+    )
+
+
+def block_distances(
+    sizes: Sequence[int], *, inside: float = 0.1, jitter: float = 0.01, seed: int = 0
+) -> tuple[NDArray[np.float64], list[int]]:
+    """Return distances of three groups, 1, 0.8 and 0.6 apart, and the true labels."""
+    truth_K = np.repeat(np.arange(3), sizes)
+    between = np.array([[inside, 1.0, 0.8], [1.0, inside, 0.6], [0.8, 0.6, inside]])
+    noise_KK = jitter * rng(seed).standard_normal((len(truth_K), len(truth_K)))
+    distances_KK = between[np.ix_(truth_K, truth_K)] + (noise_KK + noise_KK.T) / 2
+    np.fill_diagonal(distances_KK, 0.0)
+    return frozen(distances_KK, np.float64), truth_K.tolist()
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Twelve clients in three hidden groups, client k in group k mod 3, with a quadratic loss each.
+
+    Client k minimises |model - target of its group|^2 / 2 and steps half the way, plus noise. All
+    targets share a large common part, so that the groups stand out once the model has learnt it; the
+    noise is large in rounds 0 and 1, so that the temperature falls first. Sixteen parameters and four
+    buffers, which every client raises by the same constant.
+    """
+
+    num_clients: int = 12
+    num_parameters: int = 16
+    num_buffers: int = 4
+    order: tuple[int, ...] | None = None
+    """Client i of this federation is client `order[i]` of the usual one."""
+    participation: float = 1.0
+    """The share of the clients that is there; who, is drawn for each round."""
+
+    @property
+    def model(self) -> NDArray[np.float32]:
+        return frozen(np.zeros(self.num_parameters + self.num_buffers))
+
+    def targets(self) -> NDArray[np.float64]:
+        """Return one target a group: 16 along the first axis, then a triangle with unequal sides."""
+        targets = np.zeros((3, self.num_parameters))
+        targets[:, 0] = 16.0
+        targets[:, 1:3] = [[2.0, 0.0], [-2.0, 0.6], [-0.5, -2.0]]
+        return targets
+
+    def absent(self, round_index: int) -> frozenset[int]:
+        """Return the clients that are not there in a round."""
+        away = round(self.num_clients * (1 - self.participation))
+        usual = np.random.default_rng((round_index, 7)).permutation(self.num_clients)[:away].tolist()
+        return frozenset(self.order.index(client) if self.order else client for client in usual)
+
+    def vectors(self, round_index: int, state: State, algorithm: Algorithm) -> dict[int, NDArray[np.float32]]:
+        """Return the update of every client that is there, from the first of the models it is sent."""
+        targets, candidates = self.targets(), algorithm.candidates(state)
+        size = (16.0, 3.0, 0.2)[min(round_index, 2)] / np.sqrt(self.num_parameters)
+        vectors = {}
+        for client in sorted(set(range(self.num_clients)) - self.absent(round_index)):
+            who = self.order[client] if self.order else client
+            model = state.models[candidates[client][0]][: self.num_parameters].astype(np.float64)
+            noise = size * np.random.default_rng((round_index, who)).standard_normal(self.num_parameters)
+            update = (targets[who % 3] - model) / 2 + noise
+            vectors[client] = frozen(np.concatenate([update, np.full(self.num_buffers, 0.25)]))
+        return vectors
+
+    def play(
+        self, algorithm: Algorithm, rounds: Iterable[int] = range(6), state: State | None = None
+    ) -> list[tuple[State, Diagnostics]]:
+        """Return (state, diagnostics) after each of `rounds`, starting from `state`."""
+        state = state or start(algorithm, self.num_clients, self.model)
+        history = []
+        for round_index in rounds:
+            vectors = self.vectors(round_index, state, algorithm)
+            state, diagnostics = step(
+                algorithm, state, round_index, vectors, self.num_buffers, self.absent(round_index)
+            )
+            history.append((state, diagnostics))
+        return history

@@ -1,0 +1,185 @@
+"""Whole small runs on scikit-learn's digits, with a round store and without: six clients, three rounds."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.clients.messages import Counts, EvaluateReport, TrainReport
+from fedgrid.engine.clients.peak_memory import PeakMemory
+from fedgrid.engine.clients.pool import InProcessPool, Trained
+from fedgrid.engine.round_cache.store import FOLDER, CacheOptions
+from fedgrid.engine.run_config import complete
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.session import Session
+from fedgrid.engine.storage.storage import Storage
+
+NOWHERE = Path("no-data-needed")
+CLIENTS, ROUNDS = 6, 3
+STORE = CacheOptions()
+EARLY = {
+    "sattler": {"cooldown": 1, "epsilon_1": 1.0, "epsilon_2": 0.0},
+    "sattler-as-published": {"cooldown": 1, "epsilon_1": 1.0, "epsilon_2": 0.0},
+    "briggs": {"round": 2},
+    "briggs-as-published": {"round": 2},
+}
+"""Settings with which an algorithm acts in round 2, as all of OCFL do here by themselves."""
+
+
+def config(algorithm="bnc", clients=CLIENTS, **given):
+    """Forty draws a client, one local epoch, fifty images at the server."""
+    values = {
+        "clients": clients,
+        "algorithm": algorithm,
+        "training": {"rounds": ROUNDS, "local_epochs": 1, **given.pop("training", {})},
+        "split": {"draws": 40, "server_images": 50, **given.pop("split", {})},
+        **given,
+    }
+    return complete(values, NOWHERE)
+
+
+def early(name, **given):
+    """Return the run of an algorithm that acts in round 2, if it can be told to."""
+    return config({"name": name, **EARLY.get(name, {})}, **given)
+
+
+def every(**given):
+    """Return a run of each algorithm."""
+    return [early(name, **given) for name in ALGORITHMS]
+
+
+def play(run, root, pool=None, store=STORE, until=None):
+    """Open a run with a session of its own and take it to its end, or `until` a round; return its folder."""
+    opened = Session(pool or InProcessPool(), NOWHERE, store=store)
+    for _ in range(opened.open(run, Storage.of(root)), until or run.training.rounds):
+        opened.next_round()
+    return folder_of(Path(root), run)
+
+
+def numbers(folder):
+    """Return the bytes of everything that no clock was read for."""
+    return {
+        path.name: path.read_bytes()
+        for path in sorted(folder.iterdir())
+        if path.name not in ("timings.parquet", "log.txt")
+    }
+
+
+_alone = {}
+
+
+def alone(run, pool=InProcessPool):
+    """Return what a run leaves behind without a store, its clients in such a pool."""
+    if (run.run_id, pool) not in _alone:
+        with TemporaryDirectory() as root:
+            _alone[run.run_id, pool] = numbers(play(run, root, pool(), store=None))
+    return _alone[run.run_id, pool]
+
+
+def differing(run, root, pool=InProcessPool):
+    """Return the files of a run under `root` that are not what it leaves behind without a store."""
+    kept, expected = numbers(folder_of(Path(root), run)), alone(run, pool)
+    assert "done.json" in expected
+    return sorted(name for name in kept | expected if kept.get(name) != expected.get(name))
+
+
+def rows(run, root, name="timings"):
+    """Return a run's records."""
+    return pq.read_table(folder_of(Path(root), run) / f"{name}.parquet").to_pylist()
+
+
+def trained(run, root):
+    """Return how many clients the run has trained itself, a number a round."""
+    return [row["trained_clients"] for row in rows(run, root)]
+
+
+def log(run, root):
+    """Return the lines of a run's log without their times."""
+    lines = (folder_of(Path(root), run) / "log.txt").read_text().splitlines()
+    return [line.split(" ", 2)[2] for line in lines]
+
+
+def warnings(run, root):
+    """Return what a run's log warns of."""
+    return [line for line in log(run, root) if line.startswith("warning: ")]
+
+
+def files(root, pattern="*"):
+    """Return the files of the store whose names match, claims not among them."""
+    return sorted(Path(root, FOLDER).glob(f"*/{pattern}.safetensors"))
+
+
+def claims(root):
+    """Return the claims that somebody holds, or has left behind."""
+    return sorted(Path(root, FOLDER).glob("*/*.claim"))
+
+
+class Untouchable:
+    """A pool that is not to be needed."""
+
+    device = "cpu"
+
+    def prepare(self, setup):
+        raise AssertionError("prepared")
+
+    def train(self, tasks, models, memories):
+        raise AssertionError("trained")
+
+    def evaluate(self, tasks, models):
+        raise AssertionError("tested")
+
+
+class Counting(InProcessPool):
+    """A pool that notes which clients it trains, by round, and how often it tests."""
+
+    def __init__(self):
+        super().__init__()
+        self.trained, self.tests = [], 0
+
+    def train(self, tasks, models, memories):
+        self.trained += [(task.round_index + 1, task.client) for task in tasks]
+        return super().train(tasks, models, memories)
+
+    def evaluate(self, tasks, models):
+        self.tests += 1
+        return super().evaluate(tasks, models)
+
+
+class Arithmetic:
+    """Clients that train and test in no time: two after the other want the same, others something else.
+
+    What an optimizer would remember is the last update, of which the next one keeps a tenth.
+    """
+
+    device = "cpu"
+
+    def prepare(self, setup):
+        self._setup = setup
+
+    def train(self, tasks, models, memories):
+        return [self._train(task, models, memories.get(task.client)) for task in tasks]
+
+    def _train(self, task, models, memory):
+        (chosen,) = task.candidates
+        model = models[chosen]
+        rng = np.random.default_rng([self._setup.seed, task.client, task.round_index])
+        wish = np.random.default_rng([self._setup.seed, task.client // 2]).normal(size=model.size)
+        update = (0.3 * (wish - model) + 0.01 * rng.normal(size=model.size)).astype(np.float32)
+        if memory is not None:
+            update += np.float32(0.1) * memory
+        norm = float(np.linalg.norm(update))
+        counts = self._counts(model + update) if task.evaluate else None
+        report = TrainReport(
+            task.client, chosen, norm / 100, 0.5, norm, True, counts, counts, 1.0, PeakMemory("process", 1e6)
+        )
+        return Trained(report, update, update if self._setup.training.keep_optimizer_state else None)
+
+    def evaluate(self, tasks, models):
+        counts = [self._counts(model) for model in models]
+        return [EvaluateReport(task.client, counts[task.own], tuple(counts)) for task in tasks]
+
+    def _counts(self, model):
+        confusion = np.abs(model[:100].reshape(10, 10) * 10).astype(np.int64) + np.eye(10, dtype=np.int64)
+        return Counts(confusion, float(np.abs(model).sum()))

@@ -1,0 +1,74 @@
+"""Studies without a grid: runs described by hand, with results or without."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fedgrid.tracking.scoring.partitions import clustering, of_partitions, published_clustering
+from fedgrid.tracking.scoring.study import AMI_IS_ARI, Result, Run, Study
+
+TRUTH_K = (0, 0, 0, 1, 1, 1)
+WHOLE = [TRUTH_K] * 2
+"""Labels of a run of two rounds that is right from the first on."""
+ONE = [(0,) * 6] * 2
+"""Labels of a run that never clusters."""
+
+
+def run_of(
+    algorithm: str = "BNC",
+    *,
+    dataset: str = "mnist",
+    clients: int = 15,
+    overlap: str = "nonoverlapping",
+    balance: str = "balanced",
+    seed: int = 0,
+) -> Run:
+    name = f"{dataset}-{clients}-{overlap}-{balance}-{algorithm.lower()}-s{seed}"
+    published = algorithm.removesuffix(" as published")
+    scenario = {"dataset": dataset, "overlap": overlap, "balance": balance, "clients": clients}
+    return Run(
+        name, name, Path(name), **scenario, algorithm=algorithm, published=published, seed=seed, rounds=2
+    )
+
+
+def result_of(
+    run: Run,
+    labels_RK: Sequence[Sequence[int]] | np.ndarray,
+    truth_K: Sequence[int] | np.ndarray = TRUTH_K,
+    *,
+    clustered: Sequence[int] = (),
+    curves: Mapping[str, Sequence[float]] | None = None,
+) -> Result:
+    """`clustered` are the rounds, from 1, in which a partition was decided."""
+    labels_RK, truth_K = np.asarray(labels_RK), np.asarray(truth_K)
+    rounds = np.arange(1, len(labels_RK) + 1)
+    nothing_R = np.full(len(rounds), np.nan)
+    parts = of_partitions(labels_RK, truth_K)
+    names = (
+        *("personalised_f1", "generalised_f1", "personalised_accuracy", "generalised_accuracy"),
+        *("learning_gap", "personalised_balanced_accuracy"),
+        *("published_pf1", "published_gf1", "published_pa", "published_ga", "published_learning_gap"),
+    )
+    return Result(
+        run,
+        clustering(labels_RK, truth_K, np.isin(rounds, clustered) if clustered else None),
+        published_clustering(labels_RK, truth_K, ami_is_ari=run.published == AMI_IS_ARI),
+        rounds,
+        {
+            **dict.fromkeys(names, nothing_R),
+            "clusters": np.array([part.clusters for part in parts], np.float64),
+            **{name: np.asarray(values, np.float64) for name, values in (curves or {}).items()},
+        },
+        labels_RK,
+        truth_K,
+    )
+
+
+def study_of(results: Sequence[Result], lacking: Sequence[Run] = (), name: str = "mine") -> Study:
+    return Study(
+        name,
+        (*(result.run for result in results), *lacking),
+        {result.run.run_id: result for result in results},
+        {run.run_id: "1 of 2 rounds" for run in lacking},
+    )

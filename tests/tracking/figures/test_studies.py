@@ -1,0 +1,411 @@
+"""What the figures of a study show: lines, panels and marks, and what they say where there is nothing."""
+
+import hashlib
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from fedgrid.tracking import figures
+from fedgrid.tracking.figures.look import styles
+from fedgrid.tracking.scoring.study import SPLITS
+from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
+
+NAN = float("nan")
+NOTHING = dict.fromkeys(
+    ("ari", "temperature", "bytes", "personalised_f1", "generalised_f1", "published_pf1", "published_gf1"),
+    (NAN, NAN),
+)
+SEVEN = ("BNC", "SCL", "BCL", "OCFL-KM", "OCFL-AFF", "OCFL-MS", "OCFL-HDB")
+ELEVEN = (*SEVEN, *(f"{name} as published" for name in ("SCL", "BCL", "OCFL-AFF", "OCFL-HDB")))
+OF_STUDIES = {
+    "segments": figures.segments,
+    "segments, right": lambda study: figures.segments(study, published=False),
+    "temperatures": figures.temperatures,
+    "bands": lambda study: figures.temperature_bands(study, normalised=False),
+    "bands, scaled": lambda study: figures.temperature_bands(study, normalised=True),
+    "ari": figures.ari_per_round,
+    "maps": figures.cluster_maps,
+    "gap": figures.learning_gap,
+    "gap, published": lambda study: figures.learning_gap(study, published=True),
+    "cost": figures.cost_to_target,
+}
+
+
+def finished(algorithm="BNC", labels_RK=ONE, *, clustered=(), curves=None, **scenario):
+    """The result of a run of two rounds that was given nothing but `curves`."""
+    run = run_of(algorithm, **scenario)
+    return result_of(run, labels_RK, clustered=clustered, curves={**NOTHING, **(curves or {})})
+
+
+def study(*results, lacking=()):
+    return study_of(results, lacking)
+
+
+def lines(axes):
+    """Label -> points of the lines of algorithms."""
+    return {line.get_label(): line.get_xydata().tolist() for line in axes.lines if line.get_label()[0] != "_"}
+
+
+def texts(axes):
+    return [text.get_text().replace("\n", " ") for text in axes.texts]
+
+
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_a_published_algorithm_has_a_colour_and_a_marker_of_its_own_whatever_else_there_is():
+    style = styles(ELEVEN)
+    assert len({(style[name].colour, style[name].marker) for name in SEVEN}) == 7
+    assert len({style[name].colour for name in SEVEN}) == len({style[name].marker for name in SEVEN}) == 7
+    assert styles(["mine", "SCL"])["SCL"] == style["SCL"]
+
+
+def test_what_is_as_published_is_a_dashed_open_variant():
+    style = styles(ELEVEN)
+    plain, published = style["OCFL-HDB"], style["OCFL-HDB as published"]
+    assert (published.colour, published.marker) == (plain.colour, plain.marker)
+    assert published.line != plain.line
+    assert plain.filled
+    assert not published.filled
+
+
+def test_other_algorithms_are_told_apart_by_colour_and_marker():
+    names = [f"OCFL-HDB (window {number})" for number in range(12)]
+    style = styles(names)
+    assert len({(style[name].colour, style[name].marker) for name in names}) == 12
+
+
+def test_a_segment_reaches_from_gf1_to_pf1_in_the_panel_of_its_split_and_clients():
+    """Two rounds, two seeds: GF1 (0.1 + 0.3 + 0.2 + 0.2) / 4 = 0.2, PF1 (0.6 + 0.8 + 0.4 + 0.6) / 4 = 0.6."""
+    cell = {"clients": 30, "overlap": "overlapping"}
+    one = finished(curves={"published_gf1": (0.1, 0.3), "published_pf1": (0.6, 0.8)}, **cell)
+    two = finished(curves={"published_gf1": (0.2, 0.2), "published_pf1": (0.4, 0.6)}, **cell, seed=1)
+    other = finished("SCL", curves={"published_gf1": (0.5, 0.5), "published_pf1": (0.9, 0.9)})
+    figure = figures.segments(study(one, two, other))
+    assert [axes.get_title() for axes in figure.axes] == [
+        "nonoverlapping\nbalanced",
+        "overlapping\nbalanced",
+        "",
+        "",
+    ]
+    few, unplanned, unfinished, many = figure.axes
+    assert lines(many) == {"BNC": [pytest.approx([0.2, 0]), pytest.approx([0.6, 0])]}
+    assert lines(few) == {"SCL": [[0.5, 1], [0.9, 1]]}
+    assert texts(unplanned)[0] == texts(unfinished)[0] == "no run is finished"
+    assert texts(many) == ["30 clients"]
+    assert [label.get_text() for label in few.get_yticklabels()] == ["BNC", "SCL"]
+    assert many.get_xlim()[0] < 0
+    assert many.get_xlim()[1] > 1
+    assert legend(figure) == ["GF1 (generalisation)", "PF1 (personalisation)"]
+
+
+def test_a_segment_shows_the_range_of_the_seeds_at_its_ends():
+    one = finished(curves={"published_gf1": (0.2, 0.2), "published_pf1": (0.6, 0.8)})
+    two = finished(curves={"published_gf1": (0.2, 0.2), "published_pf1": (0.4, 0.6)}, seed=1)
+    [axes] = figures.segments(study(one, two)).axes
+    [bar] = axes.collections[-1].get_segments()
+    assert bar.tolist() == [pytest.approx([0.5, 0]), pytest.approx([0.7, 0])]
+
+
+def test_a_segment_in_the_right_convention_is_of_the_clusters_model():
+    values = {"generalised_f1": (0.3, 0.5), "personalised_f1": (0.8, 1.0), "published_gf1": (0, 0)}
+    [axes] = figures.segments(study(finished(curves=values)), published=False).axes
+    assert lines(axes) == {"BNC": [pytest.approx([0.4, 0]), pytest.approx([0.9, 0])]}
+
+
+def test_a_temperature_is_drawn_as_far_as_it_is_known_with_a_marker_in_the_clustering_round():
+    known = {"temperature": (0.4, NAN)}
+    early = finished("OCFL-KM", WHOLE, clustered=[1], curves=known)
+    late = finished("BNC", curves={"temperature": (0.4, 0.6)})
+    [axes] = figures.temperatures(study(late, early, finished("SCL"))).axes
+    assert lines(axes) == {"BNC": [[1, 0.4], [2, 0.6]], "OCFL-KM": [[1, 0.4]]}
+    assert [line.get_markevery() for line in axes.lines] == [[], [0]]
+
+
+def test_the_band_is_of_the_runs_that_never_cluster_one_a_scenario_and_seed():
+    """BNC and SCL of a split are one run; the mean of (0.2, 0.4) and (0.4, 0.8) is (0.3, 0.6)."""
+    low, high = {"temperature": (0.2, 0.4)}, {"temperature": (0.4, 0.8)}
+    results = [
+        finished("BNC", curves=low),
+        finished("SCL", curves=low),
+        finished("BNC", curves=high, overlap="overlapping"),
+        finished("OCFL-KM", WHOLE, clustered=[1], curves={"temperature": (9, 9)}),
+        finished("OCFL-KM", [ONE[0], TRUTH_K], curves={"temperature": (9, 9)}, overlap="overlapping"),
+    ]
+    [axes] = figures.temperature_bands(study(*results), normalised=False).axes
+    average, at_mean_round, mark = axes.lines
+    assert average.get_xydata().tolist() == [pytest.approx([1, 0.3]), pytest.approx([2, 0.6])]
+    assert at_mean_round.get_label() == "OCFL-KM"
+    assert list(at_mean_round.get_xdata()) == [1.5, 1.5]
+    assert list(mark.get_xdata()) == [1.5]
+    [band] = axes.patches
+    assert band.get_xy()[:2].tolist() == [pytest.approx([1, 0.2]), pytest.approx([2, 0.4])]
+
+
+def test_a_scaled_temperature_reaches_from_0_to_1_and_one_that_stays_is_0():
+    results = [
+        finished(curves={"temperature": (5e-6, 3e-6)}),
+        finished(curves={"temperature": (2, 2)}, overlap="overlapping"),
+    ]
+    [axes] = figures.temperature_bands(study(*results), normalised=True).axes
+    assert axes.lines[0].get_xydata().tolist() == [[1, 0.5], [2, 0]]
+
+
+def test_without_a_run_that_never_clusters_the_band_is_of_ocfl_as_far_as_half_of_the_runs_know_it():
+    known = [(0.2, 0.4), (0.4, NAN), (0.6, NAN)]
+    results = [
+        finished("OCFL-KM", WHOLE, clustered=[1], curves={"temperature": values}, seed=seed)
+        for seed, values in enumerate(known)
+    ]
+    [axes] = figures.temperature_bands(study(*results), normalised=False).axes
+    assert axes.lines[0].get_xydata().tolist() == [pytest.approx([1, 0.4])]
+
+
+def test_bands_have_a_panel_a_data_set_or_a_number_of_clients_of_one():
+    curves = {"temperature": (0.2, 0.4)}
+    few, many = finished(curves=curves), finished(curves=curves, clients=30)
+    other = finished(curves=curves, dataset="cifar10")
+    by_size = figures.temperature_bands(study(few, many), normalised=False)
+    by_dataset = figures.temperature_bands(study(few, many, other), normalised=False)
+    assert [axes.get_title() for axes in by_size.axes] == ["mnist, 15 clients", "mnist, 30 clients"]
+    assert [axes.get_title() for axes in by_dataset.axes] == ["mnist", "cifar10"]
+
+
+def test_the_ari_is_a_mean_over_the_seeds_within_their_range():
+    results = [finished(curves={"ari": (0, value)}, seed=seed) for seed, value in enumerate((0.5, 0.7, 0.9))]
+    figure = figures.ari_per_round(study(*results, finished("SCL", curves={"ari": (0, 1)})))
+    [axes] = figure.axes
+    assert lines(axes) == {"BNC": [[1, 0], pytest.approx([2, 0.7])], "SCL": [[1, 0], [2, 1]]}
+    [band] = axes.patches
+    assert band.get_xy()[:3].tolist() == [[1, 0], [2, 0.5], [2, 0.9]]
+    assert legend(figure) == ["BNC", "SCL"]
+    assert axes.get_ylabel() == "adjusted Rand index"
+
+
+def test_lines_that_coincide_have_their_markers_in_different_rounds():
+    labels_RK = [TRUTH_K] * 14
+    curves = {"ari": [1.0] * 14}
+    results = [result_of(run_of(name), labels_RK, curves=curves) for name in SEVEN]
+    [axes] = figures.ari_per_round(study(*results)).axes
+    marked = [round for line in axes.lines for round in line.get_xdata()[slice(*_every(line))]]
+    assert sorted(marked) == list(range(1, 15))
+
+
+def _every(line):
+    first, step = line.get_markevery()
+    return first, None, step
+
+
+def test_an_ari_below_0_is_inside_the_axes():
+    [axes] = figures.ari_per_round(study(finished(curves={"ari": (0, -0.3)}))).axes
+    assert axes.get_ylim()[0] < -0.3
+
+
+def test_the_learning_gap_is_right_or_published():
+    curves = {"learning_gap": (0.1, 0.2), "published_learning_gap": (0.3, NAN)}
+    [right] = figures.learning_gap(study(finished(curves=curves))).axes
+    [published] = figures.learning_gap(study(finished(curves=curves)), published=True).axes
+    assert lines(right) == {"BNC": [[1, 0.1], [2, 0.2]]}
+    assert lines(published) == {"BNC": [[1, 0.3]]}
+    assert (right.get_ylabel(), published.get_ylabel()) == ("learning gap (accuracy)", "learning gap (DIST)")
+
+
+def picture(axes):
+    return np.asarray(axes.images[0].get_array())
+
+
+def test_maps_of_equal_partitions_look_alike_whatever_their_labels():
+    renamed = [[2, 2, 2, 0, 0, 0]] * 2
+    figure = figures.cluster_maps(study(finished("OCFL-KM", WHOLE), finished("OCFL-HDB", renamed)))
+    one, other = figure.axes
+    assert np.array_equal(picture(one), picture(other))
+    assert picture(one).shape == (6, 2, 3)
+    assert len({tuple(pixel) for pixel in picture(one)[:, 0]}) == 2
+    assert [axes.get_title() for axes in (one, other)] == ["OCFL-KM\nARI 1.00", "OCFL-HDB\nARI 1.00"]
+    assert [label.get_text() for label in one.get_yticklabels()] == ["group 0", "group 1"]
+
+
+def test_a_map_shows_a_client_in_a_cluster_of_another_group_and_a_second_cluster_of_its_own():
+    """Client 2, of group 0, is with group 1; client 5, of group 1, is alone: the same hue, paler."""
+    labels = [[0, 0, 1, 1, 1, 2]] * 2
+    [axes] = figures.cluster_maps(study(finished("OCFL-MS", labels))).axes
+    zero, _, wrong, one, _, alone = picture(axes)[:, 0].tolist()
+    assert wrong == one != zero
+    assert alone not in (zero, one)
+    assert all(pale > full for pale, full in zip(alone, one, strict=True))
+
+
+def test_maps_are_of_the_first_seed_and_say_which_run_is_not_finished():
+    results = [finished(seed=3), finished("SCL", WHOLE, seed=4)]
+    figure = figures.cluster_maps(study(*results, lacking=[run_of("SCL", seed=3)]))
+    assert [bool(axes.images) for axes in figure.axes] == [True, False]
+    assert texts(figure.axes[1]) == ["no run is finished"]
+
+
+def test_the_cost_is_the_first_round_and_the_bytes_at_95_percent_of_the_scenarios_best():
+    """The best last score is SCL's mean over the seeds, 0.8: BNC's 0.7 is below 0.76, SCL's 0.8 is not."""
+    results = [
+        finished(curves={"personalised_f1": (0.1, 0.7), "bytes": (1e6, 2e6)}),
+        finished("SCL", curves={"personalised_f1": (0.8, 0.8), "bytes": (3e6, 6e6)}),
+        finished("SCL", curves={"personalised_f1": (0.1, 0.8), "bytes": (3e6, 6e6)}, seed=1),
+    ]
+    figure = figures.cost_to_target(study(*results))
+    rounds, megabytes = figure.axes
+    assert [x for x, _ in lines(rounds)["SCL"]] == [1, 2]
+    assert [x for x, _ in lines(megabytes)["SCL"]] == [3, 6]
+    assert lines(rounds)["BNC"] == []
+    assert texts(rounds) == texts(megabytes) == ["never: 1", ""]
+    assert [axes.get_xlabel() for axes in figure.axes] == ["rounds", "sent up and down, MB"]
+    assert figure.texts[0].get_text() == (
+        "until personalised F1 (own classes)\nreaches 95 % of the scenario's best (bars: medians)"
+    )
+
+
+def test_the_cost_of_a_given_target_falls_back_to_the_published_f1_and_leaves_unknown_bytes_out():
+    both = {"personalised_f1": (0.1, 0.9), "published_pf1": (0.6, 0.7), "bytes": (1e6, 2e6)}
+    results = [finished(curves=both), finished("SCL", curves={"published_pf1": (0.4, 0.5), "bytes": (0, 0)})]
+    figure = figures.cost_to_target(study(*results), target=0.5)
+    [axes] = figure.axes
+    assert {name: [x for x, _ in points] for name, points in lines(axes).items()} == {"BNC": [1], "SCL": [2]}
+    assert figure.texts[0].get_text().startswith("until PF1 (union of classes, as published)\nreaches 0.5")
+
+
+def test_critical_difference_leads_from_ranks_to_names_the_best_first_and_joins_cliques():
+    ranks = {"BNC": 3.0, "OCFL-KM": 1.25, "SCL": 1.75, "lost": NAN}
+    figure = figures.critical_difference(ranks, [["OCFL-KM", "SCL"], ["SCL", "BNC"], ["BNC"]], 8)
+    [axes] = figure.axes
+    names = [text for text in texts(axes) if text[0].isalpha()]
+    assert names == ["average rank over 8 scenarios, 1 is best", "OCFL-KM  1.25", "SCL  1.75", "BNC  3.00"]
+    axis, *bars = [line.get_xdata() for line in axes.lines if len(line.get_xdata()) == 2]
+    place = lambda rank: np.interp(rank, [1, 3], axis)  # noqa: E731
+    assert [[np.round(end, 2) for end in bar] for bar in bars] == [
+        [np.round(place(1.25) - 0.04, 2), np.round(place(1.75) + 0.04, 2)],
+        [np.round(place(1.75) - 0.04, 2), np.round(place(3) + 0.04, 2)],
+    ]
+    first, second = (line.get_ydata()[0] for line in axes.lines[1:3])
+    assert first < second, "bars that meet do not lie on one another"
+    best, next_best, worst = (text.get_position() for text in axes.texts[-3:])
+    assert best[0] == next_best[0] < place(1) < place(3) < worst[0]
+    assert worst[1] == best[1] < next_best[1] < figure.get_figheight()
+
+
+@pytest.mark.parametrize("ranks", [{}, {"BNC": NAN}])
+def test_critical_difference_without_ranks_says_so(ranks):
+    [axes] = figures.critical_difference(ranks, [], 0).axes
+    assert texts(axes) == ["no scenario has a result of every algorithm"]
+
+
+@pytest.mark.parametrize("name", OF_STUDIES)
+@pytest.mark.parametrize(
+    ("lacking", "said"),
+    [([], "no run is finished"), ([run_of("BNC"), run_of("OCFL-KM")], "no run is finished")],
+    ids=["no runs", "unfinished"],
+)
+def test_a_figure_without_a_result_says_so(name, lacking, said, tmp_path):
+    figure = OF_STUDIES[name](study(lacking=lacking))
+    assert said in [text for axes in figure.axes for text in texts(axes)]
+    figures.save(figure, tmp_path / "figure.svg")
+
+
+@pytest.mark.parametrize("name", [name for name in OF_STUDIES if name != "maps"])
+def test_a_figure_of_what_was_not_recorded_says_so(name, tmp_path):
+    figure = OF_STUDIES[name](study(finished(), finished("OCFL-KM", WHOLE)))
+    said = [text for axes in figure.axes for text in texts(axes)]
+    assert any(text.startswith("no ") and text.endswith("was recorded") for text in said), said
+    figures.save(figure, tmp_path / "figure.svg")
+
+
+@pytest.mark.parametrize("name", OF_STUDIES)
+def test_one_round_of_eleven_algorithms_with_long_names_stays_within_the_figure(name):
+    """Every text lies on the figure, and no legend or title lies on the panels."""
+    long = "OCFL-HDB (clusterer.min_cluster_size 3, clusterer.min_samples 2)"
+    curves = dict.fromkeys((*NOTHING, "learning_gap", "published_learning_gap"), (0.5,))
+    results = [
+        result_of(run_of(algorithm), WHOLE[:1], clustered=[1], curves=curves) for algorithm in (*ELEVEN, long)
+    ]
+    figure = OF_STUDIES[name](study(*results))
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    whole, renderer = figure.bbox, canvas.get_renderer()
+    for text in (text for axes in figure.axes for text in _written(axes)):
+        box = text.get_window_extent(renderer)
+        assert 0 <= box.x0 < box.x1 <= whole.x1, text
+        assert 0 <= box.y0 < box.y1 <= whole.y1, text
+    for drawn in figure.legends:
+        box = drawn.get_window_extent(renderer)
+        assert 0 <= box.x0 < box.x1 <= whole.x1
+        assert not any(box.overlaps(axes.title.get_window_extent(renderer)) for axes in figure.axes)
+
+
+def _written(axes):
+    ticks = [
+        tick.label1
+        for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim()))
+        for tick in axis.get_major_ticks()
+        if axis.get_visible() and min(limits) <= tick.get_loc() <= max(limits)
+    ]
+    return [text for text in (*axes.texts, axes.title, *ticks) if text.get_text()]
+
+
+@pytest.mark.parametrize("name", ["segments", "temperatures", "ari", "maps", "gap"])
+def test_a_figure_of_one_data_set_refuses_two(name):
+    two = study(finished(), finished(dataset="cifar10"))
+    with pytest.raises(ValueError, match=r"mnist, cifar10: choose with study.where\(dataset='mnist'\)"):
+        OF_STUDIES[name](two)
+
+
+def test_panels_are_the_splits_there_are_in_the_papers_order():
+    results = [finished(curves={"ari": (0, 1)}, overlap=o, balance=b) for o, b in reversed(SPLITS)]
+    figure = figures.ari_per_round(study(*results))
+    assert [tuple(axes.get_title().split("\n")) for axes in figure.axes] == list(SPLITS)
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
+def test_the_same_study_gives_the_same_bytes_whatever_matplotlib_is_set_to(suffix, tmp_path):
+    curves = {"temperature": (0.2, 0.4), "ari": (0, 1), "learning_gap": (0.1, 0.2)}
+    results = study(*(finished(name, WHOLE, curves=curves) for name in ("BNC", "OCFL-KM")))
+    path = tmp_path / f"figure.{suffix}"
+
+    def drawn():
+        for name in OF_STUDIES:
+            figures.save(OF_STUDIES[name](results), path)
+            yield hashlib.sha256(path.read_bytes()).hexdigest()
+
+    first = list(drawn())
+    with matplotlib.rc_context({"font.size": 30, "savefig.dpi": 10, "svg.hashsalt": "mine"}):
+        assert list(drawn()) == first
+
+
+def test_an_svg_keeps_its_letters_and_a_pixel_a_client_and_round(tmp_path):
+    figures.save(figures.cluster_maps(study(finished("OCFL-KM", WHOLE))), tmp_path / "map.svg")
+    svg = (tmp_path / "map.svg").read_text()
+    assert ">OCFL-KM<" in svg
+    assert svg.count("<image") == 1
+    assert 'width="2" height="6"' in svg
+
+
+def test_drawing_needs_no_pyplot_and_nothing_slow_to_import():
+    code = "import sys; from fedgrid.tracking import figures; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"matplotlib.pyplot", "scipy", "sklearn", "mlflow", "torch"} & set(modules.stdout.split())
+
+
+def test_the_example_draws_three_figures(tmp_path, monkeypatch):
+    curves = {"learning_gap": (0.1, 0.2), "published_gf1": (0.1, 0.2), "published_pf1": (0.5, 0.6)}
+    monkeypatch.setattr(
+        "fedgrid.grids.results.study.load", lambda grid, storage: study(finished(curves=curves))
+    )
+    monkeypatch.setattr(sys, "argv", ["figures.py", "tiny", "--out", str(tmp_path / "out")])
+    runpy.run_path(str(Path(__file__).parents[3] / "docs" / "figures.py"), run_name="__main__")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "clusters.svg",
+        "learning-gap.pdf",
+        "segments.pdf",
+    ]

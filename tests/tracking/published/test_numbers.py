@@ -1,0 +1,220 @@
+"""The published numbers, and our cells beside them."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from fedgrid.tracking.published import numbers
+from fedgrid.tracking.tables.against import against_published
+from fedgrid.tracking.tables.table import FAR, NONE, Cell
+from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
+
+SPELT = {"overlaping": "overlapping", "nonoverlaping": "nonoverlapping"}
+
+
+def test_the_clustering_numbers_are_those_of_the_reference(shared: Path):
+    with (shared / "reference" / "published_clustering.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(numbers.clustering()) == 280
+    for row in rows:
+        scenario = (row["dataset"].lower(), int(row["n"]), SPELT[row["overlap"]], row["balance"])
+        known = numbers.clustering()[scenario, row["algorithm"]]
+        assert [known.published_rand, known.published_ami, known.published_com, known.published_round] == [
+            float(row[f"{name}_published"]) for name in ("RAND", "AMI", "COM", "round")
+        ]
+
+
+def test_the_personalisation_is_of_35_rows_some_of_which_we_know_by_heart():
+    """facts/OCFL.md, section 7."""
+    known = numbers.personalisation()
+    assert len(known) == 35
+    assert known["mnist", "OCFL-HDB"]["pf1_last"] == 0.974
+    assert known["mnist", "BNC"]["gap_mean"] == 0.339
+    assert known["cifar10", "BCL"] == {
+        **{"pf1_mean": 0.643, "pf1_last": 0.770, "gf1_mean": 0.205, "gf1_last": 0.212, "pa_mean": 0.756},
+        **{"pa_last": 0.834, "pba_last": 0.762, "ga_last": 0.321, "gap_mean": 0.452},
+    }
+
+
+def test_digits_are_rounded_twice():
+    assert numbers.digits_of(0.50985475) == 0.5098
+    assert numbers.digits_of(0.0) == 0.0
+
+
+def run_for(rounds_whole: int, rounds: int = 50) -> list[tuple[int, ...]]:
+    """Labels of a run that is right in its last rounds."""
+    return [(0,) * 6] * (rounds - rounds_whole) + [TRUTH_K] * rounds_whole
+
+
+def cell_of(table, algorithm: str, column: int) -> Cell:
+    return next(row for row in table.rows if row.name == algorithm).cells[column]
+
+
+def test_what_is_not_published_has_no_table():
+    assert against_published(study_of([result_of(run_of(dataset="digits"), ONE)])) == ()
+    assert against_published(study_of([result_of(run_of("LADD"), ONE)])) == ()
+    assert against_published(study_of([result_of(run_of(clients=60), ONE)])) == ()
+
+
+def test_there_are_tables_of_scores_rounds_and_personalisation():
+    runs = [
+        result_of(run_of(dataset=name, clients=n), ONE) for name in ("mnist", "cifar10") for n in (15, 30)
+    ]
+    assert [table.name for table in against_published(study_of(runs))] == [
+        *("against-table1-mnist-15", "against-table1-mnist-30"),
+        *("against-table1-cifar10-15", "against-table1-cifar10-30"),
+        *("against-table2-mnist", "against-personalisation-mnist"),
+        *("against-table2-cifar10", "against-personalisation-cifar10"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rounds_whole", "text", "tone", "is_far"),
+    [
+        (48, "0.96 / 0.96", "", False),
+        (49, "0.98 / 0.96", "better", False),
+        (44, "0.88 / 0.96", "worse", False),
+        (42, "0.84 / 0.96", "worse", True),
+        (0, "– / 0.96", "worse", True),
+    ],
+)
+def test_a_cell_beside_the_published_one(rounds_whole, text, tone, is_far):
+    """Published for OCFL-KM on mnist 15 nonoverlapping balanced: 0.96, right from round 3 on."""
+    study = study_of([result_of(run_of("OCFL-KM"), run_for(rounds_whole))])
+    table = against_published(study)[0]
+    cell = cell_of(table, "OCFL-KM", 0)
+    assert (cell.text, cell.tone, FAR in cell.notes) == (text, tone, is_far)
+    assert cell.value == pytest.approx(rounds_whole / 50)
+    assert cell.reference == 0.96
+    assert (FAR in table.notes) == is_far
+
+
+def test_dashes_meet_dashes_and_empty_cells_stay_empty():
+    study = study_of([result_of(run_of(), ONE)], [run_of("SCL"), run_of(overlap="overlapping")])
+    scores, rounds, _ = against_published(study)
+    assert cell_of(scores, "BNC", 0).text == cell_of(rounds, "BNC", 0).text == f"{NONE} / {NONE}"
+    assert cell_of(scores, "SCL", 0).text == cell_of(rounds, "SCL", 0).text == ""
+    assert "2 of 3 runs have no result yet" in scores.caption
+
+
+def test_rounds_are_neither_better_nor_worse_but_may_be_far():
+    """Published: 3 for OCFL-KM, 31 for SCL."""
+    runs = [result_of(run_of(name), run_for(48)) for name in ("OCFL-KM", "SCL")]
+    table = against_published(study_of(runs))[1]
+    near, far = (cell_of(table, name, 0) for name in ("OCFL-KM", "SCL"))
+    assert (near.text, near.tone, near.notes) == ("3 / 3", "", ())
+    assert (far.text, far.tone, far.notes) == ("3 / 31", "", (FAR,))
+
+
+def notes_of(algorithm: str, dataset: str, table: int = 0, **scenario) -> list[str]:
+    """What is noted at the name of an algorithm."""
+    study = study_of([result_of(run_of(algorithm, dataset=dataset, **scenario), WHOLE)])
+    found = against_published(study)[table]
+    return [found.notes[key] for key in found.rows[0].notes]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "dataset", "words"),
+    [
+        ("BNC", "cifar10", []),
+        ("OCFL-KM", "mnist", []),
+        ("OCFL-KM", "cifar10", ["similarity_over"]),
+        ("OCFL-KM", "pathmnist", ["similarity_over", "learning rates"]),
+        ("OCFL-AFF", "mnist", ["gave distances"]),
+        ("OCFL-AFF as published", "mnist", []),
+        ("BCL", "mnist", ["merged"]),
+        ("BCL", "bloodmnist", ["was alone"]),
+        ("BCL as published", "bloodmnist", []),
+        ("SCL", "fmnist", ["cooldown"]),
+        ("SCL", "cifar10", ["never split"]),
+        ("OCFL-HDB", "mnist", ["noise"]),
+        ("OCFL-HDB as published", "cifar10", []),
+    ],
+)
+@pytest.mark.parametrize("table", [0, 1, 2])
+def test_reasons_stand_at_the_algorithms_they_are_about(algorithm, dataset, words, table):
+    found = notes_of(algorithm, dataset, table)
+    assert len(found) == len(words)
+    for word in words:
+        assert any(word in text for text in found)
+
+
+def test_columns_of_com_are_homogeneity_and_hdbscans_ami_a_copy():
+    study = study_of([result_of(run_of(name), WHOLE) for name in ("OCFL-HDB", "OCFL-KM")])
+    table = against_published(study)[0]
+    assert [[table.notes[key][:17] for key in column.notes] for column in table.columns] == [
+        *([], [], ["Called completene"]),
+    ]
+    copied = "The published AMI of OCFL-HDB is a copy of its RAND; so is ours in this table."
+    marked = [
+        (row.name, column.name)
+        for row in table.rows
+        for column, cell in zip(table.columns, row.cells, strict=True)
+        if copied in [table.notes[key] for key in cell.notes]
+    ]
+    assert marked == [("OCFL-HDB", "AMI")]
+
+
+def test_the_wrongly_scored_scenario_is_marked_where_the_truth_matters():
+    scenario = {"dataset": "bloodmnist", "clients": 30, "overlap": "overlapping"}
+    runs = [
+        result_of(run_of(name, balance=balance, **scenario), WHOLE)
+        for name in ("BNC", "OCFL-KM")
+        for balance in ("balanced", "imbalanced")
+    ]
+    late = run_of("OCFL-HDB", balance="imbalanced", **scenario)
+    table = against_published(study_of(runs, [late]))[0]
+    marked = [
+        (row.name, column.group)
+        for row in table.rows
+        for column, cell in zip(table.columns, row.cells, strict=True)
+        if any("10/10/10" in table.notes[key] for key in cell.notes)
+    ]
+    assert marked == [("OCFL-KM", "overlapping imbalanced")] * 3
+
+
+def test_captions_say_what_all_cells_have_in_common():
+    captions = [
+        table.caption
+        for table in against_published(study_of([result_of(run_of("BCL", dataset="cifar10"), ONE)]))
+    ]
+    assert all("unseeded initial model" in caption for caption in captions)
+    assert ["first 50 rounds" in caption for caption in captions] == [True, False, False]
+    assert ["0.027" in caption for caption in captions] == [False, False, True]
+    assert "is not published" in against_published(study_of([result_of(run_of(), ONE)]))[0].caption
+
+
+SPLITS = [
+    (n, overlap, balance)
+    for n in (15, 30)
+    for overlap in SPELT.values()
+    for balance in ("balanced", "imbalanced")
+]
+
+
+def personalised(splits) -> Cell:
+    """The cell of mean PF1 of OCFL-HDB on mnist, 0.925 in the archive."""
+    runs = [
+        result_of(
+            run_of("OCFL-HDB", clients=n, overlap=overlap, balance=balance),
+            WHOLE,
+            curves={"published_pf1": [0.91, 0.93]},
+        )
+        for n, overlap, balance in splits
+    ]
+    return against_published(study_of(runs))[-1].rows[0].cells[0]
+
+
+def test_personalisation_is_of_all_eight_scenarios_or_says_of_how_many():
+    whole, part = personalised(SPLITS), personalised(SPLITS[:6])
+    assert (whole.text, whole.tone, whole.reference) == ("0.920 / 0.925", "worse", 0.925)
+    assert (part.text, part.tone) == ("0.920 (6/8) / 0.925", "partial")
+
+
+def test_seeds_stand_beside_the_one_published_run():
+    runs = [result_of(run_of("OCFL-KM", seed=seed), run_for(n)) for seed, n in enumerate((48, 46))]
+    cell = against_published(study_of(runs))[0].rows[0].cells[0]
+    assert cell.text == "0.94 ± 0.03 / 0.96"
+    cell = against_published(study_of(runs, [run_of("OCFL-KM", seed=2)]))[0].rows[0].cells[0]
+    assert (cell.text, cell.tone) == ("0.94 ± 0.03 (2/3) / 0.96", "partial")

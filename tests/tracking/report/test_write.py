@@ -1,0 +1,150 @@
+"""A report's files: the same bytes, nothing of an earlier one left, nothing of anyone else's touched."""
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from fedgrid.tracking.report import draw
+from fedgrid.tracking.report.page import Page, Plate, Section
+from fedgrid.tracking.report.write import write
+from tests.helpers.demo_page import demo_page, plate, small_table
+
+ROOT = Path(__file__).parents[3]
+
+
+def page_of(*names: str) -> Page:
+    """Return a page with a table and a figure of each name."""
+    items = tuple(item for name in names for item in (small_table(name), plate(name)))
+    return Page("Report", (), (Section("only", "Only", items=items),))
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def test_every_table_and_figure_is_a_file_in_each_format(tmp_path):
+    written = write(page_of("one"), tmp_path / "new" / "report")
+    assert written.files == (
+        "index.html",
+        *("tables/one.md", "tables/one.tex", "tables/one.csv"),
+        *("figures/one.svg", "figures/one.png"),
+    )
+    assert sorted(files_in(tmp_path / "new" / "report")) == sorted(written.files)
+    assert written.removed == ()
+
+
+def test_the_same_page_gives_the_same_bytes(tmp_path):
+    for folder in ("first", "second", "second"):
+        write(demo_page("mnist"), tmp_path / folder)
+    assert files_in(tmp_path / "first") == files_in(tmp_path / "second")
+
+
+@pytest.mark.slow
+def test_two_processes_draw_what_one_draws(tmp_path, monkeypatch):
+    page = demo_page("mnist")
+    for few, folder in ((0, "two"), (100, "one")):
+        monkeypatch.setattr(draw, "FEW", few)
+        monkeypatch.setattr(draw, "_cores", lambda: 2)
+        numbers: list[int] = []
+        write(page, tmp_path / folder, numbers.append)
+        assert numbers == [1, 2, 3, 4, 5]
+    assert files_in(tmp_path / "one") == files_in(tmp_path / "two")
+
+
+def test_what_is_no_longer_in_the_report_goes_and_all_else_stays(tmp_path):
+    write(page_of("kept", "dropped"), tmp_path)
+    others = {
+        "tables/mine.csv": b"mine",
+        "figures/old.png": b"old",
+        "notes.txt": b"notes",
+        "tables/dropped.txt": b"",
+    }
+    for name, content in others.items():
+        (tmp_path / name).write_bytes(content)
+    written = write(page_of("kept"), tmp_path)
+    assert written.removed == (
+        *("figures/dropped.png", "figures/dropped.svg"),
+        *("tables/dropped.csv", "tables/dropped.md", "tables/dropped.tex"),
+    )
+    assert sorted(files_in(tmp_path)) == sorted((*written.files, *others))
+    assert {name: files_in(tmp_path)[name] for name in others} == others
+
+
+def test_a_file_that_is_linked_to_but_gone_is_no_matter(tmp_path):
+    write(page_of("one"), tmp_path)
+    (tmp_path / "tables" / "one.csv").unlink()
+    write(page_of("two"), tmp_path)
+    assert (tmp_path / "tables" / "two.csv").exists()
+
+
+def no_figure(error: str) -> Figure:
+    raise ArithmeticError(error)
+
+
+@pytest.mark.parametrize("few", [100, pytest.param(0, marks=pytest.mark.slow)])
+def test_a_figure_that_cannot_be_drawn_is_named_and_the_report_before_stays(tmp_path, monkeypatch, few):
+    monkeypatch.setattr(draw, "FEW", few)
+    monkeypatch.setattr(draw, "_cores", lambda: 2)
+    write(page_of("one"), tmp_path)
+    before = files_in(tmp_path)
+    bad = Plate("bad", "Bad", "Bad.", partial(no_figure, "no data"))
+    page = page_of("one", "two")
+    with pytest.raises(ArithmeticError, match="no data") as caught:
+        write(replace(page, sections=(*page.sections, Section("bad", "Bad", items=(bad,)))), tmp_path)
+    assert caught.value.__notes__ == ["while drawing bad"]
+    assert files_in(tmp_path) == before
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_what_a_killed_writer_left_is_swept(tmp_path):
+    (tmp_path / ".writing-killed" / "tables").mkdir(parents=True)
+    (tmp_path / ".writing-killed" / "tables" / "half.csv").touch()
+    write(page_of("one"), tmp_path)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_two_tables_of_one_name_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="2 tables are called 'one'"):
+        write(page_of("one", "one"), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["../one", "a b", "", ".hidden"])
+def test_a_name_that_is_no_file_s_is_refused(tmp_path, name):
+    with pytest.raises(ValueError, match="tables cannot be called"):
+        write(page_of(name), tmp_path)
+
+
+def wait_for_ever() -> Figure:
+    print("started", flush=True)
+    time.sleep(600)
+    return Figure()
+
+
+@pytest.mark.slow
+def test_a_killed_writer_takes_its_processes_with_it(tmp_path):
+    """They hold the pipe, which ends when all are gone."""
+    code = (
+        "from pathlib import Path; from test_write import wait_for_ever; "
+        "from fedgrid.tracking.report import draw; "
+        "from fedgrid.tracking.report.page import Plate; draw._cores = lambda: 2; "
+        "plates = [Plate(str(n), '', '', wait_for_ever) for n in range(9)]; "
+        f"draw.draw(plates, Path({str(tmp_path / 'figures')!r}), print)"
+    )
+    path = os.pathsep.join(map(str, (ROOT, Path(__file__).parent)))
+    writer = subprocess.Popen(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE
+    )
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == b"started\n"
+    writer.kill()
+    rest, _ = writer.communicate(timeout=60)
+    assert rest in (b"", b"started\n")

@@ -1,0 +1,197 @@
+"""Scores, worked out by hand on a handful of clients."""
+
+from math import log
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from fedgrid.tracking import records
+from fedgrid.tracking.scoring import partitions, scores
+
+TRUTH = [0, 0, 0, 1, 1, 1]
+ONE = [0, 0, 0, 0, 0, 0]
+MIXED = [0, 0, 1, 1, 1, 1]
+
+
+def entropy(share: float) -> float:
+    return -share * log(share) - (1 - share) * log(1 - share)
+
+
+def test_a_partition_that_mixes_groups_is_scored_with_the_arguments_in_the_right_order():
+    """Contingency of MIXED with TRUTH: (2, 0) and (1, 3).
+
+    ARI: pairs together in both 1 + 3 = 4, in the truth 6, in the partition 1 + 6 = 7, of 15; expected
+    6 * 7 / 15 = 2.8, maximum 6.5, so (4 - 2.8) / (6.5 - 2.8). Homogeneity: 1 - H(truth | cluster) /
+    H(truth), of which only the cluster of four is uncertain. Completeness: 1 - H(cluster | truth) /
+    H(cluster) = 1 - (H(1/3) / 2) / H(1/3).
+    """
+    result = partitions.of_partition(MIXED, TRUTH)
+    assert result.clusters == 2
+    assert result.ari == pytest.approx(1.2 / 3.7)
+    assert result.homogeneity == pytest.approx(1 - (4 / 6) * entropy(1 / 4) / log(2))
+    assert result.completeness == pytest.approx(0.5)
+
+
+def test_one_cluster_is_complete_and_singletons_are_homogeneous():
+    """Singletons: H(truth) = ln 2 of H(cluster) = ln 6 is shared, so completeness is ln 2 / ln 6."""
+    one, singletons = partitions.of_partition(ONE, TRUTH), partitions.of_partition(range(6), TRUTH)
+    assert (one.clusters, one.ari, one.homogeneity, one.completeness) == (1, 0.0, 0.0, 1.0)
+    assert (singletons.clusters, singletons.ari, singletons.homogeneity) == (6, 0.0, pytest.approx(1.0))
+    assert singletons.completeness == pytest.approx(log(2) / log(6))
+
+
+def test_a_perfect_one_shot_clustering_in_round_3_of_60_publishes_48_of_50():
+    """Rounds 1 and 2 count 0, rounds 3 to 50 count 1, rounds 51 to 60 are cut: (51 - 3) / 50."""
+    labels_RK = [ONE] * 2 + [[1, 1, 1, 0, 0, 0]] * 58
+    published = partitions.published_clustering(labels_RK, TRUTH)
+    right = partitions.clustering(labels_RK, TRUTH)
+    assert published.as_dict() == pytest.approx(
+        {"published_rand": 0.96, "published_ami": 0.96, "published_com": 0.96, "published_round": 3}
+    )
+    assert right.mean_ari == pytest.approx(58 / 60)
+    assert right.mean_completeness == pytest.approx(1.0)
+    assert (right.clustering_round, right.last_change_round, right.exactly_right) == (3, 3, True)
+
+
+def test_the_published_ami_of_hdbscan_is_its_ari():
+    published = partitions.published_clustering([MIXED], TRUTH, ami_is_ari=True)
+    assert published.published_ami == published.published_rand == pytest.approx(1.2 / 3.7)
+    assert partitions.published_clustering([MIXED], TRUTH).published_ami != published.published_ami
+
+
+def test_a_renaming_is_a_published_change_and_a_decision_but_no_change_of_partition():
+    labels_RK = [["A"] * 6, ["A"] * 6, ["AA"] * 6, ["AA"] * 6]
+    assert partitions.published_clustering(labels_RK, TRUTH).published_round == 3
+    right = partitions.clustering(labels_RK, TRUTH)
+    assert (right.clustering_round, right.last_change_round, right.exactly_right) == (3, None, False)
+
+
+def test_a_run_that_never_clusters_has_no_clustering_round():
+    right = partitions.clustering([ONE, ONE], TRUTH)
+    assert (right.clustering_round, right.last_change_round) == (None, None)
+    assert partitions.published_clustering([ONE, ONE], TRUTH).published_round == 1
+
+
+def test_a_decision_that_changes_nothing_and_one_in_the_first_round_count():
+    assert partitions.clustering([ONE, ONE], TRUTH, [False, True]).clustering_round == 2
+    first = partitions.clustering([MIXED, MIXED], TRUTH)
+    assert (first.clustering_round, first.last_change_round) == (1, 1)
+
+
+def test_repeated_bipartition_has_a_first_decision_and_a_last_change():
+    labels_RK = [ONE, MIXED, MIXED, [0, 0, 2, 1, 1, 1], [0, 0, 2, 1, 1, 1]]
+    right = partitions.clustering(labels_RK, TRUTH)
+    assert (right.clustering_round, right.last_change_round, right.final.clusters) == (2, 4, 3)
+
+
+TWO_ROUNDS = {
+    "cluster_own_accuracy": [[0.5, 0.7], [0.9, 0.6]],
+    "cluster_own_f1_own": [[0.4, 0.6], [0.8, 0.6]],
+    "cluster_own_f1_union": [[0.2, 0.3], [0.4, 0.3]],
+    "cluster_server_accuracy": [[0.4, 0.4], [0.5, 0.7]],
+    "cluster_server_f1_own": [[0.3, 0.3], [0.2, 0.4]],
+    "local_server_accuracy": [[0.1, 0.3], [0.4, 0.8]],
+    "local_server_f1_union": [[0.1, 0.1], [0.2, 0.4]],
+}
+
+
+def test_the_scores_of_a_run(write_run):
+    """Final: second round, means of two clients; the learning gap is (|0.9-0.5| + |0.6-0.7|) / 2 = 0.25.
+
+    Published: means of all four rows; DIST is (|0.5-0.1| + |0.7-0.3| + |0.9-0.4| + |0.6-0.8|) / 4.
+    """
+    run = scores.of_run(write_run([[0, 0], [0, 1]], [0, 1], clustered=[2], columns=TWO_ROUNDS))
+    assert (run.rounds, run.evaluated_round) == (2, 2)
+    assert run.clustering.clustering_round == 2
+    assert run.clustering.exactly_right
+    assert run.clients.personalised_accuracy == pytest.approx(0.75)
+    assert run.clients.personalised_f1 == pytest.approx(0.7)
+    assert run.clients.personalised_f1_union == pytest.approx(0.35)
+    assert run.clients.generalised_accuracy == pytest.approx(0.6)
+    assert run.clients.generalised_f1 == pytest.approx(0.3)
+    assert run.clients.learning_gap == pytest.approx(0.25)
+    assert run.clients.learning_gap_f1 == pytest.approx((0.6 + 0.2) / 2)
+    assert run.clients.worst_client_accuracy == 0.6
+    assert run.published_clients.as_dict() == pytest.approx(
+        {
+            "published_pf1": 1.2 / 4,
+            "published_gf1": 0.8 / 4,
+            "published_pa": 2.7 / 4,
+            "published_ga": 1.6 / 4,
+            "published_learning_gap": 1.5 / 4,
+        }
+    )
+
+
+def test_rounds_without_a_test_are_left_out_of_the_means(write_run):
+    """Only round 1 of 3 was tested: it is the final one, and the published means are of its two rows."""
+    columns = {name: [rows[0], [None, None], [None, None]] for name, rows in TWO_ROUNDS.items()}
+    run = scores.of_run(write_run([[0, 0], [0, 1], [0, 1]], [0, 1], columns=columns))
+    assert (run.rounds, run.evaluated_round) == (3, 1)
+    assert run.clients.personalised_accuracy == pytest.approx(0.6)
+    assert run.published_clients.published_pf1 == pytest.approx(0.25)
+    assert run.clustering.final.ari == 1.0
+
+
+def test_a_run_that_was_never_tested_has_no_client_scores(write_run):
+    run = scores.of_run(write_run([[0, 0]], [0, 1]))
+    assert run.evaluated_round is None
+    assert run.as_dict()["personalised_accuracy"] is None
+    assert run.as_dict()["published_learning_gap"] is None
+
+
+def test_a_round_is_scored_the_same_from_its_rows_as_from_the_files(write_run):
+    """The mean training loss of round 2 is 1/2; 200 bytes down is what `write_run` notes for round 2."""
+    folder = write_run([[0, 0], [0, 1]], [0, 1], temperature_R=[0.4, 0.45], clustered=[2], columns=TWO_ROUNDS)
+    from_files = dict(scores.of_rounds(folder))
+    round_row = pq.read_table(folder / "rounds.parquet").to_pylist()[1]
+    client_rows = pq.read_table(folder / "clients.parquet").to_pylist()[2:]
+    from_rows = scores.of_round(round_row, client_rows)
+    assert from_rows.as_dict() == from_files[2].as_dict()
+    assert (
+        from_rows.as_dict().items()
+        >= {
+            "temperature": 0.45,
+            "clusters": 2,
+            "ari": 1.0,
+            "personalised_accuracy": 0.75,
+            "personalised_loss": None,
+            "train_loss": 0.5,
+            "excluded": 0,
+            "bytes_down": 200,
+        }.items()
+    )
+    assert from_rows.published_gf1 == pytest.approx(0.3)
+    assert 20 <= len(from_rows.as_dict()) <= 30
+
+
+def test_rounds_that_are_known_are_skipped(write_run):
+    folder = write_run([[0, 0], [0, 1], [0, 1]], [0, 1])
+    assert [number for number, _ in scores.of_rounds(folder, skip={1, 3})] == [2]
+
+
+def test_a_round_that_reached_only_one_file_is_left_out(write_run):
+    folder = write_run([[0, 0], [0, 1]], [0, 1])
+    clients = pq.read_table(folder / "clients.parquet")
+    pq.write_table(clients.slice(0, 2), folder / "clients.parquet")
+    assert scores.of_run(folder).rounds == 1
+
+
+def test_a_run_without_records_says_so(tmp_path: Path, write_run):
+    with pytest.raises(records.RecordsError, match="no rounds.parquet in"):
+        scores.of_run(tmp_path)
+    folder = write_run([[0, 0]], [0, 1])
+    pq.write_table(pq.read_table(folder / "clients.parquet").slice(0, 0), folder / "clients.parquet")
+    with pytest.raises(records.RecordsError, match="has no finished round yet"):
+        scores.of_run(folder)
+    (folder / "rounds.parquet").write_bytes(b"not parquet")
+    with pytest.raises(records.RecordsError, match="cannot read .*rounds.parquet"):
+        scores.of_run(folder)
+
+
+def test_the_engine_records_every_column_that_is_read():
+    from fedgrid.engine.records import CLIENTS, ROUNDS
+
+    assert {"round", *records.ROUND_COLUMNS} <= set(ROUNDS.names)
+    assert {"round", "client", *records.CLIENT_COLUMNS} <= set(CLIENTS.names)

@@ -1,0 +1,120 @@
+"""Our scores against the authors' archive: every row of MNIST and CIFAR10, and two whole runs."""
+
+import csv
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from fedgrid.tracking.scoring.partitions import clustering, published_clustering
+from fedgrid.tracking.scoring.scores import published_clients
+from tests.helpers.reference import (
+    FOLDERS,
+    REFERENCE,
+    SIZES,
+    four_digits,
+    labels_of,
+    name_of,
+    published,
+    results,
+    rows_of,
+)
+
+pytestmark = pytest.mark.skipif(
+    not (REFERENCE / "archive").is_dir(),
+    reason=f"the authors' archive is not in {REFERENCE.name}/ of shared/",
+)
+
+
+def test_the_archive_is_whole():
+    assert len(published()) == 112
+    assert len(list((REFERENCE / "archive" / "experiments").rglob("cluster_id_mapping.csv"))) == 112
+
+
+@pytest.mark.parametrize("row", published(), ids=name_of)
+def test_a_published_row_is_reproduced_to_its_four_digits(row):
+    num_clients = int(row["n"])
+    labels_RK = labels_of(results(row), num_clients)
+    truth_K = np.repeat([0, 1, 2], SIZES[row["balance"], num_clients])
+    tables = published_clustering(labels_RK, truth_K, ami_is_ari=row["algorithm"] == "OCFL-HDB")
+    first_50, whole = clustering(labels_RK[:50], truth_K), clustering(labels_RK, truth_K)
+    assert {
+        "RAND_published": four_digits(tables.published_rand),
+        "AMI_published": four_digits(tables.published_ami),
+        "COM_published": four_digits(tables.published_com),
+        "round_published": tables.published_round,
+        "k_final": whole.final.clusters,
+        "ARI50_true": four_digits(first_50.mean_ari),
+        "AMI50_true": four_digits(first_50.mean_ami),
+        "COM50_true": four_digits(first_50.mean_completeness),
+        "ARI_final": four_digits(whole.final.ari),
+        "AMI_final": four_digits(whole.final.ami),
+        "COM_final": four_digits(whole.final.completeness),
+        "HOM_final": four_digits(whole.final.homogeneity),
+    } == {name: float(value) for name, value in list(row.items())[5:]}
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in published() if row["algorithm"].startswith("OCFL")], ids=name_of
+)
+def test_the_first_strict_rise_of_the_temperature_is_the_clustering_round(row):
+    with (results(row) / "clusters_temperature.csv").open(newline="") as file:
+        temperatures = [float(temperature) for _, _, temperature in csv.reader(file)]
+    rises = [
+        index + 1 for index in range(1, len(temperatures)) if temperatures[index] > temperatures[index - 1]
+    ]
+    labels_RK = labels_of(results(row), int(row["n"]))
+    truth_K = np.repeat([0, 1, 2], SIZES[row["balance"], int(row["n"])])
+    assert rises == [len(temperatures)] == [int(row["round_published"])]
+    assert clustering(labels_RK, truth_K).clustering_round == rises[0]
+
+
+def test_exactly_right_partitions_are_as_many_as_counted():
+    """facts/OCFL.md, section 3.1: runs of 8 whose final partition is exactly right."""
+    counts = dict.fromkeys(((dataset, name) for dataset in ("MNIST", "CIFAR10") for name in FOLDERS), 0)
+    for row in published():
+        truth_K = np.repeat([0, 1, 2], SIZES[row["balance"], int(row["n"])])
+        right = clustering(labels_of(results(row), int(row["n"]))[-1:], truth_K).exactly_right
+        counts[row["dataset"], row["algorithm"]] += right
+    assert list(counts.values()) == [0, 2, 0, 8, 0, 4, 8, 0, 0, 0, 2, 0, 0, 2]
+
+
+def by_round_and_client(rows: list[dict[str, str]], column: str) -> dict[tuple[int, int], float]:
+    return {(int(row["epoch"]), int(row["node_id"])): float(row[column]) for row in rows}
+
+
+@pytest.mark.parametrize("algorithm", ["baseline", "HDBSCAN"])
+def test_personalisation_of_a_whole_run_is_what_its_csv_files_say(algorithm):
+    name = f"{algorithm}_MNIST_overlaping_imbalanced_15"
+    folder = REFERENCE / "archive/experiments/MNIST/overlaping/imbalanced/15" / name / "results"
+    own, server = (
+        rows_of(folder / f"{kind}.csv") for kind in ("after_update_metrics", "after_update_generalizability")
+    )
+    own_accuracy = by_round_and_client(own, "accuracy")
+    server_accuracy = by_round_and_client(server, "accuracy")
+    assert own_accuracy.keys() == server_accuracy.keys()
+    expected = {
+        "published_pf1": fmean(float(row["f1score"]) for row in own),
+        "published_gf1": fmean(float(row["f1score"]) for row in server),
+        "published_pa": fmean(own_accuracy.values()),
+        "published_ga": fmean(server_accuracy.values()),
+        "published_learning_gap": fmean(
+            abs(own_accuracy[key] - server_accuracy[key]) for key in own_accuracy
+        ),
+    }
+
+    def table_RK(rows: list[dict[str, str]], column: str) -> np.ndarray:
+        values_RK = np.full((50, 15), np.nan)
+        for (round_index, client), value in by_round_and_client(rows, column).items():
+            values_RK[round_index, client] = value
+        return values_RK
+
+    ours = published_clients(
+        {
+            "cluster_own_accuracy": table_RK(own, "accuracy"),
+            "cluster_own_f1_union": table_RK(own, "f1score"),
+            "local_server_accuracy": table_RK(server, "accuracy"),
+            "local_server_f1_union": table_RK(server, "f1score"),
+        }
+    )
+    assert ours.as_dict() == pytest.approx(expected, rel=1e-12)

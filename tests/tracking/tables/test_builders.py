@@ -1,0 +1,236 @@
+"""Tables of a study: whole ones, ones with seeds, and ones of which runs are not there yet."""
+
+import csv
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedgrid.tracking.tables.clustering import (
+    clustering,
+    exactly_right,
+    published_clustering,
+    published_rounds,
+    rounds,
+)
+from fedgrid.tracking.tables.formats import to_csv
+from fedgrid.tracking.tables.personalisation import personalisation, published_personalisation
+from fedgrid.tracking.tables.scenarios import overview, per_scenario
+from fedgrid.tracking.tables.table import ABSENT, NONE
+from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
+
+SINGLES = [tuple(range(6))] * 2
+"""Labels of a run that leaves every client alone: homogeneous, ARI and AMI 0."""
+LATE = [(0,) * 6, TRUTH_K]
+"""Labels of a run that is right in the second of its two rounds."""
+
+
+def texts(table):
+    return {row.name: [cell.text for cell in row.cells] for row in table.rows}
+
+
+def by_name(**runs):
+    """A study of one scenario: algorithm -> labels of seed 0, or a list of labels by seed."""
+    return study_of(
+        [
+            result_of(run_of(name.replace("_", "-"), seed=seed), labels_RK)
+            for name, by_seed in runs.items()
+            for seed, labels_RK in enumerate(by_seed)
+        ]
+    )
+
+
+def test_table_1_has_dashes_for_one_cluster_and_scores_for_singletons():
+    """The late run is right in 1 of 2 rounds: 0.5 everywhere."""
+    table = published_clustering(by_name(BNC=[ONE], BCL=[SINGLES], OCFL_HDB=[LATE]))
+    assert table.name == "table1-mnist-15"
+    assert [(column.group, column.name) for column in table.columns] == [
+        ("nonoverlapping balanced", name) for name in ("RAND", "AMI", "COM")
+    ]
+    assert texts(table) == {
+        "BNC": [NONE, NONE, NONE],
+        "BCL": ["0.00", "0.00", "1.00"],
+        "OCFL-HDB": ["0.50", "0.50", "0.50"],
+    }
+    assert [cell.bold for cell in table.rows[1].cells] == [False, False, True]
+    assert [cell.bold for cell in table.rows[2].cells] == [True, True, False]
+    assert [cell.value for cell in table.rows[0].cells] == [0.0, 0.0, 0.0]
+    assert "One seed." in table.caption
+
+
+def test_a_split_that_is_none_of_the_papers_stands_after_theirs():
+    """In the order of the runs, in which it comes first here."""
+    study = study_of(
+        [
+            result_of(run_of(overlap=overlap, clients=clients), WHOLE)
+            for overlap in ("majority", "overlapping", "nonoverlapping")
+            for clients in (15, 10)
+        ]
+    )
+    overlaps = ("nonoverlapping", "overlapping", "majority")
+    assert study.splits == tuple((overlap, "balanced") for overlap in overlaps)
+    assert study.scenarios == tuple(
+        ("mnist", clients, overlap, "balanced") for clients in (10, 15) for overlap in overlaps
+    )
+    groups = [column.group for column in clustering(study.where(clients=10), final=True).columns]
+    assert list(dict.fromkeys(groups)) == [f"{overlap} balanced" for overlap in overlaps]
+
+
+def test_seeds_that_did_not_cluster_count_as_zero_beside_one_that_did():
+    """Means of 1 and 0; their standard deviation is sqrt(1 / 2)."""
+    table = published_clustering(by_name(SCL=[WHOLE, ONE]))
+    assert texts(table)["SCL"] == ["0.50 ± 0.71"] * 3
+    assert "2 seeds: mean ± standard deviation (n - 1)." in table.caption
+
+
+def test_a_cell_whose_runs_are_not_there_is_empty_counted_and_named():
+    whole = by_name(BNC=[ONE], SCL=[WHOLE])
+    scl_1, late = run_of("SCL", seed=1), run_of("OCFL-HDB")
+    table = published_clustering(study_of(whole.finished, [scl_1, late]))
+    assert texts(table) == {
+        "BNC": [NONE] * 3,
+        "SCL": ["1.00 (1/2)"] * 3,
+        "OCFL-HDB": ["", "", ""],
+    }
+    assert not table.rows[1].cells[0].bold
+    assert "In brackets: runs behind a mean that is not over all of them." in table.caption
+    assert f"2 of 4 runs have no result yet: {scl_1.name} (1 of 2 rounds), {late.name}" in table.caption
+
+
+def test_what_the_grid_does_not_have_is_not_awaited():
+    other = result_of(run_of("BNC", overlap="overlapping"), WHOLE)
+    table = published_clustering(study_of([*by_name(SCL=[WHOLE]).finished, other]))
+    assert texts(table) == {"SCL": ["1.00"] * 3 + [ABSENT] * 3, "BNC": [ABSENT] * 3 + ["1.00"] * 3}
+    assert f"{ABSENT}: not in this grid." in table.caption
+    assert "no result yet" not in table.caption
+
+
+def test_a_table_of_one_block_refuses_two():
+    study = study_of([result_of(run_of(clients=n), ONE) for n in (15, 30)])
+    with pytest.raises(ValueError, match="2 combinations of data set and clients"):
+        published_clustering(study)
+    with pytest.raises(ValueError, match="2 data sets"):
+        rounds(study_of([result_of(run_of(dataset=name), ONE) for name in ("mnist", "digits")]))
+
+
+def test_the_right_scores_have_homogeneity_and_completeness():
+    """One cluster is complete in both rounds; singletons are homogeneous, and complete to the extent of
+    log 3 / log 6: within a group of three all information about the client is lost.
+    """
+    study = by_name(BNC=[ONE], BCL=[SINGLES], OCFL_HDB=[LATE])
+    complete = 1 - np.log(3) / np.log(6)
+    assert texts(clustering(study, final=False)) == {
+        "BNC": ["0.000", "0.000", "0.000", "1.000"],
+        "BCL": ["0.000", "0.000", "1.000", f"{complete:.3f}"],
+        "OCFL-HDB": ["0.500", "0.500", "0.500", "1.000"],
+    }
+    assert texts(clustering(study, final=True))["OCFL-HDB"] == ["1.000"] * 4
+    assert clustering(study, final=True).name == "clustering-final-mnist-15"
+
+
+def test_table_2_counts_from_1_and_has_a_dash_for_never():
+    table = published_rounds(by_name(BNC=[ONE], SCL=[LATE], OCFL_HDB=[LATE, ONE]).where(algorithm="SCL"))
+    assert texts(table) == {"SCL": ["2"]}
+    table = published_rounds(by_name(BNC=[ONE], OCFL_HDB=[LATE, ONE]))
+    assert texts(table) == {"BNC": [NONE], "OCFL-HDB": ["2.0 (1/2)"]}
+    assert table.rows[0].cells[0].value == 1.0
+    assert table.name == "table2-mnist-15"
+
+
+def test_rounds_are_the_first_decision_and_the_last_change():
+    """A decision for one cluster is a clustering round without a change."""
+    decided = result_of(run_of("OCFL-AFF"), ONE, clustered=[2])
+    study = study_of([decided, *by_name(BNC=[ONE], SCL=[[(0, 1, 1, 1, 1, 1), TRUTH_K]]).finished])
+    assert texts(rounds(study)) == {"OCFL-AFF": ["2", NONE], "BNC": [NONE, NONE], "SCL": ["1", "2"]}
+
+
+def test_exactly_right_counts_finished_runs_and_says_how_many_there_are_to_be():
+    results = [
+        *by_name(SCL=[WHOLE, ONE]).finished,
+        result_of(run_of("SCL", dataset="digits"), LATE),
+        result_of(run_of("BNC", dataset="digits"), ONE),
+    ]
+    table = exactly_right(study_of(results, [run_of("BNC"), run_of("SCL", seed=2)]))
+    assert [column.name for column in table.columns] == ["SCL", "BNC"]
+    assert texts(table) == {
+        "mnist": ["1/2 of 3", ""],
+        "digits": ["1/1", "0/1"],
+        "total": ["2/3 of 4", "0/1 of 2"],
+    }
+
+
+def scored(algorithm, pf1, *, overlap="nonoverlapping", seed=0, curve="personalised_f1"):
+    curves = {curve: pf1, "generalised_f1": [0.1, 0.2]} if curve == "personalised_f1" else {curve: pf1}
+    return result_of(run_of(algorithm, overlap=overlap, seed=seed), WHOLE, curves=curves)
+
+
+def test_personalisation_is_averaged_over_rounds_seeds_and_scenarios():
+    """Means over rounds 0.3 and 0.5, of scenarios; last rounds 0.4 and 0.8. The gap is not measured."""
+    study = study_of([scored("SCL", [0.2, 0.4]), scored("SCL", [0.2, 0.8], overlap="overlapping")])
+    table = personalisation(study)
+    assert table.name == "personalisation-mnist"
+    headings = [(column.group, column.name) for column in table.columns]
+    cells = dict(zip(headings, table.rows[0].cells, strict=True))
+    assert headings[::6] == [("mean over rounds", "PF1"), ("last round", "PF1")]
+    assert cells["mean over rounds", "PF1"].text == "0.400"
+    assert cells["last round", "PF1"].text == "0.600"
+    assert cells["last round", "GF1"].text == "0.200"
+    assert cells["last round", "gap"].text == NONE
+    assert published_personalisation(study).name == "personalisation-published-mnist"
+
+
+def test_a_mean_over_scenarios_has_the_spread_of_its_seeds():
+    """By seed: (0.2 + 0.4) / 2 = 0.3 and (0.4 + 0.8) / 2 = 0.6; mean 0.45, deviation 0.3 / sqrt 2."""
+    runs = [
+        scored("SCL", [score], overlap=overlap, seed=seed)
+        for seed, scores in enumerate([(0.2, 0.4), (0.4, 0.8)])
+        for score, overlap in zip(scores, ("nonoverlapping", "overlapping"), strict=True)
+    ]
+    assert personalisation(study_of(runs)).rows[0].cells[0].text == "0.450 ± 0.212"
+
+
+def test_a_mean_over_scenarios_that_misses_some_says_so():
+    """One scenario counts as much as the other, though it has one seed only: (0.3 + 0.8) / 2."""
+    runs = [scored("SCL", [0.2]), scored("SCL", [0.4], seed=1), scored("SCL", [0.8], overlap="overlapping")]
+    table = personalisation(study_of(runs, [run_of("SCL", overlap="overlapping", seed=1)]))
+    cell = table.rows[0].cells[0]
+    assert (cell.text, cell.tone, cell.spread) == ("0.550 (3/4)", "partial", None)
+
+
+def test_several_data_sets_have_a_part_each_and_one_of_all():
+    runs = [result_of(run_of(dataset=name), ONE) for name in ("mnist", "digits")]
+    table = personalisation(study_of(runs))
+    assert [row.section for row in table.rows] == ["mnist", "digits", "all scenarios"]
+    assert table.name == "personalisation"
+
+
+def test_the_overview_ranks_by_the_right_f1_and_without_it_by_the_published():
+    right = study_of([scored("SCL", [0.2]), scored("OCFL-HDB", [0.4])])
+    table = overview(right)
+    assert [column.name for column in table.columns] == [
+        *("finished", "exactly right", "final ARI", "last PF1", "last GF1", "mean rank"),
+    ]
+    assert texts(table)["OCFL-HDB"] == ["1/1", "1/1", "1.000", "0.400", "0.200", "1.00"]
+    archived = study_of(
+        [scored(name, [pf1], curve="published_pf1") for name, pf1 in (("SCL", 0.2), ("BNC", 0.4))]
+    )
+    table = overview(archived)
+    assert table.columns[3].name == "last PF1 as published"
+    assert texts(table)["SCL"] == ["1/1", "1/1", "1.000", "0.200", NONE, "2.00"]
+
+
+def test_every_scenario_has_a_row_with_what_it_lacks():
+    study = study_of(by_name(BNC=[WHOLE]).finished, [run_of(seed=1), run_of("SCL", overlap="overlapping")])
+    lines = list(csv.DictReader(io.StringIO(to_csv(per_scenario(study)))))
+    assert [line["algorithm"] for line in lines] == ["BNC", "SCL"]
+    assert [line["overlap"] for line in lines] == ["nonoverlapping", "overlapping"]
+    assert [line["as published: RAND"] for line in lines] == ["1.0", ""]
+    assert [line["not there yet"] for line in lines] == ["s1: 1 of 2 rounds", "s0: 1 of 2 rounds"]
+
+
+def test_the_same_study_gives_the_same_bytes_in_whatever_order_results_are_kept():
+    study = by_name(BNC=[ONE, ONE], SCL=[WHOLE, LATE])
+    turned = replace(study, results=dict(reversed(study.results.items())))
+    for build in (published_clustering, personalisation, overview, per_scenario):
+        assert to_csv(build(study)) == to_csv(build(turned))

@@ -1,0 +1,96 @@
+"""Two grids side by side."""
+
+import pytest
+
+from fedgrid.tracking.tables.comparison import compare, paired_algorithms
+from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
+
+LATE = [(0,) * 6, TRUTH_K]
+SPLITS = [(n, balance) for n in (15, 30, 60) for balance in ("balanced", "imbalanced")]
+
+
+def grid(name, *runs, lacking=()):
+    return study_of([result_of(run, labels) for run, labels in runs], lacking, name)
+
+
+def table_of(tables, name):
+    return next(table for table in tables if table.name == name)
+
+
+def texts(table):
+    return [(row.section, row.name, *(cell.text for cell in row.cells)) for row in table.rows]
+
+
+def test_equal_names_are_paired_first_and_then_what_stands_beside_the_same_published_row():
+    one = grid("one", *((run_of(name), ONE) for name in ("OCFL-HDB", "SCL", "BNC")))
+    other = grid(
+        "other", *((run_of(name), ONE) for name in ("OCFL-HDB as published", "SCL as published", "SCL"))
+    )
+    assert paired_algorithms(one, other) == {"SCL": "SCL", "OCFL-HDB": "OCFL-HDB as published"}
+
+
+def test_means_difference_and_p_over_six_pairs():
+    """Six wins of six: p is 2 / 2^6."""
+    one = grid("one", *((run_of("SCL", clients=n, balance=b), WHOLE) for n, b in SPLITS))
+    other = grid("other", *((run_of("SCL", clients=n, balance=b), LATE) for n, b in SPLITS))
+    table = table_of(compare(one, other), "compare-mean-ari")
+    assert [column.name for column in table.columns] == ["pairs", "one", "other", "difference", "p"]
+    (row,) = table.rows
+    assert (row.section, row.name) == ("mnist", "SCL")
+    assert [cell.text for cell in row.cells] == ["6", "1.000", "0.500", "+0.500", "0.031"]
+    assert row.cells[3].tone == "better"
+    assert row.cells[4].value == pytest.approx(2 / 64)
+    final = table_of(compare(one, other), "compare-final-ari").rows[0]
+    assert [cell.text for cell in final.cells] == ["6", "1.000", "1.000", "0.000", "1.000"]
+    assert final.cells[3].tone == ""
+
+
+def test_fewer_pairs_have_no_p_and_seeds_are_averaged_first():
+    one = grid("one", (run_of("SCL"), WHOLE), (run_of("SCL", seed=1), ONE))
+    other = grid("other", (run_of("SCL", seed=7), WHOLE))
+    tables = compare(one, other)
+    assert texts(table_of(tables, "compare-final-ari")) == [
+        ("mnist", "SCL", "1", "0.500", "1.000", "-0.500", "–")
+    ]
+    assert "seeds are averaged first (one: 2, other: 1)" in tables[0].caption
+
+
+def test_cells_without_a_partner_are_counted_named_and_in_no_mean():
+    late = run_of("SCL", overlap="overlapping")
+    one = grid("one", (run_of("SCL"), WHOLE), (late, ONE))
+    other = grid("other", (run_of("SCL"), WHOLE), (run_of("BNC"), ONE), lacking=[late])
+    tables = compare(one, other)
+    assert texts(tables[0]) == [("mnist", "SCL", "1", "1.000", "1.000", "0.000", "–")]
+    assert tables[0].caption.count("1 pair of scenario and algorithm") == 1
+    assert (
+        "2 without a finished partner are left out: mnist 15 overlapping balanced SCL (one); "
+        "mnist 15 nonoverlapping balanced BNC (other)."
+    ) in tables[0].caption
+    assert f"other: 1 of 3 runs has no result yet: {late.name} (1 of 2 rounds)." in tables[0].caption
+
+
+def test_a_measure_that_one_side_lacks_is_in_no_pair():
+    """A run that never clusters has no clustering round; no run here has tested a client."""
+    one, other = (grid(name, (run_of("SCL"), labels)) for name, labels in (("one", LATE), ("other", ONE)))
+    tables = compare(one, other)
+    assert texts(table_of(tables, "compare-clustering-round")) == [("mnist", "SCL", "0 of 1", *["–"] * 4)]
+    assert texts(tables[-1]) == [
+        (
+            *("mnist 15 nonoverlapping balanced", "SCL"),
+            *("1.000 / 0.000", "0.500 / 0.000", "0.50 / 0.00", "2.0 / –", "–", "–", "–"),
+        )
+    ]
+    assert [cell.tone for cell in tables[-1].rows[0].cells] == ["better"] * 3 + [""] * 4
+    assert tables[-1].rows[0].cells[1].reference == 0.0
+
+
+def test_both_names_are_shown_where_they_differ():
+    one = grid("one", (run_of("OCFL-HDB"), WHOLE))
+    other = grid("other", (run_of("OCFL-HDB as published"), WHOLE))
+    assert [row.name for row in compare(one, other)[0].rows] == ["OCFL-HDB / OCFL-HDB as published"]
+
+
+def test_grids_with_nothing_in_common_have_empty_tables_that_say_so():
+    tables = compare(grid("one", (run_of("SCL"), ONE)), grid("other", (run_of("BNC"), ONE)))
+    assert all(not table.rows for table in tables)
+    assert "0 pairs" in tables[0].caption

@@ -1,0 +1,1 @@
+"""MLflow: experiments, runs and the UI."""

@@ -1,0 +1,219 @@
+"""The runs of one MLflow experiment: found with one search, no metric twice, none missing.
+
+The rounds of a run are logged in their order, each within one transaction. So the number of the last one says
+what the store has of a run, and that number is itself a metric, `round`: nobody reads a history. One process
+writes, through `MlflowClient` only: the fluent API's active run is global state of the process.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from fedgrid.tracking.mlflow.store import TrackingError, connect, one_line, shown
+
+RUN_ID_TAG = "fedgrid.run_id"
+ROUND = "round"
+TOTALS = ("seconds", "alone_seconds", "rounds_computed", "peak_memory_mb", "runs_done", "runs_failed")
+"""Metrics of a whole run or grid, not of a round."""
+METRICS_PER_BATCH = 1000
+PARAMS_PER_BATCH = 100
+"""MLflow refuses larger batches."""
+PARAM_LENGTH = 6000
+TAG_LENGTH = 8000
+"""MLflow refuses longer values."""
+RUNS_PER_PAGE = 100
+
+Metrics = Mapping[str, float | int | bool | None]
+Status: TypeAlias = Literal["FINISHED", "FAILED", "KILLED"]
+
+
+@dataclass(slots=True)
+class Entry:
+    """What the store has of a run."""
+
+    mlflow_run_id: str
+    status: str
+    rounds: int = 0
+    """It has rounds 1 to this one."""
+    totals: dict[str, float] = field(default_factory=dict)
+    described: bool = False
+    """Whether the parameters are there."""
+    opened: bool = False
+    """Whether this process has set it running, and not ended it yet."""
+
+
+class Experiment:
+    """An experiment and the entries of its runs, by the tag `fedgrid.run_id`; `Experiment.open` makes it.
+
+    Every method raises `TrackingError`, in one line, if the store fails. What arrived is unknown then: open
+    the experiment again.
+    """
+
+    def __init__(self, uri: str, client: Any, experiment_id: str, entries: dict[str, Entry]) -> None:
+        self.experiment_id = experiment_id
+        self.entries = entries
+        self._uri = uri
+        self._client = client
+
+    @classmethod
+    def open(cls, uri: str, name: str, artifact_root: Path) -> "Experiment":
+        """Find or create an experiment, and the store itself.
+
+        A new one's artifacts go to `artifact_root`, unless the store is a server, which has its own place.
+        """
+        client = connect(uri)
+        with one_line(uri):
+            found = client.get_experiment_by_name(name)
+            if found is None:
+                location = None if uri.startswith("http") else artifact_root.absolute().as_uri()
+                return cls(uri, client, str(client.create_experiment(name, artifact_location=location)), {})
+            if found.lifecycle_stage == "deleted":
+                raise TrackingError(
+                    f"experiment '{name}' in {shown(uri)} was deleted; bring it back with `mlflow "
+                    f"experiments restore --experiment-id {found.experiment_id}`, or use another name"
+                )
+            return cls(uri, client, str(found.experiment_id), _entries(client, str(found.experiment_id)))
+
+    def start(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, Any]) -> Entry:
+        """Set a run running: a new one with `tags` and `params`, a known one with `tags` set anew.
+
+        `params` may be nested; a run keeps those that it was created with.
+        """
+        from mlflow.entities import Param
+
+        marks = {key: value[:TAG_LENGTH] for key, value in tags.items()}
+        entry = self.entries.get(run_id)
+        with one_line(self._uri):
+            if entry is None:
+                run = self._client.create_run(
+                    self.experiment_id, tags={RUN_ID_TAG: run_id, **marks}, run_name=name
+                )
+                entry = self.entries[run_id] = Entry(run.info.run_id, "RUNNING")
+            else:
+                self._client.update_run(entry.mlflow_run_id, status="RUNNING", name=name)
+                self.set_tags(entry, tags)
+            if not entry.described:
+                flat = [Param(key, value[:PARAM_LENGTH]) for key, value in flatten(params).items()]
+                for first in range(0, len(flat), PARAMS_PER_BATCH):
+                    self._client.log_batch(entry.mlflow_run_id, params=flat[first : first + PARAMS_PER_BATCH])
+        entry.status, entry.described, entry.opened = "RUNNING", True, True
+        return entry
+
+    def log_rounds(self, entry: Entry, rounds: Sequence[tuple[int, Metrics]], millis: int) -> int:
+        """Log the rounds after `entry.rounds` in few batches, none torn apart, and return their number.
+
+        Metrics that are None, NaN or infinite are left out (MLflow would store 1.8e308 for infinity).
+        `millis` is the points' time: those that are in the store with that time already are not added.
+
+        Raises:
+            ValueError: if a round is missing in between.
+        """
+        from mlflow.entities import Metric
+
+        before = entry.rounds
+        batch: list[Any] = []
+        last = before
+        for number, metrics in rounds:
+            if number <= before:
+                continue
+            if number != last + 1:
+                raise ValueError(f"round {last + 1} is missing before round {number}")
+            points = [
+                Metric(key, float(value), millis, number)
+                for key, value in {**metrics, ROUND: number}.items()
+                if value is not None and isfinite(value)
+            ]
+            if len(batch) + len(points) > METRICS_PER_BATCH:
+                self._log(entry, batch, last)
+                batch = []
+            batch += points
+            last = number
+        self._log(entry, batch, last)
+        return entry.rounds - before
+
+    def log_totals(self, entry: Entry, totals: Mapping[str, float]) -> None:
+        """Log those of `TOTALS` that are not in the store with this value already."""
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        new = {name: value for name, value in totals.items() if entry.totals.get(name) != value}
+        if new:
+            points = [Metric(name, value, now, entry.rounds) for name, value in new.items()]
+            with one_line(self._uri):
+                self._client.log_batch(entry.mlflow_run_id, metrics=points)
+            entry.totals |= new
+
+    def log_artifacts(self, entry: Entry, paths: Iterable[Path], folder: str | None = None) -> None:
+        """Upload files, in `folder` of the run's artifacts; those of an earlier time are replaced."""
+        with one_line(self._uri):
+            for path in paths:
+                self._client.log_artifact(entry.mlflow_run_id, str(path), folder)
+
+    def log_folder(self, entry: Entry, folder: Path, name: str) -> None:
+        """Upload all that is in a folder, as the folder `name` of the run's artifacts."""
+        with one_line(self._uri):
+            self._client.log_artifacts(entry.mlflow_run_id, str(folder), name)
+
+    def log_text(self, entry: Entry, text: str, name: str) -> None:
+        """Upload a text file."""
+        with one_line(self._uri):
+            self._client.log_text(entry.mlflow_run_id, text, name)
+
+    def set_tags(self, entry: Entry, tags: Mapping[str, str]) -> None:
+        """Set tags anew; the others stay."""
+        from mlflow.entities import RunTag
+
+        marks = [RunTag(key, value[:TAG_LENGTH]) for key, value in tags.items()]
+        with one_line(self._uri):
+            self._client.log_batch(entry.mlflow_run_id, tags=marks)
+
+    def finish(self, entry: Entry, status: Status) -> None:
+        """Set the run's status and the time of its end."""
+        with one_line(self._uri):
+            self._client.set_terminated(entry.mlflow_run_id, status)
+        entry.status, entry.opened = status, False
+
+    def forget(self, run_id: str) -> None:
+        """Delete a run, if there is one; a new one is created when it is started again."""
+        entry = self.entries.pop(run_id, None)
+        if entry is not None:
+            with one_line(self._uri):
+                self._client.delete_run(entry.mlflow_run_id)
+
+    def _log(self, entry: Entry, batch: list[Any], last: int) -> None:
+        if batch:
+            with one_line(self._uri):
+                self._client.log_batch(entry.mlflow_run_id, metrics=batch, synchronous=True)
+            entry.rounds = last
+
+
+def flatten(params: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return `{"split.alpha": "1.0"}` of `{"split": {"alpha": 1.0}}`."""
+    flat: dict[str, str] = {}
+    for name, value in params.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = str(value)
+    return flat
+
+
+def _entries(client: Any, experiment_id: str) -> dict[str, Entry]:
+    entries: dict[str, Entry] = {}
+    token = None
+    while True:
+        page = client.search_runs([experiment_id], max_results=RUNS_PER_PAGE, page_token=token)
+        for run in page:
+            run_id, has = run.data.tags.get(RUN_ID_TAG), run.data.metrics
+            if run_id is not None:
+                totals = {name: has[name] for name in TOTALS if name in has}
+                rounds = int(has.get(ROUND, 0))
+                entries[run_id] = Entry(
+                    run.info.run_id, run.info.status, rounds, totals, described=bool(run.data.params)
+                )
+        token = page.token
+        if not token:
+            return entries

@@ -1,0 +1,1 @@
+"""Scores of runs, and statistics over them."""

@@ -1,0 +1,77 @@
+"""What runs are compared by: a name, where it is in a result, and whether more is better."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from math import isnan
+
+from fedgrid.tracking.scoring.study import Result, Study
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of a finished run."""
+
+    name: str
+    """As tables head it."""
+    of: Callable[[Result], float]
+    """NaN where the run has none."""
+    highest: bool | None = True
+    """Whether more is better; None: neither."""
+    digits: int = 3
+
+
+def mean_over_rounds(name: str, curve: str, *, highest: bool | None = True) -> Measure:
+    """Return the mean over the rounds of a curve of `tracking.scoring.scores.curves`."""
+    return Measure(name, partial(Result.mean, curve=curve), highest)
+
+
+def last_round(name: str, curve: str, *, highest: bool | None = True) -> Measure:
+    """Return the last value of a curve of `tracking.scoring.scores.curves`."""
+    return Measure(name, partial(Result.last, curve=curve), highest)
+
+
+def _round(number: int | None) -> float:
+    return float("nan") if number is None else float(number)
+
+
+FINAL_ARI = Measure("final ARI", lambda result: result.clustering.final.ari)
+FINAL_AMI = Measure("final AMI", lambda result: result.clustering.final.ami)
+FINAL_HOMOGENEITY = Measure("final homogeneity", lambda result: result.clustering.final.homogeneity)
+FINAL_COMPLETENESS = Measure("final completeness", lambda result: result.clustering.final.completeness)
+MEAN_ARI = Measure("mean ARI", lambda result: result.clustering.mean_ari)
+MEAN_AMI = Measure("mean AMI", lambda result: result.clustering.mean_ami)
+MEAN_HOMOGENEITY = Measure("mean homogeneity", lambda result: result.clustering.mean_homogeneity)
+MEAN_COMPLETENESS = Measure("mean completeness", lambda result: result.clustering.mean_completeness)
+CLUSTERING_ROUND = Measure(
+    "clustering round", lambda result: _round(result.clustering.clustering_round), None, 1
+)
+LAST_CHANGE = Measure(
+    "round of the last change", lambda result: _round(result.clustering.last_change_round), None, 1
+)
+CLUSTERS = Measure("clusters at the end", lambda result: float(result.clustering.final.clusters), None, 1)
+
+RAND_PUBLISHED = Measure("RAND as published", lambda result: result.published.published_rand, digits=2)
+AMI_PUBLISHED = Measure("AMI as published", lambda result: result.published.published_ami, digits=2)
+COM_PUBLISHED = Measure("COM as published", lambda result: result.published.published_com, digits=2)
+ROUND_PUBLISHED = Measure(
+    "round as published", lambda result: float(result.published.published_round), None, 1
+)
+
+PF1_MEAN_PUBLISHED = mean_over_rounds("mean PF1 as published", "published_pf1")
+PF1_LAST_PUBLISHED = last_round("last PF1 as published", "published_pf1")
+GF1_LAST_PUBLISHED = last_round("last GF1 as published", "published_gf1")
+PF1_LAST = last_round("last PF1", "personalised_f1")
+GF1_LAST = last_round("last GF1", "generalised_f1")
+PA_LAST = last_round("last PA", "personalised_accuracy")
+
+
+def last_f1(study: Study) -> tuple[Measure, Measure]:
+    """Return last PF1 and GF1; those of the published conventions if no run has the right ones.
+
+    The authors' archive has F1 over the union of classes only, and no test of the clusters' models on the
+    server's images.
+    """
+    if any(not isnan(PF1_LAST.of(result)) for result in study.finished):
+        return PF1_LAST, GF1_LAST
+    return PF1_LAST_PUBLISHED, GF1_LAST_PUBLISHED

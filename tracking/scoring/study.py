@@ -1,0 +1,211 @@
+"""The runs of a grid, and what there is of them: what tables, figures and reports are made from.
+
+Shapes: R rounds, K clients.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from fedgrid.tracking import records
+from fedgrid.tracking.records import Array
+from fedgrid.tracking.scoring.partitions import (
+    ClusteringScores,
+    PublishedClustering,
+    clustering,
+    published_clustering,
+)
+from fedgrid.tracking.scoring.scores import curves
+
+SPLITS = (
+    ("nonoverlapping", "balanced"),
+    ("nonoverlapping", "imbalanced"),
+    ("overlapping", "balanced"),
+    ("overlapping", "imbalanced"),
+)
+"""Those of the papers, in the order of their tables."""
+AMI_IS_ARI = "OCFL-HDB"
+"""The algorithm whose AMI is a copy of its ARI in the published tables."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is known of a run without opening it."""
+
+    run_id: str
+    name: str
+    folder: Path
+    dataset: str
+    overlap: str
+    balance: str
+    clients: int
+    algorithm: str
+    """What tables call it, unique among the runs of one scenario and seed: `OCFL-HDB`, `SCL as published`."""
+    published: str | None
+    """The row of the published tables that it stands beside: `OCFL-HDB`, `SCL`; None if it has none."""
+    seed: int
+    rounds: int
+    """That it is to have."""
+
+    @property
+    def split(self) -> tuple[str, str]:
+        """Overlap and balance, as in `SPLITS`."""
+        return self.overlap, self.balance
+
+    @property
+    def block(self) -> tuple[str, int]:
+        """Data set and number of clients: what has a table of its own in the papers."""
+        return self.dataset, self.clients
+
+    @property
+    def scenario(self) -> tuple[str, int, str, str]:
+        """Who holds which images, up to the seed."""
+        return self.dataset, self.clients, self.overlap, self.balance
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a report needs of one finished run: a few kilobytes."""
+
+    run: Run
+    clustering: ClusteringScores
+    published: PublishedClustering
+    round_R: Array
+    curves: Mapping[str, Array]
+    """`tracking.scoring.scores.curves`: name -> (R,), NaN in rounds without it."""
+    labels_RK: Array
+    truth_K: Array
+
+    def mean(self, curve: str) -> float:
+        """Return the mean over the rounds that have a value, NaN if none has."""
+        measured = self._measured(curve)
+        return float(measured.mean()) if len(measured) else float("nan")
+
+    def last(self, curve: str) -> float:
+        """Return the value of the last round that has one, NaN if none has."""
+        measured = self._measured(curve)
+        return float(measured[-1]) if len(measured) else float("nan")
+
+    def _measured(self, curve: str) -> Array:
+        values_R = self.curves[curve]
+        return np.asarray(values_R[~np.isnan(values_R)])
+
+
+@dataclass(frozen=True)
+class Study:
+    """The runs of a grid, in its order, and the results of those that are finished."""
+
+    name: str
+    runs: tuple[Run, ...]
+    results: Mapping[str, Result]
+    """By run id."""
+    lacking: Mapping[str, str]
+    """Run id -> how far a run is that has no result: `30 of 50 rounds`, `not started`, `failed: ...`."""
+
+    def where(
+        self,
+        *,
+        dataset: str | None = None,
+        clients: int | None = None,
+        split: tuple[str, str] | None = None,
+        algorithm: str | None = None,
+    ) -> "Study":
+        """Return the study of the runs that are all of this."""
+        wanted = {"dataset": dataset, "clients": clients, "split": split, "algorithm": algorithm}
+        asked = {name: value for name, value in wanted.items() if value is not None}
+        return self._of(
+            run for run in self.runs if all(getattr(run, name) == value for name, value in asked.items())
+        )
+
+    def _of(self, runs: Iterable[Run]) -> "Study":
+        chosen = {run.run_id: run for run in runs}
+        return replace(
+            self,
+            runs=tuple(chosen.values()),
+            results={run_id: self.results[run_id] for run_id in chosen if run_id in self.results},
+            lacking={run_id: self.lacking[run_id] for run_id in chosen if run_id in self.lacking},
+        )
+
+    @property
+    def finished(self) -> tuple[Result, ...]:
+        """The results there are, in the order of the runs."""
+        return tuple(self.results[run.run_id] for run in self.runs if run.run_id in self.results)
+
+    @property
+    def unfinished(self) -> tuple[Run, ...]:
+        """The runs without a result."""
+        return tuple(run for run in self.runs if run.run_id not in self.results)
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """In the order of the runs, as everything below."""
+        return _distinct(run.dataset for run in self.runs)
+
+    @property
+    def blocks(self) -> tuple[tuple[str, int], ...]:
+        """Data sets and numbers of clients, those of a data set together, fewer clients first."""
+        sizes = {
+            dataset: sorted({r.clients for r in self.runs if r.dataset == dataset})
+            for dataset in self.datasets
+        }
+        return tuple((dataset, clients) for dataset in self.datasets for clients in sizes[dataset])
+
+    @property
+    def splits(self) -> tuple[tuple[str, str], ...]:
+        """Those of `SPLITS` that there are, then others."""
+        there = _distinct(run.split for run in self.runs)
+        return _distinct(split for split in (*SPLITS, *there) if split in there)
+
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        """As tables call them."""
+        return _distinct(run.algorithm for run in self.runs)
+
+    @property
+    def scenarios(self) -> tuple[tuple[str, int, str, str], ...]:
+        """By data set, number of clients and split."""
+        there = {run.scenario for run in self.runs}
+        return tuple(
+            (*block, *split) for block in self.blocks for split in self.splits if (*block, *split) in there
+        )
+
+    def cells(self) -> Mapping[tuple[tuple[str, int, str, str], str], "Study"]:
+        """Return (scenario, algorithm) -> the study of its runs, which differ in their seeds only."""
+        groups: dict[tuple[tuple[str, int, str, str], str], list[Run]] = {}
+        for run in self.runs:
+            groups.setdefault((run.scenario, run.algorithm), []).append(run)
+        return {key: self._of(runs) for key, runs in groups.items()}
+
+
+def read_result(run: Run) -> Result:
+    """Read what a report needs of a run: its records by column, the classes' recalls left out.
+
+    Raises:
+        RecordsError: if there are no records.
+    """
+    found = records.read(run.folder)
+    labels_RK, truth_K = found.clients["cluster"], found.truth_K
+    return Result(
+        run,
+        clustering(labels_RK, truth_K, found.rounds["clustered"]),
+        published_clustering(labels_RK, truth_K, ami_is_ari=run.published == AMI_IS_ARI),
+        found.round_R,
+        curves(found),
+        labels_RK,
+        truth_K,
+    )
+
+
+def plain(name: str) -> str:
+    """Return a name that can be a file's and an anchor's."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "_", name)
+
+
+def _distinct(values: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(values))
