@@ -25,8 +25,8 @@ from fedgrid.engine.clients.messages import ClientData, TrainTask
 from fedgrid.engine.clients.pool import InProcessPool, Pool, Setup, Trained
 from fedgrid.engine.data.datasets import find, load
 from fedgrid.engine.errors import ConfigError, RunError
-from fedgrid.engine.settings import Training
 from fedgrid.engine.training.confusion import scores
+from fedgrid.engine.training.settings import Training
 
 EPOCHS = pa.schema(
     {

@@ -10,14 +10,15 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from fedgrid.algorithms.contract.base import Algorithm
-from fedgrid.algorithms.contract.section import Section
+from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.explain import explain
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.partition.groups import MAJORITY_GROUPS
-from fedgrid.engine.settings import Evaluation, PositiveInt, Split, Training
+from fedgrid.engine.partition.settings import Split
+from fedgrid.engine.training.settings import Evaluation, Training
 
 
 class RunConfig(Section):

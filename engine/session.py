@@ -11,10 +11,11 @@ import numpy as np
 
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.engine.checkpoint import Progress
-from fedgrid.engine.clients.messages import ClassLabels, ClientData
+from fedgrid.engine.clients.messages import ClientData
 from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import OnDemand, Pool, Setup
 from fedgrid.engine.data.datasets import find, load
+from fedgrid.engine.data.images import ClassLabels
 from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.errors import FedgridError, RunError
 from fedgrid.engine.federation import Federation

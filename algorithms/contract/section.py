@@ -1,11 +1,12 @@
 """What every part of a configuration is: frozen, strict about its keys, and never a boolean for a number."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Field,
     ModelWrapValidatorHandler,
     SerializerFunctionWrapHandler,
     ValidationError,
@@ -13,6 +14,9 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
+
+PositiveInt = Annotated[int, Field(gt=0, strict=True)]
+"""A count: neither `3.0` nor `'3'` is one."""
 
 
 class Section(BaseModel):

@@ -9,9 +9,10 @@ import ray
 import torch
 
 from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.clients.messages import ClientData, EvaluateReport, EvaluateTask, ImageSet, TrainTask
+from fedgrid.engine.clients.messages import ClientData, EvaluateReport, EvaluateTask, TrainTask
 from fedgrid.engine.clients.worker import ClientWorker
-from fedgrid.engine.settings import Training
+from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.training.settings import Training
 
 
 def device_of(gpu_share: float) -> str:

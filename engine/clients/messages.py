@@ -1,34 +1,10 @@
-"""What travels between the server and its clients in a round. Plain data, cheap to send.
-
-Shapes: N images, L classes.
-"""
+"""What travels between the server and its clients in a round. Plain data, cheap to send."""
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fedgrid.engine.clients.peak_memory import PeakMemory
-
-Images = NDArray[np.uint8]
-ClassLabels = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class ImageSet:
-    """Images and their classes."""
-
-    images: Images
-    """uint8, shape (N, channels, height, width), 0..255."""
-    labels: ClassLabels
-    """int64, shape (N,), 0..L-1."""
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def take(self, positions: NDArray[np.int64] | slice) -> "ImageSet":
-        """Return the images at `positions`."""
-        return ImageSet(self.images[positions], self.labels[positions])
+from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.training.confusion import Counts
 
 
 @dataclass(frozen=True)
@@ -50,19 +26,6 @@ class TrainTask:
     """Positions in the round's list of models; the client trains the one it fits best."""
     evaluate: bool
     """Whether the locally trained model is tested too."""
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What a test leaves behind: additive over parts of a test set."""
-
-    confusion: NDArray[np.int64]
-    """Shape (L, L): images of class row that were taken for class column."""
-    loss_sum: float
-    """Sum of the cross-entropies of all images."""
-
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(self.confusion + other.confusion, self.loss_sum + other.loss_sum)
 
 
 @dataclass(frozen=True)

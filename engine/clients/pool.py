@@ -7,15 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.clients.messages import (
-    ClientData,
-    EvaluateReport,
-    EvaluateTask,
-    ImageSet,
-    TrainReport,
-    TrainTask,
-)
-from fedgrid.engine.settings import Training
+from fedgrid.engine.clients.messages import ClientData, EvaluateReport, EvaluateTask, TrainReport, TrainTask
+from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.training.settings import Training
 
 if TYPE_CHECKING:
     from fedgrid.engine.clients.worker import ClientWorker

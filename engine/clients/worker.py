@@ -14,22 +14,16 @@ import torch
 from torch import Tensor
 
 from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.clients.messages import (
-    ClientData,
-    Counts,
-    EvaluateReport,
-    EvaluateTask,
-    ImageSet,
-    TrainReport,
-    TrainTask,
-)
+from fedgrid.engine.clients.messages import ClientData, EvaluateReport, EvaluateTask, TrainReport, TrainTask
 from fedgrid.engine.clients.peak_memory import own_peak
+from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import FedgridError, RunError
 from fedgrid.engine.models.flat_vectors import FlatModule
 from fedgrid.engine.models.initialisation import blank
 from fedgrid.engine.seeds import generator
-from fedgrid.engine.settings import Training
 from fedgrid.engine.training import evaluation, local
+from fedgrid.engine.training.confusion import Counts
+from fedgrid.engine.training.settings import Training
 
 Trained = tuple[TrainReport, Vector, Vector | None]
 """Report, update (after minus before, shape (P,)), and what the optimizer remembers, if it is told to."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.clients.messages import ImageSet
 from fedgrid.engine.clients.pool import Setup
+from fedgrid.engine.data.images import ImageSet
 
 CODE = ("engine/**/*.py", "algorithms/contract/*.py")
 """What trains, tests and compares: with one line of it changed, nothing is taken from before."""

@@ -11,8 +11,9 @@ from operator import add
 import numpy as np
 
 from fedgrid.algorithms.contract.source import Arrays
-from fedgrid.engine.clients.messages import Counts, EvaluateReport, TrainReport, TrainTask
+from fedgrid.engine.clients.messages import EvaluateReport, TrainReport, TrainTask
 from fedgrid.engine.clients.peak_memory import own_peak
+from fedgrid.engine.training.confusion import Counts
 
 TRAIN_TESTS = ("local", "local_server")
 

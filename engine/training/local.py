@@ -19,8 +19,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.flat_vectors import FlatModule
-from fedgrid.engine.settings import Training
 from fedgrid.engine.training.evaluation import to_inputs
+from fedgrid.engine.training.settings import Training
 
 
 @dataclass(frozen=True)

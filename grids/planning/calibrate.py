@@ -8,16 +8,17 @@ from typing import Literal
 
 import numpy as np
 
-from fedgrid.engine.clients.messages import ClientData, EvaluateTask, ImageSet, TrainTask
+from fedgrid.engine.clients.messages import ClientData, EvaluateTask, TrainTask
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.datasets import Dataset
+from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.partition.deal import class_shares, draws_per_client, sizes_of
 from fedgrid.engine.partition.majority import images_per_client
 from fedgrid.engine.partition.scenarios import Scenario
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.engine.settings import Training
 from fedgrid.engine.training.evaluation import TEST_BATCH
+from fedgrid.engine.training.settings import Training
 
 BUDGET = 20.0
 """Seconds that all measurements together may take."""

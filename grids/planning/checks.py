@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedgrid.engine.clients.messages import ImageSet
 from fedgrid.engine.data.datasets import load
+from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.partition.deal import server_subset
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder

@@ -11,13 +11,14 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.registry import create
 from fedgrid.engine.checkpoint import Progress
-from fedgrid.engine.clients.messages import Counts, EvaluateReport, TrainReport
+from fedgrid.engine.clients.messages import EvaluateReport, TrainReport
 from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.pool import Trained
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.federation import Federation
 from fedgrid.engine.records import CLIENTS, ROUNDS, TESTS
+from fedgrid.engine.training.confusion import Counts
 
 LAYOUT = Layout(("weight",), ((2,),), 2)
 MODEL_BYTES = 8

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.clients.messages import Counts, EvaluateReport, TrainReport
+from fedgrid.engine.clients.messages import EvaluateReport, TrainReport
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.pool import InProcessPool, Trained
 from fedgrid.engine.round_cache.store import FOLDER, CacheOptions
@@ -15,6 +15,7 @@ from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.training.confusion import Counts
 
 NOWHERE = Path("no-data-needed")
 CLIENTS, ROUNDS = 6, 3

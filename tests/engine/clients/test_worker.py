@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from fedgrid.engine.clients.messages import ClientData, EvaluateTask, ImageSet, TrainTask
+from fedgrid.engine.clients.messages import ClientData, EvaluateTask, TrainTask
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.worker import ClientWorker
+from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.models.initialisation import initial_vector
-from fedgrid.engine.settings import Training
+from fedgrid.engine.training.settings import Training
 
 SHAPE, CLASSES, SEED = (1, 8, 8), 3, 11
 

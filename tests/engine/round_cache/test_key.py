@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedgrid.engine.clients.messages import ClientData, ImageSet
+from fedgrid.engine.clients.messages import ClientData
 from fedgrid.engine.clients.pool import Setup
+from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.round_cache import key
 from fedgrid.engine.round_cache.key import Digests, of_array, of_setup
-from fedgrid.engine.settings import Training
+from fedgrid.engine.training.settings import Training
 
 
 def image_set(seed, num_images=4):

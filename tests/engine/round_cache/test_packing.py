@@ -7,10 +7,11 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from fedgrid.engine.clients.messages import Counts, EvaluateReport, TrainReport, TrainTask
+from fedgrid.engine.clients.messages import EvaluateReport, TrainReport, TrainTask
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.round_cache.entry import CacheEntry, decode, encode
 from fedgrid.engine.round_cache.packing import pack_reports, pack_tests, unpack_reports, unpack_tests
+from fedgrid.engine.training.confusion import Counts
 
 
 def counts(*numbers, loss=1.5):
