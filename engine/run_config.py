@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.engine.clients.uplink import Uplink
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.explain import explain
@@ -46,7 +47,10 @@ class RunConfig(Section):
     joins: dict[Annotated[int, Field(ge=0)], PositiveInt] = {}
     """Newcomers: client -> the round, counted from 1, from which on it is there."""
 
-    later = ("participation", "dropout", "joins")
+    uplink: Uplink = ()
+    """What happens to an update between client and server, in this order, as in `[{clip: 1.0}]`."""
+
+    later = ("participation", "dropout", "joins", "uplink")
 
     @field_validator("joins")
     @classmethod

@@ -56,12 +56,12 @@ def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], upd
     labels_K = present.labels_K.copy()
     labels_K[absent] = waiting
     rows = [*range(waiting), cluster]
-    memory = {
-        name: array[rows] if name.startswith("cluster_") else array for name, array in present.memory.items()
+    arrays = {
+        name: array[rows] if name.startswith("cluster_") else array for name, array in present.arrays.items()
     }
     number = sum(1 for _ in splits(state))
     directions = [updates.select(np.flatnonzero(labels_K == part)).mean_direction() for part in parts]
-    return State((*present.models, state.models[cluster]), labels_K, memory).remember(
+    return State((*present.models, state.models[cluster]), labels_K, arrays).keep(
         **{
             f"{PREFIX}{number:04d}_clusters": np.array([cluster, waiting, *parts]),
             f"{PREFIX}{number:04d}_directions": np.stack(directions),
@@ -98,11 +98,11 @@ def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, 
 
 def splits(state: State) -> Iterator[Split]:
     """Yield the splits at which clients were absent, in their order."""
-    for name in sorted(state.memory):
+    for name in sorted(state.arrays):
         if name.startswith(PREFIX) and name.endswith("_clusters"):
             number = int(name.removeprefix(PREFIX).removesuffix("_clusters"))
-            parent, waiting, *parts = state.memory[name].tolist()
-            directions_DP = list(state.memory[f"{PREFIX}{number:04d}_directions"])
+            parent, waiting, *parts = state.arrays[name].tolist()
+            directions_DP = list(state.arrays[f"{PREFIX}{number:04d}_directions"])
             yield Split(number, parent, waiting, np.array(parts), directions_DP)
 
 
@@ -136,14 +136,14 @@ def regroup(state: State, groups: Sequence[Sequence[int]]) -> State:
         labels_K[group] = index
     rows = [*sources, *(np.array([cluster]) for cluster in waiting)]
     models = tuple(_mean([state.models[label] for label in labels]) for labels in rows)
-    memory = {}
-    for name, array in state.memory.items():
+    arrays = {}
+    for name, array in state.arrays.items():
         if name.startswith("cluster_"):
             array = np.stack([_mean(list(array[labels])) for labels in rows])
         elif name.startswith(PREFIX) and name.endswith("_clusters"):
             array = np.array([successors[cluster] for cluster in array])
-        memory[name] = array
-    return State(models, labels_K, memory)
+        arrays[name] = array
+    return State(models, labels_K, arrays)
 
 
 def _mean(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -37,4 +37,8 @@ class Split(Section):
     """`validation`: a client's training images are cut once more by `test_share`, and it is scored on the
     second part. Its test images are not used at all, which is what a search needs."""
 
-    later = ("majority", "first_group", "scored_on")
+    reference_images: PositiveInt | None = None
+    """Images of the official test set that the server keeps as reference images, for algorithms that compare
+    models by their predictions. They are in no test set. None: none."""
+
+    later = ("majority", "first_group", "scored_on", "reference_images")

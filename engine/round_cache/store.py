@@ -130,12 +130,12 @@ class RoundStore:
                 with suppress(OSError):
                     leftover.unlink()
 
-    def told(self) -> list[str]:
+    def take_warnings(self) -> list[str]:
         """Return the warnings since the last call."""
-        told, self.warnings = self.warnings, []
-        return told
+        warnings, self.warnings = self.warnings, []
+        return warnings
 
-    def claim(self, name: str) -> RoundLock:
+    def lock(self, name: str) -> RoundLock:
         """Return the claim on a round; of a storage at a URI, among the runs of this machine."""
         return RoundLock(self._storage.root / self._trunk / f"{name}.claim")
 

@@ -7,10 +7,9 @@ from pydantic import Field, model_validator
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 
 
-class Training(Section):
+class LocalTraining(Section):
     """What a client does in a round (Table 3 of the OCFL papers gives the values per data set)."""
 
-    rounds: PositiveInt
     local_epochs: PositiveInt = 3
     batch_size: PositiveInt
     optimizer: Literal["sgd", "adam"]
@@ -27,6 +26,17 @@ class Training(Section):
         if self.momentum and self.optimizer != "sgd":
             raise ValueError(f"momentum = {self.momentum:g} is of optimizer sgd, not of {self.optimizer}")
         return self
+
+
+class Training(LocalTraining):
+    """The section `training`: what a client does in a round, and how many rounds there are."""
+
+    rounds: PositiveInt
+
+    @property
+    def local(self) -> LocalTraining:
+        """What clients need to know: all but the number of rounds."""
+        return LocalTraining(**self.model_dump(exclude={"rounds"}))
 
 
 class Evaluation(Section):

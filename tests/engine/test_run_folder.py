@@ -101,7 +101,7 @@ def report(client, number):
         local=None,
         local_server=None,
         seconds=0.5,
-        memory=PeakMemory("host:1", 300.0),
+        peak_memory=PeakMemory("host:1", 300.0),
     )
 
 
