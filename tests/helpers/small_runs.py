@@ -125,6 +125,9 @@ class Untouchable:
     def prepare(self, setup):
         raise AssertionError("prepared")
 
+    def describe(self, clients, message):
+        raise AssertionError("described")
+
     def train(self, tasks, models, memories):
         raise AssertionError("trained")
 
@@ -145,7 +148,7 @@ class Counting(InProcessPool):
 
     def evaluate(self, tasks, models, memories):
         self.tests += 1
-        return super().evaluate(tasks, models)
+        return super().evaluate(tasks, models, memories)
 
 
 class Arithmetic:
