@@ -74,7 +74,7 @@ class Session:
         Raises:
             DataError: if the images are not to be had.
             ConfigError: if the configuration does not fit the data, or the folder is of another one.
-            RunError: if what is kept of the run cannot be used, or the storage cannot be written.
+            RunError: if the run's states cannot be used, or the storage cannot be written.
         """
         with suppress(RunError):  # It is of another run, whose next opening finds what there is.
             self.settle()
@@ -140,7 +140,7 @@ class Session:
         return SessionCache(store, of_setup(setup, self._pool.device), self._writer)
 
     def settle(self) -> None:
-        """Wait until the round that `next_round` last returned is kept.
+        """Wait until the last round of `next_round` is on disk.
 
         Raises:
             RunError: if it could not be.
@@ -150,7 +150,7 @@ class Session:
         self._settle_folder()
 
     def _settle_folder(self) -> None:
-        """Wait for the folder only: what others may take from the store can be written meanwhile."""
+        """Wait for the run's folder only; entries of the round cache are written meanwhile."""
         if self._run is not None and self._run.cache is not None:
             warnings = self._run.cache.store.take_warnings()
             self._run.folder.log(*(f"warning: {warning}" for warning in warnings))
@@ -171,7 +171,7 @@ def _layout(model: str, shape: tuple[int, int, int], num_classes: int) -> Layout
 
 
 def deal(config: RunConfig, pool_labels: ClassLabels, data_dir: Path) -> tuple[ClientSplit, ...]:
-    """Return who holds which images of the pool, whose labels have shape (N,).
+    """Return which client holds which images of the pool, whose labels have shape (N,).
 
     Raises:
         ConfigError: a split that the data set cannot carry.

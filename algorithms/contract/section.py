@@ -55,8 +55,8 @@ class Section(BaseModel):
 def _booleans_taken_for_numbers(given: object, taken: object) -> Iterator[tuple[tuple[str, ...], bool]]:
     """Yield those in `given`, with their path: pydantic takes true for 1."""
     for key, value in given.items() if isinstance(given, Mapping) else ():
-        kept = getattr(taken, key, None) if isinstance(key, str) else None
-        if isinstance(value, bool) and isinstance(kept, int | float) and not isinstance(kept, bool):
+        stored = getattr(taken, key, None) if isinstance(key, str) else None
+        if isinstance(value, bool) and isinstance(stored, int | float) and not isinstance(stored, bool):
             yield (key,), value
-        for path, inner in _booleans_taken_for_numbers(value, kept):
+        for path, inner in _booleans_taken_for_numbers(value, stored):
             yield (key, *path), inner

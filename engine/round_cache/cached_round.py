@@ -29,7 +29,7 @@ FIRST_PAUSE, LAST_PAUSE = 0.01, 1.0
 """Seconds between two lookups while another run holds the round's lock; doubled each time."""
 REPORTS = "reports"
 SMALL = 1 << 20
-"""Bytes up to which an update is kept for itself, where clients train from several models."""
+"""Bytes up to which an update is an entry of its own, where clients train from several models."""
 
 
 class CachedRound(ClientRound):
@@ -208,7 +208,7 @@ class CachedRound(ClientRound):
 
     @property
     def _keeps_replies(self) -> bool:
-        """Whether replies are kept one by one: files are near, and clients train from several models."""
+        """Whether each reply is an entry of its own: storage is local, clients train from several models."""
         orders = {task.order.candidates for task in self._tasks.values()}
         return not self._cache.store.is_far and len(orders) > 1
 
