@@ -8,8 +8,7 @@ import pytest
 from fedgrid.engine.errors import DataError
 from fedgrid.engine.partition.blueprint import of, read
 from fedgrid.engine.partition.deal import ClientSplit
-
-ARCHIVE = Path(__file__).parents[3].parent / "shared" / "reference" / "archive" / "datasets"
+from tests.helpers.reference import REFERENCE
 
 TEXT = """\
 client_id,partition,total_samples,0,1,2
@@ -106,12 +105,10 @@ def test_a_missing_file(tmp_path):
 
 
 def test_the_authors_own_files_round_trip():
-    if not ARCHIVE.is_dir():
-        pytest.skip("shared/reference/archive is not beside the checkout")
-    files = sorted(ARCHIVE.glob("MNIST/*/*/*/*.csv"))
+    files = sorted((REFERENCE / "blueprints").glob("MNIST-*.csv"))
     assert len(files) == 8
     for path in files:
         blueprint = read(path)
         assert blueprint.server_L.tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-        assert len(blueprint.train_KL) == int(path.parent.name)
+        assert len(blueprint.train_KL) == int(path.stem.split("-")[-1])
         assert blueprint.to_csv() == path.read_text(encoding="utf-8")

@@ -1,9 +1,5 @@
-"""Our splits against the authors' blueprints (shared/reference): the same rule, hence the same distribution.
+"""Our splits against the authors' blueprints (tests/reference): same rule, hence the same distribution."""
 
-The archive spells overlaping and nonoverlaping.
-"""
-
-import csv
 from functools import cache
 from pathlib import Path
 
@@ -15,14 +11,12 @@ from fedgrid.engine.data.datasets import DATASETS, load
 from fedgrid.engine.partition.deal import SCENARIOS, class_sets, leakage, sizes_of, split_pool
 from fedgrid.engine.partition.holdouts import share_of
 from fedgrid.engine.partition.settings import Split
+from tests.helpers.reference import OVERLAPS, REFERENCE, rows_of
 
-SHARED = Path(__file__).parents[3].parent / "shared"
-REFERENCE = SHARED / "reference"
+REAL_IMAGES = Path(__file__).parents[3].parent / "shared" / "data"
 MNIST_COUNTS = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
 """Training images of each digit."""
 POOL_COUNTS = {"mnist": MNIST_COUNTS, "fmnist": (6000,) * 10, "cifar10": (5000,) * 10}
-
-pytestmark = pytest.mark.skipif(not REFERENCE.is_dir(), reason="shared/reference is not beside the checkout")
 
 COUNTED = [name for name in SCENARIOS if SCENARIOS[name].dataset in ("mnist", "cifar10")]
 """The sixteen scenarios whose class counts per client are in the reference."""
@@ -32,11 +26,9 @@ COUNTED = [name for name in SCENARIOS if SCENARIOS[name].dataset in ("mnist", "c
 def rows(table: str) -> dict[str, list[dict[str, str]]]:
     """Return a reference table's rows by the name of their scenario."""
     by_scenario: dict[str, list[dict[str, str]]] = {}
-    with (REFERENCE / table).open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            overlap = row["overlap"].replace("laping", "lapping")
-            name = f"{row['dataset'].lower()}-{row['n']}-{overlap}-{row['balance']}"
-            by_scenario.setdefault(name, []).append(row)
+    for row in rows_of(REFERENCE / table):
+        name = f"{row['dataset'].lower()}-{row['n']}-{OVERLAPS[row['overlap']]}-{row['balance']}"
+        by_scenario.setdefault(name, []).append(row)
     return by_scenario
 
 
@@ -133,8 +125,8 @@ def test_leakage_of_the_published_splits():
 
 
 def test_mnist_as_it_lies_in_shared_data_has_these_class_counts():
-    if not (SHARED / "data" / "MNIST" / "raw").is_dir():
-        pytest.skip("shared/data/MNIST is not beside the checkout")
-    pool, server = load("mnist", SHARED / "data", download=False)
+    if not (REAL_IMAGES / "MNIST" / "raw").is_dir():
+        pytest.skip("NOT CHECKED ON REAL IMAGES: shared/data/MNIST is missing")
+    pool, server = load("mnist", REAL_IMAGES, download=False)
     assert tuple(np.bincount(pool.labels)) == MNIST_COUNTS
     assert np.bincount(server.labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
