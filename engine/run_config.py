@@ -16,7 +16,7 @@ from fedgrid.engine.data.datasets import find
 from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.explain import explain
 from fedgrid.engine.models.registry import MODELS
-from fedgrid.engine.partition.groups import MAJORITY_GROUPS
+from fedgrid.engine.partition.kinds import kind_of
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.training.settings import Evaluation, Training
 
@@ -26,8 +26,8 @@ class RunConfig(Section):
 
     dataset: str
     """A name of `fedgrid data`, `folder:PATH` or `npz:PATH`."""
-    overlap: Literal["overlapping", "nonoverlapping", "majority"]
-    """Whether the hidden groups share classes; or each client has one class more than others."""
+    overlap: str
+    """Kind of scenario: whether hidden groups share classes, or each client has a majority class."""
     balance: Literal["balanced", "imbalanced"]
     """Whether groups have equal sizes and natural class shares."""
     clients: PositiveInt
@@ -135,8 +135,10 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     if values["model"] not in MODELS:
         raise unknown("model", values["model"], MODELS)
     values["algorithm"] = _complete_algorithm(values["algorithm"])
-    if values["overlap"] == "majority" and isinstance(split := values.get("split", {}), Mapping):
-        values["split"] = {"num_clusters": MAJORITY_GROUPS, **split}
+    values["overlap"] = str(values["overlap"])
+    defaults = kind_of(values["overlap"]).DEFAULTS
+    if isinstance(split := values.get("split", {}), Mapping):
+        values["split"] = {**defaults, **split}
     try:
         return RunConfig(**values)
     except ValidationError as error:

@@ -21,7 +21,7 @@ from fedgrid.engine.errors import FedgridError, RunError
 from fedgrid.engine.federation import Federation
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.partition.deal import ClientSplit, server_subset, split_pool
+from fedgrid.engine.partition.split import ClientSplit, server_subset, split_pool
 from fedgrid.engine.records import RoundRecord
 from fedgrid.engine.round_cache.key import of_setup
 from fedgrid.engine.round_cache.shared import Shared

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 Images = NDArray[np.uint8]
 ClassLabels = NDArray[np.int64]
+Positions = NDArray[np.int64]
+"""Positions of images in an `ImageSet`, shape (N,)."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,6 @@ class ImageSet:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def take(self, positions: NDArray[np.int64] | slice) -> "ImageSet":
+    def take(self, positions: Positions | slice) -> "ImageSet":
         """Return the images at `positions`."""
         return ImageSet(self.images[positions], self.labels[positions])

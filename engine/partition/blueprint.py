@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fedgrid.engine.data.images import ClassLabels
 from fedgrid.engine.errors import DataError
-from fedgrid.engine.partition.deal import ClientSplit
+from fedgrid.engine.partition.split import ClientSplit
 
 COLUMNS = ["client_id", "partition", "total_samples"]
 SERVER = ("orchestrator", "central_test_set")

@@ -1,37 +1,24 @@
-"""Who is alike: the hidden groups (clusters) of clients and the classes each group holds.
+"""Hidden groups (clusters) of the OCFL scenarios: how many clients and which classes each group has.
 
-Source: the class sets and cluster sizes of the OCFL papers' forty scenarios, which have three clusters
-and 8, 9 or 10 classes. The papers print these as lists; the rules below give the same lists and extend
-them to any number of clusters, classes and clients. The groups of overlap majority are those of Bettinelli,
-Benoit, Grandjean 2024, for CIFAR-10; for other data sets ours.
+Source: class sets and cluster sizes of the OCFL papers' forty scenarios, which have three clusters and 8, 9
+or 10 classes. The papers print them as lists. The rules below give the same lists, and extend them to any
+number of clusters, classes and clients.
 
 Shapes: K clients, C clusters, L classes.
 """
 
-from collections.abc import Sequence
 from itertools import accumulate
 from typing import Literal
 
 from fedgrid.engine.errors import ConfigError
 
-Overlap = Literal["overlapping", "nonoverlapping", "majority"]
 Balance = Literal["balanced", "imbalanced"]
 
 IMBALANCED_WEIGHTS = (22, 47, 31)
 """Relative sizes of imbalanced clusters, repeated for more than three: 3/7/5 of 15 clients, 7/14/9 of 30."""
 
-MAJORITY_GROUPS = 2
-FIRST_GROUP: dict[str, tuple[int, ...]] = {
-    "cifar10": (0, 1, 8, 9),  # Vehicles; the others are animals.
-    "fmnist": (5, 7, 8, 9),  # Shoes and bags; the others are clothes.
-    "bloodmnist": (0, 1, 3, 6),  # Granulocytes.
-    "digits": (0, 6, 8, 9),  # Written with a loop, which need not make them alike.
-    "mnist": (0, 6, 8, 9),
-}
-"""Of overlap majority: the classes of the first hidden group; elsewhere the first half of the classes."""
 
-
-def class_sets(num_classes: int, num_clusters: int, overlap: Overlap) -> tuple[tuple[int, ...], ...]:
+def class_sets(num_classes: int, num_clusters: int, overlap: str) -> tuple[tuple[int, ...], ...]:
     """Return the classes of each cluster, ascending; C sets that differ from one another.
 
     Non-overlapping sets tile the classes. Overlapping sets are arcs of the ring of classes, so that a
@@ -40,7 +27,6 @@ def class_sets(num_classes: int, num_clusters: int, overlap: Overlap) -> tuple[t
     Raises:
         ConfigError: the classes are too few for that many different sets.
     """
-    assert overlap != "majority", "majority_groups() has its groups"
     if num_clusters > num_classes:
         raise ConfigError(
             f"{num_clusters} clusters need at least {num_clusters} classes, the data set has {num_classes}; "
@@ -51,26 +37,6 @@ def class_sets(num_classes: int, num_clusters: int, overlap: Overlap) -> tuple[t
     if num_clusters == 2 and num_classes == 2:
         raise ConfigError("2 clusters cannot overlap on 2 classes; take nonoverlapping or 1 cluster")
     return _arcs(num_classes, num_clusters)
-
-
-def majority_groups(dataset: str, num_classes: int, first_group: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the hidden group, 0 or 1, of each class, shape (L,).
-
-    Args:
-        dataset: name of the data set.
-        first_group: the classes of group 0, where the user says them.
-
-    Raises:
-        ConfigError: a group without classes, or a label that is no class.
-    """
-    first = first_group if first_group is not None else FIRST_GROUP.get(dataset, range(num_classes // 2))
-    if not 0 < len(set(first)) < num_classes or max(first) >= num_classes:
-        raise ConfigError(
-            f"split.first_group = {list(first)}: expected some of the classes 0 to {num_classes - 1}, "
-            "but not all",
-            ("split", "first_group"),
-        )
-    return tuple(int(label not in first) for label in range(num_classes))
 
 
 def cluster_sizes(num_clients: int, num_clusters: int, balance: Balance) -> tuple[int, ...]:

@@ -14,10 +14,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.engine.data.images import Positions
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.seeds import generator
 
-Positions: TypeAlias = NDArray[np.int64]
 Cuts: TypeAlias = list[tuple[Positions, Positions]]
 """Of each client, what it trains on and what it is scored on."""
 

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.partition.groups import Balance, Overlap
+from fedgrid.engine.partition.groups import Balance
 
 PUBLISHED_DATASETS = ("mnist", "fmnist", "cifar10", "pathmnist", "bloodmnist")
-PUBLISHED_OVERLAPS: tuple[Overlap, ...] = ("nonoverlapping", "overlapping")
+PUBLISHED_OVERLAPS = ("nonoverlapping", "overlapping")
 PUBLISHED_NUM_CLUSTERS = 3
 
 
@@ -29,7 +29,8 @@ class Scenario:
     """Who holds which images, up to the seed."""
 
     dataset: str
-    overlap: Overlap
+    overlap: str
+    """Kind of scenario, a key of `engine.partition.kinds.KINDS`."""
     balance: Balance
     num_clients: int
 

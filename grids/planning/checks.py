@@ -6,7 +6,7 @@ from typing import Any
 
 from fedgrid.engine.data.datasets import load
 from fedgrid.engine.data.images import ImageSet
-from fedgrid.engine.partition.deal import server_subset
+from fedgrid.engine.partition.split import server_subset
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.session import deal

@@ -273,7 +273,7 @@ def test_a_configuration_cannot_be_changed():
         ({"model": "resnet"}, "unknown model 'resnet'; did you mean 'resnet34'? known: tinyvgg, resnet34"),
         (
             {"overlap": "overlaping"},
-            "overlap = 'overlaping': input should be 'overlapping', 'nonoverlapping' or 'majority'",
+            "unknown overlap 'overlaping'; did you mean 'overlapping'? known: overlapping, ",
         ),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 
 from fedgrid.engine.errors import DataError
 from fedgrid.engine.partition.blueprint import of, read
-from fedgrid.engine.partition.deal import ClientSplit
+from fedgrid.engine.partition.split import ClientSplit
 from tests.helpers.reference import REFERENCE
 
 TEXT = """\

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fedgrid.engine.partition.deal import split_pool
 from fedgrid.engine.partition.holdouts import common_test, cut, share_of
 from fedgrid.engine.partition.settings import Split
+from fedgrid.engine.partition.split import split_pool
 
 LABELS = np.repeat(np.arange(10), 60)
 KINDS = [("overlapping", "published"), ("overlapping", "none"), ("majority", "published")]

@@ -8,9 +8,12 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from fedgrid.engine.data.datasets import DATASETS, load
-from fedgrid.engine.partition.deal import SCENARIOS, class_sets, leakage, sizes_of, split_pool
+from fedgrid.engine.partition.groups import class_sets
 from fedgrid.engine.partition.holdouts import share_of
+from fedgrid.engine.partition.ocfl import sizes_of
+from fedgrid.engine.partition.scenarios import SCENARIOS
 from fedgrid.engine.partition.settings import Split
+from fedgrid.engine.partition.split import leakage, split_pool
 from tests.helpers.reference import OVERLAPS, REFERENCE, rows_of
 
 REAL_IMAGES = Path(__file__).parents[3].parent / "shared" / "data"
