@@ -8,9 +8,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedgrid.engine.data.datasets import DATASETS, default_data_dir, find, is_here, load
+from fedgrid.engine.data.datasets import (
+    DATASETS,
+    MNIST_TRAINING,
+    Dataset,
+    default_data_dir,
+    find,
+    is_here,
+    load,
+)
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError, DataError
+from fedgrid.engine.run_config import complete
 
 SHARED_DATA = Path(__file__).parents[3].parent / "shared" / "data"
 
@@ -46,6 +55,37 @@ class TestRegistry:
         assert (training.optimizer, training.learning_rate, training.batch_size) == (optimizer, rate, batch)
         assert (training.weight_decay, training.rounds, training.local_epochs) == (decay, rounds, 3)
         assert (dataset.model, dataset.pool_size) == (model, pool)
+
+    def test_a_new_data_set_is_one_entry_with_a_reader(self, monkeypatch, tmp_path):
+        def read(place: Path) -> tuple[ImageSet, ImageSet]:
+            stripes = ImageSet(
+                np.full((4, 1, 6, 6), int(place.read_text()), np.uint8), np.array([0, 1, 0, 1])
+            )
+            return stripes, stripes.take(slice(2))
+
+        entry = Dataset(
+            "stripes",
+            "Stripes",
+            "drawn by this test",
+            num_classes=2,
+            shape=(1, 6, 6),
+            pool_size=4,
+            download_mb=0,
+            model="tinyvgg",
+            training=MNIST_TRAINING,
+            read=read,
+            location="stripes.txt",
+            files=("stripes.txt",),
+        )
+        monkeypatch.setitem(DATASETS, "stripes", entry)
+        config = complete({"dataset": "stripes"}, tmp_path)
+        assert (config.dataset, config.model, config.training) == ("stripes", "tinyvgg", MNIST_TRAINING)
+        assert not is_here("stripes", tmp_path)
+        with pytest.raises(DataError, match="Stripes: .*stripes.txt is missing"):
+            load("stripes", tmp_path)
+        (tmp_path / "stripes.txt").write_text("7")
+        pool, server = load("stripes", tmp_path)
+        assert (len(pool), len(server), pool.images[0, 0, 0, 0]) == (4, 2, 7)
 
 
 class TestFind:

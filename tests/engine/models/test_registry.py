@@ -1,3 +1,7 @@
+"""The registry of models, and their networks."""
+
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +11,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models import registry
 from fedgrid.engine.models.flat_vectors import FlatModule, layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
+from fedgrid.engine.run_config import complete
 from fedgrid.engine.training.local import train
 from fedgrid.engine.training.settings import Training
 
@@ -105,3 +110,15 @@ def test_images_too_small_for_a_model_are_refused():
 def test_an_unknown_model_is_named_with_its_nearest_neighbour():
     with pytest.raises(ConfigError, match="unknown model 'resnet43'; did you mean 'resnet34'"):
         registry.build("resnet43", (1, 28, 28), 10)
+
+
+def test_a_new_model_is_one_registry_entry(monkeypatch):
+    def softmax(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, num_classes))
+
+    entry = registry.ModelEntry("softmax", "one linear layer", "ours", softmax, minimum_side=2)
+    monkeypatch.setitem(registry.MODELS, "softmax", entry)
+    assert complete({"model": "softmax"}, Path("unused")).model == "softmax"
+    assert initial_vector("softmax", (1, 2, 3), 5, seed=0).shape == (6 * 5 + 5,)
+    with pytest.raises(ConfigError, match="'softmax', which needs at least 2x2"):
+        registry.build("softmax", (1, 1, 3), 5)
