@@ -13,8 +13,7 @@ from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.data.datasets import find
-from fedgrid.engine.errors import ConfigError, unknown
-from fedgrid.engine.explain import explain
+from fedgrid.engine.errors import ConfigError, explain, unknown
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.partition.kinds import kind_of
 from fedgrid.engine.partition.settings import Split

@@ -52,7 +52,7 @@ def digitnet(channels: int, height: int, width: int, num_classes: int) -> nn.Mod
 
 
 class _ResidualBlock(nn.Module):
-    """Two 3x3 convolutions in parallel with a shortcut: the identity, or a 1x1 convolution if shapes differ."""
+    """Two 3x3 convolutions, plus a shortcut: the identity, or a 1x1 convolution if shapes differ."""
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()

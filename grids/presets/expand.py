@@ -10,8 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedgrid.engine.data.datasets import find
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.explain import explain, key_of
+from fedgrid.engine.errors import ConfigError, explain, key_of
 from fedgrid.engine.partition import kinds
 from fedgrid.engine.partition.scenarios import Scenario
 from fedgrid.engine.partition.settings import Split

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.errors import ConfigError, hint, unknown, unknown_key
-from fedgrid.engine.explain import key_of
+from fedgrid.engine.errors import ConfigError, hint, key_of, unknown, unknown_key
 from fedgrid.engine.run_config import complete
 
 NOWHERE = Path("no-data-needed")
