@@ -1,4 +1,4 @@
-"""A run's progress on disk: written aside, flushed, renamed; tensors as safetensors, with a checksum."""
+"""Checkpoints of a run: tensors as safetensors with a checksum, replaced atomically."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,24 +12,24 @@ from safetensors.numpy import load_file, save_file
 
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.storage.atomic import aside, flush
+from fedgrid.engine.storage.atomic import flush, replacing
 
 KEEP = 2
-"""States kept: should the newest be damaged, the one before is used and its round repeated."""
+"""Number of stored states. If the newest is damaged, the run continues from the one before."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A run between two rounds; it alone is what a checkpoint stores."""
+    """The state of a run between two rounds: everything that a checkpoint stores."""
 
     rounds_done: int
     state: State
     memories: Mapping[int, Vector]
-    """Client -> what its optimizer remembers; empty unless the training keeps optimizer state."""
+    """Client -> its optimizer's state; empty unless `training.keep_optimizer_state` is set."""
 
 
 def names(rounds_done: int) -> tuple[str, str]:
-    """Return the files of a state, in the order in which they are put in place: it counts with the second."""
+    """Return the names of a state's two files in the order of writing; the second one makes it valid."""
     return f"state-{rounds_done:06d}.safetensors", f"state-{rounds_done:06d}.sha256"
 
 
@@ -39,7 +39,7 @@ def save(folder: Path, progress: Progress, tables: Mapping[str, pa.Table]) -> li
     Returns the names of these files, in that order.
     """
     written = [*tables, *names(progress.rounds_done)]
-    with aside(*(folder / name for name in written)) as temporaries:
+    with replacing(*(folder / name for name in written)) as temporaries:
         *records, state, checksum = temporaries
         for path, table in zip(records, tables.values(), strict=True):
             pq.write_table(table, path, write_page_checksum=True)
@@ -49,15 +49,15 @@ def save(folder: Path, progress: Progress, tables: Mapping[str, pa.Table]) -> li
     return written
 
 
-def kept(folder: Path) -> list[int]:
-    """Return the rounds after which there is a state with a checksum, whole or not, newest first."""
+def stored_rounds(folder: Path) -> list[int]:
+    """Return the rounds that have a state with a checksum, damaged or not, newest first."""
     return sorted(
         (int(path.stem.removeprefix("state-")) for path in folder.glob("state-*.sha256")), reverse=True
     )
 
 
 def load(folder: Path, rounds_done: int) -> Progress | None:
-    """Return the progress after a round, None if its state is damaged or not there."""
+    """Return the progress after a round, None if its state is damaged or missing."""
     state, checksum = (folder / name for name in names(rounds_done))
     try:
         if checksum.read_text().split()[0] != _checksum(state):
@@ -82,7 +82,7 @@ def _tensors(progress: Progress) -> dict[str, np.ndarray]:
         **{f"memory/{name}": array for name, array in state.memory.items()},
         **{f"client/{client:06d}": memory for client, memory in progress.memories.items()},
     }
-    # safetensors writes a strided view's bytes in the wrong order, without a word.
+    # safetensors silently writes the bytes of a strided view in the wrong order.
     return {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
 
 

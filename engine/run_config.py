@@ -1,4 +1,4 @@
-"""One frozen model describes a run completely; its canonical JSON hashes to the run's id."""
+"""The complete configuration of a run; the hash of its canonical JSON is the run's id."""
 
 import json
 from collections.abc import Mapping
@@ -24,65 +24,66 @@ class RunConfig(Section):
     """Everything that a run's numbers depend on, and nothing else (not where it runs, nor how fast)."""
 
     dataset: str
-    """A name of `fedgrid data`, `folder:PATH` or `npz:PATH`."""
+    """One of `fedgrid data`, `folder:PATH` or `npz:PATH`."""
     overlap: str
     """Kind of scenario: whether hidden groups share classes, or each client has a majority class."""
     balance: Literal["balanced", "imbalanced"]
-    """Whether groups have equal sizes and natural class shares."""
+    """Whether hidden groups have equal sizes and natural class shares."""
     clients: PositiveInt
     algorithm: dict[str, Any]
-    """`name`, a name of `fedgrid algorithms`, and all of its settings."""
+    """`name`, one of `fedgrid algorithms`, and all of its settings."""
     seed: Annotated[int, Field(ge=0, strict=True)]
     model: str
-    """A name of `fedgrid models`."""
+    """One of `fedgrid models`."""
     training: Training
     split: Split = Split()
     evaluation: Evaluation = Evaluation()
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of the clients that a round asks, drawn anew each round; at least one."""
+    """Share of the present clients that is sampled in each round; at least one client."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Probability that a client which was asked sends nothing back: faults, injected."""
+    """Probability that a sampled client sends no reply (injected faults)."""
     joins: dict[Annotated[int, Field(ge=0)], PositiveInt] = {}
-    """Newcomers: client -> the round, counted from 1, from which on it is there."""
+    """Newcomers: client -> the first round, from 1, in which it is present."""
 
     later = ("participation", "dropout", "joins")
 
     @field_validator("joins")
     @classmethod
-    def _newcomers_come(cls, joins: dict[int, int], before: ValidationInfo) -> dict[int, int]:
-        if not {"clients", "training"} <= set(before.data):  # They have been refused.
+    def _joins_are_possible(cls, joins: dict[int, int], before: ValidationInfo) -> dict[int, int]:
+        if not {"clients", "training"} <= set(before.data):  # They are refused already.
             return joins
         clients, rounds = before.data["clients"], before.data["training"].rounds
         for client, number in joins.items():
             if client >= clients:
-                raise ValueError(f"there is no client {client}, the last is {clients - 1}")
+                raise ValueError(f"client {client} does not exist, the last one is {clients - 1}")
             if number > rounds:
-                raise ValueError(f"client {client} comes in round {number}, the last is {rounds}")
+                raise ValueError(f"client {client} joins in round {number}, but the last one is {rounds}")
         if len(joins) == clients and min(joins.values()) > 1:
-            raise ValueError("nobody is there in round 1")
+            raise ValueError("no client is present in round 1")
         return joins
 
     @cached_property
     def run_id(self) -> str:
-        """Twelve hexadecimal digits that stand for this configuration."""
+        """Id of this configuration: twelve hexadecimal digits."""
         return sha256(self.canonical_json().encode()).hexdigest()[:12]
 
     @property
     def scenario(self) -> str:
-        """Who holds which images, as in `mnist-15-overlapping-imbalanced`."""
+        """Data set, number of clients and split, as in `mnist-15-overlapping-imbalanced`."""
         kind, _, path = self.dataset.partition(":")
         dataset = f"{kind}_{Path(path).stem}" if path else kind
         return f"{dataset}-{self.clients}-{self.overlap}-{self.balance}"
 
     @property
     def name(self) -> str:
-        """The run as people read it: `mnist-15-overlapping-imbalanced-ocfl_hdbscan-s0`."""
+        """Readable name: `mnist-15-overlapping-imbalanced-ocfl_hdbscan-s0`."""
         return f"{self.scenario}-{self.algorithm['name'].replace('-', '_')}-s{self.seed}"
 
     @property
     def trunk(self) -> str:
-        """What runs have in common whose first rounds are the same, as in
-        `mnist-15-overlapping-imbalanced-s0-1f3870be274f`: all but the algorithm and the number of rounds.
+        """Name shared by all runs that differ only in the algorithm and the number of rounds.
+
+        Such runs have their first rounds in common: `mnist-15-overlapping-imbalanced-s0-1f3870be274f`.
         """
         values = self.model_dump(mode="json")
         del values["algorithm"], values["training"]["rounds"]
@@ -93,7 +94,7 @@ class RunConfig(Section):
         return _canonical(self.model_dump(mode="json"))
 
     def make_algorithm(self) -> Algorithm:
-        """Return the algorithm, configured."""
+        """Return the configured algorithm."""
         settings = {key: value for key, value in self.algorithm.items() if key != "name"}
         return create(self.algorithm["name"], settings)
 
@@ -113,13 +114,13 @@ DEFAULTS: dict[str, Any] = {
 
 
 def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
-    """Fill in what `given` leaves out: the data set's model and training, the algorithm's settings.
+    """Return a full configuration: `given`, with defaults of the data set, the algorithm and the rest.
 
     `algorithm` is a name, or a mapping with `name` and the settings to change.
 
     Raises:
-        ConfigError: for a key, name or value that does not exist; nothing has been started then.
-        DataError: for a `folder:` or `npz:` data set that cannot be read.
+        ConfigError: a key, name or value does not exist.
+        DataError: a `folder:` or `npz:` data set cannot be read.
     """
     values = {**DEFAULTS, **given}
     dataset = find(str(values["dataset"]), data_dir)

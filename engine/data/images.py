@@ -1,4 +1,4 @@
-"""Images with their classes, as every data set is read and every client holds them.
+"""Images with their classes, as data sets return them and clients hold them.
 
 Shapes: N images, L classes.
 """
@@ -16,12 +16,12 @@ Positions = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Images and their classes."""
+    """N images and their classes."""
 
     images: Images
-    """uint8, shape (N, channels, height, width), 0..255."""
+    """uint8, shape (N, channels, height, width), 0 to 255."""
     labels: ClassLabels
-    """int64, shape (N,), 0..L-1."""
+    """int64, shape (N,), 0 to L-1."""
 
     def __len__(self) -> int:
         return len(self.labels)

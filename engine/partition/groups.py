@@ -15,17 +15,18 @@ from fedgrid.engine.errors import ConfigError
 Balance = Literal["balanced", "imbalanced"]
 
 IMBALANCED_WEIGHTS = (22, 47, 31)
-"""Relative sizes of imbalanced clusters, repeated for more than three: 3/7/5 of 15 clients, 7/14/9 of 30."""
+"""Relative sizes of imbalanced clusters, repeated if there are more than three. Gives 3/7/5 of 15 clients
+and 7/14/9 of 30."""
 
 
 def class_sets(num_classes: int, num_clusters: int, overlap: str) -> tuple[tuple[int, ...], ...]:
-    """Return the classes of each cluster, ascending; C sets that differ from one another.
+    """Return the classes of each cluster, ascending: C different sets.
 
-    Non-overlapping sets tile the classes. Overlapping sets are arcs of the ring of classes, so that a
-    class stands in 1.5 to 1.8 sets on average.
+    Non-overlapping sets partition the classes. Overlapping sets are arcs on the ring of classes 0..L-1; a
+    class is in 1.5 to 1.8 sets on average.
 
     Raises:
-        ConfigError: the classes are too few for that many different sets.
+        ConfigError: too few classes for C different sets.
     """
     if num_clusters > num_classes:
         raise ConfigError(
@@ -40,7 +41,7 @@ def class_sets(num_classes: int, num_clusters: int, overlap: str) -> tuple[tuple
 
 
 def cluster_sizes(num_clients: int, num_clusters: int, balance: Balance) -> tuple[int, ...]:
-    """Return the number of clients of each cluster: C numbers of at least one whose sum is K.
+    """Return the number of clients of each cluster: C numbers, each at least one, with sum K.
 
     Raises:
         ConfigError: more clusters than clients.
@@ -57,13 +58,13 @@ def cluster_sizes(num_clients: int, num_clusters: int, balance: Balance) -> tupl
 
 
 def _even_parts(total: int, parts: int) -> tuple[int, ...]:
-    """Return `parts` whole numbers with sum `total`, at most one apart, the larger ones first."""
+    """Return `parts` whole numbers with sum `total` that differ by at most one, larger ones first."""
     quotient, remainder = divmod(total, parts)
     return tuple(quotient + (part < remainder) for part in range(parts))
 
 
 def _tiles(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
-    """Return runs of classes, as equal as possible; the odd ones out stand first (4/3/3, 2/3/3)."""
+    """Return runs of classes of nearly equal size; the run whose size differs is first (4/3/3, 2/3/3)."""
     sizes = _even_parts(num_classes, num_clusters)
     if 2 * (num_classes % num_clusters) > num_clusters:
         sizes = sizes[::-1]
@@ -72,11 +73,11 @@ def _tiles(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _arcs(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
-    """Return arcs of the ring 0..L-1, each reaching half its step into the next one.
+    """Return arcs on the ring of classes 0..L-1; each extends by half its step into the next one.
 
-    The arcs go once round the ring and, with more than two classes a cluster, a little further, so that
-    the last meets the first on more classes than other neighbours share. The papers number them backwards:
-    the last cluster's arc begins at class 0.
+    The arcs go once round the ring. With more than two classes per cluster they go a little further, so that
+    the last and the first arc share more classes than other neighbours. As in the papers, clusters are
+    numbered backwards: the arc of the last one starts at class 0.
     """
     per_cluster = -(-num_classes // num_clusters)
     further = per_cluster // 2 if per_cluster > 2 else 0
@@ -91,7 +92,7 @@ def _arcs(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _largest_remainder(total: int, weights: list[int]) -> tuple[int, ...]:
-    """Return whole numbers with sum `total` in the proportion of `weights`, none below one."""
+    """Return whole numbers, each at least one, with sum `total` and in proportion to `weights`."""
     exact = [total * weight / sum(weights) for weight in weights]
     parts = [int(value) for value in exact]
     by_remainder = sorted(range(len(parts)), key=lambda part: (parts[part] - exact[part], part))

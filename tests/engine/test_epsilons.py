@@ -21,11 +21,11 @@ def test_convergence_is_where_two_percent_of_the_decrease_are_left():
     assert convergence([1.0, 0.021, 0.0]) == 3
 
 
-def test_a_spike_after_convergence_counts_for_nothing():
+def test_spike_after_convergence_is_ignored():
     assert convergence([1.0, 0.01, 0.7, 0.0]) == 2
 
 
-def test_what_was_lost_again_after_the_least_loss_counts_for_nothing():
+def test_rise_after_the_smallest_loss_is_ignored():
     assert convergence([1.0, 0.0, 0.5, 0.4]) == 2
 
 
@@ -35,12 +35,12 @@ def test_a_loss_that_still_falls_is_not_settled():
 
 
 @pytest.mark.parametrize("losses", [[1.0, 1.0], [1.0, 2.0, 1.5], [1.0, float("nan")]])
-def test_without_a_decrease_there_is_nothing_to_propose(losses):
-    with pytest.raises(RunError, match=r"the loss, 1 in the first of \d epochs, is never lower"):
+def test_loss_that_never_falls_is_refused(losses):
+    with pytest.raises(RunError, match=r"the loss, 1 in the first of \d epochs"):
         propose([1.0] * len(losses), losses)
 
 
-def test_where_a_federation_would_split():
+def test_first_split_and_reach_of_a_federation():
     """epsilon_1 0.1, epsilon_2 0.5, cooldown 2.
 
     Rounds 1 and 2 are too early; in round 3 the mean is not below 0.1; in round 4 no client is above 0.5;

@@ -9,7 +9,7 @@ from fedgrid.engine.partition.groups import class_sets, cluster_sizes
 
 
 class TestClassSets:
-    def test_ten_classes_as_published(self):
+    def test_class_sets_of_ten_classes_are_the_published_ones(self):
         assert class_sets(10, 3, "nonoverlapping") == ((0, 1, 2, 3), (4, 5, 6), (7, 8, 9))
         assert class_sets(10, 3, "overlapping") == (
             (0, 1, 2, 3, 8, 9),
@@ -17,11 +17,11 @@ class TestClassSets:
             (0, 1, 2, 3, 4, 5),
         )
 
-    def test_nine_classes_as_published(self):
+    def test_class_sets_of_nine_classes_are_the_published_ones(self):
         assert class_sets(9, 3, "nonoverlapping") == ((0, 1, 2), (3, 4, 5), (6, 7, 8))
         assert class_sets(9, 3, "overlapping") == ((0, 1, 2, 7, 8), (4, 5, 6, 7, 8), (0, 1, 2, 3, 4, 5))
 
-    def test_eight_classes_as_published(self):
+    def test_class_sets_of_eight_classes_are_the_published_ones(self):
         assert class_sets(8, 3, "nonoverlapping") == ((0, 1), (2, 3, 4), (5, 6, 7))
         assert class_sets(8, 3, "overlapping") == ((0, 1, 2, 6, 7), (3, 4, 5, 6, 7), (0, 1, 2, 3, 4))
 
@@ -29,7 +29,7 @@ class TestClassSets:
         assert class_sets(4, 1, "overlapping") == class_sets(4, 1, "nonoverlapping") == ((0, 1, 2, 3),)
 
     @given(st.data())
-    def test_any_number_of_clusters_and_classes_that_can_carry_it(self, data):
+    def test_class_sets_for_any_number_of_clusters_and_classes(self, data):
         num_classes = data.draw(st.integers(3, 120))
         num_clusters = data.draw(st.integers(2, num_classes))
         tiles = class_sets(num_classes, num_clusters, "nonoverlapping")
@@ -42,11 +42,11 @@ class TestClassSets:
             assert any(arc & other for other in others), "every set shares a class with another"
             assert not any(arc <= other for other in others), "no set lies inside another"
 
-    def test_more_clusters_than_classes(self):
+    def test_more_clusters_than_classes_are_refused(self):
         with pytest.raises(ConfigError, match="4 clusters need at least 4 classes, the data set has 3"):
             class_sets(3, 4, "overlapping")
 
-    def test_two_classes_cannot_overlap(self):
+    def test_two_clusters_of_two_classes_cannot_overlap(self):
         with pytest.raises(ConfigError, match="cannot overlap on 2 classes"):
             class_sets(2, 2, "overlapping")
 
@@ -64,7 +64,7 @@ class TestClusterSizes:
             (100, "imbalanced", (22, 47, 31)),
         ],
     )
-    def test_three_clusters(self, clients, balance, sizes):
+    def test_sizes_of_three_clusters(self, clients, balance, sizes):
         assert cluster_sizes(clients, 3, balance) == sizes
 
     @given(st.integers(1, 80), st.integers(1, 80), st.sampled_from(["balanced", "imbalanced"]))
@@ -75,6 +75,6 @@ class TestClusterSizes:
         assert sum(sizes) == clients
         assert min(sizes) >= 1
 
-    def test_more_clusters_than_clients(self):
+    def test_more_clusters_than_clients_are_refused(self):
         with pytest.raises(ConfigError, match="3 clusters need at least 3 clients, not 2"):
             cluster_sizes(2, 3, "balanced")

@@ -11,14 +11,14 @@ from fedgrid.engine.partition.settings import Split
 
 
 class TestScenarios:
-    def test_the_forty_of_the_paper(self):
+    def test_scenarios_are_the_forty_of_the_paper(self):
         assert len(SCENARIOS) == 40
         assert SCENARIOS["mnist-15-overlapping-imbalanced"] == Scenario(
             "mnist", "overlapping", "imbalanced", 15
         )
         assert all(name == scenario.name for name, scenario in SCENARIOS.items())
 
-    def test_the_one_published_exception_holds_for_its_three_clusters_only(self):
+    def test_published_exception_has_equal_sizes_with_three_clusters_only(self):
         scenario = SCENARIOS["bloodmnist-30-overlapping-imbalanced"]
         assert sizes_of(scenario, 3) == (10, 10, 10)
         assert sizes_of(scenario, 2) == cluster_sizes(30, 2, "imbalanced") != (15, 15)
@@ -35,7 +35,7 @@ class TestClassShares:
         np.testing.assert_allclose(shares[1], np.array([1, 2, 3]) / 6)
         np.testing.assert_allclose(shares[2], np.array([3, 2, 2]) / 7)
 
-    def test_imbalanced_clusters_draw_theirs_from_the_seed(self):
+    def test_class_shares_of_imbalanced_clusters_depend_on_the_seed(self):
         scenario = Scenario("digits", "overlapping", "imbalanced", 15)
         first, again, other = (class_shares(scenario, self.COUNTS, Split(), seed) for seed in (1, 1, 2))
         np.testing.assert_array_equal(np.concatenate(first), np.concatenate(again))
@@ -43,12 +43,12 @@ class TestClassShares:
         assert [len(shares) for shares in first] == [6, 6, 6]
         np.testing.assert_allclose([shares.sum() for shares in first], 1)
 
-    def test_a_great_alpha_makes_shares_even(self):
+    def test_large_alpha_gives_even_shares(self):
         scenario = Scenario("digits", "nonoverlapping", "imbalanced", 15)
         shares = class_shares(scenario, self.COUNTS, Split(alpha=1e8), 0)
         np.testing.assert_allclose(shares[1], [1 / 3] * 3, atol=1e-3)
 
-    def test_published_shares_are_those_of_the_table_made_to_sum_to_one(self):
+    def test_published_shares_are_normalised(self):
         """These three rows of facts/OCFL.md 1.5 sum to 1.000 as they are printed."""
         scenario = SCENARIOS["mnist-15-nonoverlapping-imbalanced"]
         shares = class_shares(scenario, (6000,) * 10, Split(proportions="published"), 5)
@@ -62,26 +62,26 @@ class TestClassShares:
         shares = class_shares(SCENARIOS[name], (1,) * num_classes, Split(proportions="published"), 0)
         np.testing.assert_allclose([share.sum() for share in shares], [1, 1, 1])
 
-    def test_no_published_shares_names_the_scenarios_that_have_some(self):
+    def test_missing_published_shares_list_the_scenarios_that_have_some(self):
         scenario = Scenario("digits", "overlapping", "imbalanced", 15)
         with pytest.raises(
             ConfigError, match="'digits-15-overlapping-imbalanced'.*mnist-15-nonoverlapping-imb"
         ):
             class_shares(scenario, self.COUNTS, Split(proportions="published"), 0)
 
-    def test_published_shares_are_for_three_clusters(self):
+    def test_published_shares_need_three_clusters(self):
         scenario = SCENARIOS["mnist-15-overlapping-imbalanced"]
         with pytest.raises(ConfigError, match="for 3 clusters .* not 2 clusters of 10 classes; take 'drawn'"):
             class_shares(scenario, self.COUNTS, Split(proportions="published", num_clusters=2), 0)
 
 
 class TestDraws:
-    def test_a_client_draws_its_share_of_the_pool(self):
+    def test_draws_are_the_clients_share_of_the_pool(self):
         assert draws_per_client(60000, 30, None) == 2000
         assert draws_per_client(13671, 15, None) == 911
         assert draws_per_client(13671, 15, 40) == 40
 
-    def test_more_clients_than_images(self):
+    def test_more_clients_than_images_are_refused(self):
         with pytest.raises(ConfigError, match="8 clients cannot share 7 images"):
             draws_per_client(7, 8, None)
 

@@ -54,7 +54,7 @@ def ours(name: str, test_leakage: str = "published"):
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_class_sets_and_cluster_sizes(name):
+def test_class_sets_and_cluster_sizes_are_the_published_ones(name):
     scenario = SCENARIOS[name]
     published = rows("class_sets.csv")[name]
     sets = class_sets(DATASETS[scenario.dataset].num_classes, 3, scenario.overlap)
@@ -62,7 +62,7 @@ def test_class_sets_and_cluster_sizes(name):
     assert sizes_of(scenario, 3) == tuple(int(row["n_clients"]) for row in published)
 
 
-def test_the_totals_rule_holds_for_every_published_client():
+def test_test_sets_of_published_clients_are_30_percent_rounded_up():
     """Test is 30 % of a client's images rounded up, train the rest, and classes add up to both."""
     clients = [row for name in COUNTED for row in rows("clients.csv")[name]]
     assert len(clients) == 8 * 15 + 8 * 30
@@ -127,7 +127,7 @@ def test_leakage_of_the_published_splits():
         assert leakage(ours(name, "none")[0]) == 0.0
 
 
-def test_mnist_as_it_lies_in_shared_data_has_these_class_counts():
+def test_real_mnist_has_these_class_counts():
     if not (REAL_IMAGES / "MNIST" / "raw").is_dir():
         pytest.skip("NOT CHECKED ON REAL IMAGES: shared/data/MNIST is missing")
     pool, server = load("mnist", REAL_IMAGES, download=False)

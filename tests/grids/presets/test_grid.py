@@ -505,4 +505,4 @@ def test_or_for_some_runs_by_an_override(write):
 
 def test_an_impossible_newcomer_is_shown_where_it_stands(write):
     path = write("base: quickstart\nseed: 1\njoins:\n  15: 5")
-    refused("mine.yaml, line 3: joins: there is no client 15, the last is 14", path)
+    refused("mine.yaml, line 3: joins: client 15 does not exist, the last one is 14", path)
