@@ -1,4 +1,4 @@
-"""An epoch of centralised training is one of a plain loop, and its norms are those of the weights."""
+"""Centralised training equals a plain torch loop, and its norms are those of the weights."""
 
 from pathlib import Path
 
@@ -66,7 +66,7 @@ def plain_loop(training, seed, epochs):
 
 
 def test_epochs_equal_a_plain_torch_loop_with_one_optimizer():
-    """Momentum lasts from epoch to epoch; the norms are of the plain loop's weights."""
+    """Momentum is kept between epochs; the norms are those of the plain loop's weights."""
     config = complete("digits", NOWHERE, seed=3, epochs=3, training={"momentum": 0.5, "learning_rate": 0.05})
     before = initial_vector(*DIGITNET, 3).astype(np.float64)
     plain = plain_loop(config.training, 3, 3)

@@ -1,4 +1,4 @@
-"""A run's progress on disk: whole or not there, and never the only copy."""
+"""Checkpoints are complete or missing, and there is always an older one."""
 
 import re
 
@@ -16,7 +16,7 @@ def vector(*entries):
 
 
 def progress(rounds_done=1, num_models=2, memory=None, memories=None):
-    """Three clients; two models of two entries, which differ from round to round."""
+    """Three clients; two models of two entries, different in each round."""
     models = tuple(vector(rounds_done, model) for model in range(num_models))
     return Progress(rounds_done, State(models, np.array([0, 1, 0]), memory or {}), memories or {})
 
@@ -35,7 +35,7 @@ def described(kept):
 
 
 def newest(folder):
-    """Return the newest whole progress."""
+    """Return the newest undamaged progress."""
     loaded = (checkpoint.load(folder, number) for number in checkpoint.stored_rounds(folder))
     return next((found for found in loaded if found is not None), None)
 
@@ -77,7 +77,7 @@ def test_loaded_progress_saves_to_the_same_bytes(tmp_path):
 
 
 def test_models_that_are_strided_views_round_trip(tmp_path):
-    """An algorithm may leave a row, or every other entry, of something larger; Ray, read-only memory."""
+    """Models may be rows or strided slices of larger arrays, or, from Ray, read-only memory."""
     table = np.arange(8, dtype=np.float32).reshape(2, 4)
     table.setflags(write=False)
     saved = Progress(1, State((table[1], table[0, ::2]), np.zeros(3, np.int64)), {0: table[:, 1]})

@@ -1,4 +1,4 @@
-"""The rules of thumb, by hand."""
+"""Epsilons by the rules of thumb, computed by hand."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_epsilons_are_shares_of_the_largest_norm():
 
 
 def test_convergence_is_where_two_percent_of_the_decrease_are_left():
-    """The decrease is 1, to the least loss of all: 0.02 above it is the last epoch that is not too early."""
+    """The total decrease is 1, to the smallest loss: convergence is at the first epoch within 0.02 of it."""
     assert convergence([1.0, 0.03, 0.02, 0.01, 0.0]) == 3
     assert convergence([1.0, 0.021, 0.0]) == 3
 

@@ -1,4 +1,4 @@
-"""One model describes a run: what is left out is filled in, what is misspelt is refused in one line."""
+"""A run's configuration: defaults are filled in, misspelt keys are refused in one line."""
 
 import json
 import re
@@ -154,7 +154,7 @@ def test_every_change_gives_another_run_id(change):
 
 
 class TestTrunk:
-    """What runs have in common whose first rounds are the same."""
+    """The trunk names runs that have their first rounds in common."""
 
     @pytest.mark.parametrize("name", ALGORITHMS)
     @pytest.mark.parametrize("rounds", [1, 15, 100])
@@ -173,7 +173,7 @@ class TestTrunk:
         assert len({run(**change).trunk for change in OF_THE_TRUNK}) == len(OF_THE_TRUNK)
 
     def test_every_key_is_covered_by_the_changes(self):
-        """One that is new must go into one of the two lists: does it change what a round is?"""
+        """A new key must be in one of the two lists: does it change what a round computes?"""
         sections = {"training": Training, "split": Split, "evaluation": Evaluation}
         plain = RunConfig.model_fields.keys() - sections
         keys = plain | {f"{name}.{key}" for name in sections for key in sections[name].model_fields}
@@ -218,7 +218,7 @@ def test_a_run_survives_json(name, dataset):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_stored_configuration_can_be_run_again(name):
-    """As a YAML file, whose reader takes 1e-07 for text."""
+    """As in a YAML file, whose reader takes 1e-07 for text."""
     config = run(dataset="pathmnist", algorithm=name)
     kept = yaml.safe_load(json.dumps(config.model_dump(mode="json")))
     assert complete(kept, NOWHERE).run_id == config.run_id
@@ -358,7 +358,7 @@ KEPT = {
     },
     "3ccf0ea1b536": {"algorithm": "ocfl-hdbscan"},
 }
-"""Runs on digits that were made before clients could come and go, by their ids."""
+"""Ids of runs on digits from before participation, dropout and joins existed."""
 
 WRITTEN = """
 {"algorithm": {"clusterer": {"min_cluster_share": 0.2, "name": "hdbscan"}, "name": "ocfl-hdbscan",
@@ -372,7 +372,7 @@ WRITTEN = """
  "training": {"batch_size": 32, "keep_optimizer_state": false, "learning_rate": 0.1, "local_epochs": 3,
   "momentum": 0.0, "optimizer": "sgd", "rounds": 15, "weight_decay": 0.0}}
 """
-"""The config.json of the last of them, as it was written then."""
+"""The config.json of the last of these runs, as it was stored then."""
 
 
 class TestKeysThatCameLater:

@@ -1,4 +1,4 @@
-"""A run's folder: the same bytes with and without interruptions, whatever is damaged and whoever writes."""
+"""A run's folder has the same bytes after interruptions, damaged files and concurrent writers."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def progress(number):
 
 
 def record(number):
-    """Odd rounds have no tests and no norms; client 2's update is broken."""
+    """Odd rounds have no evaluation and no norms; client 2's update is not finite."""
     tested = number % 2 == 0
     counts = Counts(np.array([[number, 1], [0, 0]]), 1 / 3)
     labels_K = progress(number).state.labels_K
@@ -185,7 +185,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("last", range(1, 6))
 def test_a_kill_at_any_file_of_a_round_costs_that_round_only(tmp_path, monkeypatch, uninterrupted, last):
-    """Three tables, the state, its checksum: killed once `last` of them are in place."""
+    """Three tables, the state, its checksum: killed once `last` of them are replaced."""
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2)
     renamed, calls = Path.replace, iter(range(1, 100))
@@ -219,7 +219,7 @@ def empty(path):
 
 
 def flip(path):
-    """Flip a bit of a table's numbers: only a checksum tells."""
+    """Flip a bit of a table's numbers, which only a checksum reveals."""
     whole = bytearray(path.read_bytes())
     whole[30] ^= 1
     path.write_bytes(whole)
@@ -265,7 +265,7 @@ def test_damaged_records_restart_the_run(tmp_path, uninterrupted, name, damage):
 
 
 def test_state_without_its_records_is_ignored(tmp_path, uninterrupted):
-    """As a power cut may leave it, or a slower writer that a killed driver left behind."""
+    """A power cut can cause it, or a slower writer that a killed driver left behind."""
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2)
     before = (folder.path / "clients.parquet").read_bytes()
@@ -279,7 +279,7 @@ def test_state_without_its_records_is_ignored(tmp_path, uninterrupted):
 
 
 def test_two_writers_of_one_run_leave_the_same_bytes(tmp_path, uninterrupted):
-    """One is two rounds behind: it leaves records and states to the other, until that is gone."""
+    """The slower writer is two rounds behind: it skips stored rounds until the faster one has stopped."""
     slow, _ = open_folder(tmp_path)
     save(slow, 1)
     fast, kept = open_folder(tmp_path)
@@ -407,7 +407,7 @@ def test_write_text_replaces_atomically(tmp_path, monkeypatch):
 
 
 def full_from(monkeypatch, count):
-    """Let the disk be full from the `count`-th file on that is flushed."""
+    """Make the disk full at the `count`-th flushed file and at all later ones."""
     flush, calls = atomic.flush, iter(range(100))
 
     def flush_until_full(path):
@@ -438,7 +438,7 @@ def test_full_disk_is_named_and_the_run_continues_from_the_last_state(
 
 @pytest.mark.parametrize("limit", [100, 3000])
 def test_other_disk_errors_are_reported_in_one_line(tmp_path, limit):
-    """A limit on the size of files: of 100 bytes it stops the tables, of 3,000 only the state."""
+    """Limits on file size: 100 bytes stop the tables, 3,000 bytes only the state."""
     folder, _ = open_folder(tmp_path)
     big = progress(1)
     big = replace(big, state=replace(big.state, models=(np.zeros(10_000, np.float32),)))

@@ -1,4 +1,4 @@
-"""Who takes part in a round, as a function of the run's seed and of nothing else."""
+"""Present, sampled and dropped clients depend on the run's seed only."""
 
 from collections import Counter
 
@@ -49,7 +49,7 @@ def test_the_sample_is_drawn_anew_each_round():
 
 
 def test_all_clients_are_equally_likely_to_be_sampled():
-    """Of 200 rounds of 3 in 10 each is asked in 60, with a standard deviation of sqrt(200 x 0.21) = 6.5."""
+    """Of 200 rounds of 3 in 10 each client is expected in 60, with deviation sqrt(200 x 0.21) = 6.5."""
     attendance = Participation(10, seed=0, participation=0.3)
     times = Counter(client for round_index in ROUNDS for client in attendance.sampled(round_index))
     assert sum(times.values()) == 600
@@ -57,7 +57,7 @@ def test_all_clients_are_equally_likely_to_be_sampled():
 
 
 def test_sample_depends_only_on_seed_and_round():
-    """The same again, on another object, in any order; other ones with another seed."""
+    """Another object draws the same, in any order; another seed draws others."""
     settings = {"participation": 0.5, "dropout": 0.3}
     one, same, other = (Participation(20, seed, **settings) for seed in (3, 3, 4))
     sampled = [one.sampled(round_index) for round_index in range(10)]
@@ -69,7 +69,7 @@ def test_sample_depends_only_on_seed_and_round():
 
 
 def test_dropout_does_not_change_the_sample():
-    """Common random numbers: runs that differ in dropout alone ask the same clients."""
+    """Common random numbers: runs that differ only in dropout sample the same clients."""
     plain = Participation(20, 0, participation=0.5)
     shaky = Participation(20, 0, participation=0.5, dropout=0.5)
     assert [plain.sampled(index) for index in range(10)] == [shaky.sampled(index) for index in range(10)]
@@ -83,7 +83,7 @@ class TestDropout:
 
     @pytest.mark.parametrize("rate", [0.1, 0.5])
     def test_dropout_rate_is_as_configured(self, rate):
-        """Of 200 x 20 the standard deviation is sqrt(4000 x 0.25) = 32 at most: 0.008 of 4000."""
+        """200 rounds of 20 clients: the deviation is at most sqrt(4000 x 0.25) = 32, 0.008 of 4000."""
         attendance = Participation(20, 0, dropout=rate)
         total = sum(len(attendance.dropped(round_index)) for round_index in ROUNDS)
         assert total / 4000 == pytest.approx(rate, abs=0.03)
@@ -94,7 +94,7 @@ class TestDropout:
             assert rarely.dropped(round_index) <= often.dropped(round_index)
 
     def test_all_sampled_clients_may_drop_out(self):
-        """Of 200 rounds of one client half are without anybody."""
+        """Half of 200 rounds with one sampled client have no reply."""
         attendance = Participation(1, 0, dropout=0.5)
         assert 60 < sum(bool(attendance.dropped(round_index)) for round_index in ROUNDS) < 140
 

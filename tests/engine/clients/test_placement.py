@@ -1,4 +1,4 @@
-"""What a run reserves, worked out by hand; and what is refused before anything starts."""
+"""Resources that a run reserves, computed by hand; and requests that are refused."""
 
 import re
 from itertools import product
@@ -36,7 +36,7 @@ def test_one_cpu_is_enough():
 @pytest.mark.parametrize("num_clients", [15, 30])
 @pytest.mark.parametrize(("nodes", "runs"), [([Node(2, 0)], 2), ([Node(2, 0)] * 3, 6), ([Node(64, 0)], 64)])
 def test_each_of_many_runs_gets_one_core(num_clients, nodes, runs):
-    """No actor waits for another then; and actors pass from runs of 15 clients to runs of 30."""
+    """With one actor none waits for another, and runs of 30 clients can reuse actors of runs of 15."""
     placement = plan(num_clients, nodes, Request(), MANY)
     assert placement == Placement(1, 0.9, 0.0)
     assert at_once(placement, nodes) == runs
@@ -238,7 +238,7 @@ def test_at_once_is_exact_for_a_single_run(nodes, actors, cpus, gpus):
 
 
 def follow_advice(num_clients, nodes, request, num_runs):
-    """Return the placement, of the advised request where this one is refused; None without advice."""
+    """Return the placement, or that of the advised request if this one is refused; None without advice."""
     try:
         return plan(num_clients, nodes, request, num_runs)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""What clients train on and what they are scored on, in a run and in a search."""
+"""Training, test and validation images of clients."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_common_test_never_takes_a_whole_class():
 
 @EVERYWHERE
 def test_validation_is_cut_from_the_training_images_of_the_run(overlap, test_leakage):
-    """So it draws what the run draws, and leaves every client's own test images alone."""
+    """A search holds the same images as the run, and does not use the clients' own test images."""
     for run, search in zip(
         deal(overlap, "test", test_leakage), deal(overlap, "validation", test_leakage), strict=True
     ):
@@ -60,7 +60,7 @@ def test_validation_is_cut_from_the_training_images_of_the_run(overlap, test_lea
 
 @EVERYWHERE
 def test_validation_has_the_same_share_as_test(overlap, test_leakage):
-    """Exactly, rounded up, of each client; cut by image it is 30 % in expectation: of 300 images, 3 sd."""
+    """Exactly 30 %, rounded up, of each client; if cut by image, 30 % in expectation, within 3 sd."""
     run, search = (deal(overlap, scored_on, test_leakage) for scored_on in ("test", "validation"))
     if test_leakage == "none":
         of_all = sum(len(part.train) for part in run)
@@ -72,7 +72,7 @@ def test_validation_has_the_same_share_as_test(overlap, test_leakage):
 
 @pytest.mark.parametrize(("overlap", "test_leakage"), KINDS[1:])
 def test_without_leakage_validation_uses_no_test_image_of_any_client(overlap, test_leakage):
-    """And nobody trains on what anybody is scored on."""
+    """No client trains on an image that any client is scored on."""
     run, search = (deal(overlap, scored_on, test_leakage) for scored_on in ("test", "validation"))
     tested, trained, scored = (
         {int(position) for part in parts for position in getattr(part, name)}

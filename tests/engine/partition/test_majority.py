@@ -46,7 +46,7 @@ def test_class_counts_worked_by_hand():
 
 @pytest.mark.parametrize("majority", [0.1, 0.4, 0.7, 1.0])
 def test_ten_clients_of_cifar10_hold_every_image_once(majority):
-    """Ten clients, 5,000 images each, which is the whole pool whatever the share."""
+    """Ten clients with 5,000 images each hold the whole pool, whatever the share."""
     parts = deal(majority=majority)
     assert [len(held(part)) for part in parts] == [5000] * 10
     assert np.array_equal(np.sort(np.concatenate([held(part) for part in parts])), np.arange(50_000))
@@ -59,7 +59,7 @@ def test_ten_clients_of_cifar10_hold_every_image_once(majority):
 
 
 def test_hidden_groups_of_cifar10_are_vehicles_and_animals():
-    """Airplane, automobile, ship and truck are classes 0, 1, 8 and 9: no run of client ids."""
+    """Airplane, automobile, ship and truck are classes 0, 1, 8 and 9: not consecutive clients."""
     assert [part.cluster for part in deal()] == [0, 0, 1, 1, 1, 1, 1, 1, 0, 0]
     assert [part.cluster for part in deal(clients=12)] == [0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0]
 
@@ -86,7 +86,7 @@ def test_first_group_must_be_some_but_not_all_classes(first):
     st.integers(0, 99),
 )
 def test_no_image_is_shared_and_all_clients_hold_the_most_possible(sizes, clients, majority, seed):
-    """Nobody holds another's image, all hold equally many, and one more each would not be there."""
+    """No image has two clients, all hold equally many, and the pool has too few images for one more each."""
     labels = np.repeat(np.arange(len(sizes)), sizes)
     first_group = list(range(0, len(sizes), 2))
     parts = deal(labels, clients=clients, majority=majority, first_group=first_group, seed=seed)
@@ -107,7 +107,7 @@ def test_majority_splits_never_leak():
 
 
 def test_more_clients_than_classes_share_the_images_of_their_class():
-    """Of fifteen clients two each have classes 0 to 4, so nobody can hold more than half a class."""
+    """Of fifteen clients two each have classes 0 to 4, so no client can hold more than half a class."""
     parts = deal(clients=15)
     assert {len(held(part)) for part in parts} == {2500}
     assert [int(CIFAR10[held(part)][0]) for part in parts] == [client % 10 for client in range(15)]

@@ -1,4 +1,4 @@
-"""Who holds which images, and each client's training and test set."""
+"""Images of each client, and their cut into training and test set."""
 
 import numpy as np
 import pytest
@@ -111,7 +111,7 @@ class TestSplitPool:
             assert leakage(deal(overlap=overlap, test_leakage="none")) == 0.0
 
     def test_leakage_setting_does_not_change_the_images_of_a_client(self):
-        """Only the cut differs, so sizes agree in expectation; 30 % of about 500 held images, within 3 sd."""
+        """Only the cut differs, so sizes agree in expectation: 30 % of about 500 images, within 3 sd."""
         leaking, clean = deal(), deal(test_leakage="none")
         for one, other in zip(leaking, clean, strict=True):
             assert set(one.train) | set(one.test) == set(other.train) | set(other.test)

@@ -1,4 +1,4 @@
-"""A storage: a folder, or a URI of which every machine has a mirror."""
+"""Storage in a folder, or at a URI of which each machine has a mirror."""
 
 import multiprocessing
 import os
@@ -190,7 +190,7 @@ def test_marks_are_pulled_without_the_records(machine):
 
 
 def test_old_marks_missing_at_the_uri_are_deleted(machine):
-    """Another process of this machine writes a mark to the mirror first, and then sends it."""
+    """A new mark may be missing at the URI because another process of this machine is still pushing it."""
     here = machine("here")
     write(here, "old/failed.json", "retried elsewhere", age=3600)
     write(here, "new/done.json", "just written")
