@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedgrid.engine.data.datasets import default_data_dir
-from fedgrid.engine.partition.deal import sizes_of
+from fedgrid.engine.partition.ocfl import sizes_of
 from fedgrid.engine.partition.scenarios import Scenario
 from fedgrid.engine.records import CLIENTS, ROUNDS, SCORES, TESTS
 from fedgrid.engine.run_config import RunConfig

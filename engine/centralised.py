@@ -1,8 +1,8 @@
-"""Centralised training: a data set's model on its whole pool, as one client that holds everything.
+"""Centralised training: a data set's model is trained on the whole pool, as by a single client.
 
-An epoch is a round of one local epoch of that client, by the same code, with one optimizer from first to
-last. Measured are the update norms that Sattler's test would see, and the difference of L1 norms from which
-the OCFL authors took their epsilons.
+An epoch is a round with one local epoch of that client, run by the same code; the optimizer's state is kept
+from epoch to epoch. Each epoch records the update norms that Sattler's test would use, and the difference of
+L1 norms from which the OCFL authors derived their epsilons.
 """
 
 import json
@@ -42,36 +42,36 @@ EPOCHS = pa.schema(
         "weights_l1_change": pa.float64(),
     }
 )
-"""`loss` and `accuracy` are running means over the pool, as the model changes; `server_` is the server's test
-set after the epoch, F1 the macro average. `update_l2`: Euclidean norm of the epoch's update over the
-parameters, `update_l2_state` over BatchNorm's buffers too. `weights_l1_change`, as published: L1 norm of the
-parameters after the epoch minus that before it, which is no norm of an update and may be negative."""
+"""`loss` and `accuracy` are running means over the pool while the model changes. `server_*` are scores on the
+server's test set after the epoch; F1 is the macro average. `update_l2` is the Euclidean norm of the epoch's
+update over the parameters, `update_l2_state` over parameters and BatchNorm buffers. `weights_l1_change`, as
+published, is the L1 norm of the parameters after the epoch minus that before; it can be negative."""
 
 EVERYTHING = 0
-"""The one client."""
+"""The only client."""
 
 OURS = {"local_epochs": 1, "keep_optimizer_state": True}
-"""An epoch is one pass, and the optimizer goes on from where the epoch before left it."""
+"""Fixed training settings: an epoch is one pass, and the optimizer's state is kept between epochs."""
 
 
 class CentralisedConfig(Section):
-    """Everything that the numbers of a centralised training depend on, but for the kind of device."""
+    """Everything that the numbers of a centralised training depend on, except for the kind of device."""
 
     dataset: str
     model: str
     seed: Annotated[int, Field(ge=0, strict=True)]
     training: Training
-    """Its `rounds` are the epochs."""
+    """`rounds` is the number of epochs."""
 
     @property
     def run_id(self) -> str:
-        """Twelve hexadecimal digits that stand for this configuration."""
+        """Id of this configuration: twelve hexadecimal digits."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         return sha256(text.encode()).hexdigest()[:12]
 
     @property
     def name(self) -> str:
-        """As people read it: `mnist-tinyvgg-s0`."""
+        """Readable name: `mnist-tinyvgg-s0`."""
         kind, _, path = self.dataset.partition(":")
         dataset = f"{kind}_{Path(path).stem}" if path else kind
         return f"{dataset}-{self.model}-s{self.seed}"
@@ -86,18 +86,26 @@ def complete(
     model: str | None = None,
     training: Mapping[str, Any] | None = None,
 ) -> CentralisedConfig:
-    """Fill in the data set's model and training; `training` changes that, None of the others is the default.
+    """Return a full configuration; what is not given (None) is the data set's default.
+
+    Args:
+        dataset: name of the data set.
+        data_dir: the data folder.
+        seed: the seed.
+        epochs: number of epochs.
+        model: name of the model.
+        training: training settings to change.
 
     Raises:
-        ConfigError: for a key, name or value that does not exist or has no meaning here.
-        DataError: for a `folder:` or `npz:` data set that cannot be read.
+        ConfigError: a key, name or value that does not exist or has no effect here.
+        DataError: a `folder:` or `npz:` data set that cannot be read.
     """
     changes = dict(training or {})
     for key in ("rounds", *OURS):
         if key in changes:
             raise ConfigError(
-                f"training.{key} has no meaning here: an epoch is one pass over the pool, --epochs says how "
-                "many, and the optimizer lasts; leave it out"
+                f"training.{key} has no effect here: an epoch is one pass over the pool, --epochs sets their "
+                "number, and the optimizer's state is kept; leave it out"
             )
     changes |= OURS | ({} if epochs is None else {"rounds": epochs})
     values = {"dataset": dataset, "seed": seed, "training": changes, "algorithm": "bnc"}
@@ -106,10 +114,10 @@ def complete(
 
 
 def prepare(config: CentralisedConfig, data_dir: Path, device: str = "cpu") -> Pool:
-    """Return the client, with all images, on a torch device.
+    """Return a pool with the one client and all images on a torch device.
 
     Raises:
-        ConfigError, DataError: if the images are not to be had, or too small for the model.
+        ConfigError, DataError: the images cannot be loaded, or are too small for the model.
     """
     pool_set, server_set = load(config.dataset, data_dir)
     nothing = slice(0, 0)
@@ -131,20 +139,20 @@ def prepare(config: CentralisedConfig, data_dir: Path, device: str = "cpu") -> P
 def train(
     config: CentralisedConfig, data_dir: Path, pool: Pool, progress: Progress | None
 ) -> Iterator[tuple[Progress, dict[str, Any]]]:
-    """Train on from `progress`, or from the start; yield the progress after each epoch, and its row.
+    """Continue from `progress`, None at the start; yield the progress and the record of each epoch.
 
-    On the CPU the same bits every time, wherever it was interrupted.
+    On the CPU the results are bit-identical, also after an interruption.
 
     Raises:
-        RunError: if the model cannot be trained like this, or its weights leave the finite numbers.
+        RunError: the model cannot be trained with these settings, or its weights become NaN or infinite.
     """
-    # They bring torch, which whoever only reads a finished training does without.
+    # Imported here because they import torch, which reading a finished training does not need.
     from fedgrid.engine.models.flat_vectors import layout_of
     from fedgrid.engine.models.initialisation import blank, initial_vector
 
     dataset = find(config.dataset, data_dir)
-    of_model = config.model, dataset.shape, dataset.num_classes
-    layout = layout_of(blank(*of_model))
+    model_arguments = config.model, dataset.shape, dataset.num_classes
+    layout = layout_of(blank(*model_arguments))
     if progress is None:
         start = initial_vector(*of_model, config.seed)
         progress = Progress(0, State((start,), np.zeros(1, np.int64)))
@@ -181,7 +189,7 @@ def _row(number: int, reply: Reply, layout: Layout, before: Vector, after: Vecto
 
 
 def _norm(update: Vector, layout: Layout, over: str) -> float:
-    """Return what Sattler's test takes for the norm of a mean update: here there is one client."""
+    """Return the norm of the mean update in Sattler's test; here the mean is over one client."""
     return Updates({EVERYTHING: update}, layout, similarity_over=over).mean_norm
 
 

@@ -21,7 +21,7 @@ from fedgrid.engine.clients.messages import Memory
 from fedgrid.engine.storage.atomic import aside, flush
 
 KEEP = 2
-"""States kept: should the newest be damaged, the one before is used and its round repeated."""
+"""Number of stored states. If the newest is damaged, the run continues from the one before."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""Epsilons for Sattler's test from a training without clients: rules of thumb, to start a search from.
+"""Epsilons for Sattler's test from centralised training: rules of thumb, as starting points for a search.
 
 Source: Sattler, Mueller, Samek 2021: epsilon_1 is about a tenth of the largest norm of a round's mean update,
-epsilon_2 one to ten times epsilon_1. Here a centralised epoch stands for the round, as with the OCFL authors,
-whose Table 4 has a factor of about five for three data sets. They took differences of L1 norms, though, which
-have nothing to do with the test's Euclidean norms.
+epsilon_2 one to ten times epsilon_1. Here a centralised epoch takes the place of a round. The OCFL authors do
+the same, and their Table 4 has a factor of about five for three data sets; but they use differences of L1
+norms, which are unrelated to the Euclidean norms of the test.
 
 Shapes: E epochs, R rounds.
 """
@@ -16,44 +16,48 @@ import numpy as np
 from fedgrid.engine.errors import RunError
 
 EPSILON_1_SHARE = 0.1
-"""Of the largest norm."""
+"""epsilon_1 as a share of the largest norm."""
 EPSILON_2_FACTOR, EPSILON_2_MOST = 5, 10
-"""Times epsilon_1."""
+"""epsilon_2 in units of epsilon_1: proposed, and largest."""
 SETTLED = 0.02
-"""Share of the loss's whole decrease that may be left at the epoch of convergence, as in a settling time."""
+"""Share of the loss's total decrease that may remain after the epoch of convergence (a settling time)."""
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Settings of `sattler`, epsilons to three digits."""
+    """Proposed settings of `sattler`; epsilons have three digits."""
 
     epsilon_1: float
     epsilon_2: float
     epsilon_2_range: tuple[float, float]
-    """What the rule of thumb allows."""
+    """Range of the rule of thumb."""
     cooldown: int
     """The epoch of convergence."""
     largest_norm: float
     largest_norm_epoch: int
     is_settled: bool
-    """Whether the loss converged before the last epoch; else a longer training gives a longer cooldown."""
+    """Whether the loss converged before the last epoch; if not, longer training gives a longer cooldown."""
 
     @property
     def settings(self) -> dict[str, float | int]:
-        """As the algorithm takes them."""
+        """The algorithm's settings by name."""
         return {"epsilon_1": self.epsilon_1, "epsilon_2": self.epsilon_2, "cooldown": self.cooldown}
 
     def reach(self, mean_norm_R: Sequence[float], max_norm_R: Sequence[float]) -> float | None:
-        """Return what an epsilon_2 must be below, for a federation with these norms to split at all.
+        """Return the upper limit of an epsilon_2 with which a federation with these norms would split.
 
-        That is the largest norm of a client in the rounds after the cooldown in which the norm of the mean
-        update is below epsilon_1; None if there is no such round. All before any split.
+        It is the largest client norm in the rounds after the cooldown in which the norm of the mean update is
+        below epsilon_1; None if there is no such round. The norms must be from before any split.
+
+        Args:
+            mean_norm_R: norm of the mean update of each round.
+            max_norm_R: largest norm of a client's update of each round.
         """
         rounds = self._stalled(mean_norm_R)
         return max((max_norm_R[number - 1] for number in rounds), default=None)
 
     def first_split(self, mean_norm_R: Sequence[float], max_norm_R: Sequence[float]) -> int | None:
-        """Return the round, from 1, in which a federation with these norms splits first; None: in none."""
+        """Return the round, from 1, in which a federation with these norms splits first; None if never."""
         rounds = self._stalled(mean_norm_R)
         return next((number for number in rounds if max_norm_R[number - 1] > self.epsilon_2), None)
 
@@ -63,10 +67,10 @@ class Proposal:
 
 
 def propose(update_norm_E: Sequence[float], loss_E: Sequence[float]) -> Proposal:
-    """Return what the rules of thumb make of the Euclidean norm of each epoch's update, and of its loss.
+    """Apply the rules of thumb to the Euclidean norm of each epoch's update and to its loss.
 
     Raises:
-        RunError: if the loss never falls.
+        RunError: the loss never falls.
     """
     largest = int(np.argmax(update_norm_E))
     epsilon_1 = EPSILON_1_SHARE * update_norm_E[largest]
@@ -83,20 +87,21 @@ def propose(update_norm_E: Sequence[float], loss_E: Sequence[float]) -> Proposal
 
 
 def convergence(loss_E: Sequence[float]) -> int:
-    """Return the first epoch, from 1, after which the loss falls by at most `SETTLED` of its whole decrease.
+    """Return the first epoch, from 1, after which the loss falls by at most `SETTLED` of its total decrease.
 
-    The decrease is from the first epoch's to the least loss; what falls after an epoch, to the least of all
-    later ones. So a spike counts for nothing, and it depends on how long the training goes on.
+    The total decrease is from the loss of the first epoch to the smallest loss. The decrease after an epoch
+    is to the smallest later loss, so single spikes have no effect. The result depends on the number of
+    epochs.
 
     Raises:
-        RunError: if the loss is never below that of the first epoch.
+        RunError: the loss is never below that of the first epoch.
     """
     losses_E = np.asarray(loss_E, np.float64)
     decrease = losses_E[0] - losses_E.min()
     if not decrease > 0:
         raise RunError(
-            f"the loss, {losses_E[0]:.4g} in the first of {len(losses_E)} epochs, is never lower: there is "
-            "nothing to propose; choose another training.learning_rate or more --epochs"
+            f"the loss, {losses_E[0]:.4g} in the first of {len(losses_E)} epochs, never falls below that, so "
+            "no settings can be proposed; choose another training.learning_rate or more --epochs"
         )
     least_from_E = np.minimum.accumulate(losses_E[::-1])[::-1]
     return int(np.argmax(losses_E - least_from_E <= SETTLED * decrease)) + 1

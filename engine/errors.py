@@ -1,20 +1,27 @@
-"""Errors that a user can act on: each message says what was given, what is allowed and what to do."""
+"""Errors that a user can act on: each message says what was given, what is allowed and what to do next."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from typing import TypeAlias
+
+from pydantic import BaseModel, ValidationError
+
+Model: TypeAlias = BaseModel | type[BaseModel]
+Key: TypeAlias = tuple[str, ...]
+"""Path of a configuration's key, as in `("training", "rounds")`."""
 
 
 class FedgridError(Exception):
-    """Anything that is reported in one line, without a traceback."""
+    """An error that is reported in one line, without a traceback."""
 
 
 class ConfigError(FedgridError, ValueError):
-    """The user asked for something that does not exist or cannot be."""
+    """The user asked for something that does not exist or is not possible."""
 
     def __init__(self, message: str, key: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.key = tuple(key)
-        """Path of the configuration's key that this is about, so that its place in a file can be named."""
+        self.key: Key = tuple(key)
+        """The configuration's key that the error is about, so that its place in a file can be named."""
 
 
 class DataError(FedgridError):
@@ -22,11 +29,11 @@ class DataError(FedgridError):
 
 
 class RunError(FedgridError):
-    """A run stopped: its message starts with the client, the round and the cause."""
+    """A run stopped: the message starts with the client, the round and the cause."""
 
 
 def in_one_line(error: Exception) -> str:
-    """Return why a run stopped, in one line; of an error that nobody foresaw the log has the traceback."""
+    """Return in one line why a run stopped; for an unexpected error it refers to the traceback in the log."""
     cause = " ".join(str(error).split())
     if isinstance(error, FedgridError):
         return cause
@@ -49,6 +56,77 @@ def unknown_key(given: str, where: str, allowed: Iterable[str], key: Sequence[st
 
 
 def hint(given: str, known: Iterable[str]) -> str:
-    """Return a question about the nearest known name, empty if none is near."""
+    """Return a question with the nearest known name, empty if none is near."""
     near = get_close_matches(given, list(known), n=1)
     return f"did you mean '{near[0]}'? " if near else ""
+
+
+def explain(error: ValidationError, model: Model) -> ConfigError:
+    """Return pydantic's first finding in one line, in terms of the configuration's keys.
+
+    `model` is what was validated: a class, or an instance where a part may be one of several classes.
+    """
+    finding = error.errors(include_url=False, include_context=False)[0]
+    location = _location(error)
+    place = ".".join(location)
+    match finding["type"]:
+        case "extra_forbidden":
+            return _unknown_key(location, model)
+        case "missing":
+            message = f"{place} is missing"
+        case "value_error":
+            problem = finding["msg"].removeprefix("Value error, ")
+            message = f"{place}: {problem}" if place else problem
+        case "model_type":
+            section = _find(model, location)
+            known = f" of {', '.join(_keys(section))}" if section is not None else ""
+            message = f"{place} = {finding['input']!r}: expected KEY: VALUE with keys{known}"
+        case _:
+            problem = finding["msg"][0].lower() + finding["msg"][1:]
+            message = f"{place} = {finding['input']!r}: {problem}"
+    return ConfigError(message, location)
+
+
+def key_of(error: ConfigError) -> Key:
+    """Return the key for which a run's configuration was refused, empty if it is not known.
+
+    An algorithm's settings are validated on their own, so their locations lack the key `algorithm`.
+    """
+    if error.key:
+        return error.key
+    match error.__cause__:
+        case ValidationError() as cause:
+            return ("algorithm", *_location(cause))
+        case ValueError():
+            return ("algorithm",)
+    return ()
+
+
+def _location(error: ValidationError) -> Key:
+    return tuple(str(part) for part in error.errors(include_url=False, include_context=False)[0]["loc"])
+
+
+def _unknown_key(location: Key, model: Model) -> ConfigError:
+    *sections, key = location
+    section = _find(model, tuple(sections))
+    if section is None:
+        return ConfigError(f"unknown key '{'.'.join(location)}'", location)
+    return unknown_key(key, ".".join(sections), _keys(section), location)
+
+
+def _keys(model: Model) -> list[str]:
+    return list((model if isinstance(model, type) else type(model)).model_fields)
+
+
+def _find(model: Model, location: Key) -> Model | None:
+    """Return the section of a configuration at `location`, None if there is a plain value."""
+    for name in location:
+        if isinstance(model, BaseModel):
+            inner = getattr(model, name, None)
+        else:
+            field = model.model_fields.get(name)
+            inner = field.annotation if field else None
+        if not (isinstance(inner, BaseModel) or (isinstance(inner, type) and issubclass(inner, BaseModel))):
+            return None
+        model = inner
+    return model

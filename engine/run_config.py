@@ -1,4 +1,4 @@
-"""One frozen model describes a run completely; its canonical JSON hashes to the run's id."""
+"""The complete configuration of a run; the hash of its canonical JSON is the run's id."""
 
 import json
 from collections.abc import Mapping
@@ -14,10 +14,9 @@ from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.clients.uplink import Uplink
 from fedgrid.engine.data.datasets import find
-from fedgrid.engine.errors import ConfigError, unknown
-from fedgrid.engine.explain import explain
+from fedgrid.engine.errors import ConfigError, explain, unknown
 from fedgrid.engine.models.registry import MODELS
-from fedgrid.engine.partition.groups import MAJORITY_GROUPS
+from fedgrid.engine.partition.kinds import kind_of
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.training.settings import Evaluation, Training
 
@@ -26,26 +25,26 @@ class RunConfig(Section):
     """Everything that a run's numbers depend on, and nothing else (not where it runs, nor how fast)."""
 
     dataset: str
-    """A name of `fedgrid data`, `folder:PATH` or `npz:PATH`."""
-    overlap: Literal["overlapping", "nonoverlapping", "majority"]
-    """Whether the hidden groups share classes; or each client has one class more than others."""
+    """One of `fedgrid data`, `folder:PATH` or `npz:PATH`."""
+    overlap: str
+    """Kind of scenario: whether hidden groups share classes, or each client has a majority class."""
     balance: Literal["balanced", "imbalanced"]
-    """Whether groups have equal sizes and natural class shares."""
+    """Whether hidden groups have equal sizes and natural class shares."""
     clients: PositiveInt
     algorithm: dict[str, Any]
-    """`name`, a name of `fedgrid algorithms`, and all of its settings."""
+    """`name`, one of `fedgrid algorithms`, and all of its settings."""
     seed: Annotated[int, Field(ge=0, strict=True)]
     model: str
-    """A name of `fedgrid models`."""
+    """One of `fedgrid models`."""
     training: Training
     split: Split = Split()
     evaluation: Evaluation = Evaluation()
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of the clients that a round asks, drawn anew each round; at least one."""
+    """Share of the present clients that is sampled in each round; at least one client."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Probability that a client which was asked sends nothing back: faults, injected."""
+    """Probability that a sampled client sends no reply (injected faults)."""
     joins: dict[Annotated[int, Field(ge=0)], PositiveInt] = {}
-    """Newcomers: client -> the round, counted from 1, from which on it is there."""
+    """Newcomers: client -> the first round, from 1, in which it is present."""
 
     uplink: Uplink = ()
     """What happens to an update between client and server, in this order, as in `[{clip: 1.0}]`."""
@@ -54,40 +53,41 @@ class RunConfig(Section):
 
     @field_validator("joins")
     @classmethod
-    def _newcomers_come(cls, joins: dict[int, int], before: ValidationInfo) -> dict[int, int]:
-        if not {"clients", "training"} <= set(before.data):  # They have been refused.
+    def _joins_are_possible(cls, joins: dict[int, int], before: ValidationInfo) -> dict[int, int]:
+        if not {"clients", "training"} <= set(before.data):  # They are refused already.
             return joins
         clients, rounds = before.data["clients"], before.data["training"].rounds
         for client, number in joins.items():
             if client >= clients:
-                raise ValueError(f"there is no client {client}, the last is {clients - 1}")
+                raise ValueError(f"client {client} does not exist, the last one is {clients - 1}")
             if number > rounds:
-                raise ValueError(f"client {client} comes in round {number}, the last is {rounds}")
+                raise ValueError(f"client {client} joins in round {number}, but the last one is {rounds}")
         if len(joins) == clients and min(joins.values()) > 1:
-            raise ValueError("nobody is there in round 1")
+            raise ValueError("no client is present in round 1")
         return joins
 
     @cached_property
     def run_id(self) -> str:
-        """Twelve hexadecimal digits that stand for this configuration."""
+        """Id of this configuration: twelve hexadecimal digits."""
         return sha256(self.canonical_json().encode()).hexdigest()[:12]
 
     @property
     def scenario(self) -> str:
-        """Who holds which images, as in `mnist-15-overlapping-imbalanced`."""
+        """Data set, number of clients and split, as in `mnist-15-overlapping-imbalanced`."""
         kind, _, path = self.dataset.partition(":")
         dataset = f"{kind}_{Path(path).stem}" if path else kind
         return f"{dataset}-{self.clients}-{self.overlap}-{self.balance}"
 
     @property
     def name(self) -> str:
-        """The run as people read it: `mnist-15-overlapping-imbalanced-ocfl_hdbscan-s0`."""
+        """Readable name: `mnist-15-overlapping-imbalanced-ocfl_hdbscan-s0`."""
         return f"{self.scenario}-{self.algorithm['name'].replace('-', '_')}-s{self.seed}"
 
     @property
     def trunk(self) -> str:
-        """What runs have in common whose first rounds are the same, as in
-        `mnist-15-overlapping-imbalanced-s0-1f3870be274f`: all but the algorithm and the number of rounds.
+        """Name shared by all runs that differ only in the algorithm and the number of rounds.
+
+        Such runs have their first rounds in common: `mnist-15-overlapping-imbalanced-s0-1f3870be274f`.
         """
         values = self.model_dump(mode="json")
         del values["algorithm"], values["training"]["rounds"]
@@ -98,7 +98,7 @@ class RunConfig(Section):
         return _canonical(self.model_dump(mode="json"))
 
     def make_algorithm(self) -> Algorithm:
-        """Return the algorithm, configured."""
+        """Return the configured algorithm."""
         settings = {key: value for key, value in self.algorithm.items() if key != "name"}
         return create(self.algorithm["name"], settings)
 
@@ -118,13 +118,13 @@ DEFAULTS: dict[str, Any] = {
 
 
 def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
-    """Fill in what `given` leaves out: the data set's model and training, the algorithm's settings.
+    """Return a full configuration: `given`, with defaults of the data set, the algorithm and the rest.
 
     `algorithm` is a name, or a mapping with `name` and the settings to change.
 
     Raises:
-        ConfigError: for a key, name or value that does not exist; nothing has been started then.
-        DataError: for a `folder:` or `npz:` data set that cannot be read.
+        ConfigError: a key, name or value does not exist.
+        DataError: a `folder:` or `npz:` data set cannot be read.
     """
     values = {**DEFAULTS, **given}
     dataset = find(str(values["dataset"]), data_dir)
@@ -139,8 +139,10 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     if values["model"] not in MODELS:
         raise unknown("model", values["model"], MODELS)
     values["algorithm"] = _complete_algorithm(values["algorithm"])
-    if values["overlap"] == "majority" and isinstance(split := values.get("split", {}), Mapping):
-        values["split"] = {"num_clusters": MAJORITY_GROUPS, **split}
+    values["overlap"] = str(values["overlap"])
+    defaults = kind_of(values["overlap"]).DEFAULTS
+    if isinstance(split := values.get("split", {}), Mapping):
+        values["split"] = {**defaults, **split}
     try:
         return RunConfig(**values)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""A run's folder, readable without us: configuration, states, records, log, and `done.json` at the end."""
+"""A run's folder, in formats that need no fedgrid: configuration, states, records, log and `done.json`."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.records import CLIENTS, LATER, ROUNDS, TIMINGS, RoundRecord
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.engine.storage.atomic import kept_in, sweep, write_text
+from fedgrid.engine.storage.atomic import delete_partial, disk_errors, write_text
 from fedgrid.engine.storage.storage import Storage
 
 SCHEMAS = {"rounds": ROUNDS, "clients": CLIENTS, "timings": TIMINGS}
@@ -24,23 +24,23 @@ DONE, FAILED, CONFIG, LOG = "done.json", "failed.json", "config.json", "log.txt"
 
 
 def folder_of(root: Path, config: RunConfig) -> Path:
-    """Return where the run of `config` is kept under a storage's `root`."""
+    """Return the folder of the run of `config` under a storage's `root`."""
     return root / f"{config.name}-{config.run_id}"
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run was given up."""
+    """Why a run failed for good."""
 
     cause: str
     attempts: int
 
 
 class RunFolder:
-    """Reads and writes one run's folder; keeps the run's records in memory, a few hundred bytes a row.
+    """Reads and writes one run's folder; holds the run's records in memory, a few hundred bytes per row.
 
-    A run has one writer. Should there be two for a while (what a killed driver left behind), they write
-    the same bytes under names of their own, and the slower one leaves to the faster what that has already.
+    A run has one writer. A killed driver can leave a second one behind for a while. Both then write the same
+    bytes under temporary names of their own, and the slower one skips rounds that are already stored.
     """
 
     def __init__(self, storage: Storage, config: RunConfig) -> None:
@@ -51,39 +51,41 @@ class RunFolder:
 
     @property
     def is_done(self) -> bool:
-        """Whether the run has finished all of its rounds."""
+        """Whether the run has finished all rounds."""
         return (self.path / DONE).exists()
 
     @property
     def rounds_done(self) -> int:
-        """How many rounds are kept, going by the names of the files."""
-        return self.config.training.rounds if self.is_done else max(checkpoint.kept(self.path), default=0)
+        """The number of stored rounds, according to the names of the files."""
+        if self.is_done:
+            return self.config.training.rounds
+        return max(checkpoint.stored_rounds(self.path), default=0)
 
     def check_config(self) -> None:
-        """Check that what is kept here, if anything, is of this configuration.
+        """Check that the stored configuration, if there is one, is this run's.
 
         Raises:
-            ConfigError: otherwise.
+            ConfigError: it is another one.
         """
-        kept = self.path / CONFIG
-        if kept.exists() and kept.read_bytes() != self._config_text().encode():
-            raise ConfigError(f"{kept} is of another version of this run; move {self.path} away")
+        stored = self.path / CONFIG
+        if stored.exists() and stored.read_bytes() != self._config_text().encode():
+            raise ConfigError(f"{stored} is of another version of this run; move {self.path} away")
 
     def open(self) -> Progress | None:
-        """Return the newest progress that is whole and that the records reach, None at the start.
+        """Return the newest undamaged progress that has all of its records, None if the run starts from zero.
 
-        Loads the records up to there. Where the records themselves are damaged the run starts again: its
-        rounds give the same numbers once more.
+        Loads the records up to that round. If the records are damaged, the run starts again from the
+        beginning, which gives the same numbers.
 
         Raises:
-            ConfigError: if the folder belongs to another configuration.
-            RunError: if every state is damaged, or the folder cannot be written.
+            ConfigError: the folder belongs to another configuration.
+            RunError: every state is damaged, or the folder cannot be written.
         """
-        with kept_in(self.path):
+        with disk_errors(self.path):
             self._storage.pull(self.path.name, skip=("figures/",))
             self.check_config()
             self.path.mkdir(parents=True, exist_ok=True)
-            sweep(self.path)
+            delete_partial(self.path)
             if not (self.path / CONFIG).exists():
                 self._mark(CONFIG, self._config_text())
             self._unmark(FAILED)
@@ -93,10 +95,10 @@ class RunFolder:
         return progress
 
     def save(self, record: RoundRecord, progress: Progress) -> None:
-        """Keep one more round: first its records, then the state that makes it count.
+        """Store one more round: its records first, then the state, which makes the round valid.
 
         Raises:
-            RunError: if it cannot be written; the folder is then as after the round before.
+            RunError: it cannot be written; the folder is then as after the round before.
         """
         rows: Mapping[str, Sequence[Mapping[str, Any]]] = {
             "rounds": [record.round],
@@ -106,7 +108,7 @@ class RunFolder:
         for name, schema in SCHEMAS.items():
             new = pa.Table.from_pylist(list(rows[name]), schema=schema)
             self._tables[name] = pa.concat_tables([self._tables[name], new]).combine_chunks()
-        with kept_in(self.path):
+        with disk_errors(self.path):
             if progress.rounds_done > self.rounds_done:
                 self._write(progress)
             self.log(*(f"warning: {warning}" for warning in record.warnings))
@@ -114,19 +116,19 @@ class RunFolder:
     def finish(self) -> None:
         """Mark the run as finished."""
         mark = {"run_id": self.config.run_id, "rounds": self._tables["rounds"].num_rows}
-        with kept_in(self.path):
+        with disk_errors(self.path):
             self._mark(DONE, json.dumps(mark) + "\n")
             self._unmark(FAILED)
             self.log("finished")
 
     def fail(self, cause: str, attempts: int) -> None:
-        """Mark the run as given up after so many attempts; `open` takes the mark away."""
-        with kept_in(self.path):
+        """Mark the run as failed after `attempts` attempts; `open` removes the mark."""
+        with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             self._mark(FAILED, json.dumps(asdict(Failure(cause, attempts))) + "\n")
 
     def failure(self) -> Failure | None:
-        """Return why the run was given up, None if it was not."""
+        """Return why the run failed, None if it has not."""
         try:
             return Failure(**json.loads((self.path / FAILED).read_text()))
         except FileNotFoundError:
@@ -135,10 +137,10 @@ class RunFolder:
             return Failure(f"{FAILED} is damaged; see {LOG}", 0)
 
     def log(self, *messages: str) -> None:
-        """Add lines to `log.txt`."""
+        """Append lines with the current time (UTC) to `log.txt`."""
         if messages:
             now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
-            with kept_in(self.path), (self.path / LOG).open("a") as file:
+            with disk_errors(self.path), (self.path / LOG).open("a") as file:
                 file.writelines(f"{now} {message}\n" for message in messages)
             self._push(LOG)
 
@@ -146,35 +148,35 @@ class RunFolder:
         return json.dumps(self.config.model_dump(mode="json"), indent=2, sort_keys=True) + "\n"
 
     def _newest(self) -> Progress | None:
-        kept = checkpoint.kept(self.path)
+        stored = checkpoint.stored_rounds(self.path)
         tables = {name: self._read(name) for name in SCHEMAS}
-        reach = min(_last_round(table) for table in tables.values())
-        is_any_whole = False
-        for number in kept:
+        last_recorded = min(_last_round(table) for table in tables.values())
+        is_any_undamaged = False
+        for number in stored:
             progress = checkpoint.load(self.path, number)
-            is_any_whole = is_any_whole or progress is not None
-            if progress is not None and number <= reach:
-                self._drop(later for later in kept if later > number)
+            is_any_undamaged = is_any_undamaged or progress is not None
+            if progress is not None and number <= last_recorded:
+                self._drop(later for later in stored if later > number)
                 self._tables = {
                     name: table.filter(pc.field("round") <= number).combine_chunks()
                     for name, table in tables.items()
                 }
                 return progress
-        if kept and not is_any_whole:
-            names = ", ".join(checkpoint.names(number)[0] for number in kept)
+        if stored and not is_any_undamaged:
+            names = ", ".join(checkpoint.names(number)[0] for number in stored)
             raise RunError(
                 f"every state in {self.path} is damaged ({names}); delete the folder to start this run again"
             )
-        if kept:
+        if stored:
             self.log(
-                f"warning: the records end before round {kept[-1]} or are damaged: all rounds are run again"
+                f"warning: the records end before round {stored[-1]} or are damaged: all rounds are run again"
             )
-        self._drop(kept)
+        self._drop(stored)
         self._tables = {name: schema.empty_table() for name, schema in SCHEMAS.items()}
         return None
 
     def _read(self, name: str) -> pa.Table:
-        """Return the records on disk, none if they are missing or damaged."""
+        """Return the stored records of a table, an empty table if they are missing or damaged."""
         try:
             table = pq.read_table(self.path / f"{name}.parquet", page_checksum_verification=True)
         except (OSError, pa.ArrowException):
@@ -184,14 +186,14 @@ class RunFolder:
             if column not in table.column_names:
                 nulls = pa.nulls(table.num_rows, schema.field(column).type)
                 table = table.add_column(schema.get_field_index(column), schema.field(column), nulls)
-        # A flipped bit in a column's name would pass for a table without that column.
+        # A flipped bit in a column's name would look like a table without that column.
         return table.cast(schema) if table.schema.equals(schema) else schema.empty_table()
 
     def _write(self, progress: Progress) -> None:
         tables = {f"{name}.parquet": table for name, table in self._tables.items()}
         self._push(*checkpoint.save(self.path, progress, tables))
         oldest = progress.rounds_done - checkpoint.KEEP
-        self._drop(number for number in checkpoint.kept(self.path) if number <= oldest)
+        self._drop(number for number in checkpoint.stored_rounds(self.path) if number <= oldest)
 
     def _drop(self, rounds: Iterable[int]) -> None:
         gone = checkpoint.drop(self.path, rounds)

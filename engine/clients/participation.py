@@ -1,4 +1,4 @@
-"""Who is there in a round, who takes part, and who drops out: pure functions of the run's seed."""
+"""Which clients are present, sampled and dropped in a round: pure functions of the run's seed."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,22 +10,25 @@ from fedgrid.engine.seeds import generator
 
 @dataclass(frozen=True)
 class Participation:
-    """Partial participation, newcomers and faults; by default everybody takes part in every round."""
+    """Partial participation, newcomers and faults; by default every client takes part in every round."""
 
     num_clients: int
     seed: int
     participation: float = 1.0
+    """Share of the present clients that is sampled, in (0, 1]."""
     dropout: float = 0.0
+    """Probability that a sampled client sends no reply, in [0, 1)."""
     joins: Mapping[int, int] = field(default_factory=dict)
+    """Newcomers: client -> its first round, from 1."""
 
     def present(self, round_index: int) -> tuple[int, ...]:
-        """Return the clients that have joined, ascending."""
+        """Return the clients that have joined, ascending; `round_index` counts from 0."""
         return tuple(
             client for client in range(self.num_clients) if self.joins.get(client, 1) <= round_index + 1
         )
 
     def sampled(self, round_index: int) -> tuple[int, ...]:
-        """Return those of the present clients that are asked, ascending: their share, at least one."""
+        """Return the present clients that receive an order, ascending; at least one."""
         present = self.present(round_index)
         size = max(1, floor(self.participation * len(present) + 0.5))
         if size == len(present):

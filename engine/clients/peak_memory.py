@@ -1,4 +1,4 @@
-"""How much memory the processes of a run need."""
+"""Peak memory of the processes of a run."""
 
 import os
 import resource
@@ -7,27 +7,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from platform import node
 
-UNITS_A_MB = 1e6 if sys.platform == "darwin" else 1e3
-"""Of `ru_maxrss`: bytes on macOS, kilobytes elsewhere."""
+UNITS_PER_MB = 1e6 if sys.platform == "darwin" else 1e3
+"""`ru_maxrss` is in bytes on macOS, in kilobytes elsewhere."""
 
 
 @dataclass(frozen=True)
 class PeakMemory:
-    """The most resident memory that a process has had since it started (shared memory included)."""
+    """The largest resident memory of a process since it started, shared memory included."""
 
     process: str
-    """Host and process id."""
+    """Host name and process id."""
     megabytes: float
 
 
 def own_peak() -> PeakMemory:
-    """Return this process's."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / UNITS_A_MB
+    """Return the peak of this process."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / UNITS_PER_MB
     return PeakMemory(f"{node()}:{os.getpid()}", peak)
 
 
 def total(peaks: Iterable[PeakMemory]) -> float:
-    """Return the megabytes of all processes together, each counted once, with its highest reading."""
+    """Return the sum over all processes in megabytes; each counts once, with its largest value."""
     highest: dict[str, float] = {}
     for peak in peaks:
         highest[peak.process] = max(peak.megabytes, highest.get(peak.process, 0.0))

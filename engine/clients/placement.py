@@ -1,4 +1,4 @@
-"""What a run asks of a cluster: counted before the first actor starts, so that nothing ever hangs."""
+"""Resources of a run: checked before the first actor starts, so that no run waits for ever."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
@@ -8,19 +8,19 @@ from math import isfinite
 from fedgrid.engine.errors import ConfigError
 
 SERVER_CPUS = 0.1
-"""The server waits while clients train: its share is for bookkeeping only."""
+"""CPU share of the server actor, which is idle while clients train."""
 
 SMALLEST_SHARE = 0.01
-"""Of a CPU, for a client actor that is not told its share."""
+"""Smallest CPU share of a client actor, if the user sets none."""
 
 GPU_SHARE = 0.05
-"""Of a GPU, for a client actor that is not told its share."""
+"""GPU share of a client actor, if the user sets none."""
 
 WORTHWHILE = 1.2
-"""Times as long as the best number of actors that fewer of them may take: each costs seconds and memory."""
+"""Largest factor in run time that is accepted to save actors: each costs seconds to start, and memory."""
 
 UNITS = 10_000
-"""Ray counts resources in ten-thousandths; so do we, which keeps the sums exact."""
+"""Ray counts resources in ten-thousandths. Counting in the same units keeps sums exact."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for; None leaves the choice to `plan`."""
+    """The user's settings; None leaves the choice to `plan`."""
 
     clients_per_actor: int | None = None
     cpus_per_client: float | None = None
@@ -42,14 +42,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Placement:
-    """How many client actors a run has and what each reserves."""
+    """Number of client actors of a run, and the resources that each reserves."""
 
     num_actors: int
     cpus_per_actor: float
     gpus_per_actor: float
 
     def bundles(self) -> list[dict[str, float]]:
-        """Return the placement group's bundles: the server's, then one an actor."""
+        """Return the placement group's bundles: one for the server, then one per client actor."""
         actor = {"CPU": self.cpus_per_actor}
         if self.gpus_per_actor:
             actor["GPU"] = self.gpus_per_actor
@@ -57,9 +57,9 @@ class Placement:
 
 
 def local_nodes() -> tuple[Node, ...]:
-    """Return what `ray.init()` would find on this machine, without starting Ray.
+    """Return the resources that `ray.init()` would find on this machine, without starting Ray.
 
-    GPUs are those that torch can use: a torch without CUDA has no use for the others.
+    Only GPUs that torch can use are counted.
     """
     import torch
     from ray._private.utils import get_num_cpus
@@ -68,7 +68,7 @@ def local_nodes() -> tuple[Node, ...]:
 
 
 def cluster_nodes() -> tuple[Node, ...]:
-    """Return the living nodes of the cluster that Ray is connected to."""
+    """Return the live nodes of the cluster that Ray is connected to."""
     import ray
 
     resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
@@ -76,7 +76,7 @@ def cluster_nodes() -> tuple[Node, ...]:
 
 
 def describe(nodes: Sequence[Node]) -> str:
-    """Say what there is: `2 CPUs and 0 GPUs`; of several nodes the sum and the most that one of them has."""
+    """Return `2 CPUs and 0 GPUs`; for several nodes the sum, and the largest node's number."""
     cpus, gpus = [node.cpus for node in nodes], [node.gpus for node in nodes]
     has = f"{_counted(sum(cpus), 'CPU')} and {_counted(sum(gpus), 'GPU')}"
     if len(nodes) == 1:
@@ -85,10 +85,10 @@ def describe(nodes: Sequence[Node]) -> str:
 
 
 def at_once(placement: Placement, nodes: Sequence[Node]) -> int:
-    """Return how many runs placed so the nodes hold together.
+    """Return how many runs with this placement fit on the nodes at the same time.
 
-    A run may spread over nodes; an actor's share lies on one node and on one GPU. One run counts if and
-    only if it fits. Of several, Ray may hold a few less where nodes differ: it has its own order.
+    A run may spread over nodes; an actor is on one node and one GPU. The result for a single run (0 or more)
+    is exact. On clusters of unequal nodes Ray may fit a few runs less, as it places bundles in another order.
     """
     group = _units(SERVER_CPUS) + placement.num_actors * _units(placement.cpus_per_actor)
     most = sum(_units(node.cpus) for node in nodes) // group
@@ -96,67 +96,73 @@ def at_once(placement: Placement, nodes: Sequence[Node]) -> int:
 
 
 def most_at_once(placements: Iterable[Placement], nodes: Sequence[Node]) -> int:
-    """Return how many runs the nodes hold together where all are placed like the smallest; 1 without any."""
+    """Return how many runs fit at the same time if all are placed like the smallest; 1 without runs."""
     return max((at_once(placement, nodes) for placement in placements), default=1)
 
 
 def plan(num_clients: int, nodes: Sequence[Node], request: Request, num_runs: int = 1) -> Placement:
-    """Fit runs of `num_clients` clients, `num_runs` of which wait to be run, onto the nodes.
+    """Return the placement of runs of `num_clients` clients on the nodes.
 
-    With a GPU, a client has an actor of its own and 0.05 GPU where there is room; else as few clients as
-    possible share an actor, in turns. Without one, an actor is worth a core, and actors of a run wait for
-    one another in every round: the more runs there are, the more go at once, with fewer actors each
-    (`_soonest`). Two CPUs have one run with two actors, or two of many runs with one actor each. From
-    as many runs on as keep every core busy that is one actor, whatever the number of clients, so actors
-    are handed on from runs with 15 clients to runs with 30. CPUs are shared out so that no run has to wait
-    for want of them; an actor trains with one thread and reserves one CPU at most.
+    With GPUs, each client gets its own actor with 0.05 GPU if resources allow; otherwise as few clients as
+    possible share one, in turns. Without GPUs an actor needs a core, and the actors of a run wait for each
+    other in every round. So the more runs are pending, the more run at the same time, with fewer actors each
+    (`_fastest`): on two CPUs a single run has two actors, but of many runs two run at once with one actor
+    each. With enough runs to keep every core busy that is one actor per run, whatever the number of clients;
+    Ray can then reuse actors of runs with 15 clients for runs with 30. CPU shares are such that no run waits
+    for CPUs. An actor trains with one thread and reserves at most one CPU.
+
+    Args:
+        num_clients: clients of a run.
+        nodes: the cluster.
+        request: the user's settings.
+        num_runs: number of pending runs.
 
     Raises:
-        ConfigError: if a run can never fit; says what was asked, what there is, and what would fit.
+        ConfigError: a run can never fit; with the request, the resources, and a setting that would fit.
     """
     gpus = _gpus_per_client(nodes, request)
     _check(num_clients, nodes, gpus, request)
     least = request.cpus_per_client or SMALLEST_SHARE
     cores = max(1, sum(int(node.cpus) for node in nodes))
 
-    def together(actors: int) -> int:
-        holds = at_once(Placement(actors, least, gpus), nodes)
-        return holds if gpus or request.cpus_per_client else min(holds, cores // actors)
+    def runs_at_once(actors: int) -> int:
+        runs = at_once(Placement(actors, least, gpus), nodes)
+        return runs if gpus or request.cpus_per_client else min(runs, cores // actors)
 
     if request.clients_per_actor:
         actors = -(-num_clients // request.clients_per_actor)
     elif gpus:
-        actors = max(count for count in _even_counts(num_clients) if together(count))
+        actors = max(count for count in _even_counts(num_clients) if runs_at_once(count))
     else:
-        actors = _soonest(num_clients, num_runs, together)
+        actors = _fastest(num_clients, num_runs, runs_at_once)
     placement = Placement(actors, least, gpus)
     if not at_once(placement, nodes):
         raise _too_many(num_clients, placement, nodes)
     if request.cpus_per_client:
         return placement
-    return _with_largest_share(placement, min(num_runs, max(1, together(actors))), nodes)
+    return _with_largest_share(placement, min(num_runs, max(1, runs_at_once(actors))), nodes)
 
 
-def _soonest(num_clients: int, num_runs: int, together: Callable[[int], int]) -> int:
-    """Return the number of actors a run with which all runs are over soonest, or nearly so.
+def _fastest(num_clients: int, num_runs: int, runs_at_once: Callable[[int], int]) -> int:
+    """Return the smallest number of actors per run with which all runs finish in nearly the shortest time.
 
-    Were all clients and runs alike, the time would be (how often the cluster is filled) x (clients of the
-    busiest actor). The fewest actors that are nearly as good are taken.
+    With equal clients and runs, the time is (batches of runs that fill the cluster) x (clients of the busiest
+    actor). "Nearly" is the factor `WORTHWHILE`.
     """
     times = {}
     for actors in _even_counts(num_clients):
-        if runs := together(actors):
+        if runs := runs_at_once(actors):
             times[actors] = -(-num_runs // runs) * -(-num_clients // actors)
     return min(actors for actors, time in times.items() if time <= WORTHWHILE * min(times.values()))
 
 
 def _even_counts(num_clients: int) -> list[int]:
-    """Return the numbers of actors that are worth having: with one less, an actor would have more to do."""
+    """Return the useful numbers of actors: with one less, the busiest actor would have more clients."""
     return sorted({-(-num_clients // each) for each in range(1, num_clients + 1)})
 
 
 def _with_largest_share(placement: Placement, runs: int, nodes: Sequence[Node]) -> Placement:
-    """Give each actor as much of a CPU, in hundredths, as lets `runs` go at once."""
+    """Give each actor the largest CPU share, in hundredths, with which `runs` fit at the same time."""
     shares = (
         Placement(placement.num_actors, hundredths / 100, placement.gpus_per_actor)
         for hundredths in range(100, 0, -1)
@@ -165,7 +171,7 @@ def _with_largest_share(placement: Placement, runs: int, nodes: Sequence[Node]) 
 
 
 def _fit(runs: int, placement: Placement, nodes: Sequence[Node]) -> bool:
-    """Say whether `runs` fit together: servers in what actors leave over, then in the place of actors."""
+    """Return whether `runs` fit at the same time: servers in the CPUs left over, then in place of actors."""
     server, share = _units(SERVER_CPUS), _units(placement.cpus_per_actor)
     servers, actors = runs, 0
     rests = []
@@ -179,14 +185,14 @@ def _fit(runs: int, placement: Placement, nodes: Sequence[Node]) -> bool:
         if servers <= 0:
             break
         if count * share + rest >= server:
-            given_up = min(count, -(-(servers * server - rest) // share))
-            servers -= (given_up * share + rest) // server
-            actors -= given_up
+            displaced = min(count, -(-(servers * server - rest) // share))
+            servers -= (displaced * share + rest) // server
+            actors -= displaced
     return servers <= 0 and actors >= runs * placement.num_actors
 
 
 def _actors_on(node: Node, placement: Placement) -> int:
-    """Return how many actors a node holds, were there no server."""
+    """Return how many actors fit on a node without servers."""
     by_cpus = _units(node.cpus) // _units(placement.cpus_per_actor)
     if not placement.gpus_per_actor:
         return by_cpus
@@ -204,10 +210,10 @@ def _gpus_per_client(nodes: Sequence[Node], request: Request) -> float:
 
 
 def _check(num_clients: int, nodes: Sequence[Node], gpus: float, request: Request) -> None:
-    """Refuse what no number of actors would make possible."""
+    """Refuse requests that no number of actors could satisfy."""
     if not at_once(Placement(1, SMALLEST_SHARE, 0.0), nodes):
         cpus = sum(node.cpus for node in nodes)
-        raise ConfigError(f"the cluster has {cpus:g} CPUs; a run needs one at least")
+        raise ConfigError(f"the cluster has {cpus:g} CPUs; a run needs at least one")
     if request.clients_per_actor is not None and request.clients_per_actor < 1:
         raise ConfigError(f"--clients-per-actor {request.clients_per_actor}: expected 1 to {num_clients}")
     if gpus and not 1 / UNITS <= gpus <= 1:

@@ -1,9 +1,10 @@
-"""Which data sets there are, where they come from, and how a run gets its images.
+"""The registry of data sets, and how a run loads its images.
+
+The pool of a data set is its official training images (MedMNIST: with the validation images). The default
+training settings are those of the OCFL papers, except for digits and the user's own images.
 
 Sources: Y. LeCun et al., MNIST; H. Xiao et al., Fashion-MNIST (2017); A. Krizhevsky, CIFAR-10 (2009);
 J. Yang et al., MedMNIST v2 (2023), 28x28; E. Alpaydin and C. Kaynak, digits (1998), as in scikit-learn.
-Pool: the official training images (MedMNIST: with the validation images). Training: the OCFL papers'
-settings, except for digits and the user's own images.
 """
 
 import os
@@ -23,31 +24,32 @@ from fedgrid.engine.training.settings import Training
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set, its images unread."""
+    """A data set; its images are read by `load`."""
 
     name: str
-    """As typed: a key of `DATASETS`, `folder:PATH` or `npz:PATH`, the path absolute."""
+    """A key of `DATASETS`, or `folder:PATH` or `npz:PATH` with an absolute path."""
     title: str
     source: str
-    """Where it comes from, one line."""
+    """Origin, one line."""
     num_classes: int
     shape: tuple[int, int, int]
     """Channels, height, width of an image."""
     pool_size: int
-    """Images that clients draw from."""
+    """Number of images in the pool, which is split among the clients."""
     download_mb: int
     """Size of the download in megabytes; 0 if nothing is downloaded."""
     model: str
-    """Model of a run that names none."""
+    """Default model."""
     training: Training
-    """Training of a run that sets nothing."""
+    """Default training settings."""
     read: Callable[[Path], Pair] = field(repr=False, compare=False)
-    """From the place `location` to (pool, server's test set)."""
+    """Reads `location`; returns (pool, server's test set)."""
     location: str = ""
-    """Where `read` looks, relative to the data folder; absolute for the user's own images."""
+    """Path for `read`, relative to the data folder; absolute for the user's own images."""
     files: tuple[str, ...] = ()
-    """Files that must be there, relative to the data folder."""
+    """Required files, relative to the data folder."""
     fetch: downloads.Fetch | None = field(default=None, repr=False, compare=False)
+    """Downloads the files into a folder; None if there is no download."""
 
 
 DIGITS_TRAINING = Training(rounds=15, batch_size=32, optimizer="sgd", learning_rate=0.1)
@@ -143,21 +145,21 @@ DATASETS: dict[str, Dataset] = {
         fetch=downloads.bloodmnist,
     ),
 }
-"""The data sets that have a name; adding one is a line here and, for a new format, a reader."""
+"""Data sets by name. A new one is an entry here and, for a new format, a reader."""
 
 OWN_FORMATS = {
     "folder": (image_folders, "image folder: train/<class>/* and test/<class>/*"),
     "npz": (npz_files, "npz file with MedMNIST's keys"),
 }
-"""Formats of the user's own images, named as `folder:PATH` and `npz:PATH`."""
+"""Formats of the user's own images: `folder:PATH` and `npz:PATH`."""
 
 
 def find(name: str, data_dir: Path) -> Dataset:
-    """Return a data set by name; the user's own (`folder:PATH`, `npz:PATH`) are looked at, not read.
+    """Return a data set by name. Of a `folder:PATH` or `npz:PATH` only the sizes are read.
 
     Raises:
-        ConfigError: no such data set.
-        DataError: nothing readable at PATH.
+        ConfigError: the name is unknown.
+        DataError: PATH cannot be read.
     """
     if name in DATASETS:
         return DATASETS[name]
@@ -183,11 +185,11 @@ def find(name: str, data_dir: Path) -> Dataset:
 
 
 def load(name: str, data_dir: Path, download: bool = True) -> Pair:
-    """Return (pool, server's test set), from the data folder or, at first use, from where they come from.
+    """Return (pool, server's test set); missing files are downloaded into the data folder first.
 
     Raises:
-        ConfigError: no such data set.
-        DataError: files are missing and cannot be had, or are damaged, or hold something else; what to do.
+        ConfigError: the name is unknown.
+        DataError: files are missing and cannot be downloaded, are damaged, or hold other images.
     """
     dataset = find(name, data_dir)
     missing = _missing(dataset, data_dir)
@@ -210,7 +212,7 @@ def load(name: str, data_dir: Path, download: bool = True) -> Pair:
 
 
 def is_here(name: str, data_dir: Path) -> bool:
-    """Say whether the files of a data set are in their place (not whether they are whole)."""
+    """Return whether the files of a data set exist; does not check their content."""
     kind, _, path = name.partition(":")
     if kind in OWN_FORMATS and path:
         return Path(path).expanduser().exists()
@@ -231,7 +233,7 @@ def _missing(dataset: Dataset, data_dir: Path) -> list[str]:
 
 
 def _check(dataset: Dataset, part: str, image_set: ImageSet) -> None:
-    """Check that images and labels are what the data set is said to hold, and that no class is empty."""
+    """Check shape of the images, range of the labels, and that no class is empty."""
     if image_set.images.shape[1:] != dataset.shape:
         raise DataError(
             f"{dataset.name}: {part} images of shape {image_set.images.shape[1:]} where {dataset.shape} "

@@ -1,4 +1,4 @@
-"""Fetch the published data sets with torchvision; a file is in the data folder whole or not at all."""
+"""Download the published data sets with torchvision; the data folder never holds incomplete files."""
 
 import contextlib
 import os
@@ -12,9 +12,10 @@ from pathlib import Path
 from fedgrid.engine.errors import DataError
 
 TIMEOUT_SECONDS = 60.0
+"""Without an answer from a server."""
 
 Fetch = Callable[[Path], None]
-"""Downloads, checks and unpacks a data set's files below a folder."""
+"""Downloads a data set's files into a folder, checks and unpacks them."""
 
 
 def mnist(folder: Path) -> None:
@@ -49,10 +50,10 @@ def bloodmnist(folder: Path) -> None:
 
 
 def download(title: str, fetch: Fetch, files: tuple[str, ...], data_dir: Path) -> None:
-    """Fetch a data set in a folder of its own and move `files` (below it) into `data_dir` when all are whole.
+    """Download into a temporary folder, and move `files` into `data_dir` once all of them are complete.
 
     Raises:
-        DataError: no network, a wrong checksum, or a data folder that cannot be written.
+        DataError: no network, a wrong checksum, or `data_dir` cannot be written.
     """
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -62,16 +63,16 @@ def download(title: str, fetch: Fetch, files: tuple[str, ...], data_dir: Path) -
             for name in files:
                 (data_dir / name).parent.mkdir(parents=True, exist_ok=True)
                 os.replace(Path(folder) / name, data_dir / name)
-    # RuntimeError is how torchvision says that a checksum is wrong or that no mirror answered.
+    # torchvision raises RuntimeError for a wrong checksum and if no mirror answers.
     except (OSError, RuntimeError, EOFError, HTTPException) as error:
         raise DataError(
             f"{title} could not be downloaded into {data_dir} ({_one_line(error)}); "
-            f"try again with a network and a writable data folder, or put there yourself: {', '.join(files)}"
+            f"check the network and the data folder and try again, or put there yourself: {', '.join(files)}"
         ) from error
 
 
 def _medmnist(name: str, folder: Path) -> None:
-    """Fetch a 28x28 npz; MedMNIST's own downloader hides every error, even a keyboard interrupt."""
+    """Download a 28x28 npz file; MedMNIST's own downloader hides every error, even a keyboard interrupt."""
     from medmnist import INFO
     from torchvision.datasets.utils import download_url
 
@@ -80,7 +81,7 @@ def _medmnist(name: str, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _bounded_and_off_stdout() -> Iterator[None]:
-    """Give up on a silent server, and keep stdout for what programs read."""
+    """Set a timeout for silent servers, and print progress to stderr, as stdout may be read by programs."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(TIMEOUT_SECONDS)
     try:

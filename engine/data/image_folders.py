@@ -1,6 +1,7 @@
-"""The user's own images as files: train/<class>/* and test/<class>/*, in any format that PIL reads.
+"""The user's own images as files in train/<class>/* and test/<class>/*, in any format that PIL reads.
 
-Classes are numbered in the order of their names. Images stay grey if the first one is, else all are RGB.
+Classes are numbered in the order of their names. If the first image is grey, all must be; else all are
+read as RGB.
 
 Shapes: N images.
 """
@@ -19,25 +20,25 @@ GREY_MODES = ("1", "L", "LA")
 COLOUR_MODES = ("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
 
 Files = list[list[Path]]
-"""The image files of each class."""
+"""Paths of the images of each class."""
 
 
 def read(folder: Path) -> Pair:
-    """Return (pool, server's test set), classes and files in the order of their names."""
+    """Return (pool, server's test set), with classes and files in the order of their names."""
     train, test = _files(folder)
     first = _pixels(train[0][0])
     return _image_set(train, first), _image_set(test, first)
 
 
 def facts(folder: Path) -> tuple[int, tuple[int, int, int], int]:
-    """Return (classes, (channels, height, width) of the first image, pool size); reads that image only."""
+    """Return (classes, (channels, height, width), pool size); reads the first image only."""
     train, _ = _files(folder)
     channels, height, width = _pixels(train[0][0]).shape
     return len(train), (channels, height, width), sum(len(files) for files in train)
 
 
 def _files(folder: Path) -> tuple[Files, Files]:
-    """List the files of each class in train and in test."""
+    """Return the files of each class in train and in test."""
     for part in ("train", "test"):
         if not (folder / part).is_dir():
             raise DataError(f"{folder / part} is missing; {LAYOUT}")
@@ -60,13 +61,13 @@ def _class_files(folder: Path) -> list[Path]:
 
 
 def _entries(folder: Path, *, folders: bool) -> list[Path]:
-    """List what is in a folder by name, leaving out hidden files such as a file manager's."""
+    """Return the files or the folders in a folder by name, without hidden ones."""
     visible = [path for path in folder.iterdir() if not path.name.startswith(".")]
     return sorted(path for path in visible if path.is_dir() == folders)
 
 
 def _image_set(files_by_class: Files, first: Images) -> ImageSet:
-    """Read the images, all of the size and the kind (grey or RGB) of the first."""
+    """Read the images; each must have the size and the kind (grey or RGB) of `first`."""
     labels = np.repeat(np.arange(len(files_by_class)), [len(files) for files in files_by_class])
     images = np.empty((len(labels), *first.shape), np.uint8)
     for position, path in enumerate(path for files in files_by_class for path in files):
@@ -90,9 +91,9 @@ def _pixels(path: Path) -> Images:
                 raise DataError(f"{path} has pixels of mode {image.mode}; save it with 8 bits a channel")
             pixels = np.asarray(image.convert("L" if image.mode in GREY_MODES else "RGB"), np.uint8)
     except UnidentifiedImageError as error:
-        raise DataError(f"{path} is not an image that PIL reads; convert it or take it away") from error
+        raise DataError(f"{path} is not an image that PIL reads; convert it or remove it") from error
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path} is damaged or incomplete: {error}; replace it or take it away") from error
+        raise DataError(f"{path} is damaged or incomplete: {error}; replace it or remove it") from error
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 

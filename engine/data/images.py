@@ -1,4 +1,4 @@
-"""Images with their classes, as every data set is read and every client holds them.
+"""Images with their classes, as data sets return them and clients hold them.
 
 Shapes: N images, L classes.
 """
@@ -10,20 +10,22 @@ from numpy.typing import NDArray
 
 Images = NDArray[np.uint8]
 ClassLabels = NDArray[np.int64]
+Positions = NDArray[np.int64]
+"""Positions of images in an `ImageSet`, shape (N,)."""
 
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Images and their classes."""
+    """N images and their classes."""
 
     images: Images
-    """uint8, shape (N, channels, height, width), 0..255."""
+    """uint8, shape (N, channels, height, width), 0 to 255."""
     labels: ClassLabels
-    """int64, shape (N,), 0..L-1."""
+    """int64, shape (N,), 0 to L-1."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def take(self, positions: NDArray[np.int64] | slice) -> "ImageSet":
+    def take(self, positions: Positions | slice) -> "ImageSet":
         """Return the images at `positions`."""
         return ImageSet(self.images[positions], self.labels[positions])

@@ -1,4 +1,4 @@
-"""Images in one npz file with MedMNIST's keys, the user's own or MedMNIST's.
+"""Images in one npz file with MedMNIST's keys: MedMNIST's own files and the user's.
 
 Shapes: N images.
 """
@@ -21,7 +21,7 @@ Shape = tuple[int, int, int]
 
 
 def read(path: Path) -> Pair:
-    """Return (pool, server's test set); the pool is train and, where there is one, val."""
+    """Return (pool, server's test set); the pool is train, with val if the file has it."""
     with _opened(path) as file:
         parts = [
             ImageSet(
@@ -52,8 +52,8 @@ def facts(path: Path) -> tuple[int, Shape, int]:
         labels = [_labels(path, file, part) for part in (*pool_parts, "test")]
         shape = _image_shape(path, "train_images", _array_shape(path, "train_images"))
     every = np.concatenate(labels)
-    # A gap-free numbering has no label beyond the number of images; without this check one wild label
-    # would ask for billions of classes.
+    # Classes numbered without gaps have no label beyond the number of images. Without this check a single
+    # wrong label could mean billions of classes.
     outside = (every < 0) | (every >= len(every))
     if len(every) == 0 or outside.any():
         found = f"label {every[outside][0]}" if len(every) else "no label"
@@ -63,7 +63,7 @@ def facts(path: Path) -> tuple[int, Shape, int]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[NpzFile]:
-    """Open the file, check its keys, and turn every way in which reading can fail into one line."""
+    """Open the file and check its keys; convert every error of reading it to a DataError in one line."""
     try:
         with np.load(path, allow_pickle=False) as file:
             parts = ("train", "val", "test") if "val_images" in file else ("train", "test")
@@ -71,7 +71,7 @@ def _opened(path: Path) -> Iterator[NpzFile]:
                 if key not in file:
                     raise DataError(
                         f"{path} has no '{key}'; expected train_images, train_labels, test_images and "
-                        "test_labels (val_images and val_labels if there are any), "
+                        "test_labels (val_images and val_labels are optional), "
                         f"found: {', '.join(file) or 'nothing'}"
                     )
             yield file
@@ -94,7 +94,7 @@ def _array_shape(path: Path, key: str) -> tuple[int, ...]:
 
 
 def _image_shape(path: Path, key: str, shape: tuple[int, ...]) -> Shape:
-    """Return (channels, height, width) of images that lie in a file as an array of `shape`."""
+    """Return (channels, height, width) of images stored as an array of `shape`."""
     if len(shape) == 3:
         return 1, shape[1], shape[2]
     if len(shape) == 4 and shape[3] in (1, 3):
@@ -106,7 +106,7 @@ def _image_shape(path: Path, key: str, shape: tuple[int, ...]) -> Shape:
 
 
 def _channels_first(path: Path, key: str, images: NDArray[np.generic]) -> Images:
-    """Return images as they lie in a file as uint8 of shape (N, channels, height, width)."""
+    """Return stored images as uint8 of shape (N, channels, height, width)."""
     if images.dtype != np.uint8:
         raise DataError(f"{path}: {key} is {images.dtype}; save images as uint8, 0 to 255")
     channels, height, width = _image_shape(path, key, images.shape)

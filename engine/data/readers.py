@@ -1,7 +1,7 @@
-"""Read the published data sets' files: each reader returns (pool, server's test set).
+"""Readers of the published data sets' files; each returns (pool, server's test set).
 
-A reader says in one line what is wrong with a file that is not whole; whether the images are the ones
-that were expected is for `datasets.load` to check.
+A reader raises a DataError for a file that is missing or damaged. `datasets.load` checks that the images are
+the expected ones.
 
 Shapes: N images.
 """
@@ -15,7 +15,7 @@ from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import DataError
 
 Pair = tuple[ImageSet, ImageSet]
-"""The pool that clients draw from, and the server's test set."""
+"""The pool, which is split among the clients, and the server's test set."""
 
 MNIST_FILES = (
     "train-images-idx3-ubyte",
@@ -27,11 +27,11 @@ CIFAR10_FILES = (*(f"data_batch_{batch}" for batch in range(1, 6)), "test_batch"
 
 
 def digits(_: Path) -> Pair:
-    """Return scikit-learn's 1797 8x8 digits, grey values 0..16 stretched to 0..255.
+    """Return scikit-learn's 1797 digits of 8x8 pixels, grey values 0..16 stretched to 0..255.
 
-    They have no official test set: here every fifth image of each class, in scikit-learn's order, is test.
+    They have no official test set: every fifth image of each class, in scikit-learn's order, is used.
     """
-    # Imported here because it costs a second that other data sets need not pay.
+    # Imported here because it takes a second that other data sets do not need.
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
@@ -50,8 +50,8 @@ def mnist(raw: Path) -> Pair:
 
 
 def cifar10(data_dir: Path) -> Pair:
-    """Read `cifar-10-batches-py`; its files are pickles, so none is opened before its checksum is right."""
-    # Imported here because it costs seconds that other data sets need not pay.
+    """Read `cifar-10-batches-py`, whose files are pickles: none is opened before its checksum is verified."""
+    # Imported here because it takes seconds that other data sets do not need.
     from torchvision.datasets import CIFAR10
     from torchvision.datasets.utils import check_integrity
 
@@ -69,7 +69,7 @@ def cifar10(data_dir: Path) -> Pair:
 
 
 def damaged(file: Path, reason: str) -> DataError:
-    """Return the error for a file that is there but not whole."""
+    """Return the error for a damaged file."""
     return DataError(f"{file} is damaged or incomplete: {reason}; delete it, and copy or download it again")
 
 
@@ -81,7 +81,7 @@ def _idx_pair(images_file: Path, labels_file: Path) -> ImageSet:
 
 
 def _idx(file: Path, num_dims: int) -> NDArray[np.uint8]:
-    """Read an idx file of bytes: 0, 0, 8, number of dimensions; each as big-endian int32; the bytes."""
+    """Read an idx file: bytes 0, 0, 8, number of dimensions; sizes as big-endian int32; the data."""
     try:
         data = np.fromfile(file, np.uint8)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Between a torch module and its flat state vector.
+"""Conversion between a torch module and its flat state vector of P entries.
 
 The vector holds the parameters in the order of `named_parameters`, then the buffers in the order of
-`named_buffers`, each in the order of its indices whatever its strides; P entries of the whole state.
+`named_buffers`. Each tensor is flattened in index order (C order), whatever its strides in memory.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def layout_of(module: nn.Module) -> Layout:
-    """Return what the entries of the module's state vector are."""
+    """Return names and shapes of the tensors in the module's state vector."""
     named = [(name, tuple(tensor.shape)) for name, tensor in _tensors(module)]
     return Layout(
         names=tuple(name for name, _ in named),
@@ -34,10 +34,10 @@ def read(module: nn.Module) -> Vector:
 
 
 def write(module: nn.Module, vector: Vector) -> None:
-    """Copy `vector`, shape (P,), into the module; integer buffers (counters) are rounded.
+    """Copy `vector`, shape (P,), into the module; values of integer buffers (counters) are rounded.
 
     Raises:
-        ValueError: the vector has another length than the module's state.
+        ValueError: the vector's length is not that of the module's state.
     """
     _write([tensor for _, tensor in _tensors(module)], vector)
 
@@ -55,7 +55,7 @@ def _write(tensors: list[Tensor], vector: Vector) -> None:
         raise ValueError(
             f"a state vector of shape {vector.shape} does not fit a model of {sum(sizes)} entries"
         )
-    # `torch.tensor` copies, hence a read-only view of shared memory is fine.
+    # `torch.tensor` copies, so `vector` may be a read-only view of shared memory.
     parts = torch.tensor(vector, dtype=torch.float32, device=tensors[0].device).split_with_sizes(sizes)
     for tensor, part in zip(tensors, parts, strict=True):
         values = part.view(tensor.shape)
@@ -63,11 +63,11 @@ def _write(tensors: list[Tensor], vector: Vector) -> None:
 
 
 class FlatModule:
-    """A module whose parameters, and their gradients, are views of two flat tensors.
+    """A module whose parameters, and their gradients, are views of two flat tensors of W entries.
 
-    An optimizer step is then a handful of operations on one tensor. Kernels of convolutions lie with
-    their channels last, as the CPU and GPU kernels want them, so the flat tensors are in an order of
-    their own: `gather` and `scatter` translate. W entries, one for each parameter.
+    An optimizer step is then a few operations on one tensor. Convolution kernels are stored with channels
+    last, which is the fast memory format on CPU and GPU. The flat tensors are therefore not in the layout's
+    order; `gather` and `scatter` convert between the two.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -78,7 +78,7 @@ class FlatModule:
         self.weights = torch.zeros(size, device=parameters[0].device)
         """Shape (W,)."""
         self.gradient = torch.zeros_like(self.weights)
-        """Shape (W,); `backward` adds to it."""
+        """Shape (W,); `backward` accumulates into it."""
         views = zip(self._views(self.weights), self._views(self.gradient), strict=True)
         for parameter, (weight, gradient) in zip(parameters, views, strict=True):
             weight.copy_(parameter.detach())
@@ -86,19 +86,19 @@ class FlatModule:
         self._state = [tensor.detach() for _, tensor in _tensors(module)]
 
     def read(self) -> Vector:
-        """Return a copy of the module's state, as `vectors.read`."""
+        """Return a copy of the module's state, as `read`."""
         return _read(self._state)
 
     def write(self, vector: Vector) -> None:
-        """Copy a state into the module, as `vectors.write`."""
+        """Copy a state into the module, as `write`."""
         _write(self._state, vector)
 
     def gather(self, flat: Tensor) -> Vector:
-        """Return a flat tensor of this module's order as a vector in the layout's order, shape (W,)."""
+        """Convert a flat tensor to a vector in the layout's order, shape (W,)."""
         return _read(self._views(flat))
 
     def scatter(self, vector: Vector) -> Tensor:
-        """Return a vector in the layout's order, shape (W,), as a flat tensor of this module's order."""
+        """Convert a vector in the layout's order, shape (W,), to a flat tensor."""
         flat = torch.empty_like(self.weights)
         _write(self._views(flat), vector)
         return flat

@@ -14,7 +14,7 @@ KNOWN = (nn.Conv2d, nn.Linear, nn.BatchNorm1d, nn.BatchNorm2d)
 
 
 def blank(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
-    """Return the named model on the CPU with unset weights, drawing no random number at all."""
+    """Return the named model on the CPU, its weights not initialised; draws no random numbers."""
     with torch.device("meta"):
         module = registry.build(name, shape, num_classes)
     return module.to_empty(device="cpu")
@@ -24,11 +24,11 @@ def blank(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module
 def initialise(module: nn.Module, rng: torch.Generator) -> None:
     """Set all weights and buffers to PyTorch's defaults, in the order in which PyTorch draws them.
 
-    Weights and biases of convolutions and linear layers are uniform in +-1 / sqrt(fan in) (what
-    `kaiming_uniform_(a=sqrt(5))` comes to); BatchNorm starts as the identity.
+    Weights and biases of convolutions and linear layers are uniform in +-1 / sqrt(fan in), which equals
+    `kaiming_uniform_(a=sqrt(5))`; BatchNorm starts as the identity.
 
     Raises:
-        ConfigError: a layer with weights or buffers whose default is not known here.
+        ConfigError: a layer with weights or buffers is of a type that is not supported.
     """
     for layer in module.modules():
         if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
@@ -44,7 +44,7 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
             known = ", ".join(sorted(kind.__name__ for kind in KNOWN))
             raise ConfigError(
                 f"no initialisation for a layer of type '{type(layer).__name__}'; known: {known};"
-                " add its default to engine/initialise.py"
+                " add its default to engine/models/initialisation.py"
             )
 
 

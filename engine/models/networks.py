@@ -1,8 +1,7 @@
-"""The networks of the models, one build function each.
+"""The networks of the models, one build function each; `engine.models.registry` lists them.
 
-A network may not draw random numbers while it runs (no dropout): all randomness of a run comes from its
-seeded generators. Weights are set by `engine.models.initialisation`, whatever a build function leaves in
-them.
+A network must not draw random numbers in its forward pass (no dropout): all randomness of a run comes from
+its seeded generators. `engine.models.initialisation` overwrites the weights that a build function sets.
 """
 
 from collections.abc import Callable
@@ -10,15 +9,15 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 Build = Callable[[int, int, int, int], nn.Module]
-"""(channels, height, width, classes) -> module: float32 images (N, channels, height, width) in [0, 1] to
-logits (N, classes)."""
+"""(channels, height, width, classes) -> a module that maps float32 images of shape (N, channels, height,
+width), in [0, 1], to logits of shape (N, classes)."""
 
 
 def _convolutions(channels: int, width: int) -> list[nn.Module]:
     """Return two 3x3 convolutions and a 2x2 max-pool.
 
-    The pool stands before the second ReLU: both orders give the same numbers, forward and backward, and
-    this one has a quarter of the entries to rectify.
+    The pool comes before the second ReLU. Both orders give the same numbers, forward and backward; this one
+    applies the ReLU to a quarter of the entries.
     """
     return [
         nn.Conv2d(channels, width, 3, padding=1),
@@ -29,15 +28,19 @@ def _convolutions(channels: int, width: int) -> list[nn.Module]:
     ]
 
 
-def _tinyvgg(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+def tinyvgg(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+    """Return two blocks of two convolutions each, without BatchNorm."""
     features = 64 * (height // 4) * (width // 4)
     return nn.Sequential(
         *_convolutions(channels, 32), *_convolutions(32, 64), nn.Flatten(), nn.Linear(features, num_classes)
     )
 
 
-def _digitnet(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return two hidden layers: with one, the temperature of the digits rises from the first round on."""
+def digitnet(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+    """Return a perceptron with two hidden layers.
+
+    With a single one, the temperature of the digits data set rises from the first round on.
+    """
     return nn.Sequential(
         nn.Flatten(),
         nn.Linear(channels * height * width, 128),
@@ -49,7 +52,7 @@ def _digitnet(channels: int, height: int, width: int, num_classes: int) -> nn.Mo
 
 
 class _ResidualBlock(nn.Module):
-    """Two 3x3 convolutions beside a shortcut, which is a 1x1 convolution where the shape changes."""
+    """Two 3x3 convolutions, plus a shortcut: the identity, or a 1x1 convolution if shapes differ."""
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()
@@ -72,7 +75,8 @@ class _ResidualBlock(nn.Module):
         return rectified
 
 
-def _resnet34(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+def resnet34(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+    """Return ResNet-34 with a 3x3 stem of stride 1 and no max-pool."""
     layers: list[nn.Module] = [
         nn.Conv2d(channels, 64, 3, padding=1, bias=False),
         nn.BatchNorm2d(64),
@@ -87,13 +91,13 @@ def _resnet34(channels: int, height: int, width: int, num_classes: int) -> nn.Mo
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, num_classes))
 
 
-def _mobilenet(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+def mobilenet(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """Return torchvision's MobileNetV2 with a stem of stride 1, and without the dropout before its head.
 
-    Its weights are drawn by `engine.models.initialisation`, where torchvision draws normals by the
-    fan out (kernels) and of deviation 0.01 (head), with a bias of zero.
+    `engine.models.initialisation` draws its weights from uniform distributions; torchvision would draw them
+    from normal ones (kernels by the fan out, the head with deviation 0.01 and a bias of zero).
     """
-    # Imported here because it costs a second that other models need not pay.
+    # Imported here because it takes a second that other models do not need.
     from torchvision.models import mobilenet_v2
 
     network = mobilenet_v2()
@@ -101,12 +105,3 @@ def _mobilenet(channels: int, height: int, width: int, num_classes: int) -> nn.M
     network.classifier = nn.Linear(network.last_channel, num_classes)
     module: nn.Module = network
     return module
-
-
-NETWORKS: dict[str, Build] = {
-    "tinyvgg": _tinyvgg,
-    "resnet34": _resnet34,
-    "mobilenet": _mobilenet,
-    "digitnet": _digitnet,
-}
-"""By the names of `engine.models.registry.MODELS`."""

@@ -1,6 +1,6 @@
-"""Class counts per client as a csv file in the authors' format (a dataset blueprint).
+"""Class counts of each client as a csv file in the OCFL authors' format (a dataset blueprint).
 
-A header, one row for the server's test set, then two rows a client:
+A header, one row for the server's test set, then two rows per client:
 
     client_id,partition,total_samples,0,1,2
     orchestrator,central_test_set,30,10,10,10
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fedgrid.engine.data.images import ClassLabels
 from fedgrid.engine.errors import DataError
-from fedgrid.engine.partition.deal import ClientSplit
+from fedgrid.engine.partition.split import ClientSplit
 
 COLUMNS = ["client_id", "partition", "total_samples"]
 SERVER = ("orchestrator", "central_test_set")
@@ -30,7 +30,7 @@ PARTITIONS = ("train_set", "test_set")
 
 @dataclass(frozen=True, eq=False)
 class Blueprint:
-    """Who holds how many images of which class."""
+    """Number of images of each class that each client and the server hold."""
 
     train_KL: NDArray[np.int64]
     """Training images, shape (K, L)."""
@@ -39,10 +39,10 @@ class Blueprint:
     server_L: NDArray[np.int64]
     """Images of the server's test set, shape (L,)."""
     classes: tuple[str, ...]
-    """Column titles, L of them: the class numbers, or the names that a file had."""
+    """L column titles: class numbers, or the names in the file that was read."""
 
     def to_csv(self) -> str:
-        """Return the text of the file; `read` gives back the same counts and titles."""
+        """Return the text of the file; `read` returns the same counts and titles."""
         text = StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([*COLUMNS, *self.classes])
@@ -81,10 +81,10 @@ def of(
 
 
 def read(path: Path) -> Blueprint:
-    """Read a blueprint, ours or the authors'.
+    """Read a blueprint.
 
     Raises:
-        DataError: the file is missing or not a blueprint; names the file and the line.
+        DataError: the file is missing or not a blueprint; with file and line.
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -118,14 +118,14 @@ def _classes(path: Path, rows: list[list[str]]) -> tuple[str, ...]:
     classes = header[len(COLUMNS) :]
     if header[: len(COLUMNS)] != COLUMNS or not classes or len(set(classes)) != len(classes):
         raise DataError(
-            f"{path}, line 1: expected the columns {','.join(COLUMNS)} and one different title a class, "
+            f"{path}, line 1: expected the columns {','.join(COLUMNS)} and a unique title for each class, "
             f"found '{','.join(header)}'"
         )
     return tuple(classes)
 
 
 def _row(where: str, row: list[str], num_classes: int) -> tuple[tuple[str, str], NDArray[np.int64]]:
-    """Return whose counts a row holds, and the counts, shape (L,)."""
+    """Return client and partition of a row, and its counts, shape (L,)."""
     if len(row) != len(COLUMNS) + num_classes:
         raise DataError(
             f"{where}: expected {len(COLUMNS) + num_classes} values as in line 1, found {len(row)}"

@@ -1,46 +1,33 @@
-"""Who is alike: the hidden groups (clusters) of clients and the classes each group holds.
+"""Hidden groups (clusters) of the OCFL scenarios: how many clients and which classes each group has.
 
-Source: the class sets and cluster sizes of the OCFL papers' forty scenarios, which have three clusters
-and 8, 9 or 10 classes. The papers print these as lists; the rules below give the same lists and extend
-them to any number of clusters, classes and clients. The groups of overlap majority are those of Bettinelli,
-Benoit, Grandjean 2024, for CIFAR-10; for other data sets ours.
+Source: class sets and cluster sizes of the OCFL papers' forty scenarios, which have three clusters and 8, 9
+or 10 classes. The papers print them as lists. The rules below give the same lists, and extend them to any
+number of clusters, classes and clients.
 
 Shapes: K clients, C clusters, L classes.
 """
 
-from collections.abc import Sequence
 from itertools import accumulate
 from typing import Literal
 
 from fedgrid.engine.errors import ConfigError
 
-Overlap = Literal["overlapping", "nonoverlapping", "majority"]
 Balance = Literal["balanced", "imbalanced"]
 
 IMBALANCED_WEIGHTS = (22, 47, 31)
-"""Relative sizes of imbalanced clusters, repeated for more than three: 3/7/5 of 15 clients, 7/14/9 of 30."""
-
-MAJORITY_GROUPS = 2
-FIRST_GROUP: dict[str, tuple[int, ...]] = {
-    "cifar10": (0, 1, 8, 9),  # Vehicles; the others are animals.
-    "fmnist": (5, 7, 8, 9),  # Shoes and bags; the others are clothes.
-    "bloodmnist": (0, 1, 3, 6),  # Granulocytes.
-    "digits": (0, 6, 8, 9),  # Written with a loop, which need not make them alike.
-    "mnist": (0, 6, 8, 9),
-}
-"""Of overlap majority: the classes of the first hidden group; elsewhere the first half of the classes."""
+"""Relative sizes of imbalanced clusters, repeated if there are more than three. Gives 3/7/5 of 15 clients
+and 7/14/9 of 30."""
 
 
-def class_sets(num_classes: int, num_clusters: int, overlap: Overlap) -> tuple[tuple[int, ...], ...]:
-    """Return the classes of each cluster, ascending; C sets that differ from one another.
+def class_sets(num_classes: int, num_clusters: int, overlap: str) -> tuple[tuple[int, ...], ...]:
+    """Return the classes of each cluster, ascending: C different sets.
 
-    Non-overlapping sets tile the classes. Overlapping sets are arcs of the ring of classes, so that a
-    class stands in 1.5 to 1.8 sets on average.
+    Non-overlapping sets partition the classes. Overlapping sets are arcs on the ring of classes 0..L-1; a
+    class is in 1.5 to 1.8 sets on average.
 
     Raises:
-        ConfigError: the classes are too few for that many different sets.
+        ConfigError: too few classes for C different sets.
     """
-    assert overlap != "majority", "majority_groups() has its groups"
     if num_clusters > num_classes:
         raise ConfigError(
             f"{num_clusters} clusters need at least {num_clusters} classes, the data set has {num_classes}; "
@@ -53,28 +40,8 @@ def class_sets(num_classes: int, num_clusters: int, overlap: Overlap) -> tuple[t
     return _arcs(num_classes, num_clusters)
 
 
-def majority_groups(dataset: str, num_classes: int, first_group: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the hidden group, 0 or 1, of each class, shape (L,).
-
-    Args:
-        dataset: name of the data set.
-        first_group: the classes of group 0, where the user says them.
-
-    Raises:
-        ConfigError: a group without classes, or a label that is no class.
-    """
-    first = first_group if first_group is not None else FIRST_GROUP.get(dataset, range(num_classes // 2))
-    if not 0 < len(set(first)) < num_classes or max(first) >= num_classes:
-        raise ConfigError(
-            f"split.first_group = {list(first)}: expected some of the classes 0 to {num_classes - 1}, "
-            "but not all",
-            ("split", "first_group"),
-        )
-    return tuple(int(label not in first) for label in range(num_classes))
-
-
 def cluster_sizes(num_clients: int, num_clusters: int, balance: Balance) -> tuple[int, ...]:
-    """Return the number of clients of each cluster: C numbers of at least one whose sum is K.
+    """Return the number of clients of each cluster: C numbers, each at least one, with sum K.
 
     Raises:
         ConfigError: more clusters than clients.
@@ -91,13 +58,13 @@ def cluster_sizes(num_clients: int, num_clusters: int, balance: Balance) -> tupl
 
 
 def _even_parts(total: int, parts: int) -> tuple[int, ...]:
-    """Return `parts` whole numbers with sum `total`, at most one apart, the larger ones first."""
+    """Return `parts` whole numbers with sum `total` that differ by at most one, larger ones first."""
     quotient, remainder = divmod(total, parts)
     return tuple(quotient + (part < remainder) for part in range(parts))
 
 
 def _tiles(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
-    """Return runs of classes, as equal as possible; the odd ones out stand first (4/3/3, 2/3/3)."""
+    """Return runs of classes of nearly equal size; the run whose size differs is first (4/3/3, 2/3/3)."""
     sizes = _even_parts(num_classes, num_clusters)
     if 2 * (num_classes % num_clusters) > num_clusters:
         sizes = sizes[::-1]
@@ -106,11 +73,11 @@ def _tiles(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _arcs(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
-    """Return arcs of the ring 0..L-1, each reaching half its step into the next one.
+    """Return arcs on the ring of classes 0..L-1; each extends by half its step into the next one.
 
-    The arcs go once round the ring and, with more than two classes a cluster, a little further, so that
-    the last meets the first on more classes than other neighbours share. The papers number them backwards:
-    the last cluster's arc begins at class 0.
+    The arcs go once round the ring. With more than two classes per cluster they go a little further, so that
+    the last and the first arc share more classes than other neighbours. As in the papers, clusters are
+    numbered backwards: the arc of the last one starts at class 0.
     """
     per_cluster = -(-num_classes // num_clusters)
     further = per_cluster // 2 if per_cluster > 2 else 0
@@ -125,7 +92,7 @@ def _arcs(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _largest_remainder(total: int, weights: list[int]) -> tuple[int, ...]:
-    """Return whole numbers with sum `total` in the proportion of `weights`, none below one."""
+    """Return whole numbers, each at least one, with sum `total` and in proportion to `weights`."""
     exact = [total * weight / sum(weights) for weight in weights]
     parts = [int(value) for value in exact]
     by_remainder = sorted(range(len(parts)), key=lambda part: (parts[part] - exact[part], part))

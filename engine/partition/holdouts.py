@@ -1,7 +1,7 @@
-"""Cut what clients hold into what they train on and what they are scored on.
+"""Cut each client's images into those it trains on and those it is scored on.
 
-A cut is each client's own, or one for everybody: a seeded share of each class is set apart, and of the
-images a client holds each goes where it belongs.
+Either each client has a cut of its own (`cut_each`), or one cut of the pool holds for all clients
+(`cut_for_all`): a seeded share of each class is for scores, wherever those images are.
 
 Shapes: K clients, L classes.
 """
@@ -14,12 +14,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.engine.data.images import Positions
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.seeds import generator
 
-Positions: TypeAlias = NDArray[np.int64]
 Cuts: TypeAlias = list[tuple[Positions, Positions]]
-"""Of each client, what it trains on and what it is scored on."""
+"""For each client, the images it trains on and those it is scored on."""
 
 
 def cut_each(
@@ -29,9 +29,10 @@ def cut_each(
     seed: int,
     scenario: str,
 ) -> Cuts:
-    """Return each client's own cut: `test_share` of what it holds, rounded up, is for its scores.
+    """Cut each client's images: `test_share` of them, rounded up, are its test set.
 
-    With `scored_on='validation'` it lies untouched, and what the client trains on is cut again likewise.
+    With `scored_on='validation'` the test set stays unused and the training images are cut again, by the same
+    share; the client is scored on the second part.
     """
     cuts = _by_client(held_K, rngs_K, split)
     if split.scored_on == "test":
@@ -43,10 +44,10 @@ def cut_each(
 def cut_for_all(
     held_K: Sequence[Positions], positions_L: Sequence[Positions], split: Split, seed: int, scenario: str
 ) -> Cuts:
-    """Return a cut by image, so that what anybody is scored on nobody trains on.
+    """Cut by image, so that no client trains on an image that any client is scored on.
 
-    With `scored_on='validation'` a second share of each class, of what is left of it, is for everybody's
-    scores, and what the first one set apart is nobody's.
+    With `scored_on='validation'` the test images stay unused, and `test_share` of the rest of each class is
+    for the scores of all clients.
     """
     is_test = common_test(positions_L, split.test_share, generator(seed, f"common test of {scenario}"))
     cuts = _by_image(held_K, is_test)
@@ -58,7 +59,7 @@ def cut_for_all(
 
 
 def cut(rng: np.random.Generator, held: Positions, test_share: float) -> tuple[Positions, Positions]:
-    """Cut a client's images into train and test; test has `test_share` of them, rounded up."""
+    """Cut a client's images at random into train and test; test has `test_share` of them, rounded up."""
     num_test = share_of(len(held), test_share)
     shuffled = rng.permutation(held)
     return np.sort(shuffled[num_test:]), np.sort(shuffled[:num_test])
@@ -67,10 +68,10 @@ def cut(rng: np.random.Generator, held: Positions, test_share: float) -> tuple[P
 def common_test(
     positions_L: Sequence[Positions], test_share: float, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Set apart `test_share` of each class, rounded up but never the whole class.
+    """Choose `test_share` of each class, rounded up but never the whole class, as test images.
 
     Returns:
-        By position in the pool, up to the last one that a class has: True where set apart.
+        For each position in the pool, up to the last one in `positions_L`: whether it is a test image.
     """
     is_test = np.zeros(1 + max(positions.max() for positions in positions_L), bool)
     for positions in positions_L:
@@ -80,7 +81,7 @@ def common_test(
 
 
 def share_of(count: int, share: float) -> int:
-    """Return `share` of `count`, rounded up; decimal, so that 0.1 of 30 is 3 and not 4."""
+    """Return `share` of `count`, rounded up; computed in decimals, so that 0.1 of 30 is 3 and not 4."""
     return ceil(Fraction(repr(share)) * count)
 
 

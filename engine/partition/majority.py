@@ -1,79 +1,123 @@
-"""Deal a pool of images out by majority classes: most of what client k holds is of class k mod L.
+"""Majority classes: most images of client k are of class k mod L.
 
-Source: Bettinelli, Benoit, Grandjean 2024: ten clients of CIFAR-10, 5,000 images each, a share m of them
-of the client's own class and the others evenly of the other classes. m = 1 is a class a client, m = 1 / L
-the same classes for everybody. Every client holds the same number of images and nobody an image of
-another's, so that nothing leaks, whatever `split.test_leakage` says. Where the classes are equally large
-and the clients a multiple of them, all of the pool is dealt out; elsewhere as much of it as leaves every
-client its share of every class.
+Each client holds the same number of images. A share m of them is of the client's own class; the others are
+spread evenly over the other classes. m = 1 gives each client one class, m = 1 / L gives all clients the same
+mix. No image is held by two clients, so these splits never leak. The whole pool is dealt out if the classes
+are equally large and the number of clients is a multiple of L; otherwise as much as leaves each client its
+share of each class.
+
+The two hidden groups are groups of classes: those of the source for CIFAR-10, ours for other data sets.
+
+Source: Bettinelli, Benoit, Grandjean 2024 (ten clients of CIFAR-10 with 5,000 images each).
 
 Shapes: K clients, L classes.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.engine.data.images import Positions
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.partition.groups import MAJORITY_GROUPS, majority_groups
-from fedgrid.engine.partition.holdouts import Positions
 from fedgrid.engine.partition.scenarios import Scenario
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.seeds import generator
 
-WITHOUT_EFFECT = ("alpha", "proportions")
-"""Options of imbalanced groups."""
+NUM_GROUPS = 2
+OPTIONS: tuple[str, ...] = ("majority", "first_group")
+DEFAULTS: Mapping[str, object] = MappingProxyType({"num_clusters": NUM_GROUPS})
+IMAGES_ARE_SHARED: bool = False
+
+FIRST_GROUP: dict[str, tuple[int, ...]] = {
+    "cifar10": (0, 1, 8, 9),  # Vehicles; the others are animals.
+    "fmnist": (5, 7, 8, 9),  # Shoes and bags; the others are clothes.
+    "bloodmnist": (0, 1, 3, 6),  # Granulocytes.
+    "digits": (0, 6, 8, 9),  # Written with a loop, which need not make them alike.
+    "mnist": (0, 6, 8, 9),
+}
+"""Classes of the first hidden group; for other data sets it is the first half of the classes."""
 
 
-def check(scenario: Scenario, num_classes: int, split: Split) -> None:
-    """Check that the options of a split are of its kind, and that this kind can be dealt out.
-
-    Raises:
-        ConfigError: an option that has no effect, or clients of one hidden group only; with its key.
-    """
-    if scenario.overlap != "majority":
-        for option in ("majority", "first_group"):
-            if (given := getattr(split, option)) != _default(option):
-                raise ConfigError(
-                    f"split.{option} = {given} is of overlap majority, not of {scenario.overlap}",
-                    ("split", option),
-                )
-        return
+def check(scenario: Scenario, num_classes: int, split: Split, seed: int) -> None:
+    """Check that balance, number of groups and number of clients are possible; see `Kind.check`."""
     if scenario.balance != "balanced":
         raise ConfigError(
             f"balance = {scenario.balance}: with overlap majority all clients have equally many images; "
             "take balanced",
             ("balance",),
         )
-    if split.num_clusters != MAJORITY_GROUPS:
+    if split.num_clusters != NUM_GROUPS:
         raise ConfigError(
-            f"split.num_clusters = {split.num_clusters}: overlap majority has {MAJORITY_GROUPS} hidden "
-            "groups; leave it out, and say which classes are one of them with split.first_group",
+            f"split.num_clusters = {split.num_clusters}: overlap majority has {NUM_GROUPS} hidden groups; "
+            "leave it out, and name the classes of one group with split.first_group",
             ("split", "num_clusters"),
         )
-    for option in WITHOUT_EFFECT:
-        if (given := getattr(split, option)) != _default(option):
-            raise ConfigError(
-                f"split.{option} = {given} has no effect on overlap majority; leave it out",
-                ("split", option),
-            )
-    _check_clients(scenario, num_classes, split)
+    group_L = groups_of_classes(scenario.dataset, num_classes, split.first_group)
+    least = 1 + max(group_L.index(group) for group in range(NUM_GROUPS))
+    if scenario.num_clients < least:
+        raise ConfigError(
+            f"clients = {scenario.num_clients}: with overlap majority the classes of clients 0 to "
+            f"{scenario.num_clients - 1} are all in one hidden group; take at least {least}",
+            ("clients",),
+        )
 
 
-def groups_of_clients(scenario: Scenario, num_classes: int, split: Split) -> list[int]:
-    """Return the hidden group of each client, that of its class."""
-    group_L = majority_groups(scenario.dataset, num_classes, split.first_group)
-    return [group_L[client % num_classes] for client in range(scenario.num_clients)]
+def deal(
+    scenario: Scenario,
+    positions_L: Sequence[Positions],
+    split: Split,
+    seed: int,
+    rngs_K: Sequence[np.random.Generator],
+) -> tuple[list[int], list[Positions]]:
+    """Cut each class, in a seeded order, among the clients; see `Kind.deal`."""
+    num_clients, num_classes = scenario.num_clients, len(positions_L)
+    images = images_per_client([len(positions) for positions in positions_L], num_clients, split)
+    stops_KL = counts(images, num_clients, num_classes, split.majority).cumsum(axis=0)
+    parts_LK = [
+        np.split(generator(seed, f"class {label} of {scenario.name}").permutation(positions), stops)[:-1]
+        for label, (positions, stops) in enumerate(zip(positions_L, stops_KL.T, strict=True))
+    ]
+    held_K = [np.sort(np.concatenate(parts)) for parts in zip(*parts_LK, strict=True)]
+    group_L = groups_of_classes(scenario.dataset, num_classes, split.first_group)
+    return [group_L[client % num_classes] for client in range(num_clients)], held_K
+
+
+def expected_images(scenario: Scenario, pool_size: int, num_classes: int, split: Split, seed: int) -> float:
+    """Return the number of images of all clients; see `Kind.expected_images`."""
+    counts_L = [pool_size // num_classes] * num_classes
+    return float(scenario.num_clients * images_per_client(counts_L, scenario.num_clients, split))
+
+
+def groups_of_classes(dataset: str, num_classes: int, first_group: Sequence[int] | None) -> tuple[int, ...]:
+    """Return the hidden group, 0 or 1, of each class, shape (L,).
+
+    Args:
+        dataset: name of the data set.
+        num_classes: L.
+        first_group: the classes of group 0; None takes those of `FIRST_GROUP`.
+
+    Raises:
+        ConfigError: a group without classes, or a label that is no class.
+    """
+    first = first_group if first_group is not None else FIRST_GROUP.get(dataset, range(num_classes // 2))
+    if not 0 < len(set(first)) < num_classes or max(first) >= num_classes:
+        raise ConfigError(
+            f"split.first_group = {list(first)}: expected some of the classes 0 to {num_classes - 1}, "
+            "but not all",
+            ("split", "first_group"),
+        )
+    return tuple(int(label not in first) for label in range(num_classes))
 
 
 def counts(images: int, num_clients: int, num_classes: int, majority: float) -> NDArray[np.int64]:
-    """Return how many of a client's `images` are of which class, shape (K, L).
+    """Return how many of a client's `images` are of each class, shape (K, L).
 
-    What the other classes cannot share evenly goes to those that follow the client's own, round the ring:
-    so no class gets more of it than another from every L clients.
+    Images that the other classes cannot share evenly go to the classes after the client's own, round the
+    ring of classes. So each class gets as many of them as any other from every L clients.
     """
     own = round(Fraction(repr(majority)) * images)
     each, over = divmod(images - own, num_classes - 1)
@@ -82,10 +126,10 @@ def counts(images: int, num_clients: int, num_classes: int, majority: float) -> 
 
 
 def images_per_client(available_L: Sequence[int], num_clients: int, split: Split) -> int:
-    """Return `split.draws`, or else the most images that every client can hold without sharing any.
+    """Return `split.draws`, or else the most images that each client can hold without sharing any.
 
     Raises:
-        ConfigError: a class runs out.
+        ConfigError: a class has too few images.
     """
 
     def runs_out(images: int) -> bool:
@@ -100,40 +144,8 @@ def images_per_client(available_L: Sequence[int], num_clients: int, split: Split
         )
     if split.draws is not None and split.draws > most:
         raise ConfigError(
-            f"split.draws = {split.draws}: with overlap majority no image is dealt out twice, which gives "
-            f"{num_clients} clients at most {most} each; leave it out for that",
+            f"split.draws = {split.draws}: with overlap majority no image is dealt out twice, so "
+            f"{num_clients} clients hold at most {most} each; leave it out for that",
             ("split", "draws"),
         )
     return split.draws or most
-
-
-def deal(positions_L: Sequence[Positions], scenario: Scenario, split: Split, seed: int) -> list[Positions]:
-    """Return what each of K clients holds, ascending: each class, in a seeded order, is cut among them.
-
-    Args:
-        positions_L: positions of each class in the pool.
-        scenario: one that `check` has passed.
-    """
-    num_clients, num_classes = scenario.num_clients, len(positions_L)
-    images = images_per_client([len(positions) for positions in positions_L], num_clients, split)
-    stops_KL = counts(images, num_clients, num_classes, split.majority).cumsum(axis=0)
-    parts_LK = [
-        np.split(generator(seed, f"class {label} of {scenario.name}").permutation(positions), stops)[:-1]
-        for label, (positions, stops) in enumerate(zip(positions_L, stops_KL.T, strict=True))
-    ]
-    return [np.sort(np.concatenate(parts)) for parts in zip(*parts_LK, strict=True)]
-
-
-def _check_clients(scenario: Scenario, num_classes: int, split: Split) -> None:
-    group_L = majority_groups(scenario.dataset, num_classes, split.first_group)
-    least = 1 + max(group_L.index(group) for group in range(MAJORITY_GROUPS))
-    if scenario.num_clients < least:
-        raise ConfigError(
-            f"clients = {scenario.num_clients}: with overlap majority the classes of clients 0 to "
-            f"{scenario.num_clients - 1} are all of one hidden group; take at least {least}",
-            ("clients",),
-        )
-
-
-def _default(option: str) -> object:
-    return Split.model_fields[option].get_default()

@@ -1,9 +1,8 @@
-"""The papers' forty scenarios by name, and the class shares that their imbalanced clusters drew.
+"""The OCFL papers' forty scenarios by name, and the class shares of their imbalanced clusters.
 
-Source: the authors' dataset blueprints (ODFL archive). They hold no class shares; the table
-`published_shares.csv` has those estimated from the class counts (draws of a class -N ln(1 - u/N) for u
-different images of N, to three decimals), which is why a share can be 0.000 for a class that a few images
-stand for.
+Source: the authors' dataset blueprints. They hold class counts but no shares. The shares in
+`published_shares.csv` are estimates, to three decimals: u different images of N result from about
+-N ln(1 - u/N) draws. A class with few images can therefore have the share 0.000.
 """
 
 import csv
@@ -17,19 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.partition.groups import Balance, Overlap
+from fedgrid.engine.partition.groups import Balance
 
 PUBLISHED_DATASETS = ("mnist", "fmnist", "cifar10", "pathmnist", "bloodmnist")
-PUBLISHED_OVERLAPS: tuple[Overlap, ...] = ("nonoverlapping", "overlapping")
+PUBLISHED_OVERLAPS = ("nonoverlapping", "overlapping")
 PUBLISHED_NUM_CLUSTERS = 3
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Who holds which images, up to the seed."""
+    """Which client holds which images, up to the seed."""
 
     dataset: str
-    overlap: Overlap
+    overlap: str
+    """Kind of scenario, a key of `engine.partition.kinds.KINDS`."""
     balance: Balance
     num_clients: int
 

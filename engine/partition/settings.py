@@ -10,32 +10,32 @@ ClassLabel = Annotated[int, Field(ge=0, strict=True)]
 
 
 class Split(Section):
-    """How a data set is dealt out to clients; the defaults are the papers'."""
+    """How a data set is split among clients; the defaults are those of the OCFL papers."""
 
     num_clusters: PositiveInt = 3
-    """Hidden groups of clients; of overlap majority 2."""
+    """Number of hidden groups of clients; 2 with overlap majority."""
     draws: PositiveInt | None = None
-    """Draws with replacement a client; None is floor(pool size / clients), the published rule. Of overlap
-    majority the images of a client, none of them another's; None is as many as there are."""
+    """Draws with replacement per client; None is floor(pool size / clients), the published rule. With overlap
+    majority, images per client without replacement; None is as many as possible."""
     test_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
-    """Share of a client's images that is its test set, rounded up."""
+    """Share of a client's images in its test set, rounded up."""
     alpha: Annotated[float, Field(gt=0)] = 1.0
-    """Concentration of the symmetric Dirichlet that draws an imbalanced cluster's class shares."""
+    """Concentration of the symmetric Dirichlet distribution of an imbalanced cluster's class shares."""
     proportions: Literal["drawn", "published"] = "drawn"
     """Class shares of imbalanced clusters: drawn with the run's seed, or those of the published scenario."""
     test_leakage: Literal["published", "none"] = "published"
     """`published`: clients draw independently, so about half of a client's test images are in another
     client's training set. `none`: no test image of any client is in any client's training set."""
     server_images: PositiveInt | None = None
-    """Images of the server's test set, the first of a seeded order; None is the whole official test set."""
+    """Size of a seeded subset of the server's test set; None is the whole official test set."""
     majority: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Of overlap majority: the share of a client's images that is of its own class."""
+    """With overlap majority: the share of a client's images that are of its own class."""
     first_group: tuple[ClassLabel, ...] | None = None
-    """Of overlap majority: the classes of one hidden group, the others being of the other; None is what
-    `engine.partition.groups` says of the data set."""
+    """With overlap majority: the classes of the first hidden group; None is the data set's default, in
+    `engine.partition.majority`."""
     scored_on: Literal["test", "validation"] = "test"
-    """`validation`: a client's training images are cut once more by `test_share`, and it is scored on the
-    second part. Its test images are not used at all, which is what a search needs."""
+    """`validation`, for searches: a client's training images are cut again by `test_share`, and the client is
+    scored on the second part. Its test images are not used."""
 
     reference_images: PositiveInt | None = None
     """Images of the official test set that the server keeps as reference images, for algorithms that compare

@@ -14,7 +14,7 @@ from secrets import token_hex
 from fedgrid.engine.errors import FedgridError
 from fedgrid.engine.round_cache.entry import CacheEntry, Damaged, about_entry, decode, encode
 from fedgrid.engine.round_cache.lock import RoundLock
-from fedgrid.engine.storage.atomic import ASIDE, kept_in
+from fedgrid.engine.storage.atomic import PARTIAL, disk_errors
 from fedgrid.engine.storage.storage import Storage
 
 FOLDER = "store"
@@ -112,7 +112,7 @@ class RoundStore:
             return
         file = self._file(name)
         path = self._storage.root / file
-        temporary = path.with_name(f"{path.name}{ASIDE}{token_hex(4)}")
+        temporary = path.with_name(f"{path.name}{PARTIAL}{token_hex(4)}")
         data = encode(entry, name)
         try:
             if self._limit is not None and not make_room(self._storage, self._limit, len(data)):
@@ -169,7 +169,7 @@ def drop(storage: Storage, entries: list[StoredFile]) -> None:
     Raises:
         RunError: if the storage cannot be written.
     """
-    with kept_in(storage.root):
+    with disk_errors(storage.root):
         for entry in entries:
             (storage.root / entry.file).unlink(missing_ok=True)
     storage.remove(*(entry.file for entry in entries))

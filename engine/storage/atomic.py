@@ -1,4 +1,4 @@
-"""Files that are either the old one or the new one, whole, whoever is killed and whoever writes beside us."""
+"""Atomic file replacement, safe against crashes and concurrent writers."""
 
 import os
 import re
@@ -13,17 +13,18 @@ from safetensors import SafetensorError
 
 from fedgrid.engine.errors import RunError
 
-ASIDE = ".writing-"
-"""What the name of a file that is not whole yet contains."""
+PARTIAL = ".writing-"
+"""Part of the name of every file that is still being written."""
 
 
 @contextmanager
-def aside(*paths: Path) -> Iterator[tuple[Path, ...]]:
-    """Give names to write `paths` under, nobody else's; then flush all and put one after the other in place.
+def replacing(*paths: Path) -> Iterator[tuple[Path, ...]]:
+    """Yield a temporary path for each of `paths`; on exit flush all of them and rename them in that order.
 
-    Flushed together, several files cost little more time than one.
+    The temporary names are unique, so that several processes can replace the same file. If the block raises,
+    the temporary files are deleted. Flushing several files together takes little longer than flushing one.
     """
-    token = f"{ASIDE}{os.getpid()}-{token_hex(4)}"
+    token = f"{PARTIAL}{os.getpid()}-{token_hex(4)}"
     temporaries = tuple(path.with_name(path.name + token) for path in paths)
     try:
         yield temporaries
@@ -39,8 +40,8 @@ def aside(*paths: Path) -> Iterator[tuple[Path, ...]]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small file."""
-    with aside(path) as (temporary,):
+    """Replace a small file."""
+    with replacing(path) as (temporary,):
         temporary.write_text(text)
 
 
@@ -53,15 +54,15 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
-def sweep(folder: Path) -> None:
-    """Delete what killed writers left aside in `folder`."""
-    for leftover in folder.glob(f"*{ASIDE}*"):
+def delete_partial(folder: Path) -> None:
+    """Delete the temporary files that killed writers left in `folder`."""
+    for leftover in folder.glob(f"*{PARTIAL}*"):
         leftover.unlink(missing_ok=True)
 
 
 @contextmanager
-def kept_in(folder: Path) -> Iterator[None]:
-    """Raise what the disk of `folder` refuses as a RunError in one line."""
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Convert disk errors in the block to a RunError that names `folder`, the cause and what to do."""
     try:
         yield
     except (OSError, SafetensorError) as error:
@@ -69,12 +70,12 @@ def kept_in(folder: Path) -> Iterator[None]:
         if number == ENOSPC:
             cause = f"the disk of {folder} is full; free some space"
         else:
-            cause = f"{folder} cannot be written: {reason}; see to it"
-        raise RunError(f"{cause}, then the same command goes on from what is kept") from error
+            cause = f"{folder} cannot be written: {reason}; fix that"
+        raise RunError(f"{cause}, then the same command continues from the last stored state") from error
 
 
 def _reason(error: Exception) -> tuple[int | None, str]:
-    # safetensors has the number in its text only.
+    # A SafetensorError has the error number in its text only.
     found = re.search(r"os error (\d+)", str(error))
     number = int(found[1]) if found else getattr(error, "errno", None)
     return number, os.strerror(number) if number else str(error).splitlines()[0]

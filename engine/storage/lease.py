@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from fedgrid.engine.errors import ConfigError, FedgridError
-from fedgrid.engine.storage.atomic import ASIDE, kept_in
+from fedgrid.engine.storage.atomic import PARTIAL, disk_errors
 from fedgrid.engine.storage.processes import is_gone, machine, start_time
 from fedgrid.engine.storage.storage import Storage
 
@@ -86,7 +86,7 @@ class Lease:
             ConfigError: if another driver has it.
             RunError: if the storage cannot be written.
         """
-        with kept_in(self._path.parent):
+        with disk_errors(self._path.parent):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._storage.refresh(NAME)
             with self._written() as mine:
@@ -155,7 +155,7 @@ class Lease:
             since=_text(now),
             expires=_text(now + EXPIRES_AFTER),
         )
-        mine = self._path.with_name(f"{NAME}{ASIDE}{self._token}")
+        mine = self._path.with_name(f"{NAME}{PARTIAL}{self._token}")
         try:
             mine.write_text(_json(holder))
             yield mine

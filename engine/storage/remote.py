@@ -1,4 +1,4 @@
-"""Files at a URI: pyarrow's file systems, as Ray takes them, and fsspec's for any other scheme."""
+"""Files at a URI: pyarrow's file systems, as in Ray, and fsspec for every other scheme."""
 
 import os
 import re
@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.storage.atomic import ASIDE, aside
+from fedgrid.engine.storage.atomic import PARTIAL, replacing
 
 BLOCK = 1 << 20
 NOT_FOUND = fs.FileType.NotFound
@@ -21,10 +21,10 @@ OTHER_FOLDER = "name another folder or URI"
 
 @lru_cache(maxsize=4)
 def connect(uri: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a URI, as Ray finds it, or else as fsspec does, and the path in it.
+    """Return the file system of a URI and the path in it; pyarrow is tried first, then fsspec.
 
     Raises:
-        ConfigError: if there is no such scheme, its package is missing, or the place cannot be reached.
+        ConfigError: the scheme is unknown, its package is missing, or the URI cannot be reached.
     """
     scheme = uri.partition("://")[0]
     try:
@@ -50,7 +50,7 @@ def _connect_by_fsspec(uri: str, scheme: str) -> tuple[fs.FileSystem, str]:
             f"--storage {shown(uri)}: unknown scheme '{scheme}'; known: s3, gs, hdfs, abfs and fsspec's"
         ) from error
     except Exception as error:
-        # Every fsspec package has errors of its own.
+        # Each fsspec package defines its own errors.
         raise ConfigError(
             f"--storage {shown(uri)}: cannot be reached ({one_line(error)}); {OTHER_FOLDER}"
         ) from error
@@ -58,40 +58,43 @@ def _connect_by_fsspec(uri: str, scheme: str) -> tuple[fs.FileSystem, str]:
 
 
 def listing(remote: fs.FileSystem, base: str, folder: str) -> dict[str, fs.FileInfo]:
-    """Return all whole files under a folder, by their path relative to `base`."""
+    """Return all complete files under a folder, by their path relative to `base`."""
     selector = fs.FileSelector(f"{base}/{folder}".rstrip("/"), allow_not_found=True, recursive=True)
     infos = remote.get_file_info(selector)
     return {
         info.path.removeprefix(f"{base}/"): info
         for info in infos
-        if info.type == fs.FileType.File and ASIDE not in info.path
+        if info.type == fs.FileType.File and PARTIAL not in info.path
     }
 
 
 def fetch(remote: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
-    """Fetch a file unless it is here; its time here is its time there, so that neither clock matters."""
+    """Copy a file from the URI to `path`, unless `path` has the same size and modification time.
+
+    The copy gets the modification time of the original, so the clocks of the two machines need not agree.
+    """
     if path.exists() and info.mtime_ns is not None:
-        kept = path.stat()
-        if (kept.st_size, kept.st_mtime_ns) == (info.size, info.mtime_ns):
+        stored = path.stat()
+        if (stored.st_size, stored.st_mtime_ns) == (info.size, info.mtime_ns):
             return
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with aside(path) as (temporary,):
+        with replacing(path) as (temporary,):
             with remote.open_input_stream(info.path) as source, temporary.open("wb") as target:
                 copyfileobj(source, target, BLOCK)
             if info.mtime_ns is not None:
                 os.utime(temporary, ns=(info.mtime_ns, info.mtime_ns))
     except FileNotFoundError:
-        # Deleted since it was listed.
+        # The file was deleted after it was listed.
         path.unlink(missing_ok=True)
 
 
 def send(remote: fs.FileSystem, path: Path, target: str) -> None:
-    """Copy a file there."""
+    """Copy the file `path` to `target`, which includes its name; create the folder if needed."""
     try:
         _upload(remote, path, target)
     except FileNotFoundError:
-        # Only some file systems need folders; where they are needed and there, asking costs a round trip.
+        # Most file systems need no folder, or have it already; checking first would cost a round trip.
         remote.create_dir(str(PurePosixPath(target).parent), recursive=True)
         _upload(remote, path, target)
 
@@ -102,7 +105,7 @@ def _upload(remote: fs.FileSystem, path: Path, target: str) -> None:
 
 
 def try_to_write(remote: fs.FileSystem, base: str) -> None:
-    """Write a small file and delete it, and the folders that it needed."""
+    """Write a small file, then delete it and the folders that were created for it."""
     path = PurePosixPath(base)
     folders = [str(folder) for folder in (path, *path.parents) if str(folder) not in (".", "/")]
     missing = []
@@ -110,7 +113,7 @@ def try_to_write(remote: fs.FileSystem, base: str) -> None:
         if remote.get_file_info(folder).type != NOT_FOUND:
             break
         missing.append(folder)
-    name = f"{base}/writable{ASIDE}{token_hex(4)}"
+    name = f"{base}/writable{PARTIAL}{token_hex(4)}"
     if missing:
         remote.create_dir(base, recursive=True)
     with remote.open_output_stream(name) as sink:
@@ -122,11 +125,11 @@ def try_to_write(remote: fs.FileSystem, base: str) -> None:
 
 
 def shown(uri: str) -> str:
-    """Return a URI without the password that it may hold."""
+    """Return a URI with its user name and password, if it has them, replaced by asterisks."""
     return re.sub(r"//[^/@]*:[^/@]*@", "//***@", uri)
 
 
 def one_line(error: Exception) -> str:
-    """Return the first line of what a library says."""
+    """Return the first line of a library's error message."""
     text = str(error) or type(error).__name__
     return text.splitlines()[0]

@@ -1,4 +1,4 @@
-"""Where runs are kept: a folder, or a URI that Ray takes (s3, gs, hdfs, fsspec's) behind a local mirror."""
+"""Storage of runs and grids: a folder, or a URI (s3, gs, hdfs, fsspec's) with a local mirror."""
 
 import os
 import re
@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from fedgrid.engine.errors import ConfigError, RunError
-from fedgrid.engine.storage.atomic import ASIDE
+from fedgrid.engine.storage.atomic import PARTIAL
 from fedgrid.engine.storage.remote import (
     NOT_FOUND,
     connect,
@@ -34,18 +34,20 @@ from fedgrid.engine.storage.remote import (
 MARKS = re.compile(
     r"[^/]+/(done|failed|scores|mlflow|config)\.json|[^/]+/state-\d+\.sha256|grids/[^/]+/[^/]+|lease\.json"
 )
-"""What says how far runs and grids are, without their numbers."""
-ON_ITS_WAY = 60.0
-"""Seconds for which a mark may be in the mirror and not yet at the URI: another process is sending it."""
+"""Small files with the progress of runs and grids, without their records."""
+PUSH_SECONDS = 60.0
+"""A mark younger than this may be missing at the URI because another process is still pushing it."""
 CONNECTIONS = 16
+"""Files fetched at the same time."""
 
 
 @dataclass(frozen=True)
 class Storage:
-    """A folder of runs and grids. Names are relative to `root`, with slashes.
+    """A folder of runs and grids. Names of files are relative to `root`, with slashes.
 
-    With a URI, `root` mirrors it: what is written is pushed, what others wrote is pulled. Object stores
-    replace a file whole; on other file systems a kill amid a push may leave a file cut short.
+    With a URI, `root` is a mirror of it: new files are pushed, files of other machines are pulled. Object
+    stores replace files atomically. On other file systems a process that is killed during a push may leave
+    a truncated file.
     """
 
     root: Path
@@ -53,10 +55,10 @@ class Storage:
 
     @classmethod
     def of(cls, text: str | Path) -> "Storage":
-        """Return the storage that a user names: a path, or SCHEME://PLACE.
+        """Return the storage for a path or a URI, SCHEME://PLACE.
 
         Raises:
-            ConfigError: if a `file://` URI is on another host.
+            ConfigError: a `file://` URI names another host.
         """
         if "://" not in str(text):
             return cls(Path(text).expanduser().absolute())
@@ -69,54 +71,54 @@ class Storage:
         return cls(_cache() / "storage" / sha256(uri.encode()).hexdigest()[:16], uri)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Make the mirror anew where this arrives: another machine has another user and cache folder."""
+        """Pickle only the path or URI: another machine has another user and cache folder for the mirror."""
         return Storage.of, (self.uri or str(self.root),)
 
     def __str__(self) -> str:
         return shown(self.uri) if self.uri else str(self.root)
 
     def push(self, *names: str) -> None:
-        """Send files, one after the other: a file that makes the others count comes last.
+        """Copy files to the URI, in the given order; a file that marks the others as valid comes last.
 
         Raises:
-            RunError: if the URI refuses one.
+            RunError: the URI cannot be written.
         """
         if self.uri:
-            with self._asked("written") as (remote, base):
+            with self._connected("written") as (remote, base):
                 for name in names:
                     send(remote, self.root / name, f"{base}/{name}")
 
     def remove(self, *names: str) -> None:
-        """Delete files at the URI (not here); those that it lacks are no error.
+        """Delete files at the URI, not in the mirror; missing files are ignored.
 
         Raises:
-            RunError: if the URI refuses it.
+            RunError: the URI cannot be written.
         """
         if self.uri:
-            with self._asked("written") as (remote, base):
+            with self._connected("written") as (remote, base):
                 for info in remote.get_file_info([f"{base}/{name}" for name in names]):
                     if info.type != NOT_FOUND:
                         remote.delete_file(info.path)
 
     def remove_folder(self, name: str) -> None:
-        """Delete a folder at the URI (not here), with all that is in it.
+        """Delete a folder at the URI with its content, not in the mirror.
 
         Raises:
-            RunError: if the URI refuses it.
+            RunError: the URI cannot be written.
         """
         if self.uri:
-            with self._asked("written") as (remote, base):
+            with self._connected("written") as (remote, base):
                 if remote.get_file_info(f"{base}/{name}").type != NOT_FOUND:
                     remote.delete_dir(f"{base}/{name}")
 
     def refresh(self, *names: str) -> None:
-        """Make these files what they are at the URI, or gone.
+        """Fetch these files from the URI; delete those in the mirror that are missing there.
 
         Raises:
-            RunError: if the URI cannot be read.
+            RunError: the URI cannot be read.
         """
         if self.uri:
-            with self._asked("read") as (remote, base):
+            with self._connected("read") as (remote, base):
                 infos = remote.get_file_info([f"{base}/{name}" for name in names])
                 there = {
                     name: info for name, info in zip(names, infos, strict=True) if info.type != NOT_FOUND
@@ -124,15 +126,15 @@ class Storage:
                 self._mirror(remote, there, names)
 
     def pull(self, folder: str, skip: tuple[str, ...] = ()) -> None:
-        """Make a folder what it is at the URI: fetch what differs, delete what is not there.
+        """Make a folder equal to that at the URI: fetch files that differ, delete those missing there.
 
-        What begins with one of `skip` is left as it is, as in `figures/`.
+        Names that start with one of `skip`, such as `figures/`, are left alone.
 
         Raises:
-            RunError: if the URI cannot be read.
+            RunError: the URI cannot be read.
         """
         if self.uri:
-            with self._asked("read") as (remote, base):
+            with self._connected("read") as (remote, base):
                 skipped = tuple(f"{folder}/{start}" for start in skip)
                 listed = listing(remote, base, folder).items()
                 there = {name: info for name, info in listed if not name.startswith(skipped)}
@@ -140,51 +142,51 @@ class Storage:
                 self._mirror(remote, there, here)
 
     def read(self, name: str, size: int | None = None) -> bytes | None:
-        """Return a file's bytes, or the first `size` of them, None if it is not there; mirrors nothing.
+        """Return a file's bytes, or the first `size` of them; None if it is missing. Bypasses the mirror.
 
         Raises:
-            OSError, RunError: if it cannot be read.
+            OSError, RunError: the file cannot be read.
         """
         with suppress(FileNotFoundError):
             if not self.uri:
                 with (self.root / name).open("rb") as file:
                     return file.read(size)
-            with self._asked("read") as (remote, base), suppress(FileNotFoundError):
+            with self._connected("read") as (remote, base), suppress(FileNotFoundError):
                 return bytes(remote.open_input_stream(f"{base}/{name}").read(size))
         return None
 
     def sizes(self, folder: str) -> Mapping[str, int]:
-        """Return the sizes, in bytes, of all whole files under a folder, at the URI if there is one.
+        """Return the sizes in bytes of all complete files under a folder, at the URI if there is one.
 
         Raises:
-            RunError: if the URI cannot be read.
+            RunError: the URI cannot be read.
         """
         if self.uri:
-            with self._asked("read") as (remote, base):
+            with self._connected("read") as (remote, base):
                 return {name: info.size for name, info in listing(remote, base, folder).items()}
         return {name: size for name in self._files(folder) if (size := _size(self.root / name)) is not None}
 
     def pull_marks(self) -> None:
-        """Pull the small files that say how far each run and grid is.
+        """Pull the small files with the progress of each run and grid.
 
         Raises:
-            RunError: if the URI cannot be read.
+            RunError: the URI cannot be read.
         """
         if self.uri:
-            with self._asked("read") as (remote, base):
+            with self._connected("read") as (remote, base):
                 every = listing(remote, base, "")
                 there = {name: info for name, info in every.items() if MARKS.fullmatch(name)}
-                before = time() - ON_ITS_WAY
+                before = time() - PUSH_SECONDS
                 paths = chain(self.root.glob("*"), self.root.glob("*/*"), self.root.glob("grids/*/*"))
                 marks = [path for path in paths if MARKS.fullmatch(self._name(path))]
                 here = [self._name(path) for path in marks if _time(path) < before]
                 self._mirror(remote, there, here)
 
     def check_writable(self) -> None:
-        """Check that runs can be kept here; nothing is left behind.
+        """Check that the storage can be written, without leaving a file.
 
         Raises:
-            ConfigError: otherwise; says why.
+            ConfigError: it cannot; with the cause.
         """
         try:
             nearest = next(path for path in (self.root, *self.root.parents) if path.exists())
@@ -199,14 +201,14 @@ class Storage:
             ) from error
 
     @contextmanager
-    def _asked(self, what: str) -> Iterator[tuple[fs.FileSystem, str]]:
+    def _connected(self, what: str) -> Iterator[tuple[fs.FileSystem, str]]:
         assert self.uri is not None
         connection = connect(self.uri)
         try:
             yield connection
         except (OSError, pa.ArrowException) as error:
             raise RunError(
-                f"{self} cannot be {what} ({one_line(error)}); the same command goes on"
+                f"{self} cannot be {what} ({one_line(error)}); run the same command again to continue"
             ) from error
 
     def _files(self, folder: str) -> list[str]:
@@ -233,7 +235,7 @@ def _cache() -> Path:
 
 
 def _time(path: Path) -> float:
-    """Return when a file was last changed; one that has just been deleted counts as on its way, too."""
+    """Return a file's modification time; infinity if it has just been deleted, so that it counts as new."""
     try:
         return path.stat().st_mtime
     except FileNotFoundError:
@@ -241,8 +243,8 @@ def _time(path: Path) -> float:
 
 
 def _size(path: Path) -> int | None:
-    """Return a file's size in bytes, None if it is not whole yet or has just been deleted."""
+    """Return a file's size in bytes, None if it is still being written or has just been deleted."""
     try:
-        return None if ASIDE in path.name else path.stat().st_size
+        return None if PARTIAL in path.name else path.stat().st_size
     except FileNotFoundError:
         return None

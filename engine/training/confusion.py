@@ -1,4 +1,4 @@
-"""What the confusion matrix of one test says.
+"""Confusion matrices of tests, and the scores that follow from them.
 
 Shapes: L classes.
 """
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Counts:
-    """What a test leaves behind: additive over parts of a test set."""
+    """Result of one test; results of parts of a test set add up to that of the whole."""
 
     confusion: NDArray[np.int64]
-    """Shape (L, L): images of class row that were taken for class column."""
+    """Shape (L, L): number of images of class `row` that were predicted as class `column`."""
     loss_sum: float
-    """Sum of the cross-entropies of all images."""
+    """Sum of the images' cross-entropies."""
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(self.confusion + other.confusion, self.loss_sum + other.loss_sum)
@@ -25,24 +25,24 @@ class Counts:
 
 @dataclass(frozen=True)
 class Scores:
-    """What is said of one test; all NaN when there was nothing to test."""
+    """Scores of one test; all NaN if the test set is empty."""
 
     loss: float
     """Mean cross-entropy."""
     accuracy: float
     f1_union: float
-    """Mean F1 over the classes that are true or predicted somewhere (the published convention: one
-    prediction outside a client's classes adds a class of F1 zero)."""
+    """Mean F1 over all classes that have an image or a prediction (the published convention: one prediction
+    outside a client's classes adds a class with F1 zero)."""
     f1_own: float
-    """Mean F1 over the classes that are true somewhere."""
+    """Mean F1 over the classes that have an image."""
     balanced_accuracy: float
-    """Mean recall over the classes that are true somewhere."""
+    """Mean recall over the classes that have an image."""
     recall_L: NDArray[np.float64]
-    """Recall of each class, shape (L,); NaN where the class has no image."""
+    """Recall of each class, shape (L,); NaN for a class without images."""
 
 
 def scores(counts: Counts) -> Scores:
-    """Return the scores of one test; a zero denominator of an F1 counts as zero."""
+    """Return the scores of one test. F1 is zero where it would be 0 / 0."""
     true_L = counts.confusion.sum(axis=1)
     predicted_L = counts.confusion.sum(axis=0)
     hits_L = np.diagonal(counts.confusion)

@@ -1,4 +1,4 @@
-"""Testing a model.
+"""Evaluation of a model on a test set.
 
 Shapes: N images, L classes.
 """
@@ -11,24 +11,25 @@ from torch.nn import functional
 from fedgrid.engine.training.confusion import Counts
 
 TEST_BATCH = 128
-"""Images a test batch. Fixed, since the last bits of a loss depend on it; larger ones fall out of cache."""
+"""Images per test batch. Fixed because the last bits of a loss depend on it; larger batches exceed the CPU's
+cache and are slower."""
 
 
 def to_inputs(images: Tensor) -> Tensor:
-    """Return uint8 images as float32 in [0, 1], with the strides they have."""
+    """Return uint8 images as float32 in [0, 1], with the same strides."""
     return images.to(torch.float32).div_(255)
 
 
 @torch.inference_mode()
 def test(module: nn.Module, images: Tensor, labels: Tensor, num_classes: int, batch_size: int) -> Counts:
-    """Return the confusion matrix and the summed cross-entropy of the module in inference mode.
+    """Return confusion matrix and summed cross-entropy of the module, in inference mode.
 
     Args:
-        module: maps images to logits (N, L); left in `eval` mode.
+        module: maps images to logits of shape (N, L); it stays in `eval` mode afterwards.
         images: uint8, shape (N, channels, height, width), on the module's device.
         labels: int64, shape (N,), 0..L-1, on the same device.
         num_classes: L.
-        batch_size: images a forward pass; `TEST_BATCH` everywhere in a run.
+        batch_size: images per forward pass; runs use `TEST_BATCH` everywhere.
     """
     if not len(labels):
         return Counts(np.zeros((num_classes, num_classes), np.int64), 0.0)

@@ -15,16 +15,18 @@ class LocalTraining(Section):
     optimizer: Literal["sgd", "adam"]
     learning_rate: Annotated[float, Field(gt=0)]
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Of SGD."""
+    """SGD only."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """L2 penalty added to the gradient, as `torch.optim` does it."""
     keep_optimizer_state: bool = False
-    """Whether a client's momentum or Adam moments last from round to round; fresh ones otherwise."""
+    """Whether a client's momentum or Adam moments are kept between rounds, or start at zero in each."""
 
     @model_validator(mode="after")
     def _momentum_is_of_sgd(self) -> Self:
         if self.momentum and self.optimizer != "sgd":
-            raise ValueError(f"momentum = {self.momentum:g} is of optimizer sgd, not of {self.optimizer}")
+            raise ValueError(
+                f"momentum = {self.momentum:g} has no effect with optimizer {self.optimizer}, only with sgd"
+            )
         return self
 
 
@@ -40,7 +42,7 @@ class Training(LocalTraining):
 
 
 class Evaluation(Section):
-    """When models are tested."""
+    """When models are evaluated."""
 
     every: PositiveInt = 1
-    """Test in every n-th round and in the last; clustering does not need tests."""
+    """Evaluate in every n-th round and in the last one; clustering does not depend on it."""

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import DONE, RunFolder, folder_of
-from fedgrid.engine.storage.atomic import kept_in, write_text
+from fedgrid.engine.storage.atomic import disk_errors, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.archive.one_run import ArchivedRun
 from fedgrid.grids.execution.run_events import conclude
@@ -36,7 +36,7 @@ def keep(run: ArchivedRun, config: RunConfig, source: str, storage: Storage) -> 
     forget(config, storage)
     kept = RunFolder(storage, config)
     kept.open()
-    with kept_in(folder):
+    with disk_errors(folder):
         for name, data in records.items():
             (folder / name).write_bytes(data)
         kept.log(f"read from {source}", *(f"absent: {name}" for name in run.absent))
@@ -55,7 +55,7 @@ def forget(config: RunConfig, storage: Storage) -> None:
     folder = folder_of(storage.root, config)
     storage.remove_folder(folder.name)
     if folder.exists():
-        with kept_in(folder):
+        with disk_errors(folder):
             rmtree(folder)
 
 

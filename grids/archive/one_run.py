@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from fedgrid.engine.data.datasets import DATASETS
 from fedgrid.engine.errors import DataError
 from fedgrid.engine.partition import blueprint
-from fedgrid.engine.partition.deal import sizes_of
 from fedgrid.engine.partition.groups import class_sets, cluster_sizes
+from fedgrid.engine.partition.ocfl import sizes_of
 from fedgrid.engine.partition.scenarios import PUBLISHED_NUM_CLUSTERS, Scenario
 from fedgrid.engine.records import CLIENTS, ROUNDS
 from fedgrid.grids.archive.csv_files import Table, lines_of, malformed, number, whole

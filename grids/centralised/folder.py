@@ -12,7 +12,7 @@ from fedgrid.engine import checkpoint
 from fedgrid.engine.centralised import EPOCHS, CentralisedConfig
 from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.epsilons import EPSILON_2_FACTOR, SETTLED, Proposal
-from fedgrid.engine.storage.atomic import kept_in, sweep, write_text
+from fedgrid.engine.storage.atomic import delete_partial, disk_errors, write_text
 from fedgrid.engine.storage.storage import Storage
 
 CENTRALISED = "centralised"
@@ -55,12 +55,12 @@ class CentralisedFolder:
 
     def open(self) -> Progress | None:
         """Return the newest progress that is whole and that the records reach, None at the start."""
-        with kept_in(self.path):
+        with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            sweep(self.path)
+            delete_partial(self.path)
             text = json.dumps(self.config.model_dump(mode="json"), indent=2, sort_keys=True)
             write_text(self.path / CONFIG, text + "\n")
-            for number in checkpoint.kept(self.path):
+            for number in checkpoint.stored_rounds(self.path):
                 progress = checkpoint.load(self.path, number)
                 if progress is not None and number <= self._epochs.num_rows:
                     self._epochs = self._epochs.slice(0, number)
@@ -72,7 +72,7 @@ class CentralisedFolder:
         """Keep one more epoch."""
         new = pa.Table.from_pylist([row], schema=EPOCHS)
         self._epochs = pa.concat_tables([self._epochs, new]).combine_chunks()
-        with kept_in(self.path):
+        with disk_errors(self.path):
             checkpoint.save(self.path, progress, {RECORDS: self._epochs})
             self._drop(progress.rounds_done - checkpoint.KEEP)
 
@@ -87,7 +87,7 @@ class CentralisedFolder:
             epsilon_2=proposal.epsilon_2,
             cooldown=proposal.cooldown,
         )
-        with kept_in(self.path):
+        with disk_errors(self.path):
             (self.path / "figures").mkdir(exist_ok=True)
             for name in FIGURES:
                 figures.save(figure, self.path / name)

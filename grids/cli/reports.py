@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.storage.atomic import kept_in
+from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import page_table
@@ -104,7 +104,7 @@ def _read(name: str, storage: Storage, console: Console) -> Study:
 
 def _write(page: Page, folder: Path, console: Console) -> Written:
     bar = Progress(TextColumn("Drawing"), BarColumn(), MofNCompleteColumn(), console=console, transient=True)
-    with bar, kept_in(folder):
+    with bar, disk_errors(folder):
         task = bar.add_task("", total=sum(1 for _ in page.plates()))
         return write(page, folder, drawn=lambda number: bar.update(task, completed=number))
 

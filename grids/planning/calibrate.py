@@ -14,8 +14,7 @@ from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.datasets import Dataset
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.models.initialisation import initial_vector
-from fedgrid.engine.partition.deal import class_shares, draws_per_client, sizes_of
-from fedgrid.engine.partition.majority import images_per_client
+from fedgrid.engine.partition.kinds import kind_of
 from fedgrid.engine.partition.scenarios import Scenario
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.training.evaluation import TEST_BATCH
@@ -101,32 +100,17 @@ def calibrate(
 def expected_images(config: RunConfig, dataset: Dataset) -> Images:
     """Return how many images a run has, taking the classes of the pool for equally large.
 
-    Of N images of a class, d draws that fall on it with probability p leave N (1 - (1 - p / N)^d).
-
     Raises:
         ConfigError: a split that the data set cannot carry.
     """
-    split, counts_L = config.split, [dataset.pool_size // dataset.num_classes] * dataset.num_classes
-    if config.overlap == "majority":
-        held = float(config.clients * images_per_client(counts_L, config.clients, split))
-    else:
-        held = _expected_draws(config, dataset, counts_L)
+    split = config.split
+    scenario = Scenario(config.dataset.partition(":")[0], config.overlap, config.balance, config.clients)
+    sizes = dataset.pool_size, dataset.num_classes
+    held = kind_of(config.overlap).expected_images(scenario, *sizes, split, config.seed)
     server = split.server_images or SERVER_IMAGES.get(dataset.name, dataset.pool_size // 5)
     if split.scored_on == "validation":
         held *= 1 - split.test_share
     return Images(held * (1 - split.test_share), held * split.test_share, server)
-
-
-def _expected_draws(config: RunConfig, dataset: Dataset, counts_L: Sequence[int]) -> float:
-    split = config.split
-    scenario = Scenario(config.dataset.partition(":")[0], config.overlap, config.balance, config.clients)
-    of_class = dataset.pool_size / dataset.num_classes
-    draws = draws_per_client(dataset.pool_size, config.clients, split.draws)
-    shares_C = class_shares(scenario, counts_L, split, config.seed)
-    return sum(
-        size * float((of_class * (1 - (1 - shares / of_class) ** draws)).sum())
-        for size, shares in zip(sizes_of(scenario, split.num_clusters), shares_C, strict=True)
-    )
 
 
 def run_seconds(config: RunConfig, images: Images, speed: Speed, rounds: int) -> float:

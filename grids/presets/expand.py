@@ -10,11 +10,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedgrid.engine.data.datasets import find
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.explain import explain, key_of
-from fedgrid.engine.partition import majority
-from fedgrid.engine.partition.deal import class_shares
-from fedgrid.engine.partition.groups import class_sets, cluster_sizes
+from fedgrid.engine.errors import ConfigError, explain, key_of
+from fedgrid.engine.partition import kinds
 from fedgrid.engine.partition.scenarios import Scenario
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.run_config import RunConfig, complete
@@ -106,9 +103,7 @@ class Expander:
             self._num_classes[run.dataset] = find(run.dataset, self._data_dir).num_classes
         num_classes = self._num_classes[run.dataset]
         scenario = Scenario(run.dataset.partition(":")[0], run.overlap, run.balance, run.clients)
-        majority.check(scenario, num_classes, run.split)
-        if run.overlap != "majority":
-            _check_clusters(scenario, num_classes, run)
+        kinds.check(scenario, num_classes, run.split, run.seed)
         self._checked.add((run.scenario, run.split))
 
     @contextmanager
@@ -143,17 +138,6 @@ class Expander:
         return None
 
 
-def _check_clusters(scenario: Scenario, num_classes: int, run: RunConfig) -> None:
-    split = run.split
-    with _about(f"split.num_clusters = {split.num_clusters}: ", "split", "num_clusters"):
-        class_sets(num_classes, split.num_clusters, run.overlap)
-    with _about(f"clients = {run.clients}: ", "clients"):
-        cluster_sizes(run.clients, split.num_clusters, run.balance)
-    if split.proportions == "published":
-        with _about("", "split", "proportions"):
-            class_shares(scenario, [1] * num_classes, split, run.seed)
-
-
 def _has(value: Any, path: Sequence[str]) -> bool:
     for key in path:
         if not isinstance(value, Mapping) or key not in value:
@@ -170,12 +154,3 @@ def _vary(template: RunConfig, items: Mapping[str, Item]) -> RunConfig:
         return RunConfig(**{**values, **axes})
     except ValidationError as error:
         raise explain(error, RunConfig) from error
-
-
-@contextmanager
-def _about(prefix: str, *key: str) -> Iterator[None]:
-    """Say which key an error in the block is about."""
-    try:
-        yield
-    except ConfigError as error:
-        raise ConfigError(f"{prefix}{error}", key) from error

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.atomic import kept_in, write_text
+from fedgrid.engine.storage.atomic import disk_errors, write_text
 from fedgrid.engine.storage.storage import Storage
 
 GRIDS = "grids"
@@ -128,7 +128,7 @@ class GridFolder:
             RunError: if it cannot be written.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        with kept_in(self.path):
+        with disk_errors(self.path):
             write_text(self.path / name, text)
             self._storage.push(self._name(name))
 

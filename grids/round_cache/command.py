@@ -10,7 +10,7 @@ from rich.console import Console
 from fedgrid.engine.round_cache import store
 from fedgrid.engine.round_cache.store import StoredFile, kept
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.engine.storage.atomic import kept_in
+from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
@@ -57,7 +57,7 @@ def show_store(name: str, storage: Storage, drop: bool, as_json: bool, console: 
 
 def _drop(name: str, runs: Sequence[RunConfig], storage: Storage) -> list[StoredFile]:
     """Delete what can go, and return it; with the lease, so that no run starts to need it meanwhile."""
-    with Lease(storage, name), kept_in(storage.root):
+    with Lease(storage, name), disk_errors(storage.root):
         dropped = can_go(kept(storage), runs, storage)
         if dropped:
             store.drop(storage, dropped)

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.storage.atomic import kept_in
+from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GRIDS, PRESET, RUNS, GridFolder
 from fedgrid.grids.search.definition import Search
@@ -171,7 +171,7 @@ def _draw(search: Search, trials: Sequence[Trial], folder: Path) -> None:
         figures["curves"] = score_curves(tried, axes, shown, choices[0] if choices else None)
     if len(axes) > 1:
         figures["heat-map"] = heat_map(tried, axes[0], axes[1], shown)
-    with kept_in(folder):
+    with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, figure in figures.items():
             for kind in ("svg", "png"):

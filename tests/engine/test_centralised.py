@@ -1,4 +1,4 @@
-"""An epoch of centralised training is one of a plain loop, and its norms are those of the weights."""
+"""Centralised training equals a plain torch loop, and its norms are those of the weights."""
 
 from pathlib import Path
 
@@ -65,8 +65,8 @@ def plain_loop(training, seed, epochs):
         yield scores, flat_vectors.read(module).astype(np.float64)
 
 
-def test_epochs_are_those_of_one_plain_loop_with_one_optimizer():
-    """Momentum lasts from epoch to epoch; the norms are of the plain loop's weights."""
+def test_epochs_equal_a_plain_torch_loop_with_one_optimizer():
+    """Momentum is kept between epochs; the norms are those of the plain loop's weights."""
     config = complete("digits", NOWHERE, seed=3, epochs=3, training={"momentum": 0.5, "learning_rate": 0.05})
     before = initial_vector(*DIGITNET, 3).astype(np.float64)
     plain = plain_loop(config.training, 3, 3)
@@ -80,7 +80,7 @@ def test_epochs_are_those_of_one_plain_loop_with_one_optimizer():
         before = after
 
 
-def test_the_norm_of_the_state_has_batchnorms_buffers_too(tiny):
+def test_state_norm_includes_batchnorm_buffers(tiny):
     """The progress holds the state: weights first, buffers after them. The counters alone are 36 times 1."""
     config = complete(tiny, NOWHERE, model="resnet34", epochs=1, training={"batch_size": 12})
     of_model = ("resnet34", (1, 8, 8), 3)
@@ -97,7 +97,7 @@ def test_the_norm_of_the_state_has_batchnorms_buffers_too(tiny):
 
 
 @pytest.mark.parametrize("optimizer", [{"momentum": 0.9}, {"optimizer": "adam", "learning_rate": 0.001}])
-def test_what_goes_on_after_an_epoch_gives_the_same_bits(optimizer):
+def test_resumed_training_is_bit_identical(optimizer):
     config = complete("digits", NOWHERE, epochs=2, training=optimizer)
     (first, _), (last, row) = trained(config)
     [(again, same_row)] = trained(config, first)
@@ -106,7 +106,7 @@ def test_what_goes_on_after_an_epoch_gives_the_same_bits(optimizer):
     assert np.array_equal(again.memories[0], last.memories[0])
 
 
-def test_the_training_is_the_data_sets_unless_it_is_said():
+def test_training_defaults_to_the_data_sets():
     config = complete("digits", NOWHERE)
     assert config.training == DATASETS["digits"].training.model_copy(
         update={"local_epochs": 1, "keep_optimizer_state": True}
@@ -117,7 +117,7 @@ def test_the_training_is_the_data_sets_unless_it_is_said():
     assert other.run_id != config.run_id == complete("digits", NOWHERE, epochs=15).run_id
 
 
-def test_the_users_own_images_have_a_short_name(tiny):
+def test_own_images_have_a_short_name(tiny):
     assert complete(tiny, NOWHERE).name == "npz_tiny-tinyvgg-s0"
 
 
@@ -127,19 +127,19 @@ def test_the_users_own_images_have_a_short_name(tiny):
         ({"dataset": "digit"}, "unknown dataset 'digit'; did you mean 'digits'"),
         ({"model": "vgg"}, "unknown model 'vgg'"),
         ({"seed": -1}, "seed = -1"),
-        ({"training": {"rounds": 5}}, "training.rounds has no meaning here"),
-        ({"training": {"local_epochs": 3}}, "--epochs says how many"),
-        ({"training": {"keep_optimizer_state": False}}, "the optimizer lasts; leave it out"),
+        ({"training": {"rounds": 5}}, "training.rounds has no effect here"),
+        ({"training": {"local_epochs": 3}}, "--epochs"),
+        ({"training": {"keep_optimizer_state": False}}, "optimizer's state is kept; leave it out"),
         ({"training": {"learning_rate": 0}}, "training.learning_rate = 0"),
         ({"training": {"rate": 1}}, "unknown key 'rate' in training"),
     ],
 )
-def test_what_cannot_be(given, says):
+def test_impossible_settings_are_refused(given, says):
     with pytest.raises(ConfigError, match=says):
         complete(**{"dataset": "digits", "data_dir": NOWHERE, **given})
 
 
-def test_weights_that_leave_the_finite_numbers_end_the_training():
+def test_non_finite_weights_stop_the_training():
     config = complete("digits", NOWHERE, training={"learning_rate": 1e30})
     with pytest.raises(RunError, match=r"epoch 1: weights are NaN or infinite; lower training.learning_rate"):
         trained(config)

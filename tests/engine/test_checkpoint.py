@@ -1,4 +1,4 @@
-"""A run's progress on disk: whole or not there, and never the only copy."""
+"""Checkpoints are complete or missing, and there is always an older one."""
 
 import re
 
@@ -16,7 +16,7 @@ def vector(*entries):
 
 
 def progress(rounds_done=1, num_models=2, memory=None, memories=None):
-    """Three clients; two models of two entries, which differ from round to round."""
+    """Three clients; two models of two entries, different in each round."""
     models = tuple(vector(rounds_done, model) for model in range(num_models))
     return Progress(rounds_done, State(models, np.array([0, 1, 0]), memory or {}), memories or {})
 
@@ -35,8 +35,8 @@ def described(kept):
 
 
 def newest(folder):
-    """Return the newest whole progress."""
-    loaded = (checkpoint.load(folder, number) for number in checkpoint.kept(folder))
+    """Return the newest undamaged progress."""
+    loaded = (checkpoint.load(folder, number) for number in checkpoint.stored_rounds(folder))
     return next((found for found in loaded if found is not None), None)
 
 
@@ -57,27 +57,27 @@ MEMORIES = {
 
 
 @pytest.mark.parametrize("memory", MEMORIES.values(), ids=MEMORIES)
-def test_a_progress_comes_back_byte_for_byte(tmp_path, memory):
+def test_progress_round_trips_bit_identically(tmp_path, memory):
     saved = progress(memory=memory, memories={2: vector(1, 2, 3), 0: vector(4)})
     checkpoint.save(tmp_path, saved, {})
     assert described(newest(tmp_path)) == described(saved)
 
 
-def test_models_come_back_in_order_however_many(tmp_path):
+def test_many_models_keep_their_order(tmp_path):
     saved = progress(num_models=12)
     checkpoint.save(tmp_path, saved, {})
     assert [model[1] for model in newest(tmp_path).state.models] == list(range(12))
 
 
-def test_what_was_loaded_saves_to_the_same_bytes(tmp_path):
+def test_loaded_progress_saves_to_the_same_bytes(tmp_path):
     checkpoint.save(tmp_path, progress(memory=MEMORIES["several"], memories={1: vector(1), 0: vector(2)}), {})
     before = (tmp_path / "state-000001.safetensors").read_bytes()
     checkpoint.save(tmp_path, newest(tmp_path), {})
     assert (tmp_path / "state-000001.safetensors").read_bytes() == before
 
 
-def test_models_that_are_views_of_other_arrays_come_back(tmp_path):
-    """An algorithm may leave a row, or every other entry, of something larger; Ray, read-only memory."""
+def test_models_that_are_strided_views_round_trip(tmp_path):
+    """Models may be rows or strided slices of larger arrays, or, from Ray, read-only memory."""
     table = np.arange(8, dtype=np.float32).reshape(2, 4)
     table.setflags(write=False)
     saved = Progress(1, State((table[1], table[0, ::2]), np.zeros(3, np.int64)), {0: table[:, 1]})
@@ -95,10 +95,10 @@ def test_a_state_is_two_files(tmp_path):
     assert checkpoint.names(10) == ("state-000010.safetensors", "state-000010.sha256")
 
 
-def test_states_are_told_newest_first(tmp_path):
+def test_stored_rounds_are_newest_first(tmp_path):
     for rounds_done in (8, 10, 9):
         checkpoint.save(tmp_path, progress(rounds_done), {})
-    assert checkpoint.kept(tmp_path) == [10, 9, 8]
+    assert checkpoint.stored_rounds(tmp_path) == [10, 9, 8]
 
 
 def test_a_dropped_state_leaves_nothing(tmp_path):
@@ -141,7 +141,7 @@ DAMAGES = (truncate, empty, flip, lose_checksum, empty_checksum)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_with_the_newest_damaged_the_one_before_is_used(tmp_path, damage):
+def test_damaged_newest_state_falls_back_to_the_one_before(tmp_path, damage):
     for rounds_done in (1, 2):
         checkpoint.save(tmp_path, progress(rounds_done), {})
     damage(tmp_path / "state-000002.safetensors")
@@ -158,7 +158,7 @@ def test_the_repeated_round_replaces_the_damaged_state(tmp_path, damage):
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_state_is_no_progress(tmp_path, damage):
+def test_damaged_state_loads_as_none(tmp_path, damage):
     checkpoint.save(tmp_path, progress(1), {})
     damage(tmp_path / "state-000001.safetensors")
     assert checkpoint.load(tmp_path, 1) is None

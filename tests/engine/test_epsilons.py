@@ -1,4 +1,4 @@
-"""The rules of thumb, by hand."""
+"""Epsilons by the rules of thumb, computed by hand."""
 
 import pytest
 
@@ -16,16 +16,16 @@ def test_epsilons_are_shares_of_the_largest_norm():
 
 
 def test_convergence_is_where_two_percent_of_the_decrease_are_left():
-    """The decrease is 1, to the least loss of all: 0.02 above it is the last epoch that is not too early."""
+    """The total decrease is 1, to the smallest loss: convergence is at the first epoch within 0.02 of it."""
     assert convergence([1.0, 0.03, 0.02, 0.01, 0.0]) == 3
     assert convergence([1.0, 0.021, 0.0]) == 3
 
 
-def test_a_spike_after_convergence_counts_for_nothing():
+def test_spike_after_convergence_is_ignored():
     assert convergence([1.0, 0.01, 0.7, 0.0]) == 2
 
 
-def test_what_was_lost_again_after_the_least_loss_counts_for_nothing():
+def test_rise_after_the_smallest_loss_is_ignored():
     assert convergence([1.0, 0.0, 0.5, 0.4]) == 2
 
 
@@ -35,12 +35,12 @@ def test_a_loss_that_still_falls_is_not_settled():
 
 
 @pytest.mark.parametrize("losses", [[1.0, 1.0], [1.0, 2.0, 1.5], [1.0, float("nan")]])
-def test_without_a_decrease_there_is_nothing_to_propose(losses):
-    with pytest.raises(RunError, match=r"the loss, 1 in the first of \d epochs, is never lower"):
+def test_loss_that_never_falls_is_refused(losses):
+    with pytest.raises(RunError, match=r"the loss, 1 in the first of \d epochs"):
         propose([1.0] * len(losses), losses)
 
 
-def test_where_a_federation_would_split():
+def test_first_split_and_reach_of_a_federation():
     """epsilon_1 0.1, epsilon_2 0.5, cooldown 2.
 
     Rounds 1 and 2 are too early; in round 3 the mean is not below 0.1; in round 4 no client is above 0.5;

@@ -1,4 +1,4 @@
-"""One model describes a run: what is left out is filled in, what is misspelt is refused in one line."""
+"""A run's configuration: defaults are filled in, misspelt keys are refused in one line."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def training(dataset):
     )
 
 
-def test_nothing_given_is_a_run_on_digits():
+def test_default_run_is_on_digits():
     config = run()
     assert config.name == "digits-15-nonoverlapping-balanced-ocfl_hdbscan-s0"
     assert config.model == "digitnet"
@@ -57,7 +57,7 @@ def test_each_data_set_brings_its_model_and_the_papers_training(dataset, model, 
     assert not run(dataset=dataset).training.keep_optimizer_state
 
 
-def test_what_is_given_replaces_the_default_and_nothing_else():
+def test_given_values_replace_their_defaults_only():
     config = run(dataset="mnist", model="digitnet", training={"rounds": 5})
     assert config.model == "digitnet"
     assert config.training == run(dataset="mnist").training.model_copy(update={"rounds": 5})
@@ -78,7 +78,7 @@ def test_an_algorithms_settings_can_be_changed_at_any_depth():
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_the_configured_algorithm_has_the_settings_that_are_written_down(name):
+def test_configured_algorithm_has_the_stored_settings(name):
     config = run(algorithm=name)
     settings = config.make_algorithm().settings
     assert {"name": name, **settings.model_dump(mode="json")} == config.algorithm
@@ -91,23 +91,23 @@ def test_a_run_is_named_readably():
     assert re.fullmatch("[0-9a-f]{12}", config.run_id)
 
 
-def test_the_order_of_keys_does_not_matter():
+def test_run_id_is_independent_of_key_order():
     one = run(seed=1, clients=6, training={"rounds": 5, "momentum": 0.5}, algorithm={"name": "bnc"})
     other = run(algorithm="bnc", training={"momentum": 0.5, "rounds": 5}, clients=6, seed=1)
     assert one.run_id == other.run_id
 
 
-def test_nor_does_it_in_a_kept_configuration():
+def test_run_id_is_independent_of_key_order_in_a_stored_configuration():
     kept = json.loads(run().canonical_json())
     kept["algorithm"] = dict(reversed(kept["algorithm"].items()))
     assert RunConfig(**dict(reversed(kept.items()))).run_id == run().run_id
 
 
-def test_a_default_written_out_is_the_same_run():
+def test_explicit_default_is_the_same_run():
     assert run().run_id == run(training={"rounds": 15}, split={"num_clusters": 3}, model="digitnet").run_id
 
 
-def test_a_number_is_the_same_with_and_without_a_decimal_point():
+def test_run_id_is_independent_of_decimal_points():
     assert run(training={"weight_decay": 0}).run_id == run(training={"weight_decay": 0.0}).run_id
     assert run(split={"alpha": 1}).run_id == run().run_id
 
@@ -149,31 +149,31 @@ OF_THE_TRUNK = [
 
 
 @pytest.mark.parametrize("change", [*OF_THE_RUN, *OF_THE_TRUNK], ids=json.dumps)
-def test_any_change_is_another_run(change):
+def test_every_change_gives_another_run_id(change):
     assert run(**change).run_id != run().run_id
 
 
 class TestTrunk:
-    """What runs have in common whose first rounds are the same."""
+    """The trunk names runs that have their first rounds in common."""
 
     @pytest.mark.parametrize("name", ALGORITHMS)
     @pytest.mark.parametrize("rounds", [1, 15, 100])
-    def test_all_algorithms_and_numbers_of_rounds_have_one(self, name, rounds):
+    def test_trunk_is_shared_by_all_algorithms_and_numbers_of_rounds(self, name, rounds):
         assert run(algorithm=name, training={"rounds": rounds}).trunk == run().trunk
 
     @pytest.mark.parametrize("change", OF_THE_RUN, ids=json.dumps)
-    def test_so_have_all_settings_of_an_algorithm(self, change):
+    def test_trunk_is_shared_by_all_settings_of_an_algorithm(self, change):
         assert run(**change).trunk == run().trunk
 
     @pytest.mark.parametrize("change", OF_THE_TRUNK, ids=json.dumps)
-    def test_any_other_change_is_another_trunk(self, change):
+    def test_every_other_change_gives_another_trunk(self, change):
         assert run(**change).trunk != run().trunk
 
-    def test_every_change_is_one_of_its_own(self):
+    def test_every_change_gives_a_different_trunk(self):
         assert len({run(**change).trunk for change in OF_THE_TRUNK}) == len(OF_THE_TRUNK)
 
-    def test_every_key_has_been_looked_at(self):
-        """One that is new must go into one of the two lists: does it change what a round is?"""
+    def test_every_key_is_covered_by_the_changes(self):
+        """A new key must be in one of the two lists: does it change what a round computes?"""
         sections = {"training": Training, "split": Split, "evaluation": Evaluation}
         plain = RunConfig.model_fields.keys() - sections
         keys = plain | {f"{name}.{key}" for name in sections for key in sections[name].model_fields}
@@ -184,24 +184,24 @@ class TestTrunk:
         assert changed == keys - {"split.majority", "split.first_group"}
 
     @pytest.mark.parametrize("change", [{"majority": 0.8}, {"first_group": [0, 1]}], ids=json.dumps)
-    def test_of_a_majority_too_any_change_is_another_trunk(self, change):
+    def test_majority_options_change_the_trunk(self, change):
         assert run(overlap="majority", split=change).trunk != run(overlap="majority").trunk
 
-    def test_a_default_written_out_changes_nothing(self):
+    def test_explicit_default_is_the_same_trunk(self):
         silent = {"participation": 1, "dropout": 0, "joins": {}, "split": {"scored_on": "test", "alpha": 1}}
         assert run(**silent).trunk == run().trunk
 
-    def test_it_begins_readably(self):
+    def test_trunk_starts_with_a_readable_name(self):
         trunk = run(dataset="mnist", overlap="overlapping", balance="imbalanced", seed=3).trunk
         assert re.fullmatch(r"mnist-15-overlapping-imbalanced-s3-[0-9a-f]{12}", trunk)
 
-    def test_it_can_be_a_folder(self, tmp_path):
+    def test_trunk_is_a_valid_folder_name(self, tmp_path):
         values = {**run().model_dump(), "dataset": f"npz:{tmp_path}/my images.npz"}
         trunk = RunConfig(**values).trunk
         assert trunk.startswith("npz_my images-15-nonoverlapping-balanced-s0-")
         assert "/" not in trunk
 
-    def test_it_survives_json(self):
+    def test_trunk_survives_json(self):
         config = run(joins={14: 5, 3: 2}, participation=0.5)
         assert RunConfig.model_validate_json(config.canonical_json()).trunk == config.trunk
         assert RunConfig(**yaml.safe_load(config.canonical_json())).trunk == config.trunk
@@ -217,8 +217,8 @@ def test_a_run_survives_json(name, dataset):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_kept_configuration_can_be_run_again(name):
-    """As a YAML file, whose reader takes 1e-07 for text."""
+def test_stored_configuration_can_be_run_again(name):
+    """As in a YAML file, whose reader takes 1e-07 for text."""
     config = run(dataset="pathmnist", algorithm=name)
     kept = yaml.safe_load(json.dumps(config.model_dump(mode="json")))
     assert complete(kept, NOWHERE).run_id == config.run_id
@@ -273,7 +273,7 @@ def test_a_configuration_cannot_be_changed():
         ({"model": "resnet"}, "unknown model 'resnet'; did you mean 'resnet34'? known: tinyvgg, resnet34"),
         (
             {"overlap": "overlaping"},
-            "overlap = 'overlaping': input should be 'overlapping', 'nonoverlapping' or 'majority'",
+            "unknown overlap 'overlaping'; did you mean 'overlapping'? known: overlapping, ",
         ),
     ],
 )
@@ -312,14 +312,14 @@ def test_a_typo_is_refused_with_what_is_allowed(given, message):
         ({"dropout": 1}, "dropout = 1: input should be less than 1"),
         ({"dropout": -0.1}, "dropout = -0.1: input should be greater than or equal to 0"),
         ({"joins": 3}, "joins = 3: input should be a valid dictionary"),
-        ({"joins": {15: 2}}, "joins: there is no client 15, the last is 14"),
+        ({"joins": {15: 2}}, "joins: client 15 does not exist, the last one is 14"),
         ({"joins": {-1: 2}}, "input should be greater than or equal to 0"),
         ({"joins": {"last": 2}}, "input should be a valid integer"),
         ({"joins": {14: 0}}, "joins.14 = 0: input should be greater than 0"),
         ({"joins": {14: 2.5}}, "joins.14 = 2.5: input should be a valid integer"),
         ({"joins": {14: True}}, "joins.14 = True: input should be a valid integer"),
-        ({"joins": {14: 16}}, "joins: client 14 comes in round 16, the last is 15"),
-        ({"joins": dict.fromkeys(range(15), 2)}, "joins: nobody is there in round 1"),
+        ({"joins": {14: 16}}, "joins: client 14 joins in round 16, but the last one is 15"),
+        ({"joins": dict.fromkeys(range(15), 2)}, "joins: no client is present in round 1"),
         (
             {"algorithm": {"name": "ocfl-hdbscan", "few_shot": 0}},
             "algorithm ocfl-hdbscan: few_shot = 0: input should be greater than 0",
@@ -343,7 +343,7 @@ def test_an_impossible_value_is_refused_with_its_place(given, message):
     assert "\n" not in str(refused.value)
 
 
-def test_own_images_that_are_not_there_are_named(tmp_path):
+def test_missing_own_images_are_named(tmp_path):
     with pytest.raises(DataError, match=re.escape(str(tmp_path / "mine.npz"))):
         complete({"dataset": f"npz:{tmp_path / 'mine.npz'}"}, NOWHERE)
 
@@ -358,7 +358,7 @@ KEPT = {
     },
     "3ccf0ea1b536": {"algorithm": "ocfl-hdbscan"},
 }
-"""Runs on digits that were made before clients could come and go, by their ids."""
+"""Ids of runs on digits from before participation, dropout and joins existed."""
 
 WRITTEN = """
 {"algorithm": {"clusterer": {"min_cluster_share": 0.2, "name": "hdbscan"}, "name": "ocfl-hdbscan",
@@ -372,21 +372,21 @@ WRITTEN = """
  "training": {"batch_size": 32, "keep_optimizer_state": false, "learning_rate": 0.1, "local_epochs": 3,
   "momentum": 0.0, "optimizer": "sgd", "rounds": 15, "weight_decay": 0.0}}
 """
-"""The config.json of the last of them, as it was written then."""
+"""The config.json of the last of these runs, as it was stored then."""
 
 
 class TestKeysThatCameLater:
     @pytest.mark.parametrize("run_id", KEPT)
-    def test_a_run_that_says_nothing_of_them_keeps_its_id(self, run_id):
+    def test_run_without_participation_settings_keeps_its_id(self, run_id):
         assert run(**KEPT[run_id]).run_id == run_id
 
-    def test_a_kept_configuration_is_the_same_run(self):
+    def test_stored_configuration_without_participation_is_the_same_run(self):
         config = RunConfig(**json.loads(WRITTEN))
         assert config.run_id == "3ccf0ea1b536"
         assert config == run()
         assert json.loads(config.canonical_json()) == json.loads(WRITTEN)
 
-    def test_so_is_one_that_writes_their_defaults_out(self):
+    def test_explicit_participation_defaults_are_the_same_run(self):
         silent = {"participation": 1, "dropout": 0, "joins": {}}
         assert run(**silent, algorithm={"name": "ocfl-hdbscan", "few_shot": 1}).run_id == run().run_id
 
@@ -400,14 +400,14 @@ class TestKeysThatCameLater:
         ],
         ids=json.dumps,
     )
-    def test_what_is_said_is_kept(self, given):
+    def test_participation_settings_are_stored(self, given):
         config = run(**given)
         again = RunConfig.model_validate_json(config.canonical_json())
         assert again == config
         assert complete(yaml.safe_load(config.canonical_json()), NOWHERE).run_id == config.run_id
 
 
-def test_newcomers_are_clients_and_rounds_however_they_are_written():
+def test_joins_accept_keys_as_text_or_numbers():
     """A YAML key is a number, a JSON key and `--set joins.14=5` are text; their order does not matter."""
     config = run(joins={14: 5, 3: 2})
     assert config.joins == {14: 5, 3: 2}
@@ -415,5 +415,5 @@ def test_newcomers_are_clients_and_rounds_however_they_are_written():
         assert run(joins=same).run_id == config.run_id
 
 
-def test_somebody_is_there_in_the_first_round():
+def test_some_client_must_be_present_in_the_first_round():
     assert run(joins={**dict.fromkeys(range(14), 2), 14: 1}).joins[0] == 2

@@ -1,4 +1,4 @@
-"""A run's folder: the same bytes with and without interruptions, whatever is damaged and whoever writes."""
+"""A run's folder has the same bytes after interruptions, damaged files and concurrent writers."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def progress(number):
 
 
 def record(number):
-    """Odd rounds have no tests and no norms; client 2's update is broken."""
+    """Odd rounds have no evaluation and no norms; client 2's update is not finite."""
     tested = number % 2 == 0
     counts = Counts(np.array([[number, 1], [0, 0]]), 1 / 3)
     labels_K = progress(number).state.labels_K
@@ -128,7 +128,7 @@ def test_a_folder_is_named_after_its_run():
     assert folder_of(Path("runs"), run) == Path("runs") / f"{run.name}-{run.run_id}"
 
 
-def test_what_a_folder_holds(uninterrupted):
+def test_files_of_a_run_folder(uninterrupted):
     assert sorted(uninterrupted) == [
         "clients.parquet",
         "config.json",
@@ -142,7 +142,7 @@ def test_what_a_folder_holds(uninterrupted):
     assert json.loads(uninterrupted["config.json"]) == config().model_dump(mode="json")
 
 
-def test_the_records_are_one_row_a_round_and_one_a_round_and_client(tmp_path):
+def test_records_have_one_row_per_round_and_per_client(tmp_path):
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2)
     rounds, clients, timings = (pq.read_table(folder.path / name).to_pylist() for name in TABLES)
@@ -166,7 +166,7 @@ def test_a_resumed_run_leaves_the_same_bytes(tmp_path, uninterrupted, stops):
     assert content(folder.path) == uninterrupted
 
 
-def test_a_run_of_an_earlier_version_goes_on_with_nulls_for_what_that_did_not_record(tmp_path):
+def test_run_of_an_earlier_version_continues_with_nulls_in_new_columns(tmp_path):
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2)
     for name, columns in LATER.items():
@@ -185,7 +185,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("last", range(1, 6))
 def test_a_kill_at_any_file_of_a_round_costs_that_round_only(tmp_path, monkeypatch, uninterrupted, last):
-    """Three tables, the state, its checksum: killed once `last` of them are in place."""
+    """Three tables, the state, its checksum: killed once `last` of them are replaced."""
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2)
     renamed, calls = Path.replace, iter(range(1, 100))
@@ -219,14 +219,14 @@ def empty(path):
 
 
 def flip(path):
-    """Flip a bit of a table's numbers: only a checksum tells."""
+    """Flip a bit of a table's numbers, which only a checksum reveals."""
     whole = bytearray(path.read_bytes())
     whole[30] ^= 1
     path.write_bytes(whole)
 
 
 @pytest.mark.parametrize("damage", [remove, truncate, empty, flip])
-def test_with_the_newest_state_damaged_its_round_is_done_again(tmp_path, uninterrupted, damage):
+def test_damaged_newest_state_repeats_its_round(tmp_path, uninterrupted, damage):
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2, 3)
     damage(folder.path / "state-000003.safetensors")
@@ -237,7 +237,7 @@ def test_with_the_newest_state_damaged_its_round_is_done_again(tmp_path, uninter
 
 
 @pytest.mark.parametrize("damage", [truncate, empty, flip])
-def test_with_every_state_damaged_the_user_is_told(tmp_path, damage):
+def test_run_with_only_damaged_states_is_refused(tmp_path, damage):
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2)
     for number in (1, 2):
@@ -252,7 +252,7 @@ def test_with_every_state_damaged_the_user_is_told(tmp_path, damage):
 
 @pytest.mark.parametrize("damage", [remove, truncate, empty, flip])
 @pytest.mark.parametrize("name", TABLES)
-def test_with_records_damaged_the_run_starts_again(tmp_path, uninterrupted, name, damage):
+def test_damaged_records_restart_the_run(tmp_path, uninterrupted, name, damage):
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2, 3)
     damage(folder.path / name)
@@ -264,8 +264,8 @@ def test_with_records_damaged_the_run_starts_again(tmp_path, uninterrupted, name
     assert content(folder.path) == uninterrupted
 
 
-def test_a_state_that_the_records_do_not_reach_is_passed_over(tmp_path, uninterrupted):
-    """As a power cut may leave it, or a slower writer that a killed driver left behind."""
+def test_state_without_its_records_is_ignored(tmp_path, uninterrupted):
+    """A power cut can cause it, or a slower writer that a killed driver left behind."""
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2)
     before = (folder.path / "clients.parquet").read_bytes()
@@ -273,13 +273,13 @@ def test_a_state_that_the_records_do_not_reach_is_passed_over(tmp_path, uninterr
     (folder.path / "clients.parquet").write_bytes(before)
     folder, kept = open_folder(tmp_path)
     assert kept.rounds_done == 2
-    assert checkpoint.kept(folder.path) == [2]
+    assert checkpoint.stored_rounds(folder.path) == [2]
     save(folder, 3, 4)
     assert content(folder.path) == uninterrupted
 
 
 def test_two_writers_of_one_run_leave_the_same_bytes(tmp_path, uninterrupted):
-    """One is two rounds behind: it leaves records and states to the other, until that is gone."""
+    """The slower writer is two rounds behind: it skips stored rounds until the faster one has stopped."""
     slow, _ = open_folder(tmp_path)
     save(slow, 1)
     fast, kept = open_folder(tmp_path)
@@ -314,7 +314,7 @@ def test_a_folder_of_another_configuration_is_refused_and_left_alone(tmp_path):
     assert content(folder.path) == before
 
 
-def test_a_run_that_is_not_there_is_of_the_right_configuration(tmp_path):
+def test_check_config_accepts_a_missing_folder(tmp_path):
     run_folder(tmp_path).check_config()
     assert list(tmp_path.iterdir()) == []
 
@@ -329,7 +329,7 @@ def test_a_run_is_done_once_it_is_marked(tmp_path):
     assert mark == {"run_id": config().run_id, "rounds": ROUNDS}
 
 
-def test_how_many_rounds_are_kept_is_known_without_reading(tmp_path):
+def test_rounds_done_needs_no_file_content(tmp_path):
     folder = run_folder(tmp_path)
     assert folder.rounds_done == 0
     folder.open()
@@ -342,7 +342,7 @@ def test_how_many_rounds_are_kept_is_known_without_reading(tmp_path):
     assert run_folder(tmp_path).rounds_done == ROUNDS
 
 
-def test_a_failure_is_kept_until_the_run_is_opened_again(tmp_path):
+def test_failure_mark_stays_until_the_run_is_opened(tmp_path):
     folder = run_folder(tmp_path)
     assert folder.failure() is None
     folder.fail("client 2, round 1: out of memory", 3)
@@ -376,24 +376,24 @@ def test_warnings_are_in_the_log(tmp_path):
     assert log.endswith("warning: round 1: client 2 left out, its update is NaN or infinite\n")
 
 
-def test_leftovers_of_a_kill_are_no_state_and_go(tmp_path):
+def test_partial_files_are_deleted_and_not_taken_for_states(tmp_path):
     folder = run_folder(tmp_path)
     folder.path.mkdir()
     for name in ("state-000009.safetensors", "rounds.parquet", "config.json"):
-        (folder.path / f"{name}{atomic.ASIDE}99-abcdef01").write_bytes(b"half")
+        (folder.path / f"{name}{atomic.PARTIAL}99-abcdef01").write_bytes(b"half")
     assert folder.open() is None
     assert [path.name for path in folder.path.iterdir()] == ["config.json"]
 
 
-def test_what_is_written_aside_has_a_name_of_its_own(tmp_path):
-    with atomic.aside(tmp_path / "a") as (first,), atomic.aside(tmp_path / "a") as (second,):
+def test_temporary_names_are_unique(tmp_path):
+    with atomic.replacing(tmp_path / "a") as (first,), atomic.replacing(tmp_path / "a") as (second,):
         assert first != second
         first.write_text("one")
         second.write_text("two")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_small_file_is_the_old_or_the_new_one(tmp_path, monkeypatch):
+def test_write_text_replaces_atomically(tmp_path, monkeypatch):
     path = tmp_path / "done.json"
     atomic.write_text(path, "old")
 
@@ -407,7 +407,7 @@ def test_a_small_file_is_the_old_or_the_new_one(tmp_path, monkeypatch):
 
 
 def full_from(monkeypatch, count):
-    """Let the disk be full from the `count`-th file on that is flushed."""
+    """Make the disk full at the `count`-th flushed file and at all later ones."""
     flush, calls = atomic.flush, iter(range(100))
 
     def flush_until_full(path):
@@ -419,17 +419,17 @@ def full_from(monkeypatch, count):
 
 
 @pytest.mark.parametrize("count", range(5))
-def test_a_full_disk_is_named_and_the_run_goes_on_from_before(tmp_path, monkeypatch, uninterrupted, count):
+def test_full_disk_is_named_and_the_run_continues_from_the_last_state(
+    tmp_path, monkeypatch, uninterrupted, count
+):
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2)
-    message = (
-        f"the disk of {folder.path} is full; free some space, then the same command goes on from what is kept"
-    )
+    message = f"the disk of {folder.path} is full; free some space"
     with monkeypatch.context() as patch:
         full_from(patch, count)
-        with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
+        with pytest.raises(RunError, match=f"^{re.escape(message)}"):
             save(folder, 3)
-    assert not list(folder.path.glob(f"*{atomic.ASIDE}*"))
+    assert not list(folder.path.glob(f"*{atomic.PARTIAL}*"))
     folder, kept = open_folder(tmp_path)
     assert kept.rounds_done == 2
     save(folder, 3, 4)
@@ -437,8 +437,8 @@ def test_a_full_disk_is_named_and_the_run_goes_on_from_before(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("limit", [100, 3000])
-def test_whatever_else_a_disk_refuses_is_said_in_one_line(tmp_path, limit):
-    """A limit on the size of files: of 100 bytes it stops the tables, of 3,000 only the state."""
+def test_other_disk_errors_are_reported_in_one_line(tmp_path, limit):
+    """Limits on file size: 100 bytes stop the tables, 3,000 bytes only the state."""
     folder, _ = open_folder(tmp_path)
     big = progress(1)
     big = replace(big, state=replace(big.state, models=(np.zeros(10_000, np.float32),)))
@@ -450,8 +450,6 @@ def test_whatever_else_a_disk_refuses_is_said_in_one_line(tmp_path, limit):
             folder.save(small, big)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert str(error.value) == (
-        f"{folder.path} cannot be written: File too large; see to it, then the same command goes on from "
-        "what is kept"
-    )
-    assert not list(folder.path.glob(f"*{atomic.ASIDE}*"))
+    assert str(error.value).startswith(f"{folder.path} cannot be written: File too large; ")
+    assert "\n" not in str(error.value)
+    assert not list(folder.path.glob(f"*{atomic.PARTIAL}*"))

@@ -13,7 +13,7 @@ def draws(seed=0, purpose="batches", **place):
     return generator(seed, purpose, **place).integers(2**63, size=4).tolist()
 
 
-def test_the_same_place_gives_the_same_numbers():
+def test_same_arguments_give_the_same_numbers():
     assert draws(client=2, round_index=5) == draws(client=2, round_index=5)
 
 
@@ -30,17 +30,17 @@ def test_the_same_place_gives_the_same_numbers():
         {},
     ],
 )
-def test_any_other_place_gives_other_numbers(other):
+def test_any_other_argument_gives_other_numbers(other):
     assert draws(**other) != draws(client=2, round_index=5)
 
 
-def test_a_number_moved_from_one_field_to_the_next_is_another_place():
+def test_digits_moved_between_arguments_give_other_numbers():
     """Written one after the other without a mark between them, 1 and 12 would be 11 and 2."""
     assert draws(client=1, round_index=12) != draws(client=11, round_index=2)
     assert draws(seed=1, client=12) != draws(seed=11, client=2)
 
 
-def test_drawing_from_one_generator_leaves_the_others_alone():
+def test_generators_are_independent():
     first, second = generator(0, "batches", client=0), generator(0, "batches", client=1)
     first.random(1000)
     assert second.integers(2**63, size=4).tolist() == draws(client=1)

@@ -73,7 +73,7 @@ def test_a_run_from_start_to_end(tmp_path):
         (number, client) for number in (1, 2, 3) for client in range(6)
     ]
     assert [row["round"] for row in rows(folder, "timings")] == [1, 2, 3]
-    assert checkpoint.kept(folder)[0] == ROUNDS
+    assert checkpoint.stored_rounds(folder)[0] == ROUNDS
 
 
 def test_the_records_tell_who_held_what(tmp_path):
@@ -174,7 +174,7 @@ def test_a_learning_rate_that_breaks_every_client_stops_the_run(tmp_path):
     folder = folder_of(tmp_path, run)
     with pytest.raises(RunError, match=r"^clients 0, 1, 2, round 1: every update is NaN or infinite"):
         opened.next_round()
-    assert checkpoint.kept(folder) == []
+    assert checkpoint.stored_rounds(folder) == []
     log = (folder / "log.txt").read_text()
     assert "failed: clients 0, 1, 2, round 1: every update is NaN or infinite" in log
     assert "Traceback" not in log
@@ -197,7 +197,7 @@ def test_an_error_in_a_clients_training_names_client_round_and_cause(tmp_path):
         opened.next_round()
     assert "\n" not in str(error.value)
     folder = folder_of(tmp_path, config())
-    assert checkpoint.kept(folder)[0] == 1
+    assert checkpoint.stored_rounds(folder)[0] == 1
     assert "Traceback" in (folder / "log.txt").read_text(), "for who mends it"
 
 
@@ -257,7 +257,7 @@ def test_a_round_that_could_not_be_written_stops_the_run_in_the_next(tmp_path, m
             opened.next_round()
         with pytest.raises(RunError, match=r"^the disk of .* is full; free some space"):
             opened.next_round()
-    assert checkpoint.kept(folder_of(tmp_path / "full", run)) == [1]
+    assert checkpoint.stored_rounds(folder_of(tmp_path / "full", run)) == [1]
     assert numbers(finish(run, tmp_path / "full")) == numbers(finish(run, tmp_path / "undisturbed"))
 
 
@@ -266,7 +266,7 @@ def test_a_run_that_is_left_can_be_waited_for(tmp_path, monkeypatch):
     opened.open(run, Storage.of(tmp_path))
     opened.next_round()
     opened.settle()
-    assert checkpoint.kept(folder_of(tmp_path, run)) == [1]
+    assert checkpoint.stored_rounds(folder_of(tmp_path, run)) == [1]
     with monkeypatch.context() as patch:
         full(patch, after=1)
         opened.next_round()

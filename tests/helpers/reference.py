@@ -1,12 +1,19 @@
-"""The authors' archive in `shared/reference`, and the published rows of MNIST and CIFAR10."""
+"""Published numbers in `tests/reference`, and the full archive in `../shared` where it is available."""
 
 import csv
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference"
+REFERENCE = Path(__file__).parents[1] / "reference"
+ARCHIVE = Path(__file__).parents[2].parent / "shared" / "reference" / "archive"
+needs_archive = pytest.mark.skipif(
+    not ARCHIVE.is_dir(), reason="NOT CHECKED AGAINST THE AUTHORS' FULL ARCHIVE: shared/reference is missing"
+)
+
 FOLDERS = {
     "BNC": "baseline",
     "SCL": "sattler",
@@ -22,32 +29,52 @@ SIZES = {
     ("imbalanced", 15): (3, 7, 5),
     ("imbalanced", 30): (7, 14, 9),
 }
+OVERLAPS = {"overlaping": "overlapping", "nonoverlaping": "nonoverlapping"}
+"""The archive's spelling -> ours."""
+
+Run = tuple[str, ...]
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
+    with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
 def published() -> list[dict[str, str]]:
-    path = REFERENCE / "published_clustering.csv"
-    rows = rows_of(path) if path.exists() else []
+    """Rows of Tables 1 and 2 of MNIST and CIFAR10."""
+    rows = rows_of(REFERENCE / "published_clustering.csv")
     return [row for row in rows if row["dataset"] in ("MNIST", "CIFAR10")]
 
 
-def results(row: Mapping[str, str]) -> Path:
-    scenario = [row[key] for key in ("dataset", "overlap", "balance", "n")]
-    name = "_".join([FOLDERS[row["algorithm"]], *scenario])
-    return REFERENCE.joinpath("archive", "experiments", *scenario, name, "results")
+def run_of(row: Mapping[str, str]) -> Run:
+    return tuple(row[key] for key in ("dataset", "overlap", "balance", "n", "algorithm"))
 
 
 def name_of(row: Mapping[str, str]) -> str:
-    return "-".join(row[key] for key in ("dataset", "overlap", "balance", "n", "algorithm"))
+    return "-".join(run_of(row))
 
 
-def labels_of(folder: Path, num_clients: int) -> np.ndarray:
+def labels_of(row: Mapping[str, str]) -> np.ndarray:
+    """Cluster names of a run, shape (rounds, clients)."""
+    return _partitions()[run_of(row)]
+
+
+def temperatures_of(row: Mapping[str, str]) -> list[float]:
+    """Temperature of each round of an OCFL run, up to its clustering round."""
+    rows = rows_of(REFERENCE / "archive_temperatures.csv")
+    return [float(line["temperature"]) for line in rows if run_of(line) == run_of(row)]
+
+
+def results_in_archive(row: Mapping[str, str]) -> Path:
+    *scenario, algorithm = run_of(row)
+    name = "_".join([FOLDERS[algorithm], *scenario])
+    return ARCHIVE.joinpath("experiments", *scenario, name, "results")
+
+
+def labels_in_archive(row: Mapping[str, str]) -> np.ndarray:
     """Four CIFAR10 files of Briggs have an index column that the header lacks: clients come last."""
-    with (folder / "cluster_id_mapping.csv").open(newline="") as file:
+    num_clients = int(row["n"])
+    with (results_in_archive(row) / "cluster_id_mapping.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
     assert header == [str(client) for client in range(num_clients)]
     return np.array([row[-num_clients:] for row in rows])
@@ -56,3 +83,13 @@ def labels_of(folder: Path, num_clients: int) -> np.ndarray:
 def four_digits(value: float) -> float:
     """The published file was rounded to five digits and then to four (0.509855 -> 0.50985 -> 0.5098)."""
     return float(np.round(np.round(value, 5), 4))
+
+
+@cache
+def _partitions() -> dict[Run, np.ndarray]:
+    rounds: dict[Run, list[list[str]]] = {}
+    for row in rows_of(REFERENCE / "archive_partitions.csv"):
+        of_run = rounds.setdefault(run_of(row), [])
+        assert int(row["first_round"]) == len(of_run) + 1
+        of_run.extend([row["clusters"].split()] * (int(row["last_round"]) - len(of_run)))
+    return {run: np.array(labels) for run, labels in rounds.items()}

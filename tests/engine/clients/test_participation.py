@@ -1,4 +1,4 @@
-"""Who takes part in a round, as a function of the run's seed and of nothing else."""
+"""Present, sampled and dropped clients depend on the run's seed only."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from fedgrid.engine.clients.participation import Participation
 ROUNDS = range(200)
 
 
-def test_by_default_everybody_takes_part_and_nobody_drops_out():
+def test_by_default_every_client_takes_part():
     attendance = Participation(4, seed=0)
     for round_index in range(3):
         assert attendance.present(round_index) == attendance.sampled(round_index) == (0, 1, 2, 3)
@@ -48,16 +48,16 @@ def test_the_sample_is_drawn_anew_each_round():
     assert len({attendance.sampled(round_index) for round_index in range(20)}) > 10
 
 
-def test_everybody_has_the_same_chance():
-    """Of 200 rounds of 3 in 10 each is asked in 60, with a standard deviation of sqrt(200 x 0.21) = 6.5."""
+def test_all_clients_are_equally_likely_to_be_sampled():
+    """Of 200 rounds of 3 in 10 each client is expected in 60, with deviation sqrt(200 x 0.21) = 6.5."""
     attendance = Participation(10, seed=0, participation=0.3)
     times = Counter(client for round_index in ROUNDS for client in attendance.sampled(round_index))
     assert sum(times.values()) == 600
     assert all(35 <= times[client] <= 85 for client in range(10))
 
 
-def test_a_round_is_drawn_from_its_seed_alone():
-    """The same again, on another object, in any order; other ones with another seed."""
+def test_sample_depends_only_on_seed_and_round():
+    """Another object draws the same, in any order; another seed draws others."""
     settings = {"participation": 0.5, "dropout": 0.3}
     one, same, other = (Participation(20, seed, **settings) for seed in (3, 3, 4))
     sampled = [one.sampled(round_index) for round_index in range(10)]
@@ -68,22 +68,22 @@ def test_a_round_is_drawn_from_its_seed_alone():
     assert [other.dropped(round_index) for round_index in range(10)] != dropped
 
 
-def test_dropping_out_does_not_change_who_is_asked():
-    """Common random numbers: runs that differ in dropout alone ask the same clients."""
+def test_dropout_does_not_change_the_sample():
+    """Common random numbers: runs that differ only in dropout sample the same clients."""
     plain = Participation(20, 0, participation=0.5)
     shaky = Participation(20, 0, participation=0.5, dropout=0.5)
     assert [plain.sampled(index) for index in range(10)] == [shaky.sampled(index) for index in range(10)]
 
 
 class TestDropout:
-    def test_only_who_was_asked_can_drop_out(self):
+    def test_only_sampled_clients_drop_out(self):
         attendance = Participation(20, 0, participation=0.5, dropout=0.5)
         for round_index in ROUNDS:
             assert attendance.dropped(round_index) <= set(attendance.sampled(round_index))
 
     @pytest.mark.parametrize("rate", [0.1, 0.5])
-    def test_its_rate(self, rate):
-        """Of 200 x 20 the standard deviation is sqrt(4000 x 0.25) = 32 at most: 0.008 of 4000."""
+    def test_dropout_rate_is_as_configured(self, rate):
+        """200 rounds of 20 clients: the deviation is at most sqrt(4000 x 0.25) = 32, 0.008 of 4000."""
         attendance = Participation(20, 0, dropout=rate)
         total = sum(len(attendance.dropped(round_index)) for round_index in ROUNDS)
         assert total / 4000 == pytest.approx(rate, abs=0.03)
@@ -93,8 +93,8 @@ class TestDropout:
         for round_index in range(20):
             assert rarely.dropped(round_index) <= often.dropped(round_index)
 
-    def test_all_may_drop_out(self):
-        """Of 200 rounds of one client half are without anybody."""
+    def test_all_sampled_clients_may_drop_out(self):
+        """Half of 200 rounds with one sampled client have no reply."""
         attendance = Participation(1, 0, dropout=0.5)
         assert 60 < sum(bool(attendance.dropped(round_index)) for round_index in ROUNDS) < 140
 
@@ -114,7 +114,7 @@ class TestNewcomers:
         attendance = Participation(5, 0, participation=0.5, joins=self.JOINS)
         assert [len(attendance.sampled(round_index)) for round_index in range(3)] == [2, 2, 3]
 
-    def test_nobody_is_asked_before_it_has_joined(self):
+    def test_clients_are_not_sampled_before_they_join(self):
         attendance = Participation(6, 0, participation=0.5, dropout=0.3, joins={5: 100, 2: 50})
         for round_index in ROUNDS:
             asked = set(attendance.sampled(round_index))

@@ -1,4 +1,4 @@
-"""What a run reserves, worked out by hand; and what is refused before anything starts."""
+"""Resources that a run reserves, computed by hand; and requests that are refused."""
 
 import re
 from itertools import product
@@ -24,7 +24,7 @@ MANY = 280
 """Runs of the paper's grid: more than any of these clusters has cores."""
 
 
-def test_one_run_has_all_cores():
+def test_single_run_gets_all_cores():
     """Two CPUs hold two actors; 1.9 CPUs are left beside the server's 0.1, so each has 0.95."""
     assert plan(15, [Node(2, 0)], Request()) == Placement(2, 0.95, 0.0)
 
@@ -35,8 +35,8 @@ def test_one_cpu_is_enough():
 
 @pytest.mark.parametrize("num_clients", [15, 30])
 @pytest.mark.parametrize(("nodes", "runs"), [([Node(2, 0)], 2), ([Node(2, 0)] * 3, 6), ([Node(64, 0)], 64)])
-def test_of_many_runs_each_has_one_core_whatever_the_clients(num_clients, nodes, runs):
-    """No actor waits for another then; and actors pass from runs of 15 clients to runs of 30."""
+def test_each_of_many_runs_gets_one_core(num_clients, nodes, runs):
+    """With one actor none waits for another, and runs of 30 clients can reuse actors of runs of 15."""
     placement = plan(num_clients, nodes, Request(), MANY)
     assert placement == Placement(1, 0.9, 0.0)
     assert at_once(placement, nodes) == runs
@@ -51,19 +51,19 @@ def test_fewer_runs_than_cores_have_several_cores_each():
     assert at_once(placement, [Node(64, 0)]) == 21
 
 
-def test_a_little_time_is_not_worth_an_actor():
+def test_actor_that_saves_little_time_is_left_out():
     """Seven runs of 15 clients on two cores. One actor each: four times 15 = 60. Two: seven times 8 = 56."""
     assert plan(15, [Node(2, 0)], Request(), 7).num_actors == 1
 
 
-def test_the_most_runs_that_go_at_once():
+def test_most_runs_at_once():
     """Runs of 15 clients with three actors of 0.9 CPU take 2.8 CPUs each, runs with one actor take 1."""
     nodes = [Node(6, 0)]
     assert most_at_once([Placement(3, 0.9, 0.0), Placement(1, 0.9, 0.0)], nodes) == 6
     assert most_at_once([Placement(3, 0.9, 0.0)], nodes) == 2
 
 
-def test_in_one_process_runs_go_one_by_one():
+def test_most_at_once_is_one_without_placements():
     assert most_at_once([], []) == 1
 
 
@@ -97,7 +97,7 @@ def test_cpus_are_shared_so_that_a_gpu_is_full():
     assert plan(10, [Node(4, 1)], Request(), 1) == Placement(10, 0.39, 0.05)
 
 
-def test_a_head_without_gpu_takes_servers_but_no_clients():
+def test_head_node_without_gpu_hosts_servers_but_no_clients():
     """Two nodes with two GPUs each hold 80 actors: five runs of 15, their servers on the head. 64 CPUs for
     up to 40 actors on each node would be more than one each, one is enough."""
     nodes = [Node(1, 0), Node(64, 2), Node(64, 2)]
@@ -105,25 +105,25 @@ def test_a_head_without_gpu_takes_servers_but_no_clients():
     assert (placement, at_once(placement, nodes)) == (Placement(15, 1.0, 0.05), 5)
 
 
-def test_a_head_without_cpus_takes_nothing():
+def test_head_node_without_cpus_hosts_nothing():
     assert at_once(Placement(1, 0.9, 0.0), [Node(0, 0), Node(2, 0)]) == 2
 
 
-def test_a_gpu_that_no_cpu_goes_with_is_left_alone():
+def test_gpu_on_a_node_without_cpus_is_unused():
     assert plan(15, [Node(0, 1), Node(2, 0)], Request()) == Placement(2, 0.95, 0.0)
 
 
-def test_a_whole_gpu_each():
+def test_one_whole_gpu_per_client():
     """Two slots: eight and seven clients."""
     assert plan(15, [Node(16, 2)], Request(gpus_per_client=1)) == Placement(2, 1.0, 1)
 
 
-def test_an_actors_share_lies_on_one_gpu():
+def test_actor_uses_a_single_gpu():
     """Two GPUs hold two shares of 0.4 each, though five times 0.4 is two."""
     assert plan(15, [Node(16, 2)], Request(gpus_per_client=0.4)).num_actors == 4
 
 
-def test_an_actors_share_lies_on_one_node():
+def test_actor_uses_a_single_node():
     """Three nodes of 1.5 CPUs hold three shares of 0.8, though five times 0.8 is 4."""
     assert plan(15, [Node(1.5, 0)] * 3, Request(cpus_per_client=0.8)).num_actors == 3
 
@@ -185,8 +185,8 @@ def test_the_servers_bundle_comes_first():
         ([Node(2, 1)], Request(gpus_per_client=1e-6), "--gpus-per-client 1e-06: expected 0, or 0.0001 to 1"),
         ([Node(2, 0)], Request(gpus_per_client=0.5), "the cluster has no GPU; leave it out"),
         ([Node(0, 1), Node(2, 0)], Request(gpus_per_client=0.5), "--gpus-per-client 0 would fit"),
-        ([Node(0, 0)], Request(), "the cluster has 0 CPUs; a run needs one at least"),
-        ([], Request(), "the cluster has 0 CPUs; a run needs one at least"),
+        ([Node(0, 0)], Request(), "the cluster has 0 CPUs; a run needs at least one"),
+        ([], Request(), "the cluster has 0 CPUs; a run needs at least one"),
         ([Node(16, 1)], Request(1, gpus_per_client=0.25), "--clients-per-actor 4 would"),
         ([Node(2, 0)], Request(1, 0.5), "do not fit on 2 CPUs and 0 GPUs; --clients-per-actor 5 would"),
         (
@@ -197,7 +197,7 @@ def test_the_servers_bundle_comes_first():
         ),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_can(nodes, request_, message):
+def test_impossible_requests_are_refused_with_a_setting_that_fits(nodes, request_, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         plan(15, nodes, request_)
 
@@ -217,7 +217,7 @@ REQUESTS = st.builds(
 
 @settings(max_examples=400, deadline=None)
 @given(NODES, REQUESTS, st.sampled_from((1, 3, 15, 40)), st.sampled_from((1, 2, 7, 280)))
-def test_what_is_planned_fits_and_so_does_what_is_advised(nodes, request_, num_clients, num_runs):
+def test_planned_placements_and_advised_settings_fit(nodes, request_, num_clients, num_runs):
     placement = follow_advice(num_clients, nodes, request_, num_runs)
     if placement is None:
         return
@@ -232,13 +232,13 @@ def test_what_is_planned_fits_and_so_does_what_is_advised(nodes, request_, num_c
 @given(
     NODES, st.integers(1, 5), st.sampled_from((0.04, 0.1, 0.33, 0.9, 1)), st.sampled_from((0, 0.05, 0.4, 1))
 )
-def test_a_single_run_counts_if_and_only_if_it_fits(nodes, actors, cpus, gpus):
+def test_at_once_is_exact_for_a_single_run(nodes, actors, cpus, gpus):
     placement = Placement(actors, cpus, gpus)
     assert (at_once(placement, nodes) >= 1) == can_pack(placement, 1, nodes)
 
 
 def follow_advice(num_clients, nodes, request, num_runs):
-    """Return the placement, of the advised request where this one is refused; None without advice."""
+    """Return the placement, or that of the advised request if this one is refused; None without advice."""
     try:
         return plan(num_clients, nodes, request, num_runs)
     except ConfigError as error:
@@ -282,12 +282,12 @@ def actors_beside(servers, node, placement):
     return held
 
 
-def test_this_machine_is_one_node():
+def test_local_machine_is_one_node():
     [node] = local_nodes()
     assert node.cpus >= 1
     assert node.gpus >= 0
 
 
 @pytest.mark.ray
-def test_the_nodes_of_a_cluster(ray_session):
+def test_cluster_nodes_are_the_live_ones(ray_session):
     assert cluster_nodes() == (Node(4, 0),)

@@ -8,9 +8,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedgrid.engine.data.datasets import DATASETS, default_data_dir, find, is_here, load
+from fedgrid.engine.data.datasets import (
+    DATASETS,
+    MNIST_TRAINING,
+    Dataset,
+    default_data_dir,
+    find,
+    is_here,
+    load,
+)
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError, DataError
+from fedgrid.engine.run_config import complete
 
 SHARED_DATA = Path(__file__).parents[3].parent / "shared" / "data"
 
@@ -25,7 +34,7 @@ def folder(tmp_path):
 
 
 class TestRegistry:
-    def test_names(self):
+    def test_registry_names(self):
         assert list(DATASETS) == ["digits", "mnist", "fmnist", "cifar10", "pathmnist", "bloodmnist"]
         assert all(dataset.name == name for name, dataset in DATASETS.items())
 
@@ -40,25 +49,58 @@ class TestRegistry:
             ("bloodmnist", "adam", 1e-6, 128, 0.01, 75, "resnet34", 13671),
         ],
     )
-    def test_the_papers_settings(self, name, optimizer, rate, batch, decay, rounds, model, pool):
+    def test_default_training_is_that_of_the_papers(
+        self, name, optimizer, rate, batch, decay, rounds, model, pool
+    ):
         """Facts/OCFL.md sections 1.3 and 6."""
         dataset, training = DATASETS[name], DATASETS[name].training
         assert (training.optimizer, training.learning_rate, training.batch_size) == (optimizer, rate, batch)
         assert (training.weight_decay, training.rounds, training.local_epochs) == (decay, rounds, 3)
         assert (dataset.model, dataset.pool_size) == (model, pool)
 
+    def test_a_new_data_set_is_one_entry_with_a_reader(self, monkeypatch, tmp_path):
+        def read(place: Path) -> tuple[ImageSet, ImageSet]:
+            stripes = ImageSet(
+                np.full((4, 1, 6, 6), int(place.read_text()), np.uint8), np.array([0, 1, 0, 1])
+            )
+            return stripes, stripes.take(slice(2))
+
+        entry = Dataset(
+            "stripes",
+            "Stripes",
+            "drawn by this test",
+            num_classes=2,
+            shape=(1, 6, 6),
+            pool_size=4,
+            download_mb=0,
+            model="tinyvgg",
+            training=MNIST_TRAINING,
+            read=read,
+            location="stripes.txt",
+            files=("stripes.txt",),
+        )
+        monkeypatch.setitem(DATASETS, "stripes", entry)
+        config = complete({"dataset": "stripes"}, tmp_path)
+        assert (config.dataset, config.model, config.training) == ("stripes", "tinyvgg", MNIST_TRAINING)
+        assert not is_here("stripes", tmp_path)
+        with pytest.raises(DataError, match="Stripes: .*stripes.txt is missing"):
+            load("stripes", tmp_path)
+        (tmp_path / "stripes.txt").write_text("7")
+        pool, server = load("stripes", tmp_path)
+        assert (len(pool), len(server), pool.images[0, 0, 0, 0]) == (4, 2, 7)
+
 
 class TestFind:
-    def test_an_unknown_name(self, tmp_path):
+    def test_unknown_name_suggests_the_nearest(self, tmp_path):
         with pytest.raises(ConfigError, match="unknown dataset 'mnst'; did you mean 'mnist'.*npz:PATH"):
             find("mnst", tmp_path)
 
     @pytest.mark.parametrize("name", ["folder:", "npz", "zip:/x"])
-    def test_a_format_without_a_path_and_an_unknown_format(self, tmp_path, name):
+    def test_format_without_path_and_unknown_format_are_refused(self, tmp_path, name):
         with pytest.raises(ConfigError, match=f"unknown dataset '{name}'"):
             find(name, tmp_path)
 
-    def test_the_users_folder_is_known_by_its_absolute_path(self, folder, tmp_path, monkeypatch):
+    def test_image_folder_is_named_by_its_absolute_path(self, folder, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         dataset = find("folder:own", Path("elsewhere"))
         assert dataset.name == f"folder:{folder}"
@@ -76,12 +118,12 @@ class TestLoad:
         pool, server = load("digits", tmp_path / "nowhere", download=False)
         assert (len(pool), len(server)) == (1442, 355)
 
-    def test_the_users_folder(self, folder, tmp_path):
+    def test_image_folder_is_loaded(self, folder, tmp_path):
         pool, server = load(f"folder:{folder}", tmp_path)
         assert pool.images.shape == server.images.shape == (2, 1, 4, 4)
         assert pool.labels.tolist() == [0, 1]
 
-    def test_the_users_npz(self, tmp_path):
+    def test_npz_file_is_loaded(self, tmp_path):
         images, labels = np.zeros((3, 4, 4), np.uint8), np.array([0, 1, 1])
         np.savez(
             tmp_path / "own.npz",
@@ -93,7 +135,7 @@ class TestLoad:
         pool, _ = load(f"npz:{tmp_path / 'own.npz'}", tmp_path)
         assert pool.labels.tolist() == [0, 1, 1]
 
-    def test_a_gap_in_the_users_labels_is_an_empty_class(self, tmp_path):
+    def test_gap_in_the_labels_is_reported_as_an_empty_class(self, tmp_path):
         images, labels = np.zeros((3, 4, 4), np.uint8), np.array([0, 2, 2])
         np.savez(
             tmp_path / "own.npz",
@@ -105,12 +147,12 @@ class TestLoad:
         with pytest.raises(DataError, match="class 1 has no training images"):
             load(f"npz:{tmp_path / 'own.npz'}", tmp_path)
 
-    def test_a_missing_file_when_downloads_are_off(self, tmp_path):
+    def test_missing_file_is_named_when_downloads_are_off(self, tmp_path):
         with pytest.raises(DataError, match=r"MNIST/raw/train-images-idx3-ubyte is missing; put it .* 12 MB"):
             load("mnist", tmp_path, download=False)
         assert list(tmp_path.iterdir()) == []
 
-    def test_missing_files_are_fetched_once(self, tmp_path, monkeypatch):
+    def test_missing_files_are_downloaded_once(self, tmp_path, monkeypatch):
         """A stand-in for MNIST of ten images."""
 
         def fetch(folder):
@@ -141,14 +183,14 @@ class TestLoad:
             ([*range(9), 8], (1, 8, 8), "class 9 has no training images"),
         ],
     )
-    def test_images_that_are_not_what_was_expected(self, tmp_path, monkeypatch, labels, shape, message):
+    def test_unexpected_images_are_refused(self, tmp_path, monkeypatch, labels, shape, message):
         images = ImageSet(np.zeros((len(list(labels)), *shape), np.uint8), np.array(labels))
         odd = dataclasses.replace(DATASETS["digits"], pool_size=10, read=lambda path: (images, images))
         monkeypatch.setitem(DATASETS, "digits", odd)
         with pytest.raises(DataError, match=message):
             load("digits", tmp_path)
 
-    def test_mnist_as_it_lies_in_shared_data(self):
+    def test_real_mnist_is_read_without_writing_to_its_folder(self):
         if not (SHARED_DATA / "MNIST" / "raw").is_dir():
             pytest.skip("shared/data/MNIST is not beside the checkout")
         assert is_here("mnist", SHARED_DATA)
@@ -160,11 +202,11 @@ class TestLoad:
 
 
 class TestDataFolder:
-    def test_the_environment_comes_first(self, monkeypatch, tmp_path):
+    def test_data_folder_is_fedgrid_data_if_set(self, monkeypatch, tmp_path):
         monkeypatch.setenv("FEDGRID_DATA", str(tmp_path))
         assert default_data_dir() == tmp_path
 
-    def test_else_the_users_cache(self, monkeypatch, tmp_path):
+    def test_data_folder_defaults_to_the_users_cache(self, monkeypatch, tmp_path):
         monkeypatch.setenv("FEDGRID_DATA", "")
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         assert default_data_dir() == tmp_path / "fedgrid" / "data"
@@ -172,7 +214,7 @@ class TestDataFolder:
         monkeypatch.setenv("HOME", str(tmp_path))
         assert default_data_dir() == tmp_path / ".cache" / "fedgrid" / "data"
 
-    def test_is_here(self, folder, tmp_path):
+    def test_is_here_checks_that_files_exist(self, folder, tmp_path):
         assert is_here("digits", tmp_path)
         assert not is_here("pathmnist", tmp_path)
         assert is_here(f"folder:{folder}", tmp_path)

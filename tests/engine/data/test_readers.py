@@ -83,7 +83,7 @@ class TestMnist:
         assert pool.labels.dtype == np.int64
         assert server.images.ravel().tolist() == [100, 101, 102, 103, 104, 105]
 
-    def test_a_truncated_file(self, raw):
+    def test_truncated_file_is_reported_as_damaged(self, raw):
         file = raw / "train-images-idx3-ubyte"
         file.write_bytes(file.read_bytes()[:-4])
         with pytest.raises(
@@ -92,19 +92,19 @@ class TestMnist:
             readers.mnist(raw)
 
     @pytest.mark.parametrize("content", [b"", b"<html>not found</html>"])
-    def test_a_file_of_something_else(self, raw, content):
+    def test_file_of_another_format_is_refused(self, raw, content):
         (raw / "t10k-labels-idx1-ubyte").write_bytes(content)
         with pytest.raises(
             DataError, match="t10k-labels-idx1-ubyte is damaged .* does not begin like an idx file"
         ):
             readers.mnist(raw)
 
-    def test_labels_that_do_not_fit_the_images(self, raw):
+    def test_number_of_labels_must_be_that_of_images(self, raw):
         write_idx(raw / "train-labels-idx1-ubyte", np.zeros(2))
         with pytest.raises(DataError, match="train-labels-idx1-ubyte is damaged .* 2 labels for 3 images"):
             readers.mnist(raw)
 
-    def test_a_missing_file(self, raw):
+    def test_missing_file_is_named(self, raw):
         (raw / "train-labels-idx1-ubyte").unlink()
         with pytest.raises(DataError, match="train-labels-idx1-ubyte cannot be read: No such file"):
             readers.mnist(raw)
@@ -139,7 +139,7 @@ class TestCifar10:
         assert pool.labels.tolist() == [1, 2, 3, 4, 5]
         assert server.images[0, :, 31, 31].tolist() == [6, 56, 106]
 
-    def test_a_truncated_batch(self, batches):
+    def test_truncated_batch_is_reported_as_damaged(self, batches):
         file = batches / "cifar-10-batches-py" / "data_batch_3"
         file.write_bytes(file.read_bytes()[:100])
         with pytest.raises(DataError, match="data_batch_3 is damaged or incomplete: its MD5 sum is not"):
@@ -168,7 +168,7 @@ class TestNpz:
         assert npz_files.read(path)[0].images.shape == (3, 1, 4, 5)
         assert npz_files.facts(path) == (2, (1, 4, 5), 3)
 
-    def test_facts(self, save_npz):
+    def test_facts_are_classes_shape_and_pool_size(self, save_npz):
         assert npz_files.facts(save_npz()) == (2, (3, 2, 2), 3)
 
     @pytest.mark.parametrize(
@@ -191,24 +191,24 @@ class TestNpz:
             ({"train_labels": np.array([0, {}], object)}, "cannot be read as an npz file of plain arrays"),
         ],
     )
-    def test_arrays_that_do_not_fit(self, save_npz, changes, message):
+    def test_unsuitable_arrays_are_refused(self, save_npz, changes, message):
         with pytest.raises(DataError, match=message):
             npz_files.read(save_npz(**changes))
 
     @pytest.mark.parametrize("label", [-1, 1_000_000_000])
-    def test_labels_out_of_range(self, save_npz, label):
+    def test_labels_out_of_range_are_refused(self, save_npz, label):
         with pytest.raises(DataError, match=f"label {label} found; number the classes 0, 1, 2"):
             npz_files.facts(save_npz(train_labels=np.array([0, label])))
 
     @pytest.mark.parametrize("look", [npz_files.read, npz_files.facts])
-    def test_a_truncated_file(self, save_npz, look):
+    def test_truncated_file_is_reported_as_damaged(self, save_npz, look):
         path = save_npz()
         path.write_bytes(path.read_bytes()[:-50])
         with pytest.raises(DataError, match=r"own\.npz is damaged or incomplete"):
             look(path)
 
     @pytest.mark.parametrize("look", [npz_files.read, npz_files.facts])
-    def test_a_flipped_byte(self, save_npz, look):
+    def test_flipped_bytes_are_reported_as_damaged(self, save_npz, look):
         path = save_npz()
         data = bytearray(path.read_bytes())
         for position in range(data.index(b"train_labels.npy") + 40, len(data) // 2):
@@ -218,19 +218,19 @@ class TestNpz:
             look(path)
 
     @pytest.mark.parametrize("content", [b"", b"hello", b"\x93NUMPY"])
-    def test_something_else(self, tmp_path, content):
+    def test_file_of_another_format_is_reported_as_damaged(self, tmp_path, content):
         (tmp_path / "x.npz").write_bytes(content)
         with pytest.raises(DataError, match=r"x\.npz is damaged or incomplete"):
             npz_files.read(tmp_path / "x.npz")
 
-    def test_a_single_array(self, tmp_path):
+    def test_npy_file_is_reported_as_damaged(self, tmp_path):
         buffer = io.BytesIO()
         np.save(buffer, np.zeros(3))
         (tmp_path / "x.npz").write_bytes(buffer.getvalue())
         with pytest.raises(DataError, match=r"x\.npz is damaged or incomplete"):
             npz_files.read(tmp_path / "x.npz")
 
-    def test_a_missing_file(self, tmp_path):
+    def test_missing_file_is_named(self, tmp_path):
         with pytest.raises(DataError, match=r"x\.npz is missing"):
             npz_files.read(tmp_path / "x.npz")
 
@@ -244,10 +244,10 @@ class TestImageFolder:
         assert pool.images[:, 0, 0, 0].tolist() == [0, 1, 10, 11]
         assert server.images[:, 0, 0, 0].tolist() == [0, 10]
 
-    def test_facts(self, folder):
+    def test_facts_are_classes_shape_and_pool_size(self, folder):
         assert image_folders.facts(folder) == (2, (1, 2, 3), 4)
 
-    def test_colour_images_have_three_channels_and_grey_ones_among_them_too(self, folder):
+    def test_grey_images_among_colour_images_get_three_channels(self, folder):
         pixels = np.broadcast_to(np.array([200, 100, 50], np.uint8), (2, 3, 3))
         Image.fromarray(pixels.copy()).save(folder / "train" / "ape" / "0.png")
         pool, _ = image_folders.read(folder)
@@ -259,54 +259,54 @@ class TestImageFolder:
         (folder / "train" / ".cache").mkdir()
         assert image_folders.facts(folder) == (2, (1, 2, 3), 4)
 
-    def test_a_colour_image_among_grey_ones(self, folder):
+    def test_colour_image_among_grey_ones_is_refused(self, folder):
         Image.new("RGB", (3, 2)).save(folder / "train" / "bee" / "1.png")
         with pytest.raises(
             DataError, match=r"bee/1\.png is colour 3x2, the first image is grey 3x2; make all"
         ):
             image_folders.read(folder)
 
-    def test_images_of_different_sizes(self, folder):
+    def test_images_of_different_sizes_are_refused(self, folder):
         Image.new("L", (4, 2)).save(folder / "test" / "bee" / "0.png")
         with pytest.raises(DataError, match=r"bee/0\.png is grey 4x2, the first image is grey 3x2"):
             image_folders.read(folder)
 
-    def test_sixteen_bits_a_pixel(self, folder):
+    def test_sixteen_bits_per_pixel_are_refused(self, folder):
         Image.fromarray(np.zeros((2, 3), np.uint16)).save(folder / "train" / "ape" / "0.png")
         with pytest.raises(DataError, match="pixels of mode I;16; save it with 8 bits"):
             image_folders.facts(folder)
 
-    def test_a_truncated_image(self, folder):
+    def test_truncated_image_is_reported_as_damaged(self, folder):
         file = folder / "train" / "bee" / "0.png"
         file.write_bytes(file.read_bytes()[:45])
         with pytest.raises(DataError, match=r"bee/0\.png is damaged or incomplete"):
             image_folders.read(folder)
 
-    def test_a_file_that_is_no_image(self, folder):
+    def test_file_that_is_no_image_is_named(self, folder):
         (folder / "train" / "bee" / "notes.txt").write_text("hello")
         with pytest.raises(DataError, match=r"notes\.txt is not an image that PIL reads"):
             image_folders.read(folder)
 
-    def test_an_empty_class(self, folder):
+    def test_empty_class_is_named(self, folder):
         (folder / "train" / "cat").mkdir()
         with pytest.raises(DataError, match="class 'cat' has no images in .*train/cat"):
             image_folders.facts(folder)
 
-    def test_a_class_without_test_images(self, folder):
+    def test_class_without_test_images_is_named(self, folder):
         (folder / "test" / "bee" / "0.png").unlink()
         with pytest.raises(DataError, match="class 'bee' has no images in .*test/bee"):
             image_folders.facts(folder)
 
-    def test_a_class_that_only_test_has(self, folder):
+    def test_class_without_training_folder_is_named(self, folder):
         (folder / "test" / "dog").mkdir()
         with pytest.raises(DataError, match="test/dog is a class without a folder in .*train"):
             image_folders.facts(folder)
 
-    def test_no_train_folder(self, tmp_path):
+    def test_missing_train_folder_is_named(self, tmp_path):
         with pytest.raises(DataError, match="train is missing; an image folder has train/<class>"):
             image_folders.facts(tmp_path)
 
-    def test_no_class_folders(self, tmp_path):
+    def test_train_folder_without_classes_is_refused(self, tmp_path):
         (tmp_path / "train").mkdir()
         (tmp_path / "test").mkdir()
         with pytest.raises(DataError, match="train has no class folders"):
@@ -316,7 +316,7 @@ class TestImageFolder:
 class TestDownload:
     FILES = ("SET/raw/a", "SET/raw/b")
 
-    def test_files_arrive_together(self, tmp_path):
+    def test_downloaded_files_arrive_together(self, tmp_path):
         def fetch(folder):
             (folder / "SET" / "raw").mkdir(parents=True)
             for name in (*self.FILES, "SET/raw/a.gz"):
@@ -333,7 +333,7 @@ class TestDownload:
             TimeoutError("no route to host"),
         ],
     )
-    def test_without_a_network_nothing_is_left_behind(self, tmp_path, error):
+    def test_failed_download_leaves_no_files(self, tmp_path, error):
         def fetch(folder):
             (folder / "SET" / "raw").mkdir(parents=True)
             (folder / "SET" / "raw" / "a").write_text("half")
@@ -348,7 +348,7 @@ class TestDownload:
         assert "\n" not in message
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_data_folder_that_cannot_be_made(self, tmp_path):
+    def test_data_folder_that_cannot_be_created_is_named(self, tmp_path):
         (tmp_path / "file").write_text("")
         with pytest.raises(DataError, match="Set could not be downloaded into .*file/data"):
             downloads.download("Set", lambda folder: None, self.FILES, tmp_path / "file" / "data")
@@ -356,7 +356,7 @@ class TestDownload:
     @pytest.mark.parametrize(
         "fetch", [downloads.mnist, downloads.fmnist, downloads.cifar10, downloads.pathmnist]
     )
-    def test_what_torchvision_raises_is_one_line(self, tmp_path, monkeypatch, fetch):
+    def test_torchvision_errors_are_reported_in_one_line(self, tmp_path, monkeypatch, fetch):
         from torchvision.datasets import utils
 
         def no_network(*args, **kwargs):

@@ -32,7 +32,7 @@ def test_a_layout_names_parameters_first_and_then_buffers(module):
 
 
 @pytest.mark.parametrize("flat", [False, True])
-def test_what_is_written_is_read(module, flat):
+def test_written_state_is_read_back(module, flat):
     vector = np.arange(41, dtype=np.float32)
     holder = FlatModule(module) if flat else None
     if holder is None:

@@ -64,6 +64,6 @@ def test_mobilenet_is_initialised_by_pytorchs_rule_and_not_by_torchvisions():
     assert 0 < np.abs(parts["classifier.bias"]).max() <= 1 / 1280**0.5
 
 
-def test_a_layer_whose_default_is_not_known_is_refused():
+def test_layer_without_known_initialisation_is_refused():
     with pytest.raises(ConfigError, match="no initialisation for a layer of type 'LSTM'; known: BatchNorm1d"):
         initialise(nn.Sequential(nn.LSTM(2, 2)), torch.Generator())

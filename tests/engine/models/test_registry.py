@@ -1,3 +1,7 @@
+"""The registry of models, and their networks."""
+
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +11,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models import registry
 from fedgrid.engine.models.flat_vectors import FlatModule, layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
+from fedgrid.engine.run_config import complete
 from fedgrid.engine.training.local import train
 from fedgrid.engine.training.settings import Training
 
@@ -24,7 +29,7 @@ from fedgrid.engine.training.settings import Training
         ("digitnet", (1, 8, 8), 10, 21_674),
     ],
 )
-def test_parameters_are_counted_as_the_architecture_says(name, shape, num_classes, parameters):
+def test_number_of_parameters(name, shape, num_classes, parameters):
     with torch.device("meta"):
         module = registry.build(name, shape, num_classes)
     assert sum(parameter.numel() for parameter in module.parameters()) == parameters
@@ -71,7 +76,7 @@ def test_mobilenet_learns_in_one_step_and_moves_its_buffers():
 
 @pytest.mark.parametrize("name", registry.MODELS)
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 9, 14)])
-def test_every_model_takes_any_channels_and_size(name, shape):
+def test_every_model_accepts_any_channels_and_size(name, shape):
     with torch.device("meta"):
         logits = registry.build(name, shape, 7)(torch.empty(2, *shape))
     assert logits.shape == (2, 7)
@@ -102,6 +107,18 @@ def test_images_too_small_for_a_model_are_refused():
         registry.build("tinyvgg", (1, 3, 28), 10)
 
 
-def test_an_unknown_model_is_named_with_its_nearest_neighbour():
+def test_unknown_model_suggests_the_nearest():
     with pytest.raises(ConfigError, match="unknown model 'resnet43'; did you mean 'resnet34'"):
         registry.build("resnet43", (1, 28, 28), 10)
+
+
+def test_a_new_model_is_one_registry_entry(monkeypatch):
+    def softmax(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, num_classes))
+
+    entry = registry.ModelEntry("softmax", "one linear layer", "ours", softmax, minimum_side=2)
+    monkeypatch.setitem(registry.MODELS, "softmax", entry)
+    assert complete({"model": "softmax"}, Path("unused")).model == "softmax"
+    assert initial_vector("softmax", (1, 2, 3), 5, seed=0).shape == (6 * 5 + 5,)
+    with pytest.raises(ConfigError, match="'softmax', which needs at least 2x2"):
+        registry.build("softmax", (1, 1, 3), 5)

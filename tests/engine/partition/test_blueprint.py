@@ -7,9 +7,8 @@ import pytest
 
 from fedgrid.engine.errors import DataError
 from fedgrid.engine.partition.blueprint import of, read
-from fedgrid.engine.partition.deal import ClientSplit
-
-ARCHIVE = Path(__file__).parents[3].parent / "shared" / "reference" / "archive" / "datasets"
+from fedgrid.engine.partition.split import ClientSplit
+from tests.helpers.reference import REFERENCE
 
 TEXT = """\
 client_id,partition,total_samples,0,1,2
@@ -31,7 +30,7 @@ def file(tmp_path):
     return write
 
 
-def test_counts_of_a_split():
+def test_blueprint_counts_the_classes_of_a_split():
     """Pool of classes 0 0 1 1 2 2 2: client 0 trains on the first three, tests on the fourth, and so on."""
     splits = (
         ClientSplit(0, 0, np.array([0, 1, 2]), np.array([3])),
@@ -44,19 +43,19 @@ def test_counts_of_a_split():
     assert blueprint.to_csv() == TEXT
 
 
-def test_what_is_written_is_read_back_exactly(file, tmp_path):
+def test_written_blueprint_is_read_back_exactly(file, tmp_path):
     blueprint = read(file(TEXT))
     assert blueprint.train_KL.tolist() == [[2, 1, 0], [0, 0, 1]]
     blueprint.write(tmp_path / "again.csv")
     assert (tmp_path / "again.csv").read_bytes() == TEXT.encode()
 
 
-def test_a_file_that_cannot_be_written(file, tmp_path):
+def test_blueprint_that_cannot_be_written_names_its_file(file, tmp_path):
     with pytest.raises(DataError, match=r"none/x\.csv cannot be written: No such file or directory"):
         read(file(TEXT)).write(tmp_path / "none" / "x.csv")
 
 
-def test_class_names_as_columns_are_kept(file):
+def test_class_names_in_the_header_are_preserved(file):
     """FMNIST's and CIFAR10's blueprints title the columns by name; a name may contain a comma."""
     text = TEXT.replace("samples,0,1,2", 'samples,Ankle boot,Bag,"myelo, meta"')
     blueprint = read(file(text))
@@ -64,7 +63,7 @@ def test_class_names_as_columns_are_kept(file):
     assert blueprint.to_csv() == text
 
 
-def test_rows_may_stand_in_any_order(file):
+def test_rows_may_be_in_any_order(file):
     header, *rows = TEXT.splitlines()
     assert read(file("\n".join([header, *reversed(rows)]))).to_csv() == TEXT
 
@@ -91,7 +90,7 @@ def test_rows_may_stand_in_any_order(file):
         (TEXT, "\n".join(TEXT.splitlines()[:2]), "line 2: the file ends without a row '0,train_set'"),
     ],
 )
-def test_a_malformed_file_is_named_with_its_line(file, old, new, message):
+def test_malformed_blueprint_is_named_with_its_line(file, old, new, message):
     assert old in TEXT
     with pytest.raises(DataError) as caught:
         read(file(TEXT.replace(old, new, 1)))
@@ -100,18 +99,16 @@ def test_a_malformed_file_is_named_with_its_line(file, old, new, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_file(tmp_path):
+def test_missing_blueprint_is_named(tmp_path):
     with pytest.raises(DataError, match="nowhere.csv cannot be read as a blueprint"):
         read(tmp_path / "nowhere.csv")
 
 
-def test_the_authors_own_files_round_trip():
-    if not ARCHIVE.is_dir():
-        pytest.skip("shared/reference/archive is not beside the checkout")
-    files = sorted(ARCHIVE.glob("MNIST/*/*/*/*.csv"))
+def test_blueprints_of_the_authors_round_trip():
+    files = sorted((REFERENCE / "blueprints").glob("MNIST-*.csv"))
     assert len(files) == 8
     for path in files:
         blueprint = read(path)
         assert blueprint.server_L.tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-        assert len(blueprint.train_KL) == int(path.parent.name)
+        assert len(blueprint.train_KL) == int(path.stem.split("-")[-1])
         assert blueprint.to_csv() == path.read_text(encoding="utf-8")

@@ -1,11 +1,11 @@
-"""What clients train on and what they are scored on, in a run and in a search."""
+"""Training, test and validation images of clients."""
 
 import numpy as np
 import pytest
 
-from fedgrid.engine.partition.deal import split_pool
 from fedgrid.engine.partition.holdouts import common_test, cut, share_of
 from fedgrid.engine.partition.settings import Split
+from fedgrid.engine.partition.split import split_pool
 
 LABELS = np.repeat(np.arange(10), 60)
 KINDS = [("overlapping", "published"), ("overlapping", "none"), ("majority", "published")]
@@ -33,14 +33,14 @@ def test_the_test_share_is_rounded_up_as_a_decimal(count, share, expected):
     assert share_of(count, share) == expected
 
 
-def test_cut():
+def test_cut_separates_train_and_test():
     held = np.arange(100, 111)
     train, test = cut(np.random.default_rng(0), held, 0.3)
     assert (len(train), len(test)) == (7, 4)
     assert sorted([*train, *test]) == held.tolist()
 
 
-def test_the_common_test_is_a_share_of_each_class_and_never_all_of_it():
+def test_common_test_never_takes_a_whole_class():
     """30 % rounded up of 10, 3 and 1 images would be 3, 1 and 1; the single image stays for training."""
     positions = [np.arange(10), np.arange(10, 13), np.array([13])]
     is_test = common_test(positions, 0.3, np.random.default_rng(0))
@@ -48,8 +48,8 @@ def test_the_common_test_is_a_share_of_each_class_and_never_all_of_it():
 
 
 @EVERYWHERE
-def test_a_search_cuts_the_training_images_that_the_run_would_have(overlap, test_leakage):
-    """So it draws what the run draws, and leaves every client's own test images alone."""
+def test_validation_is_cut_from_the_training_images_of_the_run(overlap, test_leakage):
+    """A search holds the same images as the run, and does not use the clients' own test images."""
     for run, search in zip(
         deal(overlap, "test", test_leakage), deal(overlap, "validation", test_leakage), strict=True
     ):
@@ -59,8 +59,8 @@ def test_a_search_cuts_the_training_images_that_the_run_would_have(overlap, test
 
 
 @EVERYWHERE
-def test_the_second_cut_is_as_large_a_share_as_the_first(overlap, test_leakage):
-    """Exactly, rounded up, of each client; cut by image it is 30 % in expectation: of 300 images, 3 sd."""
+def test_validation_has_the_same_share_as_test(overlap, test_leakage):
+    """Exactly 30 %, rounded up, of each client; if cut by image, 30 % in expectation, within 3 sd."""
     run, search = (deal(overlap, scored_on, test_leakage) for scored_on in ("test", "validation"))
     if test_leakage == "none":
         of_all = sum(len(part.train) for part in run)
@@ -71,8 +71,8 @@ def test_the_second_cut_is_as_large_a_share_as_the_first(overlap, test_leakage):
 
 
 @pytest.mark.parametrize(("overlap", "test_leakage"), KINDS[1:])
-def test_without_leakage_a_search_sees_no_test_image_of_anybody(overlap, test_leakage):
-    """And nobody trains on what anybody is scored on."""
+def test_without_leakage_validation_uses_no_test_image_of_any_client(overlap, test_leakage):
+    """No client trains on an image that any client is scored on."""
     run, search = (deal(overlap, scored_on, test_leakage) for scored_on in ("test", "validation"))
     tested, trained, scored = (
         {int(position) for part in parts for position in getattr(part, name)}
@@ -82,7 +82,7 @@ def test_without_leakage_a_search_sees_no_test_image_of_anybody(overlap, test_le
     assert not trained & scored
 
 
-def test_the_second_cut_depends_on_the_seed_alone():
+def test_validation_cut_depends_only_on_the_seed():
     first, again, other = (deal("majority", "validation", "published", seed) for seed in (1, 1, 2))
     assert [part.test.tolist() for part in first] == [part.test.tolist() for part in again]
     assert [part.test.tolist() for part in first] != [part.test.tolist() for part in other]

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.partition.deal import leakage, split_pool
-from fedgrid.engine.partition.groups import FIRST_GROUP, majority_groups
-from fedgrid.engine.partition.majority import counts, images_per_client
+from fedgrid.engine.partition.majority import FIRST_GROUP, counts, groups_of_classes, images_per_client
 from fedgrid.engine.partition.settings import Split
+from fedgrid.engine.partition.split import leakage, split_pool
 from fedgrid.engine.run_config import RunConfig, complete
 
 NOWHERE = Path("no-data-needed")
@@ -39,15 +38,15 @@ def run(**given):
     return complete({"overlap": "majority", "clients": 10, "algorithm": "bnc", **given}, NOWHERE)
 
 
-def test_counts_by_hand():
+def test_class_counts_worked_by_hand():
     """Of 11 images 0.5 x 11 = 5.5, to the even 6, are the client's own; of the other 5 each of the two other
     classes has 2, and the fifth is of the next class round the ring."""
     assert counts(11, 4, 3, 0.5).tolist() == [[6, 3, 2], [2, 6, 3], [3, 2, 6], [6, 3, 2]]
 
 
 @pytest.mark.parametrize("majority", [0.1, 0.4, 0.7, 1.0])
-def test_the_published_split_deals_out_every_image_of_cifar10_once(majority):
-    """Ten clients, 5,000 images each, which is the whole pool whatever the share."""
+def test_ten_clients_of_cifar10_hold_every_image_once(majority):
+    """Ten clients with 5,000 images each hold the whole pool, whatever the share."""
     parts = deal(majority=majority)
     assert [len(held(part)) for part in parts] == [5000] * 10
     assert np.array_equal(np.sort(np.concatenate([held(part) for part in parts])), np.arange(50_000))
@@ -59,23 +58,23 @@ def test_the_published_split_deals_out_every_image_of_cifar10_once(majority):
         assert (len(part.train), len(part.test)) == (3500, 1500)
 
 
-def test_the_true_groups_of_cifar10_are_vehicles_and_animals():
-    """Airplane, automobile, ship and truck are classes 0, 1, 8 and 9: no run of client ids."""
+def test_hidden_groups_of_cifar10_are_vehicles_and_animals():
+    """Airplane, automobile, ship and truck are classes 0, 1, 8 and 9: not consecutive clients."""
     assert [part.cluster for part in deal()] == [0, 0, 1, 1, 1, 1, 1, 1, 0, 0]
     assert [part.cluster for part in deal(clients=12)] == [0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0]
 
 
-def test_groups_of_other_data_sets():
-    assert majority_groups("fmnist", 10, None) == (1, 1, 1, 1, 1, 0, 1, 0, 0, 0)
-    assert majority_groups("folder", 5, None) == (0, 0, 1, 1, 1)
-    assert majority_groups("cifar10", 10, (2, 3)) == (1, 1, 0, 0, 1, 1, 1, 1, 1, 1)
+def test_hidden_groups_of_other_data_sets():
+    assert groups_of_classes("fmnist", 10, None) == (1, 1, 1, 1, 1, 0, 1, 0, 0, 0)
+    assert groups_of_classes("folder", 5, None) == (0, 0, 1, 1, 1)
+    assert groups_of_classes("cifar10", 10, (2, 3)) == (1, 1, 0, 0, 1, 1, 1, 1, 1, 1)
     assert FIRST_GROUP["digits"] == FIRST_GROUP["mnist"]
 
 
 @pytest.mark.parametrize("first", [(), (0, 1, 2), (1, 3)])
-def test_a_group_is_some_of_the_classes(first):
+def test_first_group_must_be_some_but_not_all_classes(first):
     with pytest.raises(ConfigError, match="expected some of the classes 0 to 2, but not all") as raised:
-        majority_groups("cifar10", 3, first)
+        groups_of_classes("cifar10", 3, first)
     assert raised.value.key == ("split", "first_group")
 
 
@@ -86,8 +85,8 @@ def test_a_group_is_some_of_the_classes(first):
     st.floats(0.05, 1),
     st.integers(0, 99),
 )
-def test_what_always_holds(sizes, clients, majority, seed):
-    """Nobody holds another's image, all hold equally many, and one more each would not be there."""
+def test_no_image_is_shared_and_all_clients_hold_the_most_possible(sizes, clients, majority, seed):
+    """No image has two clients, all hold equally many, and the pool has too few images for one more each."""
     labels = np.repeat(np.arange(len(sizes)), sizes)
     first_group = list(range(0, len(sizes), 2))
     parts = deal(labels, clients=clients, majority=majority, first_group=first_group, seed=seed)
@@ -101,32 +100,32 @@ def test_what_always_holds(sizes, clients, majority, seed):
     assert [part.cluster for part in parts] == [client % len(sizes) % 2 for client in range(clients)]
 
 
-def test_nothing_leaks_whatever_is_asked_for():
+def test_majority_splits_never_leak():
     one, other = deal(majority=0.4), deal(majority=0.4, test_leakage="none")
     assert leakage(one) == 0
     assert [part.test.tolist() for part in one] == [part.test.tolist() for part in other]
 
 
 def test_more_clients_than_classes_share_the_images_of_their_class():
-    """Of fifteen clients two each have classes 0 to 4, so nobody can hold more than half a class."""
+    """Of fifteen clients two each have classes 0 to 4, so no client can hold more than half a class."""
     parts = deal(clients=15)
     assert {len(held(part)) for part in parts} == {2500}
     assert [int(CIFAR10[held(part)][0]) for part in parts] == [client % 10 for client in range(15)]
 
 
-def test_fewer_clients_than_classes_must_know_both_groups():
+def test_clients_of_a_single_hidden_group_are_refused():
     assert [part.cluster for part in deal(clients=3)] == [0, 0, 1]
-    with pytest.raises(ConfigError, match="clients 0 to 1 are all of one hidden group; take at least 3"):
+    with pytest.raises(ConfigError, match="clients = 2: .* take at least 3"):
         deal(clients=2)
 
 
-def test_draws_are_the_images_of_a_client():
+def test_draws_set_the_images_per_client():
     assert {len(held(part)) for part in deal(draws=600)} == {600}
-    with pytest.raises(ConfigError, match="split.draws = 5001: .* gives 10 clients at most 5000 each"):
+    with pytest.raises(ConfigError, match="split.draws = 5001: .* 10 clients hold at most 5000 each"):
         deal(draws=5001)
 
 
-def test_too_many_clients_for_the_images():
+def test_too_many_clients_for_the_images_are_refused():
     with pytest.raises(ConfigError, match="clients = 25: .* their classes have too few images"):
         images_per_client([2] * 10, 25, Split())
 
@@ -136,19 +135,27 @@ def test_too_many_clients_for_the_images():
     [
         ({"balance": "imbalanced"}, "all clients have equally many images; take balanced", "balance"),
         ({"num_clusters": 3}, "has 2 hidden groups; leave it out", "num_clusters"),
-        ({"alpha": 0.5}, "split.alpha = 0.5 has no effect on overlap majority", "alpha"),
-        ({"proportions": "published"}, "split.proportions = published has no effect", "proportions"),
+        (
+            {"alpha": 0.5},
+            "split.alpha = 0.5 has no effect with overlap majority",
+            "alpha",
+        ),
+        (
+            {"proportions": "published"},
+            "split.proportions = published has no effect",
+            "proportions",
+        ),
     ],
 )
-def test_what_has_no_effect_is_refused(values, message, key):
+def test_settings_without_effect_on_majority_splits_are_refused(values, message, key):
     with pytest.raises(ConfigError, match=message) as raised:
         deal(**values)
     assert raised.value.key[-1] == key
 
 
 @pytest.mark.parametrize(("option", "value"), [("majority", 0.7), ("first_group", (0, 1))])
-def test_its_options_are_refused_elsewhere(option, value):
-    with pytest.raises(ConfigError, match=rf"split.{option} = .* is of overlap majority, not of overlapping"):
+def test_majority_options_are_refused_with_other_kinds(option, value):
+    with pytest.raises(ConfigError, match=rf"split.{option} = .* only with majority"):
         split_pool(
             CIFAR10,
             dataset="cifar10",
@@ -161,7 +168,7 @@ def test_its_options_are_refused_elsewhere(option, value):
         )
 
 
-def test_a_run_of_it_has_two_groups_unless_it_says_otherwise():
+def test_majority_run_has_two_groups_by_default():
     config = run(dataset="cifar10")
     assert config.scenario == "cifar10-10-majority-balanced"
     assert config.split.num_clusters == 2
@@ -169,7 +176,7 @@ def test_a_run_of_it_has_two_groups_unless_it_says_otherwise():
     assert complete({"overlap": "overlapping"}, NOWHERE).split.num_clusters == 3
 
 
-def test_options_that_came_later_are_written_down_where_they_say_something():
+def test_later_options_are_stored_only_if_not_default():
     split = run().model_dump(mode="json")["split"]
     assert not {"majority", "first_group", "scored_on"} & set(split)
     changed = run(split={"majority": 0.7, "first_group": [0, 1], "scored_on": "validation"})

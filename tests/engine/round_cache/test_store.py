@@ -17,7 +17,7 @@ from fedgrid.engine.round_cache.store import (
     kept,
     make_room,
 )
-from fedgrid.engine.storage.atomic import ASIDE
+from fedgrid.engine.storage.atomic import PARTIAL
 from fedgrid.engine.storage.storage import Storage
 
 TRUNK = "digits-15-nonoverlapping-balanced-s0-1f3870be274f"
@@ -190,7 +190,7 @@ class TestWhatCanBeWrong:
     def test_what_a_killed_writer_left_is_neither_read_nor_counted(self, storage):
         run, path = store(storage, limit=10_000), path_of(storage)
         path.parent.mkdir(parents=True)
-        path.with_name(f"{path.name}{ASIDE}12ab34cd").write_bytes(encode(entry()) + bytes(20_000))
+        path.with_name(f"{path.name}{PARTIAL}12ab34cd").write_bytes(encode(entry()) + bytes(20_000))
         assert run.read(NAME) is None
         assert kept(storage) == []
         run.write(NAME, entry())

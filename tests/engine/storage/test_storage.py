@@ -1,4 +1,4 @@
-"""A storage: a folder, or a URI of which every machine has a mirror."""
+"""Storage in a folder, or at a URI of which each machine has a mirror."""
 
 import multiprocessing
 import os
@@ -11,7 +11,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import register_implementation
 
 from fedgrid.engine.errors import ConfigError, RunError
-from fedgrid.engine.storage.atomic import ASIDE
+from fedgrid.engine.storage.atomic import PARTIAL
 from fedgrid.engine.storage.storage import Storage
 
 
@@ -74,13 +74,13 @@ def test_a_path_is_a_folder(tmp_path, monkeypatch):
     assert Storage.of("~/runs").root == Path("/home/me/runs")
 
 
-def test_a_file_elsewhere_is_refused():
+def test_file_uri_of_another_host_is_refused():
     message = "--storage file://host/runs: a file is on this host; write file:///PATH, or PATH"
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         Storage.of("file://host/runs")
 
 
-def test_every_uri_has_a_mirror_of_its_own(tmp_path, monkeypatch):
+def test_every_uri_has_its_own_mirror(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path))
     first, second = Storage.of("s3://bucket/runs/"), Storage.of("s3://bucket/other")
     assert first == Storage.of("s3://bucket/runs")
@@ -92,7 +92,7 @@ def test_every_uri_has_a_mirror_of_its_own(tmp_path, monkeypatch):
     assert Storage.of("s3://bucket/runs").root.parent == Path("/cache/fedgrid/storage")
 
 
-def test_a_storage_that_is_sent_elsewhere_has_the_mirror_of_that_place(tmp_path, monkeypatch):
+def test_pickled_storage_uses_the_mirror_of_the_receiving_machine(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "here"))
     sent = pickle.dumps([Storage.of("s3://bucket/runs"), Storage.of(tmp_path)])
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "there"))
@@ -105,7 +105,7 @@ def test_a_password_is_not_shown():
     assert str(Storage.of("s3://key:secret@bucket/runs")) == "s3://***@bucket/runs"
 
 
-def test_with_a_plain_folder_there_is_nothing_to_do(tmp_path):
+def test_plain_folder_needs_no_push_or_pull(tmp_path):
     storage = Storage.of(tmp_path)
     write(storage, "run/done.json", "{}")
     storage.push("run/done.json", "run/not-there")
@@ -129,7 +129,7 @@ def test_what_one_machine_pushes_another_pulls(machine, bucket):
     assert files(there.root) == files(bucket)
 
 
-def test_a_pull_makes_the_folder_what_it_is_there(machine):
+def test_pull_makes_a_folder_equal_to_the_uri(machine):
     here, there = machine("here"), machine("there")
     for name in ("run/log.txt", "run/old", "other/log.txt"):
         write(there, name, "of an earlier run")
@@ -139,7 +139,7 @@ def test_a_pull_makes_the_folder_what_it_is_there(machine):
     assert files(there.root) == {"run/log.txt": "new", "other/log.txt": "of an earlier run"}
 
 
-def test_what_is_skipped_stays_as_it_is(machine):
+def test_pull_leaves_skipped_names_alone(machine):
     here, there = machine("here"), machine("there")
     for name in ("run/state-1", "run/log.txt", "run/figures/a.svg"):
         write(here, name, "new")
@@ -168,7 +168,7 @@ def test_a_file_that_has_not_changed_is_not_pulled_again(machine):
     assert (here.root / "run/log.txt").stat().st_ino == kept.st_ino
 
 
-def test_nothing_is_pulled_from_nowhere(machine):
+def test_pull_from_an_empty_uri_creates_nothing(machine):
     here = machine("here")
     here.pull("run")
     here.pull_marks()
@@ -189,8 +189,8 @@ def test_marks_are_pulled_without_the_records(machine):
     assert set(files(there.root)) == marks
 
 
-def test_marks_that_are_gone_go_unless_they_may_be_on_their_way(machine):
-    """Another process of this machine writes a mark to the mirror first, and then sends it."""
+def test_old_marks_missing_at_the_uri_are_deleted(machine):
+    """A new mark may be missing at the URI because another process of this machine is still pushing it."""
     here = machine("here")
     write(here, "old/failed.json", "retried elsewhere", age=3600)
     write(here, "new/done.json", "just written")
@@ -200,7 +200,7 @@ def test_marks_that_are_gone_go_unless_they_may_be_on_their_way(machine):
     assert set(files(here.root)) == {"new/done.json", "old/rounds.parquet", "mlartifacts/1/run/config.json"}
 
 
-def test_one_file_is_refreshed_or_gone(machine):
+def test_refresh_fetches_or_deletes_a_single_file(machine):
     here, there = machine("here"), machine("there")
     write(here, "grids/paper/stop", "")
     here.push("grids/paper/stop")
@@ -211,7 +211,7 @@ def test_one_file_is_refreshed_or_gone(machine):
     assert files(there.root) == {}
 
 
-def test_a_folder_is_removed_with_all_that_is_in_it(machine, bucket):
+def test_remove_folder_deletes_its_content(machine, bucket):
     here = machine("here")
     for name in ("run/log.txt", "run/figures/a.svg", "other/log.txt"):
         write(here, name, "text")
@@ -233,7 +233,7 @@ def test_the_sizes_of_a_folders_files_are_in_bytes(tmp_path):
     assert storage.sizes("store/a/b") == {"store/a/b/two": 2}
 
 
-def test_those_of_a_uri_are_what_is_there_whatever_is_here(machine):
+def test_sizes_at_a_uri_ignore_the_mirror(machine):
     here, there = machine("here"), machine("there")
     for name, text in (
         ("store/a/one", "1"),
@@ -253,15 +253,15 @@ def test_those_of_a_uri_are_what_is_there_whatever_is_here(machine):
     assert set(files(here.root)) == {"store/a/one", "store/a/b/two", "stored", "run/log.txt"}
 
 
-def test_an_empty_file_has_a_size(tmp_path, machine):
+def test_sizes_include_empty_files(tmp_path, machine):
     for storage in (Storage.of(tmp_path / "folder"), machine("here")):
         write(storage, "store/empty", "")
         storage.push("store/empty")
         assert storage.sizes("store") == {"store/empty": 0}
 
 
-def test_a_file_that_is_not_whole_has_none(tmp_path, machine, bucket):
-    half = f"store/log.txt{ASIDE}1-ab"
+def test_sizes_omit_partial_files(tmp_path, machine, bucket):
+    half = f"store/log.txt{PARTIAL}1-ab"
     plain, here = Storage.of(tmp_path / "folder"), machine("here")
     write(plain, half, "half")
     (bucket / "store").mkdir(parents=True)
@@ -269,7 +269,7 @@ def test_a_file_that_is_not_whole_has_none(tmp_path, machine, bucket):
     assert plain.sizes("store") == here.sizes("store") == {}
 
 
-def test_nor_has_one_that_is_deleted_meanwhile(tmp_path, monkeypatch):
+def test_sizes_omit_files_deleted_meanwhile(tmp_path, monkeypatch):
     storage = Storage.of(tmp_path)
     write(storage, "store/gone", "text")
     listed = Storage._files
@@ -283,7 +283,7 @@ def test_nor_has_one_that_is_deleted_meanwhile(tmp_path, monkeypatch):
     assert storage.sizes("store") == {}
 
 
-def test_a_folder_that_is_not_there_holds_nothing(tmp_path, machine):
+def test_sizes_of_a_missing_folder_are_empty(tmp_path, machine):
     plain, here = Storage.of(tmp_path / "folder"), machine("here")
     assert plain.sizes("store") == here.sizes("store") == {}
     write(here, "run/log.txt", "text")
@@ -296,15 +296,15 @@ def test_sizes_of_a_uri_that_cannot_be_read_are_an_error_in_one_line(machine, ur
         raise OSError("Access Denied\nRequest 12")
 
     monkeypatch.setattr("fedgrid.engine.storage.storage.listing", refused)
-    message = f"{uri} cannot be read (Access Denied); the same command goes on"
+    message = f"{uri} cannot be read (Access Denied); run the same command again to continue"
     with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
         machine("here").sizes("store")
 
 
-def test_what_a_killed_process_left_aside_is_not_pulled(machine, bucket):
+def test_partial_files_of_a_killed_process_are_not_pulled(machine, bucket):
     here = machine("here")
     (bucket / "run").mkdir(parents=True)
-    (bucket / "run" / f"log.txt{ASIDE}1-ab").write_text("half")
+    (bucket / "run" / f"log.txt{PARTIAL}1-ab").write_text("half")
     here.pull("run")
     assert files(here.root) == {}
 
@@ -317,7 +317,7 @@ def _push_one(uri, cache):
     storage.push("run/log.txt")
 
 
-def test_another_process_is_seen(machine, uri, tmp_path):
+def test_files_pushed_by_another_process_are_seen(machine, uri, tmp_path):
     here = machine("here")
     here.pull("run")
     process = multiprocessing.get_context("fork").Process(target=_push_one, args=(uri, str(tmp_path / "b")))
@@ -327,7 +327,7 @@ def test_another_process_is_seen(machine, uri, tmp_path):
     assert files(here.root) == {"run/log.txt": "from another process"}
 
 
-def test_a_check_leaves_nothing_behind(machine, bucket, tmp_path):
+def test_check_writable_leaves_no_file(machine, bucket, tmp_path):
     machine("here").check_writable()
     assert list(tmp_path.iterdir()) == []
     bucket.mkdir(parents=True)
@@ -337,7 +337,7 @@ def test_a_check_leaves_nothing_behind(machine, bucket, tmp_path):
     assert not (tmp_path / "a").exists()
 
 
-def test_a_file_is_no_place_for_runs(tmp_path, monkeypatch):
+def test_check_writable_refuses_a_file(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
     (tmp_path / "file").write_text("")
     for text in (
@@ -351,7 +351,7 @@ def test_a_file_is_no_place_for_runs(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_of_others_is_no_place_for_runs(tmp_path):
+def test_check_writable_refuses_a_read_only_folder(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(ConfigError, match="Permission denied"):
         Storage.of(tmp_path / "runs").check_writable()
@@ -370,12 +370,12 @@ def test_a_missing_package_is_named():
         Storage.of("absent://host/runs").check_writable()
 
 
-def test_a_uri_that_fails_later_is_named_in_one_line(machine, bucket, uri):
+def test_uri_that_fails_later_is_reported_in_one_line(machine, bucket, uri):
     here = machine("here")
     write(here, "run/log.txt", "text")
     bucket.parent.mkdir()
     bucket.write_text("a file where the folder was")
     with pytest.raises(
-        RunError, match=rf"^{re.escape(uri)} cannot be written \(.*\); the same command goes on$"
+        RunError, match=rf"^{re.escape(uri)} cannot be written \(.*\); run the same command again"
     ):
         here.push("run/log.txt")

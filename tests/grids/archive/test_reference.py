@@ -14,12 +14,13 @@ from fedgrid.grids.archive import layout, one_run
 from fedgrid.grids.archive.layout import ALGORITHMS
 from fedgrid.tracking.mlflow.store import default_uri
 from fedgrid.tracking.scoring.partitions import published_clustering
+from tests.helpers import reference
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
+from tests.helpers.reference import ARCHIVE, OVERLAPS, REFERENCE, four_digits, rows_of
 
 PAPER = dict(
     zip(("BNC", "SCL", "BCL", "OCFL-KM", "OCFL-AFF", "OCFL-MS", "OCFL-HDB"), ALGORITHMS.values(), strict=True)
 )
-OVERLAPS = {"nonoverlaping": "nonoverlapping", "overlaping": "overlapping"}
 TESTS = {
     "before_update_metrics": "local_own",
     "after_update_generalizability": "local_server",
@@ -29,35 +30,20 @@ METRIC_FILES = ["training_metrics.csv", *(f"{name}.csv" for name in TESTS)]
 
 
 @pytest.fixture(scope="module")
-def reference(shared):
-    return shared / "reference"
+def archive():
+    if not ARCHIVE.is_dir():
+        pytest.skip("NOT CHECKED AGAINST THE AUTHORS' FULL ARCHIVE: shared/reference is missing")
+    return ARCHIVE
 
 
 @pytest.fixture(scope="module")
-def archive(reference):
-    if not (reference / "archive").is_dir():
-        pytest.skip("the authors' archive is not among the published numbers")
-    return reference / "archive"
-
-
-@pytest.fixture(scope="module")
-def published(reference):
+def published():
     """Rows of Tables 1 and 2 by scenario and algorithm, in our words."""
-    with (reference / "published_clustering.csv").open(newline="") as file:
-        return {
-            (scenario_of(row), PAPER[row["algorithm"]]): row
-            for row in csv.DictReader(file)
-            if row["dataset"] in ("MNIST", "CIFAR10")
-        }
+    return {(scenario_of(row), PAPER[row["algorithm"]]): row for row in reference.published()}
 
 
 def scenario_of(row):
     return f"{row['dataset'].lower()}-{row['n']}-{OVERLAPS[row['overlap']]}-{row['balance']}"
-
-
-def four_digits(value):
-    """The published file was rounded to five digits and then to four (0.509855 -> 0.50985 -> 0.5098)."""
-    return float(np.round(np.round(value, 5), 4))
 
 
 def table_cells(scores):
@@ -132,9 +118,9 @@ def test_the_records_of_the_two_whole_runs_are_what_their_files_say(whole):
                 assert row[f"{test}_balanced_accuracy"] >= float(expected["recall"]) - 1e-12
 
 
-def test_images_are_those_of_the_published_clients(whole, reference):
-    with (reference / "clients.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if scenario_of(row) == "mnist-15-overlapping-imbalanced"]
+def test_images_are_those_of_the_published_clients(whole):
+    clients = rows_of(REFERENCE / "clients.csv")
+    rows = [row for row in clients if scenario_of(row) == "mnist-15-overlapping-imbalanced"]
     for _, run in whole:
         first = run.clients.slice(0, 15)
         assert first["train_images"].to_pylist() == [int(row["train"]) for row in rows]
@@ -148,10 +134,9 @@ def test_an_accuracy_is_a_whole_number_of_the_images_that_were_tested(whole):
         assert right == pytest.approx(np.round(right), abs=1e-9)
 
 
-def test_all_published_temperatures_arrive(reference, tmp_path):
+def test_all_published_temperatures_arrive(tmp_path):
     """The runs' own files are not in our part; they hold what the published table does."""
-    with (reference / "published_temperature.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(REFERENCE / "published_temperature.csv")
     expected = {}
     for row in rows:
         place = tmp_path.joinpath(

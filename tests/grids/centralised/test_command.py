@@ -193,7 +193,7 @@ def test_rounds_count_up_to_the_first_split(tmp_path):
             "only model and training.KEY to set, as in training.learning_rate",
         ),
         (["digits", "--set", "training=5"], "only model and training.KEY to set"),
-        (["digits", "--set", "training.rounds=5"], "training.rounds has no meaning here"),
+        (["digits", "--set", "training.rounds=5"], "training.rounds has no effect here"),
         (["digits", "--set", "training.learning_rate=fast"], "training.learning_rate = 'fast'"),
         (["npz:missing.npz"], "missing.npz"),
     ],
@@ -212,7 +212,7 @@ def test_a_training_that_learns_nothing_proposes_nothing(tmp_path):
         *SMALL, "--set", "training.learning_rate=1e-30", "--storage", new_storage(tmp_path / "x")
     )
     assert result.code == 1
-    assert "is never lower: there is nothing to propose" in result.err
+    assert "never falls below that, so no settings can be proposed" in result.err
 
 
 def test_help_has_an_example():

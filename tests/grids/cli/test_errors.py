@@ -38,7 +38,7 @@ def refused(tmp_path, monkeypatch):
         (["run", "--algorithm", "ocfl-kmean"], "unknown algorithm 'ocfl-kmean'; did you mean 'ocfl-kmeans'?"),
         (
             ["run", "--overlap", "some"],
-            "overlap = 'some': input should be 'overlapping', 'nonoverlapping' or 'majority'",
+            "unknown overlap 'some'; known: overlapping, nonoverlapping, majority",
         ),
         (["run", "--balance", "some"], "balance = 'some': input should be 'balanced' or 'imbalanced'"),
         (["run", "--seed", "-1"], "seed = -1: input should be greater than or equal to 0"),

@@ -1,24 +1,19 @@
 """The published numbers, and our cells beside them."""
 
-import csv
-from pathlib import Path
-
 import pytest
 
 from fedgrid.tracking.published import numbers
 from fedgrid.tracking.tables.against import against_published
 from fedgrid.tracking.tables.table import FAR, NONE, Cell
+from tests.helpers.reference import OVERLAPS, REFERENCE, rows_of
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
 
-SPELT = {"overlaping": "overlapping", "nonoverlaping": "nonoverlapping"}
 
-
-def test_the_clustering_numbers_are_those_of_the_reference(shared: Path):
-    with (shared / "reference" / "published_clustering.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+def test_the_clustering_numbers_are_those_of_the_reference():
+    rows = rows_of(REFERENCE / "published_clustering.csv")
     assert len(rows) == len(numbers.clustering()) == 280
     for row in rows:
-        scenario = (row["dataset"].lower(), int(row["n"]), SPELT[row["overlap"]], row["balance"])
+        scenario = (row["dataset"].lower(), int(row["n"]), OVERLAPS[row["overlap"]], row["balance"])
         known = numbers.clustering()[scenario, row["algorithm"]]
         assert [known.published_rand, known.published_ami, known.published_com, known.published_round] == [
             float(row[f"{name}_published"]) for name in ("RAND", "AMI", "COM", "round")
@@ -188,7 +183,7 @@ def test_captions_say_what_all_cells_have_in_common():
 SPLITS = [
     (n, overlap, balance)
     for n in (15, 30)
-    for overlap in SPELT.values()
+    for overlap in OVERLAPS.values()
     for balance in ("balanced", "imbalanced")
 ]
 

@@ -1,6 +1,5 @@
-"""Our scores against the authors' archive: every row of MNIST and CIFAR10, and two whole runs."""
+"""Our scores of the authors' runs: every published row of MNIST and CIFAR10, and two complete runs."""
 
-import csv
 from statistics import fmean
 
 import numpy as np
@@ -9,32 +8,40 @@ import pytest
 from fedgrid.tracking.scoring.partitions import clustering, published_clustering
 from fedgrid.tracking.scoring.scores import published_clients
 from tests.helpers.reference import (
+    ARCHIVE,
     FOLDERS,
-    REFERENCE,
     SIZES,
     four_digits,
+    labels_in_archive,
     labels_of,
     name_of,
+    needs_archive,
     published,
-    results,
+    results_in_archive,
     rows_of,
-)
-
-pytestmark = pytest.mark.skipif(
-    not (REFERENCE / "archive").is_dir(),
-    reason=f"the authors' archive is not in {REFERENCE.name}/ of shared/",
+    temperatures_of,
 )
 
 
-def test_the_archive_is_whole():
+def test_the_reference_has_all_112_runs():
     assert len(published()) == 112
-    assert len(list((REFERENCE / "archive" / "experiments").rglob("cluster_id_mapping.csv"))) == 112
+    assert {len(labels_of(row)) for row in published()} == {50, 80}
+
+
+@needs_archive
+def test_the_reference_is_a_faithful_extract_of_the_archive():
+    assert len(list((ARCHIVE / "experiments").rglob("cluster_id_mapping.csv"))) == 112
+    for row in published():
+        assert np.array_equal(labels_of(row), labels_in_archive(row))
+        path = results_in_archive(row) / "clusters_temperature.csv"
+        lines = path.read_text().splitlines() if path.exists() else []
+        assert temperatures_of(row) == [float(line.split(",")[-1]) for line in lines]
 
 
 @pytest.mark.parametrize("row", published(), ids=name_of)
 def test_a_published_row_is_reproduced_to_its_four_digits(row):
     num_clients = int(row["n"])
-    labels_RK = labels_of(results(row), num_clients)
+    labels_RK = labels_of(row)
     truth_K = np.repeat([0, 1, 2], SIZES[row["balance"], num_clients])
     tables = published_clustering(labels_RK, truth_K, ami_is_ari=row["algorithm"] == "OCFL-HDB")
     first_50, whole = clustering(labels_RK[:50], truth_K), clustering(labels_RK, truth_K)
@@ -58,12 +65,11 @@ def test_a_published_row_is_reproduced_to_its_four_digits(row):
     "row", [row for row in published() if row["algorithm"].startswith("OCFL")], ids=name_of
 )
 def test_the_first_strict_rise_of_the_temperature_is_the_clustering_round(row):
-    with (results(row) / "clusters_temperature.csv").open(newline="") as file:
-        temperatures = [float(temperature) for _, _, temperature in csv.reader(file)]
+    temperatures = temperatures_of(row)
     rises = [
         index + 1 for index in range(1, len(temperatures)) if temperatures[index] > temperatures[index - 1]
     ]
-    labels_RK = labels_of(results(row), int(row["n"]))
+    labels_RK = labels_of(row)
     truth_K = np.repeat([0, 1, 2], SIZES[row["balance"], int(row["n"])])
     assert rises == [len(temperatures)] == [int(row["round_published"])]
     assert clustering(labels_RK, truth_K).clustering_round == rises[0]
@@ -74,7 +80,7 @@ def test_exactly_right_partitions_are_as_many_as_counted():
     counts = dict.fromkeys(((dataset, name) for dataset in ("MNIST", "CIFAR10") for name in FOLDERS), 0)
     for row in published():
         truth_K = np.repeat([0, 1, 2], SIZES[row["balance"], int(row["n"])])
-        right = clustering(labels_of(results(row), int(row["n"]))[-1:], truth_K).exactly_right
+        right = clustering(labels_of(row)[-1:], truth_K).exactly_right
         counts[row["dataset"], row["algorithm"]] += right
     assert list(counts.values()) == [0, 2, 0, 8, 0, 4, 8, 0, 0, 0, 2, 0, 0, 2]
 
@@ -83,10 +89,11 @@ def by_round_and_client(rows: list[dict[str, str]], column: str) -> dict[tuple[i
     return {(int(row["epoch"]), int(row["node_id"])): float(row[column]) for row in rows}
 
 
+@needs_archive
 @pytest.mark.parametrize("algorithm", ["baseline", "HDBSCAN"])
 def test_personalisation_of_a_whole_run_is_what_its_csv_files_say(algorithm):
     name = f"{algorithm}_MNIST_overlaping_imbalanced_15"
-    folder = REFERENCE / "archive/experiments/MNIST/overlaping/imbalanced/15" / name / "results"
+    folder = ARCHIVE / "experiments/MNIST/overlaping/imbalanced/15" / name / "results"
     own, server = (
         rows_of(folder / f"{kind}.csv") for kind in ("after_update_metrics", "after_update_generalizability")
     )

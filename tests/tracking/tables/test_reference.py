@@ -1,4 +1,4 @@
-"""Tables 1 and 2 from the authors' archive: every cell of MNIST and CIFAR10, to all published digits."""
+"""Tables 1 and 2 from the authors' partitions: every cell of MNIST and CIFAR10, to all published digits."""
 
 import csv
 import io
@@ -16,16 +16,9 @@ from fedgrid.tracking.tables.against import against_published
 from fedgrid.tracking.tables.clustering import exactly_right, published_clustering, published_rounds
 from fedgrid.tracking.tables.formats import to_csv
 from fedgrid.tracking.tables.table import FAR, NONE, Table
-from tests.helpers.reference import REFERENCE, SIZES, four_digits, labels_of, published, results
+from tests.helpers.reference import OVERLAPS, SIZES, four_digits, labels_of, published
 from tests.helpers.run_records import write_records
 from tests.helpers.studies import run_of
-
-SPELT = {"overlaping": "overlapping", "nonoverlaping": "nonoverlapping"}
-
-pytestmark = pytest.mark.skipif(
-    not (REFERENCE / "archive").is_dir(),
-    reason=f"the authors' archive is not in {REFERENCE.name}/ of shared/",
-)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +30,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
         dataset, overlap, balance, clients = scenario_of(row)
         run = run_of(row["algorithm"], dataset=dataset, overlap=overlap, balance=balance, clients=clients)
         run = replace(run, folder=folder / run.run_id)
-        labels_RK = labels_of(results(row), clients)
+        labels_RK = labels_of(row)
         numbers_RK = np.unique(labels_RK, return_inverse=True)[1].reshape(labels_RK.shape)
         truth_K = np.repeat([0, 1, 2], SIZES[balance, clients])
         write_records(run.folder, numbers_RK.tolist(), truth_K.tolist())
@@ -47,7 +40,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 
 def scenario_of(row: dict[str, str]) -> tuple[str, str, str, int]:
-    return row["dataset"].lower(), SPELT[row["overlap"]], row["balance"], int(row["n"])
+    return row["dataset"].lower(), OVERLAPS[row["overlap"]], row["balance"], int(row["n"])
 
 
 def lines_of(table: Table) -> dict[str, dict[str, str]]:

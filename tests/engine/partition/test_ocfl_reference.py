@@ -1,9 +1,5 @@
-"""Our splits against the authors' blueprints (shared/reference): the same rule, hence the same distribution.
+"""Our splits against the authors' blueprints (tests/reference): same rule, hence the same distribution."""
 
-The archive spells overlaping and nonoverlaping.
-"""
-
-import csv
 from functools import cache
 from pathlib import Path
 
@@ -12,17 +8,18 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from fedgrid.engine.data.datasets import DATASETS, load
-from fedgrid.engine.partition.deal import SCENARIOS, class_sets, leakage, sizes_of, split_pool
+from fedgrid.engine.partition.groups import class_sets
 from fedgrid.engine.partition.holdouts import share_of
+from fedgrid.engine.partition.ocfl import sizes_of
+from fedgrid.engine.partition.scenarios import SCENARIOS
 from fedgrid.engine.partition.settings import Split
+from fedgrid.engine.partition.split import leakage, split_pool
+from tests.helpers.reference import OVERLAPS, REFERENCE, rows_of
 
-SHARED = Path(__file__).parents[3].parent / "shared"
-REFERENCE = SHARED / "reference"
+REAL_IMAGES = Path(__file__).parents[3].parent / "shared" / "data"
 MNIST_COUNTS = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
 """Training images of each digit."""
 POOL_COUNTS = {"mnist": MNIST_COUNTS, "fmnist": (6000,) * 10, "cifar10": (5000,) * 10}
-
-pytestmark = pytest.mark.skipif(not REFERENCE.is_dir(), reason="shared/reference is not beside the checkout")
 
 COUNTED = [name for name in SCENARIOS if SCENARIOS[name].dataset in ("mnist", "cifar10")]
 """The sixteen scenarios whose class counts per client are in the reference."""
@@ -32,11 +29,9 @@ COUNTED = [name for name in SCENARIOS if SCENARIOS[name].dataset in ("mnist", "c
 def rows(table: str) -> dict[str, list[dict[str, str]]]:
     """Return a reference table's rows by the name of their scenario."""
     by_scenario: dict[str, list[dict[str, str]]] = {}
-    with (REFERENCE / table).open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            overlap = row["overlap"].replace("laping", "lapping")
-            name = f"{row['dataset'].lower()}-{row['n']}-{overlap}-{row['balance']}"
-            by_scenario.setdefault(name, []).append(row)
+    for row in rows_of(REFERENCE / table):
+        name = f"{row['dataset'].lower()}-{row['n']}-{OVERLAPS[row['overlap']]}-{row['balance']}"
+        by_scenario.setdefault(name, []).append(row)
     return by_scenario
 
 
@@ -59,7 +54,7 @@ def ours(name: str, test_leakage: str = "published"):
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_class_sets_and_cluster_sizes(name):
+def test_class_sets_and_cluster_sizes_are_the_published_ones(name):
     scenario = SCENARIOS[name]
     published = rows("class_sets.csv")[name]
     sets = class_sets(DATASETS[scenario.dataset].num_classes, 3, scenario.overlap)
@@ -67,7 +62,7 @@ def test_class_sets_and_cluster_sizes(name):
     assert sizes_of(scenario, 3) == tuple(int(row["n_clients"]) for row in published)
 
 
-def test_the_totals_rule_holds_for_every_published_client():
+def test_test_sets_of_published_clients_are_30_percent_rounded_up():
     """Test is 30 % of a client's images rounded up, train the rest, and classes add up to both."""
     clients = [row for name in COUNTED for row in rows("clients.csv")[name]]
     assert len(clients) == 8 * 15 + 8 * 30
@@ -132,9 +127,9 @@ def test_leakage_of_the_published_splits():
         assert leakage(ours(name, "none")[0]) == 0.0
 
 
-def test_mnist_as_it_lies_in_shared_data_has_these_class_counts():
-    if not (SHARED / "data" / "MNIST" / "raw").is_dir():
-        pytest.skip("shared/data/MNIST is not beside the checkout")
-    pool, server = load("mnist", SHARED / "data", download=False)
+def test_real_mnist_has_these_class_counts():
+    if not (REAL_IMAGES / "MNIST" / "raw").is_dir():
+        pytest.skip("NOT CHECKED ON REAL IMAGES: shared/data/MNIST is missing")
+    pool, server = load("mnist", REAL_IMAGES, download=False)
     assert tuple(np.bincount(pool.labels)) == MNIST_COUNTS
     assert np.bincount(server.labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.errors import ConfigError, hint, unknown, unknown_key
-from fedgrid.engine.explain import key_of
+from fedgrid.engine.errors import ConfigError, hint, key_of, unknown, unknown_key
 from fedgrid.engine.run_config import complete
 
 NOWHERE = Path("no-data-needed")
@@ -40,17 +39,17 @@ def test_a_refused_configuration_names_its_key(given, key):
     assert key_of(caught.value) == key
 
 
-def test_an_error_about_no_key_has_none():
+def test_error_without_a_key_has_an_empty_path():
     assert key_of(ConfigError("no room on the disk")) == ()
 
 
-def test_the_key_survives_the_way_between_processes():
+def test_key_survives_pickling():
     """Ray pickles the errors of its actors."""
     error = pickle.loads(pickle.dumps(ConfigError("clients = 0", ("clients",))))
     assert (str(error), error.key) == ("clients = 0", ("clients",))
 
 
-def test_what_is_unknown_is_refused_with_the_nearest_and_all_that_is_known():
+def test_unknown_names_list_the_nearest_and_all_known():
     assert str(unknown("model", "resnet", ["resnet34", "tinyvgg"])) == (
         "unknown model 'resnet'; did you mean 'resnet34'? known: resnet34, tinyvgg"
     )
@@ -61,6 +60,6 @@ def test_what_is_unknown_is_refused_with_the_nearest_and_all_that_is_known():
     assert str(unknown_key("x", "", ["rounds"])) == "unknown key 'x'; allowed: rounds"
 
 
-def test_a_hint_is_empty_where_nothing_is_near():
+def test_hint_is_empty_if_no_name_is_near():
     assert hint("mnits", ["mnist", "digits"]) == "did you mean 'mnist'? "
     assert hint("x", ["mnist", "digits"]) == ""

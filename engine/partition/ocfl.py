@@ -1,0 +1,158 @@
+"""Overlapping and non-overlapping hidden groups: the rule of the OCFL papers' blueprints.
+
+Each client draws floor(pool / clients) images WITH replacement from the classes of its group and drops its
+own duplicates. A balanced group draws evenly from its images, so classes have their natural frequencies. An
+imbalanced group has one vector of class shares for all its clients, drawn from a symmetric Dirichlet
+distribution.
+
+Source: the class counts of the authors' forty blueprints; the papers' text differs in places.
+
+Shapes: K clients, C groups (`num_clusters`), L classes, N images.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.engine.data.images import Positions
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.partition.groups import class_sets, cluster_sizes
+from fedgrid.engine.partition.scenarios import (
+    EQUAL_SIZES_AS_PUBLISHED,
+    PUBLISHED_NUM_CLUSTERS,
+    Scenario,
+    published_shares,
+)
+from fedgrid.engine.partition.settings import Split
+from fedgrid.engine.seeds import generator
+
+OPTIONS: tuple[str, ...] = ("alpha", "proportions")
+DEFAULTS: Mapping[str, object] = MappingProxyType({})
+IMAGES_ARE_SHARED: bool = True
+
+Shares = NDArray[np.float64]
+
+
+def check(scenario: Scenario, num_classes: int, split: Split, seed: int) -> None:
+    """Check that groups, classes and clients fit; see `Kind.check`."""
+    with _about(f"split.num_clusters = {split.num_clusters}: ", "split", "num_clusters"):
+        class_sets(num_classes, split.num_clusters, scenario.overlap)
+    with _about(f"clients = {scenario.num_clients}: ", "clients"):
+        cluster_sizes(scenario.num_clients, split.num_clusters, scenario.balance)
+    if split.proportions == "published":
+        with _about("", "split", "proportions"):
+            class_shares(scenario, [1] * num_classes, split, seed)
+
+
+def deal(
+    scenario: Scenario,
+    positions_L: Sequence[Positions],
+    split: Split,
+    seed: int,
+    rngs_K: Sequence[np.random.Generator],
+) -> tuple[list[int], list[Positions]]:
+    """Return hidden group and images of each client; see `Kind.deal`."""
+    counts_L = [len(positions) for positions in positions_L]
+    sets = class_sets(len(counts_L), split.num_clusters, scenario.overlap)
+    shares = class_shares(scenario, counts_L, split, seed)
+    draws = draws_per_client(sum(counts_L), scenario.num_clients, split.draws)
+    cluster_K = np.repeat(np.arange(split.num_clusters), sizes_of(scenario, split.num_clusters)).tolist()
+    held_K = [
+        draw(rng, [positions_L[label] for label in sets[cluster]], shares[cluster], draws)
+        for rng, cluster in zip(rngs_K, cluster_K, strict=True)
+    ]
+    return cluster_K, held_K
+
+
+def expected_images(scenario: Scenario, pool_size: int, num_classes: int, split: Split, seed: int) -> float:
+    """Return the expected number of images of all clients; see `Kind.expected_images`.
+
+    Of N images of a class, d draws that fall on it with probability p leave N (1 - (1 - p / N)^d).
+    """
+    of_class = pool_size / num_classes
+    draws = draws_per_client(pool_size, scenario.num_clients, split.draws)
+    shares_C = class_shares(scenario, [pool_size // num_classes] * num_classes, split, seed)
+    return sum(
+        size * float((of_class * (1 - (1 - shares / of_class) ** draws)).sum())
+        for size, shares in zip(sizes_of(scenario, split.num_clusters), shares_C, strict=True)
+    )
+
+
+def sizes_of(scenario: Scenario, num_clusters: int) -> tuple[int, ...]:
+    """Return the number of clients of each group, with the one exception among the published scenarios."""
+    if scenario.name == EQUAL_SIZES_AS_PUBLISHED and num_clusters == PUBLISHED_NUM_CLUSTERS:
+        return cluster_sizes(scenario.num_clients, num_clusters, "balanced")
+    return cluster_sizes(scenario.num_clients, num_clusters, scenario.balance)
+
+
+def class_shares(scenario: Scenario, counts_L: Sequence[int], split: Split, seed: int) -> tuple[Shares, ...]:
+    """Return each group's class shares, in the order of its class set; each sums to one.
+
+    Args:
+        scenario: a scenario with overlapping or non-overlapping groups.
+        counts_L: images of each class in the pool; the shares of a balanced group are proportional to them.
+        split: settings.
+        seed: the run's seed.
+
+    Raises:
+        ConfigError: no published shares for this scenario and number of groups.
+    """
+    sets = class_sets(len(counts_L), split.num_clusters, scenario.overlap)
+    if scenario.balance == "balanced":
+        counts_C = [np.array([counts_L[label] for label in labels], float) for labels in sets]
+        return tuple(counts / counts.sum() for counts in counts_C)
+    if split.proportions == "published":
+        shares = published_shares(scenario)
+        if [len(share) for share in shares] != [len(labels) for labels in sets]:
+            raise ConfigError(
+                f"split.proportions 'published' of '{scenario.name}' is for {len(shares)} clusters and the "
+                f"data set's own classes, not {split.num_clusters} clusters of {len(counts_L)} classes; "
+                "take 'drawn'"
+            )
+        return shares
+    return tuple(
+        generator(seed, f"class shares of {scenario.name}, cluster {cluster}").dirichlet(
+            np.full(len(labels), split.alpha)
+        )
+        for cluster, labels in enumerate(sets)
+    )
+
+
+def draws_per_client(pool_size: int, num_clients: int, draws: int | None) -> int:
+    """Return the number of draws of a client: `draws` if given, else floor(pool / clients).
+
+    Raises:
+        ConfigError: more clients than images.
+    """
+    if draws is not None:
+        return draws
+    if num_clients > pool_size:
+        raise ConfigError(
+            f"{num_clients} clients cannot share {pool_size} images; "
+            f"take at most {pool_size} clients or set split.draws"
+        )
+    return pool_size // num_clients
+
+
+def draw(
+    rng: np.random.Generator, positions_by_label: Sequence[Positions], shares: Shares, draws: int
+) -> Positions:
+    """Draw with replacement, a class by `shares` and then one of its images; return each image once."""
+    counts = rng.multinomial(draws, shares)
+    drawn = [
+        rng.choice(positions, size=count)
+        for positions, count in zip(positions_by_label, counts.tolist(), strict=True)
+    ]
+    return np.unique(np.concatenate(drawn))
+
+
+@contextmanager
+def _about(prefix: str, *key: str) -> Iterator[None]:
+    """Add to a ConfigError in the block which key it is about."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{prefix}{error}", key) from error
