@@ -154,7 +154,7 @@ def train(
     model_arguments = config.model, dataset.shape, dataset.num_classes
     layout = layout_of(blank(*model_arguments))
     if progress is None:
-        start = initial_vector(*of_model, config.seed)
+        start = initial_vector(*model_arguments, config.seed)
         progress = Progress(0, State((start,), np.zeros(1, np.int64)))
     for epoch in range(progress.rounds_done, config.training.rounds):
         before = progress.state.models[0]

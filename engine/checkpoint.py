@@ -18,7 +18,7 @@ from safetensors.numpy import load_file, save_file
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.source import Arrays
 from fedgrid.engine.clients.messages import Memory
-from fedgrid.engine.storage.atomic import aside, flush
+from fedgrid.engine.storage.atomic import flush, replacing
 
 KEEP = 2
 """Number of stored states. If the newest is damaged, the run continues from the one before."""
@@ -57,11 +57,13 @@ def save(folder: Path, progress: Progress, tables: Mapping[str, pa.Table]) -> li
     Returns the names of these files, in that order.
     """
     memories = {_memory_name(client, number): client for client, number in progress.memory_rounds.items()}
-    known = {name: line for number in kept(folder) for name, line in _checksums(folder, number).items()}
+    known = {
+        name: line for number in stored_rounds(folder) for name, line in _checksums(folder, number).items()
+    }
     new = [name for name in memories if name not in known]
     state_name, checksum_name = names(progress.rounds_done)
     written = [*tables, *new, state_name, checksum_name]
-    with aside(*(folder / name for name in written)) as temporaries:
+    with replacing(*(folder / name for name in written)) as temporaries:
         paths = dict(zip(written, temporaries, strict=True))
         for name, table in tables.items():
             pq.write_table(table, paths[name], write_page_checksum=True)
@@ -75,7 +77,7 @@ def save(folder: Path, progress: Progress, tables: Mapping[str, pa.Table]) -> li
     return written
 
 
-def kept(folder: Path) -> list[int]:
+def stored_rounds(folder: Path) -> list[int]:
     """Return the rounds after which there is a state with checksums, whole or not, newest first."""
     return sorted(
         (int(path.stem.removeprefix("state-")) for path in folder.glob("state-*.sha256")), reverse=True
@@ -109,7 +111,7 @@ def drop(folder: Path, rounds: Iterable[int]) -> list[str]:
         gone += [*_checksums(folder, number), *names(number)]
         for name in names(number):
             (folder / name).unlink(missing_ok=True)
-    needed = {name for number in kept(folder) for name in _checksums(folder, number)}
+    needed = {name for number in stored_rounds(folder) for name in _checksums(folder, number)}
     gone = [name for name in dict.fromkeys(gone) if name not in needed]
     for name in gone:
         (folder / name).unlink(missing_ok=True)

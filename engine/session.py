@@ -21,8 +21,8 @@ from fedgrid.engine.errors import FedgridError, RunError
 from fedgrid.engine.federation import Federation
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.partition.deal import ClientSplit, split_pool
 from fedgrid.engine.partition.server_images import server_sets
+from fedgrid.engine.partition.split import ClientSplit, split_pool
 from fedgrid.engine.records import RoundRecord
 from fedgrid.engine.round_cache.key import of_setup
 from fedgrid.engine.round_cache.session_cache import SessionCache

@@ -7,8 +7,8 @@ import numpy as np
 
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.partition.deal import server_subset
 from fedgrid.engine.partition.settings import Split
+from fedgrid.engine.partition.split import server_subset
 from fedgrid.engine.seeds import generator
 
 

@@ -8,7 +8,7 @@ from fedgrid.algorithms.contract.section import PositiveInt, Section
 
 
 class LocalTraining(Section):
-    """What a client does in a round (Table 3 of the OCFL papers gives the values per data set)."""
+    """Local training of a client in a round. Values per data set: Table 3 of the OCFL papers."""
 
     local_epochs: PositiveInt = 3
     batch_size: PositiveInt
