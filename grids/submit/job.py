@@ -162,7 +162,6 @@ def _one_line(url: str) -> Iterator[None]:
     """Say in one line what went wrong between us and the job server."""
     from aiohttp import ClientError
     from ray.exceptions import AuthenticationError
-    from requests import RequestException
 
     try:
         yield
@@ -170,7 +169,8 @@ def _one_line(url: str) -> Iterator[None]:
         raise RunError(
             f"{url} does not know our token, of {TOKEN} or RAY_AUTH_TOKEN: {str(error).splitlines()[0]}"
         ) from error
-    except (OSError, RuntimeError, ClientError, RequestException) as error:
+    # An error of requests is an OSError.
+    except (OSError, RuntimeError, ClientError) as error:
         raise RunError(f"{url}: {str(error).splitlines()[0]}; a job that started goes on") from error
 
 
