@@ -4,13 +4,20 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
-from importlib.metadata import packages_distributions
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.metadata import packages_distributions as find_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("algorithms", "engine", "grids", "tracking", "src/fedgrid")
 OURS = "fedgrid"
+
+
+@cache
+def packages_distributions() -> Mapping[str, list[str]]:
+    """Return top-level module -> distributions that provide it; finding them takes seconds."""
+    return find_distributions()
 
 
 def normalised(name: str) -> str:
