@@ -1,62 +1,121 @@
-"""`fedgrid data`, `fedgrid algorithms` and `fedgrid models`."""
+"""Print the data sets, splits, algorithms and models to choose from, as tables or as JSON."""
 
+import json
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from rich.console import Console
+from rich.markup import escape
 
-from fedgrid.engine.errors import ConfigError
-from fedgrid.grids.cli.app import console, data_folder, given
-from fedgrid.grids.cli.options import AsJson, Balance, Changes, Clients, DataDir, Overlap, Seed
+from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.data.datasets import DATASETS, find, is_here, load
+from fedgrid.engine.models.registry import MODELS
+from fedgrid.engine.partition.blueprint import of as blueprint_of
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.session import deal
+from fedgrid.grids.display.tables import choice_table, class_count_table
 
-app = typer.Typer()
 
-
-@app.command(epilog="Example: `fedgrid data mnist --overlap nonoverlapping --balance balanced --clients 15`")
-def data(
-    dataset: Annotated[
-        str | None, typer.Argument(help="A data set, or a scenario: show its split.", show_default=False)
-    ] = None,
-    overlap: Overlap = None,
-    balance: Balance = None,
-    clients: Clients = None,
-    seed: Seed = None,
-    changes: Changes = None,
-    csv: Annotated[
-        Path | None, typer.Option(help="Write the class counts per client here, as a blueprint csv.")
-    ] = None,
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """List the data sets, or show the class counts per client of one scenario."""
-    from fedgrid.grids.cli.choices import list_datasets, show_scenario
-    from fedgrid.grids.presets.grid import load_grid, scenario_values
-
-    folder = data_folder(data_dir)
-    axes = given({"overlap": overlap, "balance": balance, "clients": clients, "seed": seed})
-    if dataset is None:
-        if axes or changes or csv:
-            raise ConfigError("whose split? name a data set, as in fedgrid data digits")
-        list_datasets(folder, as_json, console())
+def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
+    """Print the data sets, their sources, and whether their images are here."""
+    rows = []
+    for dataset in DATASETS.values():
+        rows.append(
+            {
+                "name": dataset.name,
+                "title": dataset.title,
+                "images": "x".join(map(str, dataset.shape)),
+                "classes": dataset.num_classes,
+                "pool": dataset.pool_size,
+                "here": is_here(dataset.name, data_dir),
+                "download_mb": dataset.download_mb,
+                "source": dataset.source,
+            }
+        )
+    if as_json:
+        print(json.dumps(rows, indent=2))
         return
-    values = scenario_values(dataset) if dataset.count("-") > 2 else {"dataset": dataset}
-    config, *others = load_grid(None, {**values, **axes}, changes or [], folder).runs
-    if others:
-        raise ConfigError(f"one split at a time, not {1 + len(others)}; leave lists out")
-    show_scenario(config, folder, csv, as_json, console())
+    table = choice_table(
+        ("name", "images", "classes", "pool", "here", "source"),
+        [
+            (
+                str(row["name"]),
+                str(row["images"]),
+                str(row["classes"]),
+                f"{row['pool']:,}",
+                "yes" if row["here"] else f"no ({row['download_mb']} MB)",
+                str(row["source"]),
+            )
+            for row in rows
+        ],
+    )
+    console.print(table)
+    console.print(
+        "\nYour own images: folder:PATH (train/<class>/*, test/<class>/*) or npz:PATH (MedMNIST's keys)."
+    )
+    console.print(f"Data folder: {escape(str(data_dir))}", soft_wrap=True)
 
 
-@app.command(epilog="Example: `fedgrid algorithms --json`")
-def algorithms(as_json: AsJson = False) -> None:
-    """List the algorithms, with their source and default settings."""
-    from fedgrid.grids.cli.choices import list_algorithms
+def show_scenario(
+    config: RunConfig, data_dir: Path, csv: Path | None, as_json: bool, console: Console
+) -> None:
+    """Print the class counts per client of a scenario; write them to `csv` too, if it is given.
 
-    list_algorithms(as_json, console())
+    Raises:
+        DataError: if images are missing or damaged, or `csv` cannot be written.
+        ConfigError: if the data set cannot be split like this.
+    """
+    pool, server = load(config.dataset, data_dir)
+    splits = deal(config, pool.labels, data_dir)
+    blueprint = blueprint_of(splits, pool.labels, server.labels, find(config.dataset, data_dir).num_classes)
+    if csv is not None:
+        blueprint.write(csv)
+    if as_json:
+        clients = [
+            {
+                "client": part.client,
+                "group": part.cluster,
+                "train": blueprint.train_KL[part.client].tolist(),
+                "test": blueprint.test_KL[part.client].tolist(),
+            }
+            for part in splits
+        ]
+        print(json.dumps({"scenario": config.scenario, "seed": config.seed, "clients": clients}, indent=2))
+        return
+    console.print(f"[bold]{escape(config.scenario)}[/], seed {config.seed}: images per class")
+    console.print(class_count_table(blueprint, [part.cluster for part in splits]))
+    if csv is None:
+        console.print("Write this as the authors' blueprint csv with --csv FILE.")
+    else:
+        console.print(f"Written to {escape(str(csv))}", soft_wrap=True)
 
 
-@app.command(epilog="Example: `fedgrid models`")
-def models(as_json: AsJson = False) -> None:
-    """List the models, with their source."""
-    from fedgrid.grids.cli.choices import list_models
+def list_algorithms(as_json: bool, console: Console) -> None:
+    """Print the algorithms, one line each, with their source."""
+    if as_json:
+        entries = [
+            {
+                "name": entry.name,
+                "title": entry.title,
+                "summary": entry.summary,
+                "source": entry.source,
+                "settings": entry.settings.model_dump(mode="json"),
+            }
+            for entry in ALGORITHMS.values()
+        ]
+        print(json.dumps(entries, indent=2))
+        return
+    rows = [(entry.name, entry.summary, entry.source) for entry in ALGORITHMS.values()]
+    console.print(choice_table(("name", "what it does", "source"), rows))
+    console.print(
+        "\nSettings and their defaults: fedgrid algorithms --json; set one with --set algorithm.KEY=VALUE"
+    )
 
-    list_models(as_json, console())
+
+def list_models(as_json: bool, console: Console) -> None:
+    """Print the models, one line each, with their source."""
+    rows = [(entry.name, entry.description, entry.source) for entry in MODELS.values()]
+    if as_json:
+        keys = ("name", "summary", "source")
+        print(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=2))
+        return
+    console.print(choice_table(("name", "what it is", "source"), rows))

@@ -1,7 +1,7 @@
 """The entry point of the command line.
 
 Exit codes: 0 done, 1 a run failed, 2 bad input (nothing was started), 130 interrupted.
-`fedgrid --help` imports the modules of this folder alone; each command imports what it needs when it runs.
+`fedgrid --help` imports only `commands`; each command imports what it needs when it runs.
 """
 
 import sys
@@ -13,8 +13,18 @@ from rich.markup import escape
 from typer.exceptions import TyperException
 
 from fedgrid.engine.errors import ConfigError, DataError, FedgridError
-from fedgrid.grids.cli import archive, centralised, launched, listings, reports, run, search, submit, ui
 from fedgrid.grids.cli.app import BAD_INPUT, FAILED, INTERRUPTED
+from fedgrid.grids.cli.commands import (
+    archive,
+    centralised,
+    launched,
+    listings,
+    reports,
+    run,
+    search,
+    submit,
+    ui,
+)
 
 app = typer.Typer(
     help="Grids of clustered federated learning experiments.",
@@ -23,8 +33,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for commands in (run, search, launched, reports, archive, submit, centralised, listings, ui):
-    app.add_typer(commands.app)
+for group in (run, search, launched, reports, archive, submit, centralised, listings, ui):
+    app.add_typer(group.app)
 
 
 def main() -> None:

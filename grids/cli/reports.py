@@ -1,46 +1,174 @@
-"""`fedgrid report` and `fedgrid compare`."""
+"""Write the pages of `fedgrid report` and `fedgrid compare`: tables and figures of one grid, or of two."""
 
-from typing import Annotated
+import json
+from pathlib import Path
+from typing import Any
 
-import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from fedgrid.grids.cli.app import console
-from fedgrid.grids.cli.options import AsJson, GridName, ReportTo, StorageAt
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.storage.atomic import kept_in
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.tables import page_table
+from fedgrid.grids.execution.run import warn
+from fedgrid.grids.mlflow_log.run_log import artifact_root
+from fedgrid.grids.mlflow_log.run_writer import Writer
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.study import load
+from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
+from fedgrid.tracking.report.contents import comparison_page, report_page
+from fedgrid.tracking.report.page import Page
+from fedgrid.tracking.report.write import Written, write
+from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.tables.comparison import paired_algorithms
+from fedgrid.tracking.tables.table import Table
 
-app = typer.Typer()
+PUBLISHED = "published"
+"""The value of `--against` that is not the name of a grid."""
+LACKING_SHOWN = 10
+"""How many unfinished runs are named on the terminal; the report names all."""
 
 
-@app.command(epilog="Example: `fedgrid report paper --against published`")
-def report(
-    grid: GridName,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            help="published: the papers' numbers beside ours; or a grid: both side by side.",
-            show_default=False,
-        ),
-    ] = None,
-    to: ReportTo = None,
-    storage: StorageAt = "runs",
-    as_json: AsJson = False,
+def write_report(
+    name: str, storage: Storage, against: str | None, to: Path | None, as_json: bool, console: Console
 ) -> None:
-    """Write a grid's tables and figures (a web page, LaTeX, Markdown, csv, svg, png), also while it runs."""
-    from fedgrid.engine.storage.storage import Storage
-    from fedgrid.grids.cli.write_reports import write_report
+    """Write the report of a grid, finished or not.
 
-    write_report(grid, Storage.of(storage), against, to, as_json, console())
+    Raises:
+        ConfigError: if there is no such grid, or none of its runs is finished.
+        RunError: if it cannot be written.
+    """
+    _check_known(storage, name, *([against] if against not in (None, PUBLISHED) else []))
+    study = _read(name, storage, console)
+    other = _read(against, storage, console) if against not in (None, PUBLISHED) else None
+    page = report_page(study, other=other, published=against == PUBLISHED)
+    folder = to or GridFolder(storage, name).path / "report"
+    written = _write(page, folder, console)
+    if to is None:
+        _push(storage, folder, written)
+    is_logged = _log(name, storage, folder)
+    if as_json:
+        print(json.dumps({**_grid_facts(study), **_page_facts(page, folder, written), "mlflow": is_logged}))
+        return
+    _show(next(page.tables()), folder, written, console)
+    _show_lacking(study, console)
+    if is_logged:
+        print_plain(
+            console, f"MLflow: artifacts of the run {name}, in report/. To see it:  fedgrid ui {name}"
+        )
 
 
-@app.command(epilog="Example: `fedgrid compare paper ocfl-archive`")
-def compare(
-    one: GridName,
-    other: Annotated[str, typer.Argument(help="Another grid of the same storage.", show_default=False)],
-    to: ReportTo = None,
-    storage: StorageAt = "runs",
-    as_json: AsJson = False,
+def write_comparison(
+    one: str, other: str, storage: Storage, to: Path | None, as_json: bool, console: Console
 ) -> None:
-    """Compare two grids, paired by scenario and algorithm."""
-    from fedgrid.engine.storage.storage import Storage
-    from fedgrid.grids.cli.write_reports import write_comparison
+    """Write two grids side by side, paired by scenario and algorithm.
 
-    write_comparison(one, other, Storage.of(storage), to, as_json, console())
+    Raises:
+        ConfigError: if there is no such grid, none of its runs is finished, or nothing can be paired.
+        RunError: if it cannot be written.
+    """
+    if one == other:
+        raise ConfigError(f"compare {one} with what? name two grids of one storage")
+    _check_known(storage, one, other)
+    studies = _read(one, storage, console), _read(other, storage, console)
+    if not set(studies[0].scenarios) & set(studies[1].scenarios) or not paired_algorithms(*studies):
+        raise ConfigError(f"{one} and {other} have no scenario, or no algorithm, in common: nothing to pair")
+    page = comparison_page(*studies)
+    folder = to or GridFolder(storage, one).path / f"against-{other}"
+    written = _write(page, folder, console)
+    if to is None:
+        _push(storage, folder, written)
+    if as_json:
+        print(
+            json.dumps(
+                {"grids": [_grid_facts(study) for study in studies], **_page_facts(page, folder, written)}
+            )
+        )
+        return
+    _show(next(page.tables()), folder, written, console)
+    for study in studies:
+        _show_lacking(study, console)
+
+
+def _check_known(storage: Storage, *names: str) -> None:
+    """Check that these grids exist, before one is read: that takes seconds."""
+    storage.pull_marks()
+    for name in names:
+        GridFolder(storage, name).runs()
+
+
+def _read(name: str, storage: Storage, console: Console) -> Study:
+    with console.status(f"Reading the runs of {name} ..."):
+        study = load(name, storage)
+    if not study.finished:
+        raise ConfigError(
+            f"none of the {len(study.runs)} runs of {name} is finished; `fedgrid status {name}` shows "
+            "their progress"
+        )
+    return study
+
+
+def _write(page: Page, folder: Path, console: Console) -> Written:
+    bar = Progress(TextColumn("Drawing"), BarColumn(), MofNCompleteColumn(), console=console, transient=True)
+    with bar, kept_in(folder):
+        task = bar.add_task("", total=sum(1 for _ in page.plates()))
+        return write(page, folder, drawn=lambda number: bar.update(task, completed=number))
+
+
+def _push(storage: Storage, folder: Path, written: Written) -> None:
+    """Copy a page from the mirror to the storage's URI, index.html last."""
+    place = folder.relative_to(storage.root).as_posix()
+    storage.push(*(f"{place}/{file}" for file in reversed(written.files)))
+    storage.remove(*(f"{place}/{file}" for file in written.removed))
+
+
+def _log(name: str, storage: Storage, folder: Path) -> bool:
+    """Log the report to the grid's own MLflow run; return whether that worked."""
+    try:
+        writer = Writer(tracking_uri(storage.root), name, storage.root, artifact_root(storage.root))
+        if writer.write_report(folder):
+            return True
+        warn(f"MLflow has no run of the grid itself: run `fedgrid sync {name}`, then report again")
+    except TrackingError as error:
+        warn(f"{error}; the report is written, but not in MLflow")
+    return False
+
+
+def _grid_facts(study: Study) -> dict[str, Any]:
+    """Return what `--json` prints about a grid."""
+    return {
+        "grid": study.name,
+        "runs": len(study.runs),
+        "finished": len(study.finished),
+        "lacking": {run.name: study.lacking[run.run_id] for run in study.unfinished},
+    }
+
+
+def _page_facts(page: Page, folder: Path, written: Written) -> dict[str, Any]:
+    """Return what `--json` prints about a page."""
+    return {
+        "title": page.title,
+        "index": str(folder / "index.html"),
+        "files": len(written.files),
+        "tables": sum(1 for _ in page.tables()),
+        "figures": sum(1 for _ in page.plates()),
+    }
+
+
+def _show(table: Table, folder: Path, written: Written, console: Console) -> None:
+    console.print(page_table(table, console.width))
+    print_plain(console, f"{len(written.files)} files; open {folder / 'index.html'}")
+
+
+def _show_lacking(study: Study, console: Console) -> None:
+    if study.unfinished:
+        print_plain(
+            console,
+            f"{len(study.unfinished)} of {len(study.runs)} runs of {study.name} are not in the report:",
+        )
+        for run in study.unfinished[:LACKING_SHOWN]:
+            print_plain(console, f"  {run.name}: {study.lacking[run.run_id]}")
+        if len(study.unfinished) > LACKING_SHOWN:
+            print_plain(console, f"  and {len(study.unfinished) - LACKING_SHOWN} more, named in the report")
