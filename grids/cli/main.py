@@ -13,7 +13,6 @@ from rich.markup import escape
 from typer.exceptions import TyperException
 
 from fedgrid.engine.errors import ConfigError, DataError, FedgridError
-from fedgrid.grids.cli.app import BAD_INPUT, FAILED, INTERRUPTED
 from fedgrid.grids.cli.commands import (
     archive,
     centralised,
@@ -25,6 +24,7 @@ from fedgrid.grids.cli.commands import (
     submit,
     ui,
 )
+from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED
 
 app = typer.Typer(
     help="Grids of clustered federated learning experiments.",

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from fedgrid.grids.cli.app import console
-from fedgrid.grids.cli.options import AsJson, StorageAt
+from fedgrid.grids.cli.commands.app import console
+from fedgrid.grids.cli.commands.options import AsJson, StorageAt
 
 app = typer.Typer()
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from fedgrid.grids.cli.app import console, data_folder
-from fedgrid.grids.cli.options import AsJson, Changes, DataDir, Seed, StorageAt
+from fedgrid.grids.cli.commands.app import console, data_folder
+from fedgrid.grids.cli.commands.options import AsJson, Changes, DataDir, Seed, StorageAt
 
 app = typer.Typer()
 

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from fedgrid.engine.errors import ConfigError
-from fedgrid.grids.cli.app import console, data_folder, given
-from fedgrid.grids.cli.options import AsJson, Balance, Changes, Clients, DataDir, Overlap, Seed
+from fedgrid.grids.cli.commands.app import console, data_folder, given
+from fedgrid.grids.cli.commands.options import AsJson, Balance, Changes, Clients, DataDir, Overlap, Seed
 
 app = typer.Typer()
 
@@ -29,7 +29,7 @@ def data(
     as_json: AsJson = False,
 ) -> None:
     """List the data sets, or show the class counts per client of one scenario."""
-    from fedgrid.grids.cli.listings import list_datasets, show_scenario
+    from fedgrid.grids.cli.actions.listings import list_datasets, show_scenario
     from fedgrid.grids.presets.grid import load_grid, scenario_values
 
     folder = data_folder(data_dir)
@@ -49,7 +49,7 @@ def data(
 @app.command(epilog="Example: `fedgrid algorithms --json`")
 def algorithms(as_json: AsJson = False) -> None:
     """List the algorithms, with their source and default settings."""
-    from fedgrid.grids.cli.listings import list_algorithms
+    from fedgrid.grids.cli.actions.listings import list_algorithms
 
     list_algorithms(as_json, console())
 
@@ -57,6 +57,6 @@ def algorithms(as_json: AsJson = False) -> None:
 @app.command(epilog="Example: `fedgrid models`")
 def models(as_json: AsJson = False) -> None:
     """List the models, with their source."""
-    from fedgrid.grids.cli.listings import list_models
+    from fedgrid.grids.cli.actions.listings import list_models
 
     list_models(as_json, console())

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from fedgrid.grids.cli.app import console
-from fedgrid.grids.cli.options import AsJson, GridName, ReportTo, StorageAt
+from fedgrid.grids.cli.commands.app import console
+from fedgrid.grids.cli.commands.options import AsJson, GridName, ReportTo, StorageAt
 
 app = typer.Typer()
 
@@ -26,7 +26,7 @@ def report(
 ) -> None:
     """Write a grid's tables and figures (a web page, LaTeX, Markdown, csv, svg, png), also while it runs."""
     from fedgrid.engine.storage.storage import Storage
-    from fedgrid.grids.cli.reports import write_report
+    from fedgrid.grids.cli.actions.reports import write_report
 
     write_report(grid, Storage.of(storage), against, to, as_json, console())
 
@@ -41,6 +41,6 @@ def compare(
 ) -> None:
     """Compare two grids, paired by scenario and algorithm."""
     from fedgrid.engine.storage.storage import Storage
-    from fedgrid.grids.cli.reports import write_comparison
+    from fedgrid.grids.cli.actions.reports import write_comparison
 
     write_comparison(one, other, Storage.of(storage), to, as_json, console())

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from fedgrid.engine.errors import ConfigError
-from fedgrid.grids.cli.app import console, exit_with, given, launch_options
-from fedgrid.grids.cli.options import (
+from fedgrid.grids.cli.commands.app import console, exit_with, given, launch_options
+from fedgrid.grids.cli.commands.options import (
     AsJson,
     Balance,
     Changes,

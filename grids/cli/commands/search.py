@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from fedgrid.grids.cli.app import console, exit_with, given, launch_options
-from fedgrid.grids.cli.options import (
+from fedgrid.grids.cli.commands.app import console, exit_with, given, launch_options
+from fedgrid.grids.cli.commands.options import (
     AsJson,
     Balance,
     Changes,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedgrid.grids.cli.app import console
+from fedgrid.grids.cli.commands.app import console
 
 app = typer.Typer()
 

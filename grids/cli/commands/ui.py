@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from fedgrid.grids.cli.app import console
-from fedgrid.grids.cli.options import StorageAt
+from fedgrid.grids.cli.commands.app import console
+from fedgrid.grids.cli.commands.options import StorageAt
 
 app = typer.Typer()
 

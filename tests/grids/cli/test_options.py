@@ -3,7 +3,7 @@
 import pytest
 from typer import BadParameter
 
-from fedgrid.grids.cli.options import parse_size
+from fedgrid.grids.cli.commands.options import parse_size
 
 
 @pytest.mark.parametrize(
