@@ -1,4 +1,4 @@
-"""How long runs take, roughly: training and testing of random images is timed here and multiplied out."""
+"""Estimate how long runs take: time training and testing on random images here, then scale up."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ BUDGET = 20.0
 """Seconds that all measurements together may take."""
 
 ENOUGH = 0.5
-"""Seconds that a measurement with a whole batch need not exceed."""
+"""Seconds after which a measurement ends, once it has timed a whole batch."""
 
 SERVER_SECONDS = 0.05
-"""A round's clustering, records and files: little, but all there is to a round of small models."""
+"""Clustering, records and files of a round: a small part, except with the smallest models."""
 
 NUM_CLASSES = 10
 MOST_IMAGES, MOST_BYTES = 4096, 1 << 26
@@ -40,12 +40,12 @@ SERVER_IMAGES = {
     "pathmnist": 7_180,
     "bloodmnist": 3_421,
 }
-"""Images of the official test sets, which need not be here; elsewhere a fifth of the pool is taken."""
+"""Sizes of the official test sets, which may not be downloaded yet; others count as a fifth of the pool."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What the time that an image takes depends on, on a given machine."""
+    """All that determines the time an image takes on a given machine."""
 
     model: str
     shape: tuple[int, int, int]
@@ -61,19 +61,19 @@ class Workload:
 
 @dataclass(frozen=True)
 class Speed:
-    """Seconds on one core, or on a GPU that nobody else uses."""
+    """Seconds on one core, or on a GPU without other load."""
 
     turn: float
-    """A client's turn, whatever its images: taking the model over and handing it back."""
+    """Fixed cost of a client's turn, whatever its number of images: loading the model and returning it."""
     train: float
-    """An image, in one epoch."""
+    """Training, an image and epoch."""
     test: float
-    """An image."""
+    """Testing, an image."""
 
 
 @dataclass(frozen=True)
 class Images:
-    """Images of all clients of a run together, as expected before they are drawn, and of the server."""
+    """Expected number of images of all clients of a run together, and of the server."""
 
     train: float
     test: float
@@ -83,11 +83,17 @@ class Images:
 def calibrate(
     workloads: Sequence[Workload], device: str = "cpu", budget: float = BUDGET
 ) -> dict[Workload, Speed]:
-    """Train and test with each workload for a short time, as a client does; at least one batch each.
+    """Time training and testing of each workload, at least one batch each.
+
+    Args:
+        workloads: what to time.
+        device: `cpu` or `cuda`.
+        budget: seconds for all of them together.
+
 
     Raises:
-        ConfigError: the images are too small for the model.
-        RunError: the model cannot be trained like this.
+        ConfigError: if the images are too small for the model.
+        RunError: if the model cannot be trained like this.
     """
     speeds: dict[Workload, Speed] = {}
     end = perf_counter() + budget
@@ -98,10 +104,13 @@ def calibrate(
 
 
 def expected_images(config: RunConfig, dataset: Dataset) -> Images:
-    """Return how many images a run has, taking the classes of the pool for equally large.
+    """Return how many images a run has, assuming classes of equal size.
+
+    With N images in a class, d draws that hit the class with probability p give N (1 - (1 - p / N)^d)
+    different images.
 
     Raises:
-        ConfigError: a split that the data set cannot carry.
+        ConfigError: if the data set is too small for the split.
     """
     split = config.split
     scenario = Scenario(config.dataset.partition(":")[0], config.overlap, config.balance, config.clients)
@@ -114,10 +123,10 @@ def expected_images(config: RunConfig, dataset: Dataset) -> Images:
 
 
 def run_seconds(config: RunConfig, images: Images, speed: Speed, rounds: int) -> float:
-    """Return what `rounds` rounds of a run take one core, or one GPU.
+    """Return the seconds that `rounds` rounds of a run take on one core, or on one GPU.
 
-    Every client trains; the local model is tested on its test set and on the server's, its cluster's model
-    on its test set, and every cluster's model on the server's, once.
+    Every client trains. Its local model is tested on its own test set and on the server's, its cluster's
+    model on its own. Each cluster's model is tested on the server's images once.
     """
     tests = 2 * images.test + (config.clients + config.split.num_clusters) * images.server
     training = config.clients * speed.turn + config.training.local_epochs * images.train * speed.train
@@ -125,7 +134,7 @@ def run_seconds(config: RunConfig, images: Images, speed: Speed, rounds: int) ->
 
 
 def _measure(workload: Workload, device: str, budget: float) -> Speed:
-    """Time one host whose clients hold 2, 4, 8, ... images, as many as there is time for."""
+    """Time a worker whose clients hold 2, 4, 8, ... images, for at most `budget` seconds."""
     started = perf_counter()
     most = min(MOST_IMAGES, max(2, MOST_BYTES // prod(workload.shape)))
     sizes = [2**power for power in range(1, most.bit_length())]
@@ -133,26 +142,26 @@ def _measure(workload: Workload, device: str, budget: float) -> Speed:
     model = initial_vector(workload.model, workload.shape, NUM_CLASSES, 0)
 
     def train(client: int) -> None:
-        worker.train([TrainTask(Order(client, (0,)), 0, evaluate=False)], [model], {})
+        worker.train([TrainTask(client, 0, (0,), evaluate=False)], [model], {})
 
     def test(client: int) -> None:
         worker.evaluate([EvaluateTask(client, 0)], [model])
 
-    # What else a core is busy with does not count; a GPU's work is none of the process's own.
+    # CPU time leaves other processes out; it does not include a GPU's work.
     clock = process_time if device == "cpu" else perf_counter
     batch = workload.batch_size
-    # Training first, with three quarters of the time: it is where a run's time goes.
-    train_turn, train_image = line(_times(train, clock, sizes, batch, started + 0.75 * budget))
-    test_turn, test_image = line(_times(test, clock, sizes, TEST_BATCH, started + budget))
+    # Training first, with three quarters of the budget: most of a run's time is training.
+    train_turn, train_image = fit_line(_times(train, clock, sizes, batch, started + 0.75 * budget))
+    test_turn, test_image = fit_line(_times(test, clock, sizes, TEST_BATCH, started + budget))
     return Speed(train_turn + test_turn, train_image, test_image)
 
 
 def _times(
     work: Callable[[int], None], clock: Callable[[], float], sizes: Sequence[int], batch: int, end: float
 ) -> list[tuple[int, float]]:
-    """Return (images, seconds) of one client after the other, until enough is known or the time is up."""
+    """Return (images, seconds) of one client after the other, until `ENOUGH` or the time `end`."""
     times: list[tuple[int, float]] = []
-    # The first client twice: libraries set themselves up at the first call, which counts only if need be.
+    # The first client twice: libraries initialise in the first call, which counts only if no other follows.
     for client in (0, *range(len(sizes))):
         started, begin = perf_counter(), clock()
         work(client)
@@ -163,8 +172,8 @@ def _times(
     return times[1:] or times
 
 
-def line(times: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Return seconds whatever the images, and seconds an image, from (images, seconds) of growing size."""
+def fit_line(times: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """Return (fixed seconds, seconds an image), from (images, seconds) in ascending order of images."""
     (few, first), (many, last) = times[0], times[-1]
     if last <= first or many == few:
         return 0.0, last / many

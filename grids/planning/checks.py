@@ -1,4 +1,4 @@
-"""What must hold before a grid starts: images, splits, storage; nothing is written to find it out."""
+"""Checks before a grid starts: images, splits, storage. They store nothing but downloads."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +14,11 @@ from fedgrid.engine.storage.storage import Storage
 
 
 def check_data(runs: Sequence[RunConfig], data_dir: Path) -> None:
-    """Download what is missing and deal every scenario out once, so that what cannot be fails now.
+    """Download missing images and draw every split once, so that errors come up before the first run.
 
     Raises:
-        DataError: images are missing, damaged, or cannot be downloaded.
-        ConfigError: a split that the data set cannot carry.
+        DataError: if images are missing, damaged, or cannot be downloaded.
+        ConfigError: if the data set is too small for a split.
     """
     labels: dict[str, Any] = {}
     servers: dict[str, ImageSet] = {}
@@ -35,10 +35,10 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path) -> None:
 
 
 def check_storage(runs: Sequence[RunConfig], storage: Storage) -> None:
-    """Check that these runs can be kept in `storage`.
+    """Check that these runs can be stored in `storage`.
 
     Raises:
-        ConfigError: if nothing can be written there, or it holds another version of one of them.
+        ConfigError: if it cannot be written, or holds a run with the same id and another configuration.
     """
     storage.check_writable()
     for run in runs:

@@ -1,4 +1,4 @@
-"""The Ray cluster that a grid runs on: one that is there already, or one of this machine alone."""
+"""The Ray cluster that a grid runs on: a running one, or a new one on this machine alone."""
 
 import logging
 import os
@@ -15,20 +15,20 @@ from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_config import RunConfig
 
 ANSWER_SECONDS = 3.0
-"""How long a cluster on this machine may take to answer."""
+"""How long to wait for an answer of a cluster on this machine."""
 
 
 def known_nodes() -> tuple[Node, ...] | None:
-    """Return what there is to run on, without starting Ray; None where only the cluster itself can say."""
+    """Return the nodes of the cluster, without starting Ray; None if only the cluster knows them."""
     import ray
 
     if ray.is_initialized():
         return cluster_nodes()
-    return None if _joins() else local_nodes()
+    return None if _has_cluster() else local_nodes()
 
 
 def nodes_to_run_on() -> tuple[Node, ...]:
-    """Return what a grid would run on; asks the cluster where only that can say.
+    """Return the nodes that a grid would run on; connects to the cluster if need be.
 
     Raises:
         RunError: if the cluster does not answer.
@@ -42,7 +42,7 @@ def nodes_to_run_on() -> tuple[Node, ...]:
 
 @contextmanager
 def connected() -> Iterator[None]:
-    """Join the cluster that RAY_ADDRESS names or this machine belongs to; else start one of this machine.
+    """Connect to the cluster of RAY_ADDRESS or of this machine; else start one on this machine alone.
 
     Raises:
         RunError: if the cluster does not answer.
@@ -52,17 +52,16 @@ def connected() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    joins = _joins()
-    address, dashboard = (None, None) if joins else ("local", False)
+    address, dashboard = (None, None) if _has_cluster() else ("local", False)
     try:
-        with _interruptions_wait():
+        with _deferred_interrupt():
             ray.init(
                 address=address, include_dashboard=dashboard, logging_level=logging.ERROR, log_to_driver=False
             )
     except (ConnectionError, RuntimeError) as error:
         cause = str(error).strip().splitlines()[0]
         raise RunError(
-            f"no Ray cluster to run on ({cause}); `ray stop` ends what is left of an old one"
+            f"no Ray cluster to run on ({cause}); `ray stop` ends the rest of an old one"
         ) from error
     try:
         yield
@@ -73,10 +72,10 @@ def connected() -> Iterator[None]:
 def placements(
     runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, *, by_trunk: bool = False
 ) -> Mapping[int, Placement]:
-    """Return number of clients -> how such a run is placed; `by_trunk` is as of `num_to_place`.
+    """Return number of clients -> placement of a run with so many; `by_trunk`: see `num_to_place`.
 
     Raises:
-        ConfigError: if one of them can never fit.
+        ConfigError: if a run cannot fit on the nodes.
     """
     counts = sorted({run.clients for run in runs})
     num_runs = num_to_place(runs, by_trunk=by_trunk)
@@ -84,22 +83,22 @@ def placements(
 
 
 def num_to_place(runs: Sequence[RunConfig], *, by_trunk: bool = False) -> int:
-    """Return how many of the runs may as well go side by side.
+    """Return how many of the runs can make progress at the same time.
 
-    With a round store that is one a trunk (`by_trunk`): of two, while their rounds are the same, one waits
-    for what the other computes, which more actors would compute sooner.
+    With a round cache (`by_trunk`) that is one a trunk. Two runs of a trunk share their first rounds: one
+    computes a round, the other waits for it. More actors for the first one help both.
     """
     return len({run.trunk for run in runs}) if by_trunk else len(runs)
 
 
-def _joins() -> bool:
-    """Return whether there is a cluster to join; one that `ray start` left a note of may be long gone."""
+def _has_cluster() -> bool:
+    """Return whether a cluster is running: `ray start` leaves its address in a file, which may be stale."""
     if os.environ.get("RAY_ADDRESS"):
         return os.environ["RAY_ADDRESS"] != "local"
-    note = Path(tempfile.gettempdir()) / "ray" / "ray_current_cluster"
-    if not note.exists():
+    file = Path(tempfile.gettempdir()) / "ray" / "ray_current_cluster"
+    if not file.exists():
         return False
-    host, _, port = note.read_text().strip().rpartition(":")
+    host, _, port = file.read_text().strip().rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
     except (OSError, ValueError):
@@ -108,12 +107,12 @@ def _joins() -> bool:
 
 
 @contextmanager
-def _interruptions_wait() -> Iterator[None]:
-    """Put off the first Ctrl-C to the end of the block: amid its start, Ray would crash at the exit."""
-    waiting = []
+def _deferred_interrupt() -> Iterator[None]:
+    """Defer the first Ctrl-C to the end of the block: during its start it would make Ray crash at exit."""
+    deferred = []
 
     def remember(number: int, frame: FrameType | None) -> None:
-        waiting.append(number)
+        deferred.append(number)
         signal.signal(signal.SIGINT, before)
 
     before = signal.signal(signal.SIGINT, remember)
@@ -121,5 +120,5 @@ def _interruptions_wait() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if waiting:
+    if deferred:
         raise KeyboardInterrupt

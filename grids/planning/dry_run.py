@@ -1,4 +1,4 @@
-"""What a grid would take, before anything is started, downloaded or written."""
+"""`fedgrid run --dry-run`: the runs, resources and time of a grid; starts, downloads and writes nothing."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from fedgrid.grids.planning.cluster import num_to_place
 from fedgrid.grids.presets.grid import Grid
 
 RoundsLeft = Sequence[tuple[RunConfig, int]]
-"""Each run with the rounds of it that are not kept yet, 0 if it is finished."""
+"""Each run with its number of rounds still to compute, 0 if it is finished."""
 
 
 @dataclass(frozen=True)
@@ -34,30 +34,30 @@ class DatasetRow:
     dataset: str
     runs: int
     trunks: int
-    """Of the runs: what they would be if those that begin with the same rounds were one."""
+    """Groups of these runs that begin with the same rounds."""
     finished: int
     rounds_left: int
     clients: tuple[int, ...]
     download_mb: int
-    """What is missing here and needed for what is left."""
+    """Size of the images that the remaining runs need and that are not here yet."""
     hours: float
-    """Rough, with all of the nodes at work on them and without a round store."""
+    """A rough estimate, with all nodes at work on these runs and without a round cache."""
 
 
 @dataclass(frozen=True)
-class Room:
-    """How runs of so many clients are placed on the nodes."""
+class Capacity:
+    """How runs of a given number of clients fit on the nodes."""
 
     clients: int
     placement: Placement
     at_once: int
-    """Runs that the nodes hold together, if that many wait."""
+    """How many such runs the nodes hold at the same time, if that many are waiting."""
     workers: int
-    """Cores, or GPUs, at work then."""
+    """Cores, or GPUs, that these runs keep busy."""
 
     @property
     def reserves(self) -> str:
-        """What a run reserves, in words."""
+        """The resources of a run, in words."""
         actors = self.placement.num_actors
         each = f"{self.placement.cpus_per_actor:g} CPU"
         if self.placement.gpus_per_actor:
@@ -82,54 +82,54 @@ def dry_run(
     as_json: bool,
     console: Console,
 ) -> None:
-    """Show what a grid's runs need, what of it is there, and roughly how long they take.
+    """Show what a grid's runs need, how much of it is done, and roughly how long the rest takes.
 
-    `with_store` says whether runs take rounds from one another: how much that saves depends on when their
-    algorithms first act, so it is only said that it does.
+    With a round cache (`with_store`) the time is an upper bound: how many rounds runs share depends on when
+    their algorithms diverge from FedAvg.
 
     Raises:
-        ConfigError: if a run can never fit on the nodes, or its data set cannot carry its split.
+        ConfigError: if a run cannot fit on the nodes, or its data set is too small for its split.
         RunError: if the storage cannot be read, or a model cannot be trained as configured.
     """
     storage.pull_marks()
     left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
-    rooms = rooms_of(left, nodes, request, by_trunk=with_store)
+    capacities = capacities_of(left, nodes, request, by_trunk=with_store)
     workloads = dict.fromkeys(Workload.of(run, find(run.dataset, data_dir)) for run, rounds in left if rounds)
-    device = _device(rooms)
-    with nullcontext() if as_json else console.status(f"Timing the models, {BUDGET:g} s at most ..."):
+    device = _device(capacities)
+    with nullcontext() if as_json else console.status(f"Timing the models, at most {BUDGET:g} s ..."):
         speeds = calibrate(list(workloads), device)
-    rows = dataset_rows(left, data_dir, speeds, rooms)
+    rows = dataset_rows(left, data_dir, speeds, capacities)
     if as_json:
-        print(json.dumps(_as_json(grid.name, rows, rooms, nodes, device), indent=2))
+        print(json.dumps(_as_json(grid.name, rows, capacities, nodes, device), indent=2))
     else:
-        _show(grid.name, rows, rooms, nodes, device, with_store, console)
+        _show(grid.name, rows, capacities, nodes, device, with_store, console)
 
 
-def rooms_of(
+def capacities_of(
     left: RoundsLeft, nodes: Sequence[Node], request: Request, *, by_trunk: bool = False
-) -> list[Room]:
-    """Return how the runs are placed, one entry a number of clients; `by_trunk` is as of `num_to_place`.
+) -> list[Capacity]:
+    """Return how the runs fit, one entry a number of clients; `by_trunk`: see `num_to_place`.
 
     Raises:
-        ConfigError: if one of them can never fit.
+        ConfigError: if a run cannot fit on the nodes.
     """
     waiting = max(1, num_to_place([run for run, rounds in left if rounds], by_trunk=by_trunk))
-    rooms = []
+    capacities = []
     for clients in sorted({run.clients for run, _ in left}):
         placement = plan(clients, nodes, request, waiting)
         runs = at_once(placement, nodes)
-        # Actors of one GPU take turns on it, and so do those of one core.
+        # Actors that share a GPU, or a core, take turns on it.
         has = sum(int(node.gpus if placement.gpus_per_actor else node.cpus) for node in nodes)
         workers = min(max(1, has), min(runs, waiting) * placement.num_actors)
-        rooms.append(Room(clients, placement, runs, workers))
-    return rooms
+        capacities.append(Capacity(clients, placement, runs, workers))
+    return capacities
 
 
 def dataset_rows(
-    left: RoundsLeft, data_dir: Path, speeds: Mapping[Workload, Speed], rooms: Sequence[Room]
+    left: RoundsLeft, data_dir: Path, speeds: Mapping[Workload, Speed], capacities: Sequence[Capacity]
 ) -> list[DatasetRow]:
-    """Return a row a data set, in the order of the runs; `speeds` has every workload that is left."""
-    workers = {room.clients: room.workers for room in rooms}
+    """Return a row a data set, in the order of the runs; `speeds` has every unfinished workload."""
+    workers = {capacity.clients: capacity.workers for capacity in capacities}
     rows = []
     for name in dict.fromkeys(run.dataset for run, _ in left):
         dataset = find(name, data_dir)
@@ -155,11 +155,11 @@ def dataset_rows(
     return rows
 
 
-def _device(rooms: Sequence[Room]) -> str:
-    """Return where runs train, as far as this machine has it."""
+def _device(capacities: Sequence[Capacity]) -> str:
+    """Return the device to time on: `cuda` if runs reserve GPUs and this machine has one, else `cpu`."""
     import torch
 
-    on_gpu = any(room.placement.gpus_per_actor for room in rooms)
+    on_gpu = any(capacity.placement.gpus_per_actor for capacity in capacities)
     return "cuda" if on_gpu and torch.cuda.is_available() else "cpu"
 
 
@@ -169,13 +169,13 @@ def _total(rows: Sequence[DatasetRow]) -> dict[str, Any]:
 
 
 def _as_json(
-    name: str, rows: Sequence[DatasetRow], rooms: Sequence[Room], nodes: Sequence[Node], device: str
+    name: str, rows: Sequence[DatasetRow], capacities: Sequence[Capacity], nodes: Sequence[Node], device: str
 ) -> dict[str, Any]:
     return {
         "grid": name,
         "datasets": [asdict(row) for row in rows],
         "total": _total(rows),
-        "resources": [asdict(room) | {"reserves": room.reserves} for room in rooms],
+        "resources": [asdict(capacity) | {"reserves": capacity.reserves} for capacity in capacities],
         "nodes": [asdict(node) for node in nodes],
         "timed_on": device,
     }
@@ -184,7 +184,7 @@ def _as_json(
 def _show(
     name: str,
     rows: Sequence[DatasetRow],
-    rooms: Sequence[Room],
+    capacities: Sequence[Capacity],
     nodes: Sequence[Node],
     device: str,
     with_store: bool,
@@ -194,20 +194,20 @@ def _show(
     total = _total(rows)
     console.print(_dataset_table(name, rows, total))
     say("")
-    console.print(_room_table(rooms))
+    console.print(_capacity_table(capacities))
     say(f"\nHere: {describe(nodes)}.")
     if total["rounds_left"]:
-        say(_about_time(rooms, device))
+        say(_about_time(capacities, device))
         if with_store and total["trunks"] < total["runs"]:
             shared = f"{total['trunks']} trunks for {total['runs']} runs"
-            say(f"At most: runs that begin alike share rounds ({shared}).")
+            say(f"At most: runs of one trunk share their first rounds ({shared}).")
     say("Nothing was started, downloaded or written.")
 
 
-def _about_time(rooms: Sequence[Room], device: str) -> str:
+def _about_time(capacities: Sequence[Capacity], device: str) -> str:
     what = "GPU" if device == "cuda" else "core"
-    note = f"Time: rough, from some seconds of training on random images on a {what} here"
-    on_gpu = any(room.placement.gpus_per_actor for room in rooms)
+    note = f"Time: estimated from some seconds of training on random images on a {what} here"
+    on_gpu = any(capacity.placement.gpus_per_actor for capacity in capacities)
     return f"{note};\nwith the cluster's GPUs it is much less." if on_gpu and what == "core" else f"{note}."
 
 
@@ -222,10 +222,10 @@ def _dataset_table(name: str, rows: Sequence[DatasetRow], total: Mapping[str, An
     return table
 
 
-def _room_table(rooms: Sequence[Room]) -> Table:
+def _capacity_table(capacities: Sequence[Capacity]) -> Table:
     table = _table("Resources", "clients", "a run reserves", "at once here")
-    for room in rooms:
-        table.add_row(str(room.clients), room.reserves, str(room.at_once))
+    for capacity in capacities:
+        table.add_row(str(capacity.clients), capacity.reserves, str(capacity.at_once))
     return table
 
 

@@ -1,4 +1,4 @@
-"""In which order a grid's runs start."""
+"""The order in which a grid's runs start."""
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
@@ -7,18 +7,20 @@ from fedgrid.engine.run_config import RunConfig
 
 
 def in_order(runs: Sequence[RunConfig], at_once: int = 1) -> list[RunConfig]:
-    """Return the runs as they should start: data sets as declared, in each the longest runs first.
+    """Sort runs: by data set as declared, then the longest first.
 
-    A long run that starts last would keep a whole cluster waiting. Of a trunk, whoever acts first comes
-    first: while it has the updates of that round it leaves the plain mean behind, with which the next one
-    goes on. In the other order each would train the round in which it acts once more
+    A long run that starts last would keep a whole cluster waiting. Within a trunk, start the run that
+    diverges from FedAvg earliest: in the round in which it diverges it also caches FedAvg's mean, with which
+    the next run continues. In the other order, each run would train that round once more
     (`engine.round_cache.cached_round`).
 
-    `at_once` is how many runs go side by side. Two of one trunk would want the same rounds at the same
-    moment: one computes them, the other waits and its core idles. So `at_once` trunks take turns: the first
-    run of each, then the second of each, until all of theirs have started. Only then come the next trunks
-    (too few of them for a turn take part in the last), as the round store keeps what is large of a trunk
-    until its last run has ended.
+    Args:
+        runs: the runs in the order of the grid.
+        at_once: how many runs go side by side. Two runs of one trunk would need the same round at the same
+            time: one computes it, the other waits and leaves its core idle. So `at_once` trunks take turns:
+            the first run of each, then the second run of each, and so on to their ends; then the next
+            trunks. A last group smaller than `at_once` joins the group before it. Trunks are not all mixed
+            because the round cache holds a trunk's large entries until its last run has ended.
     """
     datasets = list(dict.fromkeys(run.dataset for run in runs))
 
@@ -35,7 +37,7 @@ def in_order(runs: Sequence[RunConfig], at_once: int = 1) -> list[RunConfig]:
 
 
 def _trunks(runs: Sequence[RunConfig]) -> list[list[RunConfig]]:
-    """Return the runs by trunk, in each the algorithm first that acts first."""
+    """Group the runs by trunk; within a trunk, sort by the first round that can differ from FedAvg."""
     trunks: dict[str, list[RunConfig]] = {}
     for run in runs:
         trunks.setdefault(run.trunk, []).append(run)
@@ -45,7 +47,7 @@ def _trunks(runs: Sequence[RunConfig]) -> list[list[RunConfig]]:
 
 
 def _by_turns(trunks: Sequence[list[RunConfig]], at_once: int) -> Iterable[RunConfig]:
-    """Yield the first runs of the first `at_once` trunks, their second runs, ...; then those of the next."""
+    """Yield the first runs of `at_once` trunks, then their second runs, and so on; then the next trunks."""
     blocks = max(1, len(trunks) // at_once)
     for block in range(blocks):
         start = block * at_once

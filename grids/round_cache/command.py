@@ -1,4 +1,4 @@
-"""What `fedgrid store` does: say what the round store has saved a grid and keeps for it, and free room."""
+"""`fedgrid store`: show what the round cache has saved a grid and how much space it takes; free space."""
 
 import json
 from collections.abc import Sequence
@@ -16,64 +16,66 @@ from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import duration
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.round_cache.sizes import size
-from fedgrid.grids.round_cache.table import LEGEND, store_table
-from fedgrid.grids.round_cache.usage import Usage, can_go, take_stock
+from fedgrid.grids.round_cache.table import LEGEND, readable_size, store_table
+from fedgrid.grids.round_cache.usage import Usage, cache_usage, evictable
 
 ROWS_SHOWN = 40
-"""Trunks up to which each has its own row; beyond that, a data set."""
+"""With more trunks than this, the table has a row a data set instead of a row a trunk."""
 
 
 def show_store(name: str, storage: Storage, drop: bool, as_json: bool, console: Console) -> None:
-    """Show what the store has done for a grid; first, if asked to, `drop` what can go.
+    """Show what the round cache has done for a grid; with `drop`, first evict the states that no run needs.
 
     Raises:
-        ConfigError: if there is no such grid or, to drop, somebody drives the storage.
-        RunError: if the storage cannot be read or, to drop, written.
+        ConfigError: if there is no such grid; with `drop`, also if another driver holds the storage's lease.
+        RunError: if the storage cannot be read; with `drop`, also if it cannot be written.
     """
     storage.pull_marks()
     runs = GridFolder(storage, name).runs()
     dropped = _drop(name, runs, storage) if drop else []
     freed = sum(entry.size for entry in dropped)
-    account = take_stock(runs, storage)
+    usage = cache_usage(runs, storage)
     if as_json:
-        print(json.dumps({"grid": name, **account.as_dict(), "dropped_bytes": freed if drop else None}))
+        print(json.dumps({"grid": name, **usage.as_dict(), "dropped_bytes": freed if drop else None}))
         return
     say = partial(print_plain, console)
-    rows = list(account.trunks.values()) if len(account.trunks) <= ROWS_SHOWN else account.datasets
-    console.print(store_table(f"Round store, {name}", rows, account.total, console.width))
+    rows = list(usage.trunks.values()) if len(usage.trunks) <= ROWS_SHOWN else usage.datasets
+    console.print(store_table(f"Round cache, {name}", rows, usage.total, console.width))
     say(LEGEND)
     say()
-    if account.total.alone_seconds > account.total.seconds:
-        saved = duration(account.total.alone_seconds - account.total.seconds)
-        say(f"It saved {saved} of {duration(account.total.alone_seconds)}.")
+    if usage.total.alone_seconds > usage.total.seconds:
+        saved = duration(usage.total.alone_seconds - usage.total.seconds)
+        say(f"The cache saved {saved} of {duration(usage.total.alone_seconds)}.")
     if dropped:
         trunks = {entry.trunk for entry in dropped}
-        say(f"Freed {size(freed)}: {_number(len(dropped), 'state')} of {_number(len(trunks), 'trunk')}.")
-    say(_what_can_go(name, account.total))
-    if account.others_trunks:
-        say(f"Other grids: {size(account.others_bytes)} in {_number(account.others_trunks, 'trunk')}.")
+        what = f"{_number(len(dropped), 'state')} of {_number(len(trunks), 'trunk')}"
+        say(f"Freed {readable_size(freed)}: {what}.")
+    say(_next_step(name, usage.total))
+    if usage.others_trunks:
+        say(f"Other grids: {readable_size(usage.others_bytes)} in {_number(usage.others_trunks, 'trunk')}.")
 
 
 def _drop(name: str, runs: Sequence[RunConfig], storage: Storage) -> list[StoredFile]:
-    """Delete what can go, and return it; with the lease, so that no run starts to need it meanwhile."""
-    with Lease(storage, name), disk_errors(storage.root):
-        dropped = can_go(kept(storage), runs, storage)
+    """Evict and return the states that no run needs; the lease keeps new runs from starting meanwhile."""
+    with Lease(storage, name), kept_in(storage.root):
+        dropped = evictable(kept(storage), runs, storage)
         if dropped:
             store.drop(storage, dropped)
     return dropped
 
 
-def _what_can_go(name: str, total: Usage) -> str:
+def _next_step(name: str, total: Usage) -> str:
+    """Return whether states can be evicted, and how, or what they wait for."""
     if total.can_go_bytes:
-        can = f"{size(total.can_go_bytes)} of states can go, as all runs that would take them are finished"
-        return f"{can}: `fedgrid store {quote(name)} --drop` deletes them."
-    if total.states_bytes:
-        waiting = _number(total.runs - total.finished, "run")
         return (
-            f"Nothing can go: the states wait for {waiting} not finished, and go by themselves as those end."
+            f"{readable_size(total.can_go_bytes)} of states can be deleted: all runs that need them are "
+            f"finished. To delete them:  fedgrid store {quote(name)} --drop"
         )
-    return "Nothing can go: no states are kept, and the statistics stay for runs to come."
+    if total.states_bytes:
+        waiting = total.runs - total.finished
+        needed = "1 unfinished run needs" if waiting == 1 else f"{waiting} unfinished runs need"
+        return f"Nothing to delete: {needed} these states. They are deleted as the runs end."
+    return "Nothing to delete: there are no states, and statistics stay for later runs."
 
 
 def _number(count: int, what: str) -> str:

@@ -1,7 +1,7 @@
-"""When the round store's states go: they are as large as a model, and of use only to runs still to come.
+"""When the round cache evicts states: entries as large as a model, which only unfinished runs can use.
 
-A run that has finished takes no more of them; one that waits, was stopped or failed will. Statistics are
-small and stay. What other grids of the storage might take does not count: they work it out again.
+A finished run reads no more states; one that is waiting, was stopped or failed still may. Statistics are
+small and stay. Other grids in the storage are not considered: they compute evicted rounds again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -15,7 +15,7 @@ from fedgrid.grids.results.outcome import unfinished
 
 
 def idle_trunks(runs: Iterable[RunConfig], pending: Iterable[RunConfig]) -> set[str]:
-    """Return the trunks of `runs` that none of the `pending` ones has."""
+    """Return the trunks of `runs` that no run of `pending` belongs to."""
     return {run.trunk for run in runs} - {run.trunk for run in pending}
 
 
@@ -25,12 +25,12 @@ def states(entries: Iterable[StoredFile], trunks: Collection[str]) -> list[Store
 
 
 class Retention:
-    """Drops states as a launch's runs finish; what cannot be dropped stays, with one warning a launch."""
+    """Evicts states as the runs of a launch finish; if that fails, warns once and leaves them."""
 
     def __init__(
         self, folder: GridFolder, storage: Storage, warn: Callable[[str], None], *, grows: bool = False
     ) -> None:
-        """Prepare for a launch of the grid in `folder`; if that `grows`, `conclude` is first to drop any."""
+        """Prepare for a launch of the grid in `folder`; if it `grows`, evict nothing before `conclude`."""
         self._folder = folder
         self._storage = storage
         self._warn = warn
@@ -39,7 +39,7 @@ class Retention:
         self._pending: dict[str, set[str]] = {}
 
     def begin(self) -> None:
-        """Look which runs of the grid are not finished; drop what earlier launches left."""
+        """Find the unfinished runs of the grid; evict what earlier launches left."""
         runs = self._folder.runs()
         pending = unfinished(runs, self._storage)
         for run in pending:
@@ -48,27 +48,30 @@ class Retention:
             self._drop(idle_trunks(runs, pending))
 
     def finish(self, run: RunConfig) -> None:
-        """Drop the states that were kept for this run alone."""
+        """Evict the states that only this run still needed."""
         waiting = self._pending.get(run.trunk, set())
         waiting.discard(run.run_id)
         if not waiting and not self._grows:
             self._drop({run.trunk})
 
     def conclude(self, until: Mapping[str, int]) -> None:
-        """Drop what was kept for runs to come: none will, and all have ended, or are at round `until`."""
+        """Evict the states kept for later runs: no more will come.
+
+        `until` maps run ids to the round at which a run was stopped early; such a run counts as finished.
+        """
         if self._grows:
             runs = self._folder.runs()
             self._drop(idle_trunks(runs, unfinished(runs, self._storage, until)))
 
     def _drop(self, trunks: Collection[str]) -> None:
-        """Drop the states of these trunks; one listing, of the only trunk or of the whole store."""
+        """Evict the states of these trunks, with one listing: of the only trunk, or of the whole cache."""
         if not trunks:
             return
         try:
             entries = kept(self._storage, next(iter(trunks)) if len(trunks) == 1 else "")
-            if going := states(entries, trunks):
-                drop(self._storage, going)
+            if unused := states(entries, trunks):
+                drop(self._storage, unused)
         except (OSError, RunError) as error:
             if not self._warned:
                 self._warned = True
-                self._warn(f"states that no run needs any more stay in the round store: {error}")
+                self._warn(f"states that no run needs any more stay in the round cache: {error}")

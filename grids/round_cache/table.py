@@ -1,43 +1,43 @@
-"""The table of `fedgrid store`: a row a trunk or a data set, and their sum."""
+"""The table of `fedgrid store`: a row a trunk or a data set, and the total."""
 
 from collections.abc import Sequence
 from textwrap import fill
 
+from pydantic import ByteSize
 from rich.table import Table
 from rich.text import Text
 
 from fedgrid.grids.display.tables import ROOMY, titled_table
-from fedgrid.grids.round_cache.sizes import size
 from fedgrid.grids.round_cache.usage import Usage
 
 LEGEND = (
-    "runs: finished/all; rounds: of these runs so far; taken: those that came from\n"
-    "the store; hits: their share; spent: the runs' own time; alone: what it would\n"
-    "have been without the store; states: as large as a model each, kept for runs\n"
-    "that are not finished; stat.: statistics, which stay."
+    "runs: finished/all; rounds: of these runs so far; cached: rounds that came from\n"
+    "the cache; hits: their share; spent: the runs' own time; alone: their time if\n"
+    "there were no cache; states: as large as a model each, cached for unfinished\n"
+    "runs; stat.: statistics, which stay."
 )
 NARROWEST = 15
-"""Columns that a name has at least."""
+"""Columns of the terminal that a name gets at least."""
 HEADINGS = {
     "runs": "runs",
     "rounds": "rounds",
     "computed": "com-\nputed",
-    "taken": "taken",
+    "taken": "cached",
     "hits": "hits",
     "spent": "spent",
     "alone": "alone",
     "states": "states",
     "statistics": "stat.",
-    "can go": "can go",
+    "can go": "unused",
 }
 SPARED = ("computed", "can go")
-"""What a narrow terminal has no room for, as it follows from the rest."""
+"""Columns left out on a narrow terminal: they follow from the others."""
 LARGER = ((60, "min"), (60, "h"), (24, "d"))
-"""Of a unit so many are the next one."""
+"""How many of a unit make the next one."""
 
 
 def store_table(title: str, rows: Sequence[Usage], total: Usage, width: int) -> Table:
-    """Return the rows, and their sum if there are several, in a table `width` columns wide."""
+    """Return the rows, and their total if there are several, as a table `width` columns wide."""
     table = titled_table(title, width)
     every = [*rows, total] if len(rows) > 1 else list(rows)
     cells = [_cells(row) for row in every]
@@ -64,8 +64,13 @@ def brief(seconds: float) -> str:
     return f"{value:.{1 if value < 9.95 else 0}f} {unit}"
 
 
+def readable_size(count: int) -> str:
+    """Return a number of bytes with a decimal unit: 0 B, 41.3 MB, 120.0 GB."""
+    return ByteSize(count).human_readable(decimal=True, separator=" ")
+
+
 def _folded(name: str, room: int) -> str:
-    """Break a name at its hyphens and commas, and not before the number of its seed."""
+    """Break a name at its hyphens and commas, but not between `seed` and its number."""
     return fill(name.replace("seed ", "seed\xa0"), room).replace("\xa0", " ")
 
 
@@ -78,13 +83,13 @@ def _cells(row: Usage) -> dict[str, str]:
         "hits": "–" if row.hits is None else f"{row.hits:.0%}",
         "spent": brief(row.seconds),
         "alone": brief(row.alone_seconds),
-        "states": size(row.states_bytes),
-        "statistics": size(row.statistics_bytes),
-        "can go": size(row.can_go_bytes),
+        "states": readable_size(row.states_bytes),
+        "statistics": readable_size(row.statistics_bytes),
+        "can go": readable_size(row.can_go_bytes),
     }
 
 
 def _width(column: Sequence[str], width: int) -> int:
-    """Return what a column takes, with what stands between it and the one before."""
+    """Return the width of a column, with the gap to the one before."""
     lines = (line for cell in column for line in cell.splitlines())
     return max(map(len, lines)) + (2 if width >= ROOMY else 1)

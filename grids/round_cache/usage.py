@@ -1,4 +1,4 @@
-"""What the round store has done for the runs of a grid so far, and what it keeps for them."""
+"""How many rounds a grid's runs took from the round cache so far, and how much space their entries take."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ TIMINGS = "timings.parquet"
 
 @dataclass(frozen=True)
 class Usage:
-    """What the runs of a trunk, or of several, have had of the store, and what it keeps for them."""
+    """Cache hits of the runs of a trunk, or of several trunks, and the size of their entries."""
 
     name: str
     """Scenario and seed, or the data set."""
@@ -32,41 +32,41 @@ class Usage:
     rounds: int
     """Rounds of all these runs so far."""
     computed: float
-    """Rounds whose clients the run itself trained; a round counts by the share of these."""
+    """Rounds that the runs computed; a partial hit counts by the share of clients that the run trained."""
     taken: float
-    """The rest, which came from the store."""
+    """The other rounds: cache hits."""
     seconds: float
-    """What the runs themselves spent."""
+    """Time that the runs spent."""
     alone_seconds: float
-    """What their rounds would have cost without the store."""
+    """Time that their rounds would have taken without the cache."""
     states_bytes: int
     statistics_bytes: int
     can_go_bytes: int
-    """States that no unfinished run of the grid can take."""
+    """Size of the states that no unfinished run of the grid needs."""
 
     @property
     def hits(self) -> float | None:
-        """Share of the rounds that came from the store, None before the first round."""
+        """Share of the rounds that were cache hits; None before the first round."""
         return self.taken / self.rounds if self.rounds else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all of it as programs read it."""
+        """Return the values as JSON types."""
         return {**asdict(self), "hits": self.hits}
 
 
 @dataclass(frozen=True)
-class Account:
-    """The round store as a grid sees it."""
+class CacheUsage:
+    """The round cache from the point of view of one grid."""
 
     trunks: Mapping[str, Usage]
     datasets: Sequence[Usage]
     total: Usage
     others_bytes: int
-    """Size of what is kept for other grids alone."""
+    """Size of the entries in trunks that this grid does not have."""
     others_trunks: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all of it as programs read it."""
+        """Return the values as JSON types."""
         return {
             "trunks": [{"trunk": trunk, **usage.as_dict()} for trunk, usage in self.trunks.items()],
             "total": self.total.as_dict(),
@@ -74,47 +74,47 @@ class Account:
         }
 
 
-def take_stock(runs: Sequence[RunConfig], storage: Storage) -> Account:
-    """Return what the store has done for these runs so far, and what it keeps.
+def cache_usage(runs: Sequence[RunConfig], storage: Storage) -> CacheUsage:
+    """Return the cache hits of these runs so far, and the size of the entries.
 
     Raises:
         RunError: if the storage cannot be read.
     """
     entries = kept(storage)
-    going = {entry.file for entry in can_go(entries, runs, storage)}
+    unused = {entry.file for entry in evictable(entries, runs, storage)}
     by_trunk: dict[str, list[RunConfig]] = {}
     for run in runs:
         by_trunk.setdefault(run.trunk, []).append(run)
-    kept_by_trunk: dict[str, list[StoredFile]] = {trunk: [] for trunk in by_trunk}
+    entries_by_trunk: dict[str, list[StoredFile]] = {trunk: [] for trunk in by_trunk}
     for entry in entries:
-        kept_by_trunk.setdefault(entry.trunk, []).append(entry)
+        entries_by_trunk.setdefault(entry.trunk, []).append(entry)
     names = _names(by_trunk)
     with _timings_in(runs, storage) as root:
         usage = {
-            trunk: _usage(names[trunk], of_trunk, kept_by_trunk[trunk], going, storage, root)
+            trunk: _usage(names[trunk], of_trunk, entries_by_trunk[trunk], unused, storage, root)
             for trunk, of_trunk in by_trunk.items()
         }
     datasets: dict[str, list[Usage]] = {}
     for trunk, of_trunk in by_trunk.items():
         datasets.setdefault(of_trunk[0].dataset, []).append(usage[trunk])
     others = [entry for entry in entries if entry.trunk not in by_trunk]
-    return Account(
+    return CacheUsage(
         usage,
-        [_together(dataset, of_dataset) for dataset, of_dataset in datasets.items()],
-        _together("all", usage.values()),
+        [_total(dataset, of_dataset) for dataset, of_dataset in datasets.items()],
+        _total("all", usage.values()),
         sum(entry.size for entry in others),
         len({entry.trunk for entry in others}),
     )
 
 
-def can_go(entries: Iterable[StoredFile], runs: Sequence[RunConfig], storage: Storage) -> list[StoredFile]:
-    """Return the states that none of these runs can take any more."""
+def evictable(entries: Iterable[StoredFile], runs: Sequence[RunConfig], storage: Storage) -> list[StoredFile]:
+    """Return the states that none of these runs needs any more."""
     pending = (run for run in runs if not is_finished(storage, run))
     return states(entries, idle_trunks(runs, pending))
 
 
 def _names(by_trunk: Mapping[str, Sequence[RunConfig]]) -> dict[str, str]:
-    """Return what people call each trunk; those alike in scenario and seed get a piece of their hash."""
+    """Return a readable name a trunk; two with the same scenario and seed also get a piece of their hash."""
     names = {trunk: f"{runs[0].scenario}, seed {runs[0].seed}" for trunk, runs in by_trunk.items()}
     count = Counter(names.values())
     return {
@@ -127,7 +127,7 @@ def _usage(
     name: str,
     runs: Sequence[RunConfig],
     entries: Sequence[StoredFile],
-    going: set[str],
+    unused: set[str],
     storage: Storage,
     root: Path,
 ) -> Usage:
@@ -145,11 +145,11 @@ def _usage(
         alone_seconds=sum(one.alone_seconds for one in times),
         states_bytes=sum(entry.size for entry in entries if entry.is_state),
         statistics_bytes=sum(entry.size for entry in entries if not entry.is_state),
-        can_go_bytes=sum(entry.size for entry in entries if entry.file in going),
+        can_go_bytes=sum(entry.size for entry in entries if entry.file in unused),
     )
 
 
-def _together(name: str, usage: Iterable[Usage]) -> Usage:
+def _total(name: str, usage: Iterable[Usage]) -> Usage:
     """Return the sums over several trunks."""
     rows = list(usage)
     sums = [field.name for field in fields(Usage) if field.name != "name"]
@@ -157,7 +157,7 @@ def _together(name: str, usage: Iterable[Usage]) -> Usage:
 
 
 def _times(folder: Path) -> Times:
-    """Return what the rounds of a run took; records that are damaged count for none, as when it goes on."""
+    """Return the times of a run's rounds; damaged records count as no rounds, as when the run resumes."""
     try:
         return times_of(folder)
     except (OSError, pa.ArrowException):
@@ -166,7 +166,7 @@ def _times(folder: Path) -> Times:
 
 @contextmanager
 def _timings_in(runs: Sequence[RunConfig], storage: Storage) -> Iterator[Path]:
-    """Give a folder that holds the runs' timings: of a URI a copy, as runs under way write the mirror's."""
+    """Yield a folder with the runs' timings; for a URI a temporary copy: active runs write to the mirror."""
     if not storage.uri:
         yield storage.root
         return

@@ -1,4 +1,4 @@
-"""Starts `fedgrid run` on a cluster, as a Ray job: it goes on when this machine goes away."""
+"""Start `fedgrid run` on a cluster, as a Ray job: it goes on when this machine is switched off."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ CHATTY = (
     "ray._private.runtime_env.packaging",
 )
 ENVIRONMENT = {
-    # `ray job stop` is a Ctrl-C with a minute for the round under way, not a kill after three seconds.
+    # `ray job stop` sends Ctrl-C and leaves a minute to finish the round; by default it kills after 3 s.
     "RAY_JOB_STOP_SIGNAL": "SIGINT",
     "RAY_JOB_STOP_WAIT_TIME_S": "60",
 }
@@ -45,19 +45,19 @@ def submit(
     follow: bool,
     console: Console,
 ) -> int:
-    """Run `fedgrid run` with `arguments` on a cluster; return the job's exit code, or 0 if it goes on unseen.
+    """Run `fedgrid run` with `arguments` on a cluster; return the job's exit code, or 0 if it still runs.
 
     Args:
-        arguments: what comes after `fedgrid run`. YAML files among them travel with the job.
-        cluster: the file that `ray up` took; or else
-        address: the cluster's job server, as a tunnel to it shows it.
-        name: of the grid, for the job's.
-        follow: show the job's output until it ends; Ctrl-C ends the showing, not the job.
-        console: where the output and a few words are shown.
+        arguments: the arguments of `fedgrid run`. YAML files among them travel with the job.
+        cluster: the file that `ray up` took, to reach the job server through a tunnel.
+        address: the job server's URL, instead of `cluster`.
+        name: the grid's name, for the name of the job.
+        follow: show the job's output until it ends; Ctrl-C ends the output, not the job.
+        console: prints the job's name, its output and the commands to follow and stop it.
 
     Raises:
-        ConfigError: if the arguments cannot be for a cluster; nothing was started.
-        RunError: if the cluster is not up, or its job server does not take the job.
+        ConfigError: if the arguments are wrong for a cluster; nothing was started.
+        RunError: if the cluster is not up, its job server refuses the job, or the job was stopped.
     """
     if (cluster is None) == (address is None):
         raise ConfigError("which cluster? either --cluster FILE, or --address http://127.0.0.1:8265")
@@ -68,7 +68,7 @@ def submit(
     job = f"fedgrid-{re.sub('[^A-Za-z0-9]+', '-', name).strip('-')}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     with TemporaryDirectory(prefix="fedgrid-job-") as folder:
         entrypoint = command(stage(arguments, Path(folder)))
-        with tunnel.to_head(cluster) if cluster else nullcontext(str(address)) as url, _one_line(url):
+        with tunnel.to_head(cluster) if cluster else nullcontext(str(address)) as url, _one_line_errors(url):
             client = _client(url)
             client.submit_job(
                 entrypoint=entrypoint,
@@ -78,21 +78,21 @@ def submit(
                     "env_vars": {**ENVIRONMENT, "FEDGRID_COMMIT": commit()},
                 },
             )
-            _say(console, f"job {job} is on the cluster and needs this machine no more")
+            _say(console, f"job {job} runs on the cluster; this machine may be switched off")
             _say(console, f"  to follow it  {by_hand(cluster, address, f'ray job logs --follow {job}')}")
             _say(console, f"  to stop it    {by_hand(cluster, address, f'ray job stop {job}')}")
             return _follow(client, job, console) if follow else 0
 
 
 def stage(arguments: Sequence[str], folder: Path) -> list[str]:
-    """Copy this code and the YAML files among `arguments` into `folder`; return the arguments for there.
+    """Copy this code and the YAML files among `arguments` into `folder`; return the arguments for the job.
 
     Raises:
-        ConfigError: if a file is missing, or a folder is named that the cluster's machines cannot know.
+        ConfigError: if a file is missing, or the storage or image folder is a relative path.
     """
     here = Path(__file__).parents[2]
     (folder / "fedgrid").mkdir()
-    shutil.copy(here / "src" / "fedgrid" / "__init__.py", folder / "fedgrid")
+    shutil.copy(here / "__init__.py", folder / "fedgrid")
     for package in CODE:
         shutil.copytree(
             here / package, folder / "fedgrid" / package, ignore=shutil.ignore_patterns("__pycache__")
@@ -105,19 +105,19 @@ def command(arguments: Sequence[str]) -> str:
     run = shlex.join(["fedgrid", "run", *arguments])
     if any(argument == "--storage" or argument.startswith("--storage=") for argument in arguments):
         return f"exec {run}"
-    # Without one, results would be in a folder of the job's own.
+    # Without a storage, results would be lost in the job's working directory.
     return f': "${{FEDGRID_STORAGE:?is not set on the head; set it, or give --storage}}"; exec {run}'
 
 
 def by_hand(cluster: Path | None, address: str | None, ray_job: str) -> str:
-    """Return what a user types to have `ray job ...` reach the job server."""
+    """Return the command line by which a user runs `ray job ...` against the job server."""
     if cluster is not None:
         return shlex.join(["ray", "exec", str(cluster), ray_job])
     return f"RAY_AUTH_MODE=token {ray_job} --address {address}"
 
 
 def _checked(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield the arguments, none of which may name a folder that the cluster's machines cannot know."""
+    """Yield the arguments; refuse a relative path, which means another folder on the cluster."""
     before = ""
     for argument in arguments:
         option, equals, value = argument.partition("=")
@@ -140,7 +140,7 @@ def _staged(argument: str, folder: Path) -> str:
 
 
 def _client(url: str) -> "JobSubmissionClient":
-    # These would send the job to another cluster, whatever we say.
+    # Ray's client prefers these variables to the address it is given.
     os.environ.pop("RAY_ADDRESS", None)
     os.environ["RAY_API_SERVER_ADDRESS"] = url
     from ray.job_submission import JobSubmissionClient
@@ -151,27 +151,27 @@ def _client(url: str) -> "JobSubmissionClient":
 
 
 def _authorization() -> dict[str, str]:
-    """Return the header with the cluster's token; none where there is no token."""
+    """Return the header with the cluster's token, or no header if there is no token."""
     file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH", TOKEN)).expanduser()
     token = os.environ.get("RAY_AUTH_TOKEN") or (file.read_text().strip() if file.is_file() else "")
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 @contextmanager
-def _one_line(url: str) -> Iterator[None]:
-    """Say in one line what went wrong between us and the job server."""
+def _one_line_errors(url: str) -> Iterator[None]:
+    """Turn errors of the job server's client into a RunError of one line."""
     from aiohttp import ClientError
     from ray.exceptions import AuthenticationError
-    from requests import RequestException
 
     try:
         yield
     except AuthenticationError as error:
         raise RunError(
-            f"{url} does not know our token, of {TOKEN} or RAY_AUTH_TOKEN: {str(error).splitlines()[0]}"
+            f"{url} refuses our token, from RAY_AUTH_TOKEN or {TOKEN}: {str(error).splitlines()[0]}"
         ) from error
-    except (OSError, RuntimeError, ClientError, RequestException) as error:
-        raise RunError(f"{url}: {str(error).splitlines()[0]}; a job that started goes on") from error
+    # An error of requests is an OSError.
+    except (OSError, RuntimeError, ClientError) as error:
+        raise RunError(f"{url}: {str(error).splitlines()[0]}; a job that has started goes on") from error
 
 
 def _follow(client: "JobSubmissionClient", job: str, console: Console) -> int:

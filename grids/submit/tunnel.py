@@ -1,4 +1,4 @@
-"""The way to the head of a cluster that `ray up` started: its job server listens on its own loopback only."""
+"""An ssh tunnel to the head of a cluster that `ray up` started: its job server listens on loopback only."""
 
 import io
 import os
@@ -21,14 +21,14 @@ from fedgrid.engine.errors import ConfigError, RunError
 
 JOB_SERVER_PORT = 8265
 CONNECT_SECONDS = 60
-"""How long ssh and the head may take to answer."""
+"""Seconds that ssh and the head may take to answer."""
 
 
 def check_cluster_file(path: Path) -> None:
-    """Check that `path` describes a cluster, by Ray's own rules.
+    """Check that `path` describes a cluster, with Ray's own validation.
 
     Raises:
-        ConfigError: if it does not; says what Ray found.
+        ConfigError: if it does not, with Ray's message.
     """
     from click import ClickException
     from jsonschema import ValidationError  # type: ignore[import-untyped]
@@ -43,7 +43,7 @@ def check_cluster_file(path: Path) -> None:
     if not isinstance(config, dict) or not isinstance(config.get("provider"), dict):
         raise ConfigError(f"{path} describes no cluster for ray up: it has no provider:")
     try:
-        # Ray speaks of what concerns Docker alone.
+        # Ray prints hints that concern Docker only.
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             validate_config(prepare_config(config))
     except ValidationError as error:
@@ -61,10 +61,10 @@ def command(cluster: Path, port: int) -> list[str]:
 
 @contextmanager
 def to_head(cluster: Path) -> Iterator[str]:
-    """Forward a free port of this machine's loopback to the job server of the head, within this context.
+    """Forward a free port of this machine's loopback to the head's job server, within this context.
 
     Yields:
-        The job server's address.
+        The forwarded address.
 
     Raises:
         RunError: if the cluster is not up, or its head does not answer.
@@ -72,7 +72,7 @@ def to_head(cluster: Path) -> Iterator[str]:
     port = _free_port()
     address = f"http://127.0.0.1:{port}"
     with TemporaryFile() as output:
-        # In a session of its own: Ctrl-C is for us, and ssh is ended with the command.
+        # In a session of its own: Ctrl-C reaches fedgrid only, and the group is killed with its ssh.
         process = subprocess.Popen(
             command(cluster, port),
             stdin=subprocess.DEVNULL,
@@ -108,15 +108,15 @@ def _answers(address: str) -> bool:
         with urlopen(address, timeout=5):
             return True
     except URLError as error:
-        # An answer of any kind will do, as "unauthorized".
+        # Any HTTP answer will do, even "unauthorized".
         return hasattr(error, "code")
     except OSError:
         return False
 
 
 def _cause(output: IO[bytes]) -> str:
-    """Return the last thing that Ray or ssh said."""
+    """Return the last line that Ray or ssh printed."""
     output.seek(0)
     lines = [line.strip() for line in output.read().decode(errors="replace").splitlines()]
-    said = [line for line in lines if line and not line.startswith("Attempting to establish")]
-    return said[-1] if said else f"no answer within {CONNECT_SECONDS} s"
+    printed = [line for line in lines if line and not line.startswith("Attempting to establish")]
+    return printed[-1] if printed else f"no answer within {CONNECT_SECONDS} s"

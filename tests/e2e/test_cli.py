@@ -1,4 +1,4 @@
-"""The README's commands, and runs on one's own images, as a user types them."""
+"""The README's commands, and runs on a user's own images, as typed."""
 
 import json
 import signal
@@ -26,17 +26,17 @@ def storage(tmp_path):
 
 
 @pytest.mark.parametrize("command", [[], ["run"], ["data"], ["algorithms"], ["models"], ["ui"]])
-def test_every_command_has_help_with_an_example(command):
+def test_help_of_every_command_has_an_example(command):
     result = fedgrid(*command, "--help")
     assert (result.code, result.err) == (0, "")
     assert f"Example: {' '.join(['fedgrid', *command])}" in " ".join(result.out.split())
 
 
-def test_nothing_is_a_question_for_help():
+def test_fedgrid_without_arguments_prints_help():
     assert fedgrid() == fedgrid("--help")
 
 
-def test_which_data_sets_there_are(tmp_path):
+def test_data_lists_the_data_sets(tmp_path):
     result = fedgrid("data", "--data-dir", tmp_path)
     assert result.code == 0
     for line in (
@@ -49,7 +49,7 @@ def test_which_data_sets_there_are(tmp_path):
     assert [entry["name"] for entry in listed if entry["here"]] == ["digits"]
 
 
-def test_who_would_hold_what(tmp_path):
+def test_data_shows_and_writes_the_split_of_a_scenario(tmp_path):
     result = fedgrid("data", "digits", "--clients", 5, "--csv", tmp_path / "x.csv")
     assert (result.code, result.err) == (0, "")
     assert result.out.startswith("digits-5-nonoverlapping-balanced, seed 0: images per class\n")
@@ -60,7 +60,7 @@ def test_who_would_hold_what(tmp_path):
     assert str(written.train_KL[0].sum()) in result.out
 
 
-def test_the_readmes_split_of_real_mnist(shared, tmp_path):
+def test_data_shows_the_readmes_split_of_real_mnist(shared, tmp_path):
     if not (shared / "data" / "MNIST").is_dir():
         pytest.skip(f"no real images: {shared / 'data' / 'MNIST'} is missing")
     scenario = ("--overlap", "nonoverlapping", "--balance", "balanced", "--clients", 15)
@@ -73,7 +73,7 @@ def test_the_readmes_split_of_real_mnist(shared, tmp_path):
     assert ((written.train_KL > 0).sum(axis=1) == [4] * 5 + [3] * 10).all()
 
 
-def test_what_there_is_to_choose_from():
+def test_algorithms_and_models_are_listed_with_their_sources():
     for command, name in (("algorithms", "ocfl-hdbscan"), ("models", "tinyvgg")):
         listed = strict_json(fedgrid(command, "--json").out)
         assert name in [entry["name"] for entry in listed]
@@ -97,14 +97,14 @@ def image_folder(tmp_path):
     return tmp_path / "my [images]"
 
 
-def test_ones_own_image_folder(image_folder, storage):
+def test_run_on_an_image_folder(image_folder, storage):
     result = fedgrid("run", "--dataset", f"folder:{image_folder}", *SMALL, "--storage", storage)
     assert (result.code, result.err) == (0, "")
     assert "-ocfl_hdbscan-s0 round 2/2 " in result.out
     assert "Final round, folder_my [images]-3-nonoverlapping-balanced, seed 0" in result.out
 
 
-def test_ones_own_npz_file(storage, tmp_path):
+def test_run_on_an_npz_file(storage, tmp_path):
     labels = np.arange(90)[:, None] % 3
     images = np.zeros((90, 9, 9), np.uint8) + 80 * labels[:, :, None].astype(np.uint8)
     parts = {"train": slice(0, 60), "val": slice(60, 75), "test": slice(75, 90)}
@@ -118,7 +118,7 @@ def test_ones_own_npz_file(storage, tmp_path):
     assert result.events[-1]["scenario"] == "npz_my-3-nonoverlapping-balanced"
 
 
-def test_a_file_with_options_on_top(storage, tmp_path):
+def test_run_of_a_grid_file_with_options_that_override_it(storage, tmp_path):
     (tmp_path / "my-run.yaml").write_text("clients: 3\nalgorithm: [bnc, sattler]\ntraining: {rounds: 9}\n")
     result = fedgrid("run", tmp_path / "my-run.yaml", *SMALL, "--seed", 7, "--storage", storage)
     assert result.code == 0
@@ -126,34 +126,37 @@ def test_a_file_with_options_on_top(storage, tmp_path):
         assert line in result.out
 
 
-def test_an_mlflow_server_that_is_away_stops_nothing(tmp_path):
+def test_run_without_a_reachable_mlflow_server_warns_and_finishes(tmp_path):
     storage = tmp_path / "runs [1]"
     result = fedgrid("run", *SMALL, "--storage", storage, MLFLOW_TRACKING_URI=AWAY)
     assert result.code == 0
-    assert result.err.startswith(f"warning: no MLflow server answers at {AWAY} ")
-    assert "\nwarning: 1 run is not in MLflow yet, or not whole; `fedgrid sync runs` logs what" in result.err
-    assert result.err.count("\n") == 2
-    assert f"Written to {storage} " in result.out
-    assert f"See it:  fedgrid ui runs --storage '{storage}'\n" in result.out
+    first, second = result.err.splitlines()
+    assert first.startswith("warning: ")
+    assert AWAY in first
+    assert second.startswith("warning: ")
+    assert "`fedgrid sync runs`" in second
+    assert f" {storage} " in result.out
+    assert f"  fedgrid ui runs --storage '{storage}'\n" in result.out
     assert len(list(storage.glob("*/done.json"))) == 1
 
 
-def test_passwords_are_not_shown(tmp_path):
+def test_run_does_not_print_the_password_of_the_tracking_uri(tmp_path):
     away = AWAY.replace("//", "//me:secret@")
     result = fedgrid("run", *SMALL, "--storage", tmp_path, MLFLOW_TRACKING_URI=away)
     assert result.code == 0
     assert "secret" not in result.out + result.err
-    assert f"MLflow store: {AWAY}\n" in result.out
+    assert AWAY in result.out
 
 
-def test_a_taken_port_is_one_line(storage):
+def test_ui_on_a_port_in_use_is_one_line(storage):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         result = fedgrid("ui", "--storage", storage, "--port", port)
     assert (result.code, result.out) == (2, "")
-    assert result.err.startswith(f"fedgrid: cannot listen on http://127.0.0.1:{port} ")
+    assert result.err.startswith("fedgrid: ")
+    assert f"http://127.0.0.1:{port} " in result.err
     assert result.err.count("\n") == 1
 
 
@@ -164,7 +167,7 @@ def experiments(port):
 
 
 @pytest.mark.slow
-def test_the_ui_answers_and_goes_at_ctrl_c(storage):
+def test_ui_answers_and_stops_at_ctrl_c(storage):
     assert fedgrid("run", *SMALL, "--storage", storage).code == 0
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -185,7 +188,7 @@ def test_the_ui_answers_and_goes_at_ctrl_c(storage):
         experiments(port)
 
 
-def test_the_readmes_run_on_real_mnist_made_small(shared, storage):
+def test_run_of_the_readme_on_real_mnist_made_small(shared, storage):
     if not (shared / "data" / "MNIST").is_dir():
         pytest.skip(f"no real images: {shared / 'data' / 'MNIST'} is missing")
     scenario = ("--overlap", "overlapping", "--balance", "imbalanced", "--clients", 30)

@@ -1,4 +1,4 @@
-"""The report as a browser shows it: headless Chromium looks at it in frames, from outside."""
+"""The report in a browser: headless Chromium loads it in frames and inspects them."""
 
 import html
 import json
@@ -28,7 +28,7 @@ def browser() -> str:
     for name in BROWSERS:
         if path := shutil.which(name):
             return path
-    pytest.skip(f"nobody has looked at the report: none of {', '.join(BROWSERS)} is installed")
+    pytest.skip(f"no browser to check the report with: none of {', '.join(BROWSERS)} is installed")
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +38,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "index.html"
 
 
-def look(
+def inspect(
     browser: str, report: Path, tmp_path: Path, frames: list[tuple[int, str | None]], *flags: str
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return what is seen in frames of (width, sandbox), and what the browser's console says."""
+    """Return the findings in frames of (width, sandbox), and the lines of the browser's console."""
     # In a script, "</script>" would end it, wherever it stands.
     text = json.dumps(report.read_text(encoding="utf-8")).replace("</", "<\\/")
     page = CHECKS.read_text().replace('"@FRAMES@"', json.dumps(frames)).replace('"@REPORT@"', text)
@@ -64,9 +64,9 @@ def look(
     return found, CONSOLE.findall(done.stderr)
 
 
-def test_on_a_desk_and_on_a_phone(browser, report, tmp_path):
+def test_report_fits_a_desktop_and_a_phone(browser, report, tmp_path):
     """The demo page has 2 + 2 tables: 2 x 13 headings of the wide ones, 2 x 3 of the small ones."""
-    frames, console = look(browser, report, tmp_path, [(1280, None), (390, None)])
+    frames, console = inspect(browser, report, tmp_path, [(1280, None), (390, None)])
     assert [frame["innerWidth"] for frame in frames] == [1280, 390]
     for frame in frames:
         assert frame["scrollWidth"] <= frame["innerWidth"]
@@ -81,8 +81,8 @@ def test_on_a_desk_and_on_a_phone(browser, report, tmp_path):
     assert console == []
 
 
-def test_without_a_script_every_option_is_shown(browser, report, tmp_path):
-    frames, console = look(browser, report, tmp_path, [(1280, "allow-same-origin")])
+def test_report_without_scripts_shows_every_option(browser, report, tmp_path):
+    frames, console = inspect(browser, report, tmp_path, [(1280, "allow-same-origin")])
     assert all(line.startswith('"Blocked script execution') for line in console)
     assert console
     assert frames[0]["options"] == [[True, True]] * 2
@@ -91,8 +91,8 @@ def test_without_a_script_every_option_is_shown(browser, report, tmp_path):
     assert frames[0]["broken"] == []
 
 
-def test_in_the_dark_figures_keep_their_white_paper(browser, report, tmp_path):
-    (light,), _ = look(browser, report, tmp_path, [(1280, None)])
-    (dark,), _ = look(browser, report, tmp_path, [(1280, None)], DARK)
+def test_report_in_dark_mode_keeps_figures_on_white(browser, report, tmp_path):
+    (light,), _ = inspect(browser, report, tmp_path, [(1280, None)])
+    (dark,), _ = inspect(browser, report, tmp_path, [(1280, None)], DARK)
     assert light["paper"] != dark["paper"]
     assert light["card"] == dark["card"] == "rgb(255, 255, 255)"

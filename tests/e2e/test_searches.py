@@ -1,4 +1,4 @@
-"""A search on Ray, killed and continued, and a grid with what it found."""
+"""A search on Ray that is killed and resumed, and a grid that uses its result."""
 
 import signal
 
@@ -17,8 +17,8 @@ def contents(storage):
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_a_search_on_ray_is_the_same_as_in_process_and_is_used(ray_session, tmp_path):
-    """Two batches; on Ray the search is killed in the first, and goes on."""
+def test_killed_search_on_ray_resumes_and_gives_the_in_process_result(ray_session, tmp_path):
+    """Two batches; on Ray the search is killed in the first and resumed."""
     here, ray = new_storage(tmp_path / "here"), new_storage(tmp_path / "ray")
     assert fedgrid(*SEARCH, "--in-process", "--storage", here).code == 0
     command = (*SEARCH, "--clients-per-actor", 3, "--storage", ray)

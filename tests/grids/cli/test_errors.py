@@ -1,4 +1,4 @@
-"""What a user can get wrong: one line that says what is allowed, exit code 2, nothing started or written."""
+"""Bad input: one line that names the value and what is allowed, exit code 2, nothing started or written."""
 
 import pytest
 
@@ -9,7 +9,7 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
 
 @pytest.fixture
 def refused(tmp_path, monkeypatch):
-    """Return a function that runs a command which must be refused, with part of what it must say."""
+    """Return a function that runs a command and checks that it is refused with `says` in the message."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments, says, **settings):
@@ -61,9 +61,9 @@ def refused(tmp_path, monkeypatch):
         ),
         (
             ["run", "--seed", "1", "--gpus-per-client", "half"],
-            "'half' is neither a number from 0 on nor 'auto'",
+            "'half' is neither a number of at least 0 nor 'auto'",
         ),
-        (["run", "--seed", "1", "--clients-per-actor", "2.5"], "is neither a whole number from 1 on nor"),
+        (["run", "--seed", "1", "--clients-per-actor", "2.5"], "is neither a whole number of at least 1 nor"),
         (["run", "--seed", "1", "--cpus-per-client", "-1"], "Invalid value for '--cpus-per-client'"),
         ([*IN_PROCESS, "--clients-per-actor", "3"], "--in-process has no actors"),
         (["data", "mnits"], "unknown dataset 'mnits'; did you mean 'mnist'?"),
@@ -86,7 +86,7 @@ def refused(tmp_path, monkeypatch):
         (["run", "paper-digits", "--extend", "seeds=5"], "seeds=5"),
         (["run", "quickstart", "--retries", "-1"], "Invalid value for '--retries'"),
         (["run", "--clients", "2.5"], "Invalid value for '--clients'"),
-        (["run", "quickstart", "--store-limit", "5XB"], "'5XB' is no size: expected a number and a unit"),
+        (["run", "quickstart", "--store-limit", "5XB"], "Invalid value for '--store-limit': '5XB' "),
         (["run", "quickstart", "--no-store", "--store-limit", "5GB"], "--store-limit limits what --no-store"),
         (["search", "briggs", "--no-store", "--store-limit", "5GB"], "--store-limit limits what --no-store"),
         (["retry", "paper", "--no-store", "--store-limit", "5GB"], "--store-limit limits what --no-store"),
@@ -111,7 +111,7 @@ def refused(tmp_path, monkeypatch):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be(refused, arguments, says):
+def test_bad_options_are_refused_in_one_line(refused, arguments, says):
     refused(*arguments, says=says)
 
 
@@ -131,12 +131,12 @@ def test_what_cannot_be(refused, arguments, says):
         ("!!python/object/apply:os.getcwd []", "my.yaml is not YAML: "),
     ],
 )
-def test_what_a_file_cannot_say(refused, tmp_path, text, says):
+def test_bad_grid_files_are_refused_in_one_line(refused, tmp_path, text, says):
     (tmp_path / "my.yaml").write_text(text)
     refused("run", "my.yaml", says=says)
 
 
-def test_own_images_that_are_not_there(refused, tmp_path):
+def test_missing_folder_or_npz_of_images_is_named(refused, tmp_path):
     refused(
         "run",
         "--dataset",
@@ -147,14 +147,14 @@ def test_own_images_that_are_not_there(refused, tmp_path):
     refused("run", "--dataset", "npz:", says="unknown dataset 'npz:'; did you mean 'npz:PATH'?")
 
 
-def test_a_storage_that_is_a_file(refused, tmp_path):
+def test_storage_that_is_a_file_is_refused(refused, tmp_path):
     (tmp_path / "file").write_text("x")
     for storage in ("file", "file/runs"):
         says = f"--storage {tmp_path}/{storage} cannot be written to: Not a directory; name another folder"
         refused(*IN_PROCESS, "--storage", storage, says=says)
 
 
-def test_a_storage_that_cannot_be_created():
+def test_storage_that_cannot_be_created_is_refused():
     """Nobody, not even root, creates a folder in /proc."""
     result = fedgrid(*IN_PROCESS, "--storage", "/proc/runs")
     assert (result.code, result.err.count("\n")) == (2, 1)
@@ -162,11 +162,11 @@ def test_a_storage_that_cannot_be_created():
 
 
 @pytest.mark.parametrize("uri", ["bogus", "file:///tmp/mlruns", "http://", "http://[::1", "sqlite://"])
-def test_a_malformed_tracking_address(refused, uri):
+def test_malformed_tracking_uri_is_refused(refused, uri):
     refused(*IN_PROCESS, says=f"MLFLOW_TRACKING_URI is '{uri}', which is no addr", MLFLOW_TRACKING_URI=uri)
 
 
-def test_brackets_are_no_markup(refused, tmp_path):
+def test_brackets_in_values_are_not_markup(refused, tmp_path):
     """Rich takes [bold] for a style, [/] for an error and :smile: for a picture."""
     refused("run", "--dataset", "[bold]x[/] :smile:", says="unknown dataset '[bold]x[/] :smile:'; known: ")
     refused("run", "--dataset", "folder:[/x]", says=f"{tmp_path}/[/x]/train is missing")
@@ -182,7 +182,7 @@ def test_brackets_are_no_markup(refused, tmp_path):
         (["--cpus-per-client", "1", "--clients-per-actor", "1"], "15 client actors with 1 CPU"),
     ],
 )
-def test_what_the_cluster_cannot_carry(ray_session, tmp_path, arguments, says):
+def test_resources_beyond_the_cluster_are_refused(ray_session, tmp_path, arguments, says):
     """The cluster has four CPUs, of which the server takes a tenth."""
     result = fedgrid("run", "--seed", 1, *arguments, "--storage", tmp_path / "runs", "--json")
     assert (result.code, result.out) == (2, "")

@@ -1,4 +1,4 @@
-"""`fedgrid report` and `fedgrid compare`, as typed: what is said, what is written, what is refused."""
+"""`fedgrid report` and `fedgrid compare` as typed: output, files, errors."""
 
 import csv
 import shutil
@@ -47,7 +47,7 @@ def rows(path):
         return list(csv.DictReader(file))
 
 
-def test_a_report_says_what_it_is_of_and_where_it_is(grids, tmp_path):
+def test_report_prints_its_first_table_and_its_path(grids, tmp_path):
     result = report(grids, "--to", tmp_path / "report")
     assert (result.code, result.err) == (0, "")
     words = result.out.split()
@@ -57,7 +57,7 @@ def test_a_report_says_what_it_is_of_and_where_it_is(grids, tmp_path):
     assert "OCFL-HDB as published" in result.out
 
 
-def test_it_lies_in_the_grids_folder_and_in_its_mlflow_run(storage):
+def test_report_is_in_the_grids_folder_and_on_its_mlflow_run(storage):
     said = strict_json(report(storage, "--json").out)
     folder = storage / "grids" / "one" / "report"
     assert Path(said["index"]) == folder / "index.html"
@@ -69,17 +69,17 @@ def test_it_lies_in_the_grids_folder_and_in_its_mlflow_run(storage):
     assert "report/index.html" in {item.path for item in client.list_artifacts(parent.info.run_id, "report")}
 
 
-def test_the_same_records_give_the_same_bytes(storage, tmp_path):
+def test_reports_of_the_same_records_are_the_same_bytes(storage, tmp_path):
     report(storage, "--against", "published", "--to", tmp_path / "first")
     report(storage, "--against", "published", "--to", tmp_path / "second")
     assert contents(tmp_path / "first") == contents(tmp_path / "second")
 
 
-def test_a_run_that_is_not_finished_leaves_its_cells_empty_and_is_named(storage, tmp_path):
+def test_unfinished_run_is_named_and_its_cells_are_empty(storage, tmp_path):
     (run,) = storage.glob("*-ocfl_kmeans-*")
     (run / "done.json").unlink()
     result = report(storage, "--to", tmp_path / "report")
-    assert "1 of 3 runs of one are not in it:" in result.out
+    assert "1 of 3 runs of one " in result.out
     assert run.name.rpartition("-")[0] in result.out
     table = {row["algorithm"]: row for row in rows(tmp_path / "report" / "tables" / "table1-mnist-15.csv")}
     column = f"{' '.join(SCENARIO)}: RAND"
@@ -90,29 +90,30 @@ def test_a_run_that_is_not_finished_leaves_its_cells_empty_and_is_named(storage,
     assert "algorithm" in lacking
 
 
-def test_a_grid_of_which_nothing_is_finished_is_refused(storage):
+def test_report_of_a_grid_without_finished_runs_is_refused(storage):
     for mark in storage.glob("*/done.json"):
         mark.unlink()
     result = report(storage)
     assert result.code == 2
-    assert "none of the 3 runs of one is finished; `fedgrid status one`" in result.err
+    assert "none of the 3 runs of one is finished" in result.err
+    assert "`fedgrid status one`" in result.err
     assert not (storage / "grids" / "one" / "report").exists()
 
 
-def test_an_unknown_grid_is_named_before_anything_is_read(grids):
+def test_unknown_grid_to_compare_with_is_refused(grids):
     assert "did you mean 'one'" in report(grids, "--against", "on").err
     result = fedgrid("compare", "one", "oen", "--storage", grids)
     assert (result.code, "unknown grid 'oen'" in result.err) == (2, True)
 
 
-def test_a_store_that_cannot_be_reached_stops_no_report(storage):
+def test_report_is_written_when_mlflow_cannot_be_reached(storage):
     result = report(storage, MLFLOW_TRACKING_URI="http://127.0.0.1:9")
     assert result.code == 0
     assert "warning:" in result.err
     assert (storage / "grids" / "one" / "report" / "index.html").exists()
 
 
-def test_a_place_that_cannot_be_written_is_said_in_a_line(grids, tmp_path):
+def test_report_folder_that_cannot_be_written_is_one_line(grids, tmp_path):
     (tmp_path / "file").touch()
     result = report(grids, "--to", tmp_path / "file")
     assert result.code == 1
@@ -120,13 +121,13 @@ def test_a_place_that_cannot_be_written_is_said_in_a_line(grids, tmp_path):
     assert len(result.err.splitlines()) == 1
 
 
-def test_a_grid_is_compared_with_another_one_not_with_itself(grids):
+def test_comparing_a_grid_with_itself_is_refused(grids):
     result = fedgrid("compare", "one", "one", "--storage", grids)
     assert (result.code, "name two grids" in result.err) == (2, True)
 
 
-def test_two_grids_are_paired_by_scenario_and_algorithm(storage, tmp_path):
-    """The second has two of the first one's runs."""
+def test_compare_pairs_two_grids_by_scenario_and_algorithm(storage, tmp_path):
+    """The second grid has two of the first one's three runs."""
     first, _, third = GridFolder(Storage(storage), "one").runs()
     GridFolder(Storage(storage), "other").keep([first, third], "")
     result = fedgrid("compare", "one", "other", "--storage", storage, "--to", tmp_path / "compared")
@@ -139,8 +140,8 @@ def test_two_grids_are_paired_by_scenario_and_algorithm(storage, tmp_path):
     assert "1 without a finished partner" in (tmp_path / "compared" / "index.html").read_text()
 
 
-def test_a_page_is_sent_to_the_storages_uri_and_programs_are_told_of_both_grids(grids, tmp_path):
-    """What the second grid lacks is as much of the truth as what the first one does."""
+def test_compare_at_a_uri_writes_there_and_prints_json_of_both_grids(grids, tmp_path):
+    """The JSON names what each of the two grids lacks, not only the first."""
     shutil.copytree(grids, there := tmp_path / "there")
     first, second, _ = GridFolder(Storage(there), "one").runs()
     GridFolder(Storage(there), "other").keep([first, second], "")

@@ -1,4 +1,4 @@
-"""How long a run takes, roughly: the arithmetic by hand, the measuring on the smallest model."""
+"""The estimate of a run's time: the arithmetic by hand, the timing on the smallest model."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from fedgrid.grids.planning.calibrate import (
     Workload,
     calibrate,
     expected_images,
-    line,
+    fit_line,
     run_seconds,
 )
 
@@ -35,13 +35,13 @@ def run(**values):
         ([(2, 3.0)], 0.0, 1.5),
         ([(2, 3.0), (4, 2.0)], 0.0, 0.5),
     ],
-    ids=["a line", "no time before the start", "one measurement", "a hiccup at the first"],
+    ids=["a line", "no time before the start", "one measurement", "the first one slower"],
 )
-def test_seconds_an_image_are_a_slope(times, turn, image):
-    assert line(times) == (turn, image)
+def test_line_through_first_and_last_timing(times, turn, image):
+    assert fit_line(times) == (turn, image)
 
 
-def test_the_seconds_of_a_round():
+def test_run_seconds_add_turns_epochs_tests_and_server():
     """15 turns of 1 s, 2 epochs of 100 images at 0.01 s, and 0.05 s of the server: 17.05. Tests: local and
     cluster model on 40 images, 15 local and 3 cluster models on 10: 260 images at 0.001 s."""
     images, speed = Images(100, 40, 10), Speed(turn=1, train=0.01, test=0.001)
@@ -52,13 +52,13 @@ def test_the_seconds_of_a_round():
     assert run_seconds(config, images, speed, 0) == 0
 
 
-def test_a_single_draw_is_a_single_image():
+def test_expected_images_of_one_draw_a_client():
     """15 clients with one image each, of which 0.3 are for testing."""
     images = expected_images(run(split={"num_clusters": 1, "draws": 1}), DIGITS)
     assert (images.train, images.test, images.server) == (pytest.approx(10.5), pytest.approx(4.5), 355)
 
 
-def test_a_second_draw_may_be_the_same_image():
+def test_expected_images_count_repeated_draws_once():
     """One cluster with all 10 classes of 144.2 images each: two draws agree once in 1442 times."""
     images = expected_images(run(split={"num_clusters": 1, "draws": 2}), DIGITS)
     assert images.train + images.test == pytest.approx(15 * (2 - 1 / 1442))
@@ -66,7 +66,7 @@ def test_a_second_draw_may_be_the_same_image():
 
 @pytest.mark.parametrize("overlap", ["overlapping", "nonoverlapping"])
 @pytest.mark.parametrize("balance", ["balanced", "imbalanced"])
-def test_what_is_expected_is_what_is_dealt_out(overlap, balance):
+def test_expected_images_match_the_split(overlap, balance):
     config = run(overlap=overlap, balance=balance)
     setup, _ = prepare(config, NOWHERE)
     images = expected_images(config, DIGITS)
@@ -76,8 +76,8 @@ def test_what_is_expected_is_what_is_dealt_out(overlap, balance):
 
 
 @pytest.mark.parametrize("split", [{}, {"majority": 0.7}, {"majority": 0.7, "scored_on": "validation"}])
-def test_so_it_is_with_majority_classes(split):
-    """The smallest class of the digits decides, which is 2 % smaller than the mean class."""
+def test_expected_images_match_the_split_with_majority_classes(split):
+    """The smallest class of the digits limits the split; it is 2 % smaller than the mean class."""
     config = run(overlap="majority", clients=10, split=split)
     setup, _ = prepare(config, NOWHERE)
     images = expected_images(config, DIGITS)
@@ -85,22 +85,22 @@ def test_so_it_is_with_majority_classes(split):
     assert images.test == pytest.approx(sum(len(client.test) for client in setup.clients), rel=0.05)
 
 
-def test_the_servers_images_may_be_fewer():
+def test_expected_server_images_follow_the_split():
     assert expected_images(run(split={"server_images": 7}), DIGITS).server == 7
 
 
-def test_runs_that_differ_in_learning_rate_and_split_are_timed_once():
+def test_runs_that_differ_in_learning_rate_or_split_share_a_workload():
     slow = run(training={"learning_rate": 0.001, "rounds": 3}, clients=30, seed=4)
     assert Workload.of(run(), DIGITS) == Workload.of(slow, DIGITS) == DIGITNET
 
 
-def test_without_time_a_batch_is_timed_nevertheless():
+def test_calibrate_without_budget_times_one_batch():
     wider = Workload("digitnet", (1, 16, 16), batch_size=8, optimizer="adam")
     speeds = calibrate([DIGITNET, wider], budget=0)
     assert list(speeds) == [DIGITNET, wider]
     assert all(speed.train > 0 and speed.test > 0 for speed in speeds.values())
 
 
-def test_images_that_are_too_small_for_the_model():
+def test_calibrate_refuses_images_too_small_for_the_model():
     with pytest.raises(ConfigError, match="images of 4x4 are too small for model 'resnet34'"):
         calibrate([Workload("resnet34", (1, 4, 4), batch_size=8, optimizer="sgd")])

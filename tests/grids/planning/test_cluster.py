@@ -1,4 +1,4 @@
-"""Which cluster a grid runs on: the one that is there, not one that a note remembers."""
+"""The cluster that a grid runs on: a running one, not one whose address is stale."""
 
 import socket
 import tempfile
@@ -12,7 +12,7 @@ from fedgrid.grids.planning.cluster import known_nodes, num_to_place, placements
 
 
 @pytest.fixture
-def note(tmp_path, monkeypatch):
+def address_file(tmp_path, monkeypatch):
     """Return the file in which `ray start` leaves the address of its cluster."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
@@ -21,23 +21,23 @@ def note(tmp_path, monkeypatch):
     return tmp_path / "ray" / "ray_current_cluster"
 
 
-def test_without_a_cluster_it_is_this_machine(note):
+def test_nodes_without_a_cluster_are_this_machine(address_file):
     assert known_nodes() == local_nodes()
 
 
-def test_of_a_cluster_that_answers_only_the_cluster_knows(note):
+def test_nodes_of_a_running_cluster_are_unknown_before_connecting(address_file):
     with socket.create_server(("127.0.0.1", 0)) as server:
-        note.write_text(f"127.0.0.1:{server.getsockname()[1]}")
+        address_file.write_text(f"127.0.0.1:{server.getsockname()[1]}")
         assert known_nodes() is None
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "no address"])
-def test_a_note_of_a_cluster_that_is_gone_is_nothing(note, address):
-    note.write_text(address)
+def test_stale_cluster_address_is_ignored(address_file, address):
+    address_file.write_text(address)
     assert known_nodes() == local_nodes()
 
 
-def test_ray_address_names_a_cluster(note, monkeypatch):
+def test_ray_address_names_a_cluster_unless_it_is_local(address_file, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "head:6379")
     assert known_nodes() is None
     monkeypatch.setenv("RAY_ADDRESS", "local")
@@ -51,15 +51,15 @@ SEVEN = [
 """Runs of one scenario and seed: one trunk, fifteen clients."""
 
 
-def test_many_runs_have_a_core_each():
+def test_many_runs_get_one_actor_each():
     assert placements(SEVEN, [Node(2, 0)], Request()) == {15: Placement(1, 0.9, 0.0)}
 
 
-def test_runs_that_share_rounds_may_be_placed_as_one_run():
-    """Both cores work for it, instead of one of them waiting for the other."""
+def test_runs_of_one_trunk_are_placed_like_one_run():
+    """Both cores work for the run that computes; otherwise one would wait for the other."""
     assert placements(SEVEN, [Node(2, 0)], Request(), by_trunk=True) == {15: Placement(2, 0.95, 0.0)}
 
 
-def test_trunks_are_placed_like_as_many_runs():
+def test_num_to_place_counts_runs_or_trunks():
     other = [complete({"seed": seed}, Path("unused")) for seed in (1, 2)]
     assert (num_to_place([*SEVEN, *other]), num_to_place([*SEVEN, *other], by_trunk=True)) == (9, 3)

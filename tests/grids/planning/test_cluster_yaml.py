@@ -1,4 +1,4 @@
-"""The cluster files that come with fedgrid: valid for Ray, versions as pinned, nothing open to the world."""
+"""The cluster files of the repository: valid for Ray, pinned versions, no port open to the world."""
 
 import re
 import subprocess
@@ -26,14 +26,14 @@ def read(name: str) -> Any:
 
 
 def prepared(name: str) -> dict[str, Any]:
-    """Return what `ray up` makes of a file, with Ray's defaults for all that it leaves out."""
+    """Return a file as `ray up` reads it, with Ray's defaults."""
     config: dict[str, Any] = prepare_config(read(name))
     validate_config(config)
     return config
 
 
 @pytest.mark.parametrize("name", RAY_UP)
-def test_ray_takes_the_file_and_runs_no_command_of_its_own(name: str) -> None:
+def test_ray_accepts_the_cluster_file_and_adds_no_commands(name: str) -> None:
     config = prepared(name)
     commands = ("setup_commands", "head_start_ray_commands", "worker_start_ray_commands")
     assert {key: config[key] for key in commands} == {key: read(name)[key] for key in commands}
@@ -48,7 +48,7 @@ def test_ray_starts_with_a_token_and_its_dashboard_on_loopback(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", RAY_UP)
-def test_what_the_set_up_needs_is_mounted_from_the_checkout(name: str) -> None:
+def test_cluster_file_mounts_all_that_the_set_up_needs(name: str) -> None:
     config = prepared(name)
     ours = {remote: local for remote, local in config["file_mounts"].items() if "fedgrid" in remote}
     assert set(ours) == {f"~/fedgrid/{local}" for local in ours.values()}
@@ -57,14 +57,14 @@ def test_what_the_set_up_needs_is_mounted_from_the_checkout(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RAY_UP)
-def test_every_command_is_a_shell_command(name: str) -> None:
+def test_cluster_commands_are_valid_shell(name: str) -> None:
     config = prepared(name)
     for key in ("head_setup_commands", "worker_setup_commands", "head_start_ray_commands"):
         for command in config[key]:
             subprocess.run(["bash", "-n", "-c", command], check=True)
 
 
-def test_the_set_up_writes_the_environment_once(tmp_path: Path) -> None:
+def test_set_up_adds_the_environment_to_bashrc_once(tmp_path: Path) -> None:
     write = prepared("cluster.yaml")["setup_commands"][-1]
     (tmp_path / "fedgrid").mkdir()
     (tmp_path / ".bashrc").write_text("# the user's\n")
@@ -82,7 +82,7 @@ def test_the_set_up_writes_the_environment_once(tmp_path: Path) -> None:
     assert shown.stdout == f"{tmp_path}/fedgrid/.venv/bin:/bin /srv/fedgrid/runs\n"
 
 
-def test_all_machines_of_cluster_yaml_are_used() -> None:
+def test_cluster_yaml_uses_all_its_machines() -> None:
     config = prepared("cluster.yaml")
     workers = len(config["provider"]["worker_ips"])
     assert config["max_workers"] == workers
@@ -90,19 +90,19 @@ def test_all_machines_of_cluster_yaml_are_used() -> None:
 
 
 @pytest.mark.parametrize("name", ["clusters/aws.yaml", "clusters/gcp.yaml"])
-def test_clouds_scale_between_one_machine_and_as_many_as_allowed(name: str) -> None:
+def test_clouds_scale_from_one_gpu_machine_to_max_workers(name: str) -> None:
     config = prepared(name)
     gpu = config["available_node_types"]["gpu"]
     assert (gpu["min_workers"], gpu["max_workers"]) == (1, config["max_workers"])
     assert config["available_node_types"][config["head_node_type"]]["max_workers"] == 0
 
 
-def test_aws_machines_are_in_a_security_group_of_the_users() -> None:
+def test_aws_machines_have_a_security_group_of_the_user() -> None:
     for machine in read("clusters/aws.yaml")["available_node_types"].values():
         assert machine["node_config"]["SecurityGroupIds"]
 
 
-def test_kuberay_describes_a_cluster_of_the_pinned_ray() -> None:
+def test_kuberay_manifest_has_the_pinned_ray_version() -> None:
     manifest = read("clusters/kuberay.yaml")
     spec = manifest["spec"]
     assert (manifest["apiVersion"], manifest["kind"]) == ("ray.io/v1", "RayCluster")
@@ -118,11 +118,11 @@ def test_kuberay_describes_a_cluster_of_the_pinned_ray() -> None:
         assert {"cpu", "memory"} <= set(container["resources"]["limits"])
 
 
-def test_the_image_is_of_the_pinned_ray() -> None:
+def test_docker_image_has_the_pinned_ray_version() -> None:
     assert f"\nFROM rayproject/ray:{pinned('ray')}-py311-gpu\n" in (ROOT / "clusters/Dockerfile").read_text()
 
 
-def test_slurm_sh_is_a_script_that_stops_at_the_first_mistake() -> None:
+def test_slurm_sh_is_valid_and_stops_at_the_first_error() -> None:
     script = ROOT / "clusters/slurm.sh"
     subprocess.run(["bash", "-n", script], check=True)
     lines = script.read_text().splitlines()
@@ -134,7 +134,7 @@ def test_slurm_sh_is_a_script_that_stops_at_the_first_mistake() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_nothing_is_open_to_the_world_and_no_version_floats(name: str) -> None:
+def test_cluster_files_open_no_port_to_the_world_and_pin_versions(name: str) -> None:
     text = (ROOT / name).read_text()
     assert "0.0.0.0" not in text
     assert not re.search(r"nightly|latest|\.whl|curl|wget", text)
@@ -142,7 +142,7 @@ def test_nothing_is_open_to_the_world_and_no_version_floats(name: str) -> None:
     assert all("==" in package for package in installed)
 
 
-def test_slurm_sh_starts_ray_on_every_machine_and_the_grid_on_the_first(tmp_path: Path) -> None:
+def test_slurm_sh_starts_ray_on_every_machine_and_fedgrid_on_the_first(tmp_path: Path) -> None:
     programs = tmp_path / ".venv" / "bin"
     programs.mkdir(parents=True)
     for name in ("ray", "srun", "fedgrid"):

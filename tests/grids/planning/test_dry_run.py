@@ -1,4 +1,4 @@
-"""What `--dry-run` says of a grid, and that it leaves nothing behind."""
+"""`fedgrid run --dry-run`: what it shows of a grid, and that it writes nothing."""
 
 from itertools import product
 
@@ -12,7 +12,7 @@ from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.planning.calibrate import Speed, Workload
-from fedgrid.grids.planning.dry_run import DatasetRow, Room, dataset_rows, dry_run, rooms_of
+from fedgrid.grids.planning.dry_run import Capacity, DatasetRow, capacities_of, dataset_rows, dry_run
 from fedgrid.grids.presets.grid import Grid
 from tests.helpers.command_line import strict_json
 
@@ -34,7 +34,7 @@ def runs_of(data_dir, **values):
 
 @pytest.fixture
 def show(tmp_path, capsys):
-    """Show a grid of these runs on 80 columns; return what is printed. Nothing may be written."""
+    """Return a function that shows a grid on 80 columns and returns the text. Nothing may be written."""
 
     def run(runs, nodes=TWO_CORES, request=AUTO, *, as_json=False, with_store=True):
         before = sorted(tmp_path.rglob("*"))
@@ -66,8 +66,8 @@ def row(text, start):
     return " ".join(line.split())
 
 
-def test_twelve_runs_on_digits(show):
-    """15 rounds each. Both cores are busy with a run of one actor each; nothing is to download."""
+def test_dry_run_of_twelve_runs_on_digits(show):
+    """15 rounds each. Both cores are busy with a run of one actor each; there is nothing to download."""
     text = show(runs_of("."))
     assert text.splitlines()[0].strip() == "Grid mine"
     assert row(text, "digits").startswith("digits 12 0 180 5, 10 – ")
@@ -75,12 +75,12 @@ def test_twelve_runs_on_digits(show):
     assert row(text, "5 ") == "5 server + 1 actor of 5 clients, 0.9 CPU 2"
     assert row(text, "10 ") == "10 server + 1 actor of 10 clients, 0.9 CPU 2"
     assert "Here: 2 CPUs and 0 GPUs." in text
-    assert "Time: rough" in text
+    assert "Time: estimated" in text
     assert "Nothing was started, downloaded or written." in text
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_what_is_kept_is_not_counted_again(show, tmp_path):
+def test_dry_run_counts_only_the_rounds_left(show, tmp_path):
     """One run is finished, another has 4 of 15 rounds: 11 + 10 x 15 = 161 are left."""
     first, second, *_ = runs = runs_of(".")
     finish(first, tmp_path)
@@ -91,7 +91,7 @@ def test_what_is_kept_is_not_counted_again(show, tmp_path):
     assert row(show(runs), "digits").startswith("digits 12 1 161 ")
 
 
-def test_when_all_is_finished_there_is_no_time_to_tell(show, tmp_path):
+def test_dry_run_of_a_finished_grid_shows_no_time(show, tmp_path):
     runs = runs_of(".")
     for run in runs:
         finish(run, tmp_path)
@@ -100,14 +100,14 @@ def test_when_all_is_finished_there_is_no_time_to_tell(show, tmp_path):
     assert "Time" not in text
 
 
-def test_what_is_missing_is_downloaded(show):
+def test_dry_run_shows_the_size_of_missing_downloads(show):
     runs = [*runs_of(".")[:1], complete({"dataset": "mnist", "clients": 5, "model": "digitnet"}, ".")]
     text = show(runs)
     assert row(text, "mnist").startswith("mnist 1 0 50 5 12 MB ")
     assert row(text, "total").startswith("total 2 0 65 12 MB ")
 
 
-def test_as_json(show):
+def test_dry_run_as_json(show):
     found = strict_json(show(runs_of("."), as_json=True))
     [digits] = found["datasets"]
     assert digits.pop("hours") > 0
@@ -121,52 +121,52 @@ def test_as_json(show):
         "download_mb": 0,
     }
     assert (found["total"]["runs"], found["total"]["trunks"]) == (12, 4)
-    assert [(room["clients"], room["at_once"]) for room in found["resources"]] == [(5, 2), (10, 2)]
+    assert [(row["clients"], row["at_once"]) for row in found["resources"]] == [(5, 2), (10, 2)]
     assert found["nodes"] == [{"cpus": 2, "gpus": 0}]
 
 
-SHARED = "At most: runs that begin alike share rounds (4 trunks for 12 runs)."
+SHARED = "4 trunks for 12 runs"
 """Two overlaps and two numbers of clients, three algorithms each."""
 
 
-def test_runs_that_begin_alike_take_less(show):
-    assert SHARED in show(runs_of(".")).splitlines()
+def test_dry_run_says_that_runs_of_one_trunk_share_rounds(show):
+    assert SHARED in show(runs_of("."))
 
 
-def test_without_a_store_they_do_not(show):
+def test_dry_run_without_a_cache_shows_no_shared_rounds(show):
     assert "At most" not in show(runs_of("."), with_store=False)
 
 
-def test_runs_of_different_trunks_share_nothing(show):
+def test_dry_run_of_different_trunks_shows_no_shared_rounds(show):
     assert "At most" not in show([run for run in runs_of(".") if run.algorithm["name"] == "bnc"])
 
 
-def test_one_trunk_is_placed_like_one_run_if_there_is_a_store(show):
-    """Three runs of five clients that begin alike: two actors for one at a time, or one each for two."""
+def test_dry_run_places_one_trunk_like_one_run_if_there_is_a_cache(show):
+    """Three runs of one trunk: one at a time with two actors; without a cache, two with one actor each."""
     alike = runs_of(".")[:3]
     assert row(show(alike), "5 ") == "5 server + 2 actors of 2 or 3 clients, 0.95 CPU each 1"
     assert row(show(alike, with_store=False), "5 ") == "5 server + 1 actor of 5 clients, 0.9 CPU 2"
 
 
-def test_a_cluster_with_gpus(show):
+def test_dry_run_on_a_cluster_with_gpus(show):
     text = show(runs_of("."), [Node(4, 0), Node(16, 1)])
     assert row(text, "5 ") == "5 server + 5 clients x 0.8 CPU, 0.05 GPU 4"
     assert "Here: 2 nodes with 20 CPUs and 1 GPU, at most 16 and 1 on one." in text
 
 
-def test_a_run_that_can_never_fit(show):
-    with pytest.raises(ConfigError, match="--gpus-per-client 0.5, but the cluster has no GPU; leave it out"):
+def test_dry_run_refuses_a_run_that_cannot_fit(show):
+    with pytest.raises(ConfigError, match="--gpus-per-client 0.5, .* no GPU"):
         show(runs_of("."), request=Request(gpus_per_client=0.5))
 
 
-def test_the_time_is_divided_among_those_at_work(tmp_path):
-    """A round of 5 clients is 5 turns of 720 s and 0.05 s of the server; 2 rounds are left and two cores
-    share them: 3600.05 s."""
+def test_time_is_divided_by_the_busy_cores(tmp_path):
+    """A round of 5 clients takes 5 turns of 720 s and 0.05 s of the server. Two rounds on two cores take
+    3600.05 s."""
     run, finished = runs_of(".")[:2]
     dataset = find("digits", tmp_path)
     speeds = {Workload.of(run, dataset): Speed(turn=720, train=0, test=0)}
-    rooms = [Room(5, Placement(1, 0.9, 0.0), at_once=2, workers=2)]
-    [digits] = dataset_rows([(run, 2), (finished, 0)], tmp_path, speeds, rooms)
+    capacities = [Capacity(5, Placement(1, 0.9, 0.0), at_once=2, workers=2)]
+    [digits] = dataset_rows([(run, 2), (finished, 0)], tmp_path, speeds, capacities)
     assert digits == DatasetRow("digits", 2, 1, 1, 2, (5,), 0, pytest.approx(3600.05 / 3600))
 
 
@@ -181,11 +181,11 @@ def test_the_time_is_divided_among_those_at_work(tmp_path):
     ],
     ids=["a run a core", "one run on two cores", "as many as clients", "actors share cores", "and GPUs"],
 )
-def test_who_is_at_work(nodes, request_, waiting, workers):
-    """Of three runs with five clients on 64 cores, every client has a core."""
+def test_capacity_counts_the_busy_cores_or_gpus(nodes, request_, waiting, workers):
+    """Three runs with five clients on 64 cores: every client has its own core."""
     left = [(run, 15) for run in runs_of(".") if run.clients == 5][:1] * waiting
-    [room] = rooms_of(left, nodes, request_)
-    assert room.workers == workers
+    [capacity] = capacities_of(left, nodes, request_)
+    assert capacity.workers == workers
 
 
 @pytest.mark.parametrize(
@@ -197,5 +197,5 @@ def test_who_is_at_work(nodes, request_, waiting, workers):
         (Placement(5, 1.0, 0.0), "server + 5 actors of 3 clients, 1 CPU each"),
     ],
 )
-def test_what_a_run_reserves_in_words(placement, reserves):
-    assert Room(15, placement, 1, 1).reserves == reserves
+def test_capacity_describes_what_a_run_reserves(placement, reserves):
+    assert Capacity(15, placement, 1, 1).reserves == reserves

@@ -1,4 +1,4 @@
-"""What `fedgrid store` says of a grid's rounds, and what it deletes."""
+"""`fedgrid store`: the cache hits of a grid, the size of its entries, and which states `--drop` deletes."""
 
 import json
 from io import StringIO
@@ -15,9 +15,8 @@ from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import SCORES
-from fedgrid.grids.round_cache.sizes import size
-from fedgrid.grids.round_cache.table import brief, store_table
-from fedgrid.grids.round_cache.usage import Usage, take_stock
+from fedgrid.grids.round_cache.table import brief, readable_size, store_table
+from fedgrid.grids.round_cache.usage import Usage, cache_usage
 from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.kept_rounds import keep, trunks_with_states, trunks_with_statistics
 from tests.helpers.small_grid import config
@@ -26,12 +25,12 @@ BNC, OCFL = config(seed=1), config(seed=1, algorithm="ocfl-kmeans")
 """They share a trunk."""
 WAITING = config(seed=2)
 ELSEWHERE = config(seed=3)
-"""Of another grid."""
+"""Belongs to another grid."""
 
 
 @pytest.fixture
 def storage(tmp_path):
-    """Of two trunks, one has two finished runs, of which the second took two of its three rounds."""
+    """Two trunks; one has two finished runs, and two of the second run's three rounds were cache hits."""
     storage = Storage.of(tmp_path / "runs")
     timings(storage, BNC, [(3, 2.0, 2.0), (3, 2.0, 2.0), (3, 2.0, 2.0)])
     timings(storage, OCFL, [(0, 0.5, 2.0), (0, 0.5, 2.0), (3, 1.0, 2.0)])
@@ -56,17 +55,17 @@ def timings(storage, run, rounds):
 
 
 def sizes(storage):
-    """Return the size of a state and of a statistic: all are alike."""
+    """Return the size of a state and of a statistic; all states are alike, and so are all statistics."""
     entries = kept(storage)
     [state] = {entry.size for entry in entries if entry.is_state}
     [statistic] = {entry.size for entry in entries if not entry.is_state}
     return state, statistic
 
 
-def test_a_trunk_of_finished_runs(storage):
+def test_usage_of_a_trunk_whose_runs_are_finished(storage):
     state, statistic = sizes(storage)
-    account = take_stock([BNC, OCFL, WAITING], storage)
-    assert account.trunks[BNC.trunk] == Usage(
+    usage = cache_usage([BNC, OCFL, WAITING], storage)
+    assert usage.trunks[BNC.trunk] == Usage(
         name="digits-3-nonoverlapping-balanced, seed 1",
         runs=2,
         finished=2,
@@ -79,80 +78,79 @@ def test_a_trunk_of_finished_runs(storage):
         statistics_bytes=statistic,
         can_go_bytes=state,
     )
-    assert account.trunks[BNC.trunk].hits == pytest.approx(1 / 3)
+    assert usage.trunks[BNC.trunk].hits == pytest.approx(1 / 3)
 
 
-def test_a_trunk_that_waits_keeps_its_states(storage):
+def test_states_of_a_trunk_with_an_unfinished_run_are_not_evictable(storage):
     state, _ = sizes(storage)
-    usage = take_stock([BNC, OCFL, WAITING], storage).trunks[WAITING.trunk]
+    usage = cache_usage([BNC, OCFL, WAITING], storage).trunks[WAITING.trunk]
     assert (usage.runs, usage.finished, usage.rounds, usage.hits) == (1, 0, 0, None)
     assert (usage.states_bytes, usage.can_go_bytes) == (state, 0)
 
 
-def test_the_sum_and_the_other_grids(storage):
+def test_usage_sums_trunks_and_separates_other_grids(storage):
     state, statistic = sizes(storage)
-    account = take_stock([BNC, OCFL, WAITING], storage)
-    assert (account.total.runs, account.total.rounds, account.total.taken) == (3, 6, 2)
-    assert (account.total.states_bytes, account.total.can_go_bytes) == (2 * state, state)
-    assert account.datasets[0].as_dict() == {**account.total.as_dict(), "name": "digits"}
-    assert (account.others_bytes, account.others_trunks) == (state + statistic, 1)
+    usage = cache_usage([BNC, OCFL, WAITING], storage)
+    assert (usage.total.runs, usage.total.rounds, usage.total.taken) == (3, 6, 2)
+    assert (usage.total.states_bytes, usage.total.can_go_bytes) == (2 * state, state)
+    assert usage.datasets[0].as_dict() == {**usage.total.as_dict(), "name": "digits"}
+    assert (usage.others_bytes, usage.others_trunks) == (state + statistic, 1)
 
 
-def test_rounds_of_an_earlier_version_were_computed_for_what_they_took(storage):
+def test_timings_without_cache_columns_count_as_computed_rounds(storage):
     path = folder_of(storage.root, BNC) / "timings.parquet"
     new = ["computed_by", "reached_clients", "trained_clients", "waited_seconds", "alone_seconds"]
     pq.write_table(pq.read_table(path).drop_columns(new), path)
-    usage = take_stock([BNC], storage).total
+    usage = cache_usage([BNC], storage).total
     assert (usage.computed, usage.taken, usage.seconds, usage.alone_seconds) == (3, 0, 6.0, 6.0)
 
 
-def test_records_that_are_damaged_count_for_none(storage):
+def test_damaged_timings_count_as_no_rounds(storage):
     (folder_of(storage.root, BNC) / "timings.parquet").write_text("PAR1 and no more")
-    assert take_stock([BNC], storage).total.rounds == 0
+    assert cache_usage([BNC], storage).total.rounds == 0
 
 
-def test_trunks_alike_in_scenario_and_seed_are_told_apart(storage):
+def test_trunks_with_the_same_scenario_and_seed_have_different_names(storage):
     slow = config(seed=1, training={"rounds": 3, "learning_rate": 0.001})
-    names = [usage.name for usage in take_stock([BNC, slow], storage).trunks.values()]
+    names = [usage.name for usage in cache_usage([BNC, slow], storage).trunks.values()]
     assert names == [
         f"digits-3-nonoverlapping-balanced, seed 1 ({run.trunk.rsplit('-', 1)[1][:6]})" for run in (BNC, slow)
     ]
 
 
-def test_it_is_printed(storage):
-    state, statistic = (size(each) for each in sizes(storage))
-    both = size(sum(sizes(storage)))
+def test_store_command_prints_usage_and_next_step(storage):
+    state, statistic = map(readable_size, sizes(storage))
+    both = readable_size(sum(sizes(storage)))
     result = fedgrid("store", "mine", "--storage", storage.root)
     assert (result.code, result.err) == (0, "")
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
     numbers = f"2/2 6 4 2 33% 8.0 s 12 s {state} {statistic} {state}"
     assert f"digits-3-nonoverlapping-balanced, seed 1 {numbers}" in lines
-    assert "It saved 4.0 s of 12 s." in lines
-    [can_go] = [line for line in lines if line.startswith(f"{state} of states can go, as all runs that ")]
-    assert can_go.endswith("are finished: `fedgrid store mine --drop` deletes them.")
+    assert any("4.0 s of 12 s" in line for line in lines)
+    assert any(line.startswith(f"{state} of states ") and "store mine --drop" in line for line in lines)
     assert f"Other grids: {both} in 1 trunk." in lines
 
 
-def test_programs_read_it(storage):
+def test_store_command_prints_usage_as_json(storage):
     found = strict_json(fedgrid("store", "mine", "--storage", storage.root, "--json").out)
-    account = take_stock([BNC, OCFL, WAITING], storage)
-    assert found == {"grid": "mine", **json.loads(json.dumps(account.as_dict())), "dropped_bytes": None}
+    usage = cache_usage([BNC, OCFL, WAITING], storage)
+    assert found == {"grid": "mine", **json.loads(json.dumps(usage.as_dict())), "dropped_bytes": None}
     assert [row["trunk"] for row in found["trunks"]] == [BNC.trunk, WAITING.trunk]
 
 
-def test_drop_deletes_the_states_that_no_run_waits_for(storage):
+def test_store_drop_deletes_only_states_that_no_unfinished_run_needs(storage):
     state, _ = sizes(storage)
     result = fedgrid("store", "mine", "--drop", "--storage", storage.root)
     assert result.code == 0
-    assert f"Freed {size(state)}: 1 state of 1 trunk.\n" in result.out
-    assert "Nothing can go: the states wait for 1 run not finished, and go by themselves" in result.out
+    assert f"Freed {readable_size(state)}: 1 state of 1 trunk.\n" in result.out
+    assert "1 unfinished run needs these states" in result.out
     assert trunks_with_states(storage) == {WAITING.trunk, ELSEWHERE.trunk}
     assert trunks_with_statistics(storage) == {BNC.trunk, WAITING.trunk, ELSEWHERE.trunk}
     again = fedgrid("store", "mine", "--drop", "--storage", storage.root, "--json")
     assert strict_json(again.out)["dropped_bytes"] == 0
 
 
-def test_nothing_is_dropped_while_a_grid_is_driven(storage):
+def test_store_drop_is_refused_while_another_driver_holds_the_lease(storage):
     with Lease(storage, "another"):
         assert fedgrid("store", "mine", "--storage", storage.root).code == 0
         result = fedgrid("store", "mine", "--drop", "--storage", storage.root)
@@ -161,27 +159,27 @@ def test_nothing_is_dropped_while_a_grid_is_driven(storage):
     assert BNC.trunk in trunks_with_states(storage)
 
 
-def test_at_a_uri_the_mirror_is_neither_needed_nor_changed(storage, tmp_path, monkeypatch):
-    """The mirror may be newer: a run under way writes it before it sends."""
+def test_store_command_at_a_uri_reads_no_mirror_and_changes_none(storage, tmp_path, monkeypatch):
+    """The mirror may be newer than the URI: an active run writes it first."""
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
     there = Storage.of(f"local://{storage.root}")
-    expected = take_stock([BNC, OCFL, WAITING], storage)
-    assert take_stock([BNC, OCFL], there).trunks[BNC.trunk].rounds == 6
+    expected = cache_usage([BNC, OCFL, WAITING], storage)
+    assert cache_usage([BNC, OCFL], there).trunks[BNC.trunk].rounds == 6
     result = fedgrid("store", "mine", "--storage", f"local://{storage.root}", "--json")
     assert strict_json(result.out)["total"] == expected.total.as_dict()
     assert not list(there.root.rglob("timings.parquet"))
 
 
 @pytest.mark.parametrize("width", [80, 99, 100, 120, 132])
-def test_the_table_fits(width):
-    """The longest name, the widest numbers."""
+def test_store_table_fits_the_terminal(width):
+    """With the longest name and the widest numbers."""
     name = "bloodmnist-30-nonoverlapping-imbalanced, seed 10"
     usage = Usage(name, 28, 28, 28000, 14000, 14000, 359000.0, 7.3e5, 10**12, 10**11, 10**12)
     screen = StringIO()
-    Console(width=width, file=screen).print(store_table("Round store, paper", [usage], usage, width))
+    Console(width=width, file=screen).print(store_table("Round cache, paper", [usage], usage, width))
     text = screen.getvalue()
     assert "…" not in text
-    cells = ["28/28", "28000", "14000", "50%", "4.2 d", "8.4 d", "1.00 TB", "100 GB"]
+    cells = ["28/28", "28000", "14000", "50%", "4.2 d", "8.4 d", "1.0 TB", "100.0 GB"]
     assert [cell for cell in cells if cell not in text] == []
     assert all(piece in text for piece in ("bloodmnist-30-", "nonoverlapping-", "imbalanced,", "seed 10"))
 
@@ -191,5 +189,5 @@ def test_the_table_fits(width):
     [(0, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (41, "41 s"), (59.6, "1.0 min"), (252, "4.2 min"),
      (7560, "2.1 h"), (86_399, "1.0 d"), (8.64e6, "100 d")],
 )  # fmt: skip
-def test_seconds_in_a_few_characters(seconds, expected):
+def test_brief_shows_a_duration_in_a_few_characters(seconds, expected):
     assert brief(seconds) == expected

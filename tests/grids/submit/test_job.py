@@ -1,4 +1,4 @@
-"""What `fedgrid submit` asks of a cluster, and what it refuses; a real job on a Ray head of its own."""
+"""`fedgrid submit`: the job's command line and files, refusals, and real jobs on a Ray head of their own."""
 
 import os
 import signal
@@ -29,8 +29,8 @@ from ray._private.worker import global_worker
 print(global_worker.node.webui_url, flush=True)
 input()
 """
-"""With a free port for its agent: the tests' own cluster may have the usual one, and `ray.init` has no
-argument for it."""
+"""Starts a head with a free port for its agent: the tests' cluster may use the default port, and `ray.init`
+has no argument for it."""
 DIGITS = ["--dataset", "digits", "--clients", "3", "--algorithm", "bnc", "--set", "training.rounds=1"]
 
 
@@ -53,12 +53,12 @@ def run_by_a_shell(line: str, folder: Path, **environment: str) -> "subprocess.C
     return subprocess.run(line, shell=True, env=path, capture_output=True, text=True)
 
 
-def test_command_line_of_the_job() -> None:
+def test_job_runs_fedgrid_run_with_the_arguments() -> None:
     line = command(["paper", "--seeds", "0..4", "--storage", "s3://bucket/runs"])
     assert line == "exec fedgrid run paper --seeds 0..4 --storage s3://bucket/runs"
 
 
-def test_without_a_storage_the_head_must_have_one(tmp_path: Path) -> None:
+def test_job_without_storage_needs_one_in_the_heads_environment(tmp_path: Path) -> None:
     line = command(["paper"])
     ended = run_by_a_shell(line, tmp_path)
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -66,13 +66,13 @@ def test_without_a_storage_the_head_must_have_one(tmp_path: Path) -> None:
     assert run_by_a_shell(line, tmp_path, FEDGRID_STORAGE="/srv/runs").stdout == "<run>\n<paper>\n"
 
 
-def test_arguments_arrive_as_they_were_typed(tmp_path: Path) -> None:
+def test_job_arguments_survive_the_shell(tmp_path: Path) -> None:
     odd = ["a b", "it's", '"', "$HOME", "`id`", "!1", "*", "", "a\\n", "--set=x=[1, 2]", "é"]
     ended = run_by_a_shell(command([*odd, "--storage", "/srv"]), tmp_path)
     assert ended.stdout.splitlines() == [f"<{word}>" for word in ["run", *odd, "--storage", "/srv"]]
 
 
-def test_the_code_and_the_grids_file_travel_with_the_job(tmp_path: Path) -> None:
+def test_stage_copies_the_code_and_the_grid_file(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "grid.yaml").write_text("dataset: digits\n")
     job = tmp_path / "job"
@@ -88,7 +88,7 @@ def test_the_code_and_the_grids_file_travel_with_the_job(tmp_path: Path) -> None
     assert not list(job.rglob("__pycache__"))
 
 
-def test_what_a_user_types_to_reach_the_job_later() -> None:
+def test_commands_to_follow_or_stop_the_job() -> None:
     assert (
         by_hand(Path("my cluster.yaml"), None, "ray job stop j")
         == "ray exec 'my cluster.yaml' 'ray job stop j'"
@@ -99,7 +99,7 @@ def test_what_a_user_types_to_reach_the_job_later() -> None:
     )
 
 
-def test_the_tunnel_is_rays_own() -> None:
+def test_tunnel_runs_ray_dashboard() -> None:
     assert tunnel.command(Path("cluster.yaml"), 4000) == [
         str(Path(sys.executable).with_name("ray")),
         *("dashboard", "cluster.yaml", "--port", "4000", "--remote-port", "8265"),
@@ -141,7 +141,7 @@ def test_the_tunnel_is_rays_own() -> None:
         ),
     ],
 )
-def test_refusals(
+def test_submit_refuses_bad_arguments(
     arguments: list[str], cluster: str | None, address: str | None, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
@@ -160,7 +160,7 @@ def test_refusals(
         ("cluster_name: x\nprovider: {type: azur}\n", "Unsupported node provider: azur"),
     ],
 )
-def test_what_ray_would_refuse_is_said_before(text: str, said: str, tmp_path: Path) -> None:
+def test_cluster_file_that_ray_would_refuse_is_refused(text: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError) as refused:
@@ -168,7 +168,7 @@ def test_what_ray_would_refuse_is_said_before(text: str, said: str, tmp_path: Pa
     assert said in str(refused.value)
 
 
-def test_a_cluster_that_is_not_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submit_to_a_cluster_that_is_not_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     file = tmp_path / "cluster.yaml"
     file.write_text(LOCAL + "auth: {ssh_user: nobody}\n")
@@ -178,7 +178,7 @@ def test_a_cluster_that_is_not_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "Head node of cluster (nobody) not found!" in str(refused.value)
 
 
-def test_an_address_where_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submit_to_an_address_without_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with pytest.raises(RunError) as refused:
         submit(
@@ -211,7 +211,9 @@ def job_server() -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_a_job_on_a_cluster(job_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submitted_job_leaves_its_run_in_the_storage(
+    job_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "right")
     storage = new_storage(tmp_path / "runs")
     screen = console()
@@ -231,7 +233,9 @@ def test_a_job_on_a_cluster(job_server: str, tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_a_job_that_fails_gives_its_exit_code(job_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submit_returns_the_exit_code_of_a_failed_job(
+    job_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "right")
     screen = console()
     arguments = ["papper", "--storage", "/nowhere"]
@@ -242,15 +246,15 @@ def test_a_job_that_fails_gives_its_exit_code(job_server: str, monkeypatch: pyte
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_a_wrong_token_is_refused(job_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submit_with_a_wrong_token_is_refused(job_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "wrong")
-    with pytest.raises(RunError, match="does not know our token"):
+    with pytest.raises(RunError, match="token, from RAY_AUTH_TOKEN"):
         submit(["paper"], cluster=None, address=job_server, name="paper", follow=True, console=console())
 
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_ctrl_c_ends_the_showing_and_not_the_job(
+def test_ctrl_c_ends_the_output_and_not_the_job(
     job_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "right")

@@ -1,4 +1,4 @@
-"""What `fedgrid report` and `fedgrid compare` do: write a page of tables and figures, and say where it is."""
+"""Write the pages of `fedgrid report` and `fedgrid compare`: tables and figures of one grid, or of two."""
 
 import json
 from pathlib import Path
@@ -26,12 +26,12 @@ from fedgrid.tracking.tables.comparison import paired_algorithms
 from fedgrid.tracking.tables.table import Table
 
 PUBLISHED = "published"
-"""What `--against` takes beside the name of a grid."""
+"""The value of `--against` that is not the name of a grid."""
 LACKING_SHOWN = 10
-"""Runs named on the terminal; the report names all."""
+"""How many unfinished runs are named on the terminal; the report names all."""
 
 
-def report(
+def write_report(
     name: str, storage: Storage, against: str | None, to: Path | None, as_json: bool, console: Console
 ) -> None:
     """Write the report of a grid, finished or not.
@@ -50,15 +50,19 @@ def report(
         _push(storage, folder, written)
     is_logged = _log(name, storage, folder)
     if as_json:
-        print(json.dumps({**_counted(study), **_told(page, folder, written), "mlflow": is_logged}))
+        print(json.dumps({**_grid_facts(study), **_page_facts(page, folder, written), "mlflow": is_logged}))
         return
     _show(next(page.tables()), folder, written, console)
     _show_lacking(study, console)
     if is_logged:
-        print_plain(console, f"MLflow: artifacts of the run {name}, in report/; see it:  fedgrid ui {name}")
+        print_plain(
+            console, f"MLflow: artifacts of the run {name}, in report/. To see it:  fedgrid ui {name}"
+        )
 
 
-def compare(one: str, other: str, storage: Storage, to: Path | None, as_json: bool, console: Console) -> None:
+def write_comparison(
+    one: str, other: str, storage: Storage, to: Path | None, as_json: bool, console: Console
+) -> None:
     """Write two grids side by side, paired by scenario and algorithm.
 
     Raises:
@@ -77,7 +81,11 @@ def compare(one: str, other: str, storage: Storage, to: Path | None, as_json: bo
     if to is None:
         _push(storage, folder, written)
     if as_json:
-        print(json.dumps({"grids": [_counted(study) for study in studies], **_told(page, folder, written)}))
+        print(
+            json.dumps(
+                {"grids": [_grid_facts(study) for study in studies], **_page_facts(page, folder, written)}
+            )
+        )
         return
     _show(next(page.tables()), folder, written, console)
     for study in studies:
@@ -85,7 +93,7 @@ def compare(one: str, other: str, storage: Storage, to: Path | None, as_json: bo
 
 
 def _check_known(storage: Storage, *names: str) -> None:
-    """Check that there are grids of these names: reading one takes seconds."""
+    """Check that these grids exist, before one is read: that takes seconds."""
     storage.pull_marks()
     for name in names:
         GridFolder(storage, name).runs()
@@ -96,8 +104,8 @@ def _read(name: str, storage: Storage, console: Console) -> Study:
         study = load(name, storage)
     if not study.finished:
         raise ConfigError(
-            f"none of the {len(study.runs)} runs of {name} is finished; `fedgrid status {name}` says how far "
-            "they are"
+            f"none of the {len(study.runs)} runs of {name} is finished; `fedgrid status {name}` shows "
+            "their progress"
         )
     return study
 
@@ -110,26 +118,26 @@ def _write(page: Page, folder: Path, console: Console) -> Written:
 
 
 def _push(storage: Storage, folder: Path, written: Written) -> None:
-    """Send a page that lies in the storage to its URI, the document last."""
+    """Copy a page from the mirror to the storage's URI, index.html last."""
     place = folder.relative_to(storage.root).as_posix()
     storage.push(*(f"{place}/{file}" for file in reversed(written.files)))
     storage.remove(*(f"{place}/{file}" for file in written.removed))
 
 
 def _log(name: str, storage: Storage, folder: Path) -> bool:
-    """Put the report on the grid's own MLflow run; return whether it is there."""
+    """Log the report to the grid's own MLflow run; return whether that worked."""
     try:
         writer = Writer(tracking_uri(storage.root), name, storage.root, artifact_root(storage.root))
         if writer.write_report(folder):
             return True
-        warn(f"MLflow has no run of the grid itself; `fedgrid sync {name}` makes it, then report again")
+        warn(f"MLflow has no run of the grid itself: run `fedgrid sync {name}`, then report again")
     except TrackingError as error:
         warn(f"{error}; the report is written, but not in MLflow")
     return False
 
 
-def _counted(study: Study) -> dict[str, Any]:
-    """Return what programs are told of a grid."""
+def _grid_facts(study: Study) -> dict[str, Any]:
+    """Return what `--json` prints about a grid."""
     return {
         "grid": study.name,
         "runs": len(study.runs),
@@ -138,8 +146,8 @@ def _counted(study: Study) -> dict[str, Any]:
     }
 
 
-def _told(page: Page, folder: Path, written: Written) -> dict[str, Any]:
-    """Return what programs are told of a page."""
+def _page_facts(page: Page, folder: Path, written: Written) -> dict[str, Any]:
+    """Return what `--json` prints about a page."""
     return {
         "title": page.title,
         "index": str(folder / "index.html"),
@@ -157,11 +165,10 @@ def _show(table: Table, folder: Path, written: Written, console: Console) -> Non
 def _show_lacking(study: Study, console: Console) -> None:
     if study.unfinished:
         print_plain(
-            console, f"{len(study.unfinished)} of {len(study.runs)} runs of {study.name} are not in it:"
+            console,
+            f"{len(study.unfinished)} of {len(study.runs)} runs of {study.name} are not in the report:",
         )
         for run in study.unfinished[:LACKING_SHOWN]:
             print_plain(console, f"  {run.name}: {study.lacking[run.run_id]}")
         if len(study.unfinished) > LACKING_SHOWN:
-            print_plain(
-                console, f"  and {len(study.unfinished) - LACKING_SHOWN} more, which the report names"
-            )
+            print_plain(console, f"  and {len(study.unfinished) - LACKING_SHOWN} more, named in the report")

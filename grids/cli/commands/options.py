@@ -1,4 +1,4 @@
-"""Options that several commands have, each said once."""
+"""Options that several commands share, each declared once."""
 
 from math import inf
 from pathlib import Path
@@ -6,17 +6,17 @@ from typing import Annotated
 
 import typer
 
-from fedgrid.grids.round_cache.sizes import parse_size
-
 AUTO = "auto"
-"""What an option says that leaves the choice to the cluster, as leaving it out does."""
+"""The value that leaves the choice to fedgrid, the same as no option."""
+UNITS = ("B", "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB")
+"""Units of a size that an error message names."""
 
 
 def _whole_or_auto(text: str) -> int | None:
     if text == AUTO:
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise typer.BadParameter(f"{text!r} is neither a whole number from 1 on nor '{AUTO}'")
+        raise typer.BadParameter(f"{text!r} is neither a whole number of at least 1 nor '{AUTO}'")
     return int(text)
 
 
@@ -28,15 +28,26 @@ def _share_or_auto(text: str) -> float | None:
     except ValueError:
         share = -1.0
     if not 0 <= share < inf:
-        raise typer.BadParameter(f"{text!r} is neither a number from 0 on nor '{AUTO}'")
+        raise typer.BadParameter(f"{text!r} is neither a number of at least 0 nor '{AUTO}'")
     return share
 
 
-def _size(text: str) -> int:
+def parse_size(text: str) -> int:
+    """Return a number of bytes; without a unit `text` is in bytes."""
+    from pydantic import ByteSize, TypeAdapter, ValidationError
+
+    # ByteSize reads as far as it can: of "1,5GB" it would take the 1, for a byte.
+    is_whole = ByteSize.byte_string_re.fullmatch(text.strip())
     try:
-        return parse_size(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+        size = TypeAdapter(ByteSize).validate_python(text.strip()) if is_whole else 0
+    except ValidationError:
+        size = 0
+    if size < 1:
+        raise typer.BadParameter(
+            f"{text!r} is not a size: expected at least 1 byte, as a number and a unit, as in 200GB; "
+            f"units: {', '.join(UNITS)}"
+        )
+    return size
 
 
 What = Annotated[
@@ -56,17 +67,17 @@ Seeds = Annotated[str | None, typer.Option(help="Several: 0..4, or 0,2,5.")]
 Changes = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE, as in training.rounds=5.")]
 DataDir = Annotated[
     Path | None,
-    typer.Option(envvar="FEDGRID_DATA", help="Where images are kept. [default: the user's cache]"),
+    typer.Option(envvar="FEDGRID_DATA", help="Folder of the images. [default: the user's cache]"),
 ]
 StorageAt = Annotated[
     str,
     typer.Option(
         "--storage",
         envvar="FEDGRID_STORAGE",
-        help="Where runs and the MLflow store are kept: a folder, or a URI such as s3://bucket/runs.",
+        help="Folder of the runs and the MLflow store, or a URI such as s3://bucket/runs.",
     ),
 ]
-GridName = Annotated[str, typer.Argument(help="A grid that was launched, by its name.", show_default=False)]
+GridName = Annotated[str, typer.Argument(help="Name of a grid that was launched.", show_default=False)]
 ClientsPerActor = Annotated[
     int | None,
     typer.Option(
@@ -78,7 +89,9 @@ ClientsPerActor = Annotated[
 CpusPerClient = Annotated[
     float | None,
     typer.Option(
-        parser=_share_or_auto, metavar="X|auto", help="CPUs an actor reserves. [default: fits the cluster]"
+        parser=_share_or_auto,
+        metavar="X|auto",
+        help="CPUs that an actor reserves. [default: fits the cluster]",
     ),
 ]
 GpusPerClient = Annotated[
@@ -86,28 +99,28 @@ GpusPerClient = Annotated[
     typer.Option(
         parser=_share_or_auto,
         metavar="X|auto",
-        help="Share of a GPU an actor reserves. [default: 0.05 if there is one]",
+        help="Share of a GPU that an actor reserves. [default: 0.05 if there is one]",
     ),
 ]
-Retries = Annotated[int, typer.Option(min=0, help="How often a run that fails is tried again.")]
+Retries = Annotated[int, typer.Option(min=0, help="How often to retry a run that fails.")]
 InProcess = Annotated[bool, typer.Option("--in-process", help="Without Ray, for debugging.")]
 Store = Annotated[
     bool,
     typer.Option(
         "--store/--no-store",
-        help="Take rounds that other runs have computed; the numbers are the same either way.",
+        help="Use the round cache: rounds that other runs have computed. Numbers are the same either way.",
     ),
 ]
 StoreLimit = Annotated[
     int | None,
     typer.Option(
-        parser=_size,
+        parser=parse_size,
         metavar="SIZE",
-        help="What rounds kept for other runs may take of the storage, as in 200GB. [default: no limit]",
+        help="Size limit of the round cache, as in 200GB. [default: no limit]",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 ReportTo = Annotated[
     Path | None,
-    typer.Option("--to", help="Write here. [default: a folder of the grid in the storage]"),
+    typer.Option("--to", help="Write here. [default: the grid's folder in the storage]"),
 ]

@@ -1,4 +1,4 @@
-"""What there is to choose from: data sets, splits, algorithms, models; as tables or as JSON."""
+"""Print the data sets, splits, algorithms and models to choose from, as tables or as JSON."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from fedgrid.grids.display.tables import choice_table, class_count_table
 
 
 def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
-    """Show the data sets, where they come from and which are here."""
+    """Print the data sets, their sources, and whether their images are here."""
     rows = []
     for dataset in DATASETS.values():
         rows.append(
@@ -58,7 +58,12 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
 def show_scenario(
     config: RunConfig, data_dir: Path, csv: Path | None, as_json: bool, console: Console
 ) -> None:
-    """Show, and write where asked, the class counts per client of a scenario."""
+    """Print the class counts per client of a scenario; write them to `csv` too, if it is given.
+
+    Raises:
+        DataError: if images are missing or damaged, or `csv` cannot be written.
+        ConfigError: if the data set cannot be split like this.
+    """
     pool, server = load(config.dataset, data_dir)
     splits = deal(config, pool.labels, data_dir)
     blueprint = blueprint_of(splits, pool.labels, server.labels, find(config.dataset, data_dir).num_classes)
@@ -85,7 +90,7 @@ def show_scenario(
 
 
 def list_algorithms(as_json: bool, console: Console) -> None:
-    """Show the algorithms, one line each, with source."""
+    """Print the algorithms, one line each, with their source."""
     if as_json:
         entries = [
             {
@@ -107,7 +112,7 @@ def list_algorithms(as_json: bool, console: Console) -> None:
 
 
 def list_models(as_json: bool, console: Console) -> None:
-    """Show the models, one line each, with source."""
+    """Print the models, one line each, with their source."""
     rows = [(entry.name, entry.description, entry.source) for entry in MODELS.values()]
     if as_json:
         keys = ("name", "summary", "source")

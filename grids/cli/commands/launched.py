@@ -1,0 +1,95 @@
+"""Commands on a grid that was launched: `fedgrid status`, `store`, `retry`, `stop` and `sync`."""
+
+from typing import Annotated
+
+import typer
+
+from fedgrid.grids.cli.commands.app import console, exit_with, launch_options
+from fedgrid.grids.cli.commands.options import (
+    AsJson,
+    ClientsPerActor,
+    CpusPerClient,
+    DataDir,
+    GpusPerClient,
+    GridName,
+    Retries,
+    StorageAt,
+    Store,
+    StoreLimit,
+)
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: `fedgrid status paper`")
+def status(grid: GridName, storage: StorageAt = "runs", as_json: AsJson = False) -> None:
+    """Show the progress of a grid: runs done, running, waiting and failed, and the time left."""
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.grids.display.status import show_status
+
+    show_status(grid, Storage.of(storage), as_json, console())
+
+
+@app.command(epilog="Example: `fedgrid store paper --drop`")
+def store(
+    grid: GridName,
+    drop: Annotated[
+        bool,
+        typer.Option("--drop", help="Delete the cached states that no unfinished run of the grid needs."),
+    ] = False,
+    storage: StorageAt = "runs",
+    as_json: AsJson = False,
+) -> None:
+    """Show how much work the round cache has saved a grid, and how much space it takes."""
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.grids.round_cache.command import show_store
+
+    show_store(grid, Storage.of(storage), drop, as_json, console())
+
+
+@app.command(epilog="Example: `fedgrid retry paper`")
+def retry(
+    grid: GridName,
+    storage: StorageAt = "runs",
+    data_dir: DataDir = None,
+    clients_per_actor: ClientsPerActor = None,
+    cpus_per_client: CpusPerClient = None,
+    gpus_per_client: GpusPerClient = None,
+    retries: Retries = 2,
+    store: Store = True,
+    store_limit: StoreLimit = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a grid's failed runs again, from their last rounds, and no other run."""
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.grids.execution.relaunch import retry as run_failed
+
+    options = launch_options(
+        data_dir,
+        clients_per_actor=clients_per_actor,
+        cpus_per_client=cpus_per_client,
+        gpus_per_client=gpus_per_client,
+        retries=retries,
+        store=store,
+        store_limit=store_limit,
+        as_json=as_json,
+    )
+    exit_with(run_failed(grid, Storage.of(storage), options, console()))
+
+
+@app.command(epilog="Example: `fedgrid stop paper`")
+def stop(grid: GridName, storage: StorageAt = "runs") -> None:
+    """Let every run of a grid stop after its current round; `fedgrid run` continues them."""
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.grids.display.status import ask_to_stop
+
+    ask_to_stop(grid, Storage.of(storage), console())
+
+
+@app.command(epilog="Example: `fedgrid sync paper`")
+def sync(grid: GridName, storage: StorageAt = "runs") -> None:
+    """Log to MLflow what it lacks of a grid's runs, as after an outage of its server."""
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.grids.execution.relaunch import sync_grid
+
+    sync_grid(grid, Storage.of(storage), console())

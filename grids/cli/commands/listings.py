@@ -1,0 +1,62 @@
+"""`fedgrid data`, `fedgrid algorithms` and `fedgrid models`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedgrid.engine.errors import ConfigError
+from fedgrid.grids.cli.commands.app import console, data_folder, given
+from fedgrid.grids.cli.commands.options import AsJson, Balance, Changes, Clients, DataDir, Overlap, Seed
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: `fedgrid data mnist --overlap nonoverlapping --balance balanced --clients 15`")
+def data(
+    dataset: Annotated[
+        str | None, typer.Argument(help="A data set, or a scenario: show its split.", show_default=False)
+    ] = None,
+    overlap: Overlap = None,
+    balance: Balance = None,
+    clients: Clients = None,
+    seed: Seed = None,
+    changes: Changes = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write the class counts per client here, as a blueprint csv.")
+    ] = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the data sets, or show the class counts per client of one scenario."""
+    from fedgrid.grids.cli.actions.listings import list_datasets, show_scenario
+    from fedgrid.grids.presets.grid import load_grid, scenario_values
+
+    folder = data_folder(data_dir)
+    axes = given({"overlap": overlap, "balance": balance, "clients": clients, "seed": seed})
+    if dataset is None:
+        if axes or changes or csv:
+            raise ConfigError("whose split? name a data set, as in fedgrid data digits")
+        list_datasets(folder, as_json, console())
+        return
+    values = scenario_values(dataset) if dataset.count("-") > 2 else {"dataset": dataset}
+    config, *others = load_grid(None, {**values, **axes}, changes or [], folder).runs
+    if others:
+        raise ConfigError(f"one split at a time, not {1 + len(others)}; leave lists out")
+    show_scenario(config, folder, csv, as_json, console())
+
+
+@app.command(epilog="Example: `fedgrid algorithms --json`")
+def algorithms(as_json: AsJson = False) -> None:
+    """List the algorithms, with their source and default settings."""
+    from fedgrid.grids.cli.actions.listings import list_algorithms
+
+    list_algorithms(as_json, console())
+
+
+@app.command(epilog="Example: `fedgrid models`")
+def models(as_json: AsJson = False) -> None:
+    """List the models, with their source."""
+    from fedgrid.grids.cli.actions.listings import list_models
+
+    list_models(as_json, console())
