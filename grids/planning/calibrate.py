@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 
-from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.datasets import Dataset
@@ -142,7 +141,7 @@ def _measure(workload: Workload, device: str, budget: float) -> Speed:
     model = initial_vector(workload.model, workload.shape, NUM_CLASSES, 0)
 
     def train(client: int) -> None:
-        worker.train([TrainTask(client, 0, (0,), evaluate=False)], [model], {})
+        worker.train([TrainTask(Order(client, (0,)), 0, evaluate=False)], [model], {})
 
     def test(client: int) -> None:
         worker.evaluate([EvaluateTask(client, 0)], [model])

@@ -57,7 +57,7 @@ def show_store(name: str, storage: Storage, drop: bool, as_json: bool, console: 
 
 def _drop(name: str, runs: Sequence[RunConfig], storage: Storage) -> list[StoredFile]:
     """Evict and return the states that no run needs; the lease keeps new runs from starting meanwhile."""
-    with Lease(storage, name), kept_in(storage.root):
+    with Lease(storage, name), disk_errors(storage.root):
         dropped = evictable(kept(storage), runs, storage)
         if dropped:
             store.drop(storage, dropped)

@@ -13,7 +13,7 @@ from fedgrid.tracking.report.page import Page, Section
 from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
 
 INDEX = "index.html"
-ASIDE = ".writing-"
+PARTIAL = ".writing-"
 """How the folder begins in which a report is put together."""
 WRITERS = {"md": to_markdown, "tex": to_latex, "csv": to_csv}
 NAME = r"\w[\w.+-]*"
@@ -54,9 +54,9 @@ def write(page: Page, folder: Path, drawn: Callable[[int], object] = lambda numb
         *(f"figures/{plate.name}.{suffix}" for plate in plates for suffix in draw.FORMATS),
     )
     folder.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.glob(f"{ASIDE}*"):
+    for leftover in folder.glob(f"{PARTIAL}*"):
         shutil.rmtree(leftover)
-    with TemporaryDirectory(prefix=ASIDE, dir=folder) as name:
+    with TemporaryDirectory(prefix=PARTIAL, dir=folder) as name:
         aside = Path(name)
         draw.draw(plates, aside / "figures", drawn)
         (aside / "tables").mkdir()
