@@ -4,8 +4,9 @@ from functools import cache
 
 from fedgrid.engine.data.datasets import default_data_dir
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.grids.archive.layout import MODELS, Found
+from fedgrid.grids.archive.layout import Found
 from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.results.archived import MODELS
 
 PRESET = "paper-as-published"
 SEED, TEMPERATURE_SEED = 0, 1

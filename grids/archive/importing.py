@@ -21,11 +21,11 @@ from fedgrid.grids.archive import layout, one_run
 from fedgrid.grids.archive.configs import config_of
 from fedgrid.grids.archive.keep import forget, keep
 from fedgrid.grids.archive.layout import Found
-from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.summary import write_summary
-from fedgrid.grids.execution.run import warn
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.run_writer import MARK
+from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.grid_folder import RUNS, GridFolder
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.tracking.mlflow.store import shown
@@ -95,7 +95,7 @@ def import_archive(
 def _check_is_archived(name: str, storage: Storage) -> None:
     """Check that no run of ours is in a grid of that name."""
     folder = GridFolder(storage, name)
-    own = sum(not layout.is_archived(run) for run in _runs_before(folder))
+    own = sum(not is_archived(run) for run in _runs_before(folder))
     if own:
         raise ConfigError(f"grid {name} has {own} runs that are not the archive's; take another --name")
 

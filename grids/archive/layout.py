@@ -14,7 +14,6 @@ from typing import Any
 
 from fedgrid.engine.errors import ConfigError, DataError, hint
 from fedgrid.engine.partition.scenarios import PUBLISHED_DATASETS, SCENARIOS, Scenario
-from fedgrid.engine.run_config import RunConfig
 
 EXPERIMENTS, TEMPERATURES, DATASETS = "experiments", "temperature_experiments", "datasets"
 RESULTS = "results"
@@ -39,15 +38,6 @@ ALGORITHMS = {
     "HDBSCAN": "ocfl-hdbscan-as-published",
 }
 NEVER_CLUSTERS = "bnc"
-MODELS = {
-    "mnist": "archive-cnn",
-    "fmnist": "archive-cnn",
-    "cifar10": "archive-resnet34",
-    "pathmnist": "archive-resnet34",
-    "bloodmnist": "archive-resnet34",
-}
-"""Data set -> model of archived runs. The authors' CNN is not published; no model of ours has these names, so
-that no run of ours has an archived run's id."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +52,6 @@ class Found:
     """Who held which images; may be absent."""
     measures_temperature: bool
     """Whether it is one of the runs without clustering that were made for their temperature."""
-
-
-def is_archived(config: RunConfig) -> bool:
-    """Return whether a run was read from the archive."""
-    return config.model in MODELS.values()
 
 
 def experiments(archive: Path) -> list[Found]:

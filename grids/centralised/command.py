@@ -27,8 +27,7 @@ from fedgrid.grids.centralised.folder import (
 )
 from fedgrid.grids.centralised.plain_rounds import plain_rounds
 from fedgrid.grids.centralised.show import show
-from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.execution.run import warn
+from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import MARK, is_logged
 from fedgrid.grids.mlflow_log.tags import origin

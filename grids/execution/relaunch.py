@@ -6,8 +6,9 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
-from fedgrid.grids.execution.run import run_grid, warn
+from fedgrid.grids.execution.run import run_grid
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.sync import sync
 from fedgrid.grids.presets.grid import Grid

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
-from rich.markup import escape
 
 from fedgrid.engine.clients.placement import Request
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.summary import show, tell_finished
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.mlflow_log.run_log import RunLog
@@ -66,9 +66,3 @@ def run_left(
     from fedgrid.grids.execution.launch import launch
 
     return launch(grid, todo, unlogged, storage, options, log, console, then)
-
-
-def warn(text: str) -> None:
-    """Print a warning on standard error."""
-    line = f"[yellow]warning:[/] {escape(text)}"
-    Console(stderr=True).print(line, highlight=False, soft_wrap=True, emoji=False)

@@ -7,10 +7,11 @@ from rich.console import Console
 
 from fedgrid.engine.storage.atomic import write_text
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.display.summary import tell_finished
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
-from fedgrid.grids.execution.run import run_left, warn
+from fedgrid.grids.execution.run import run_left
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.run_writer import MARK
 from fedgrid.grids.results.grid_folder import GridFolder

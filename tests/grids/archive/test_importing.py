@@ -7,7 +7,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.archive.layout import MODELS
+from fedgrid.grids.results.archived import MODELS
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import fedgrid, new_storage, strict_json

@@ -8,6 +8,7 @@ from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.grids.archive import layout
 from fedgrid.grids.archive.configs import config_of
 from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.results.archived import is_archived
 from tests.helpers.small_archive import SCENARIO, write_run
 
 ALGORITHMS = {
@@ -54,8 +55,8 @@ def test_the_whole_archive_is_the_preset_with_models_that_we_do_not_have():
         model = "archive-cnn" if run.dataset in ("mnist", "fmnist") else "archive-resnet34"
         assert archived.model_dump() == run.model_dump() | {"model": model}
         assert archived.run_id != run.run_id
-        assert layout.is_archived(archived)
-        assert not layout.is_archived(run)
+        assert is_archived(archived)
+        assert not is_archived(run)
 
 
 @pytest.mark.parametrize(
