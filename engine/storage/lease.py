@@ -125,8 +125,8 @@ class Lease:
     def _written(self) -> Iterator[Path]:
         """Provide a temporary file with this lease, to link and to replace others with."""
         now = datetime.now(UTC)
-        times = {"since": _text(now), "expires": _text(now + EXPIRES_AFTER)}
-        new = Holder(**self._file.holder(), what=self._what, **times)
+        expires = _text(now + EXPIRES_AFTER)
+        new = Holder(**self._file.holder(), what=self._what, since=_text(now), expires=expires)
         mine = self._path.with_name(f"{NAME}{ASIDE}{self._file.token}")
         try:
             mine.write_text(json.dumps(asdict(new)) + "\n")

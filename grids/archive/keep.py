@@ -13,7 +13,7 @@ from fedgrid.engine.run_folder import DONE, RunFolder, folder_of
 from fedgrid.engine.storage.atomic import kept_in, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.archive.one_run import ArchivedRun
-from fedgrid.grids.execution.run_events import conclude
+from fedgrid.grids.execution.run_events import write_results
 from fedgrid.grids.results.outcome import is_finished
 
 
@@ -40,7 +40,7 @@ def keep(run: ArchivedRun, config: RunConfig, source: str, storage: Storage) -> 
         for name, data in records.items():
             (folder / name).write_bytes(data)
         kept.log(f"read from {source}", *(f"absent: {name}" for name in run.absent))
-        conclude(config, storage)
+        write_results(config, storage)
         write_text(folder / DONE, json.dumps({"run_id": config.run_id, "rounds": run.rounds.num_rows}) + "\n")
         storage.push(*(f"{folder.name}/{name}" for name in (*records, DONE)))
     return True

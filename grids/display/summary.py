@@ -61,7 +61,7 @@ def show(
     say(f"See it:  fedgrid ui {quote(grid.name)} --storage {quote(storage.uri or str(storage.root))}")
 
 
-def tell_finished(runs: Sequence[RunConfig], storage: Storage) -> None:
+def print_finished(runs: Sequence[RunConfig], storage: Storage) -> None:
     """Print a `result` event for each of these runs, which were finished before."""
     reporter = JsonLines()
     for run in runs:

@@ -9,9 +9,9 @@ from fedgrid.engine.storage.atomic import write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.progress import JsonLines
-from fedgrid.grids.display.summary import tell_finished
+from fedgrid.grids.display.summary import print_finished
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
-from fedgrid.grids.execution.run import run_left
+from fedgrid.grids.execution.run import launch_remaining
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.run_writer import MARK
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -38,13 +38,13 @@ def run_search(search: Search, storage: Storage, options: LaunchOptions, console
     grid, then = progress.replay()
     done = [run for run in grid.runs if is_finished(storage, run)]
     todo = unfinished(grid.runs, storage, grid.until)
-    ended = run_left(grid, todo, done, storage, options, log, console, then)
+    ended = launch_remaining(grid, todo, done, storage, options, log, console, then)
     if not progress.trials and not progress.complete:
         return ended
     written = files.write(search, progress.trials, progress.complete, storage)
     _log(search, progress.trials, written, storage, log)
     if options.as_json:
-        tell_finished(done, storage)
+        print_finished(done, storage)
         JsonLines().search(files.read(search.name, storage))
     else:
         show(search, progress, ended, storage, console)

@@ -11,7 +11,7 @@ from fedgrid.engine.round_cache.store import CacheOptions
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.summary import show, write_summary
-from fedgrid.grids.execution.run_events import take_forward
+from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.presets.grid import Grid
 from tests.helpers.small_grid import NOWHERE, config
 
@@ -23,7 +23,7 @@ def run_all(folder, store):
     storage = Storage.of(folder)
     session = Session(InProcessPool(), NOWHERE, store=store)
     for run in RUNS:
-        for _ in take_forward(session, run, storage, lambda: False):
+        for _ in run_to_end(session, run, storage, lambda: False):
             pass
     return storage
 
