@@ -29,7 +29,7 @@ def finished(tmp_path_factory):
     return storage, result.out
 
 
-def test_what_is_shown_and_kept(finished):
+def test_centralised_training_shows_and_writes_its_proposal(finished):
     storage, out = finished
     assert sorted(files_of(storage)) == [
         "config.json",
@@ -51,7 +51,7 @@ def test_what_is_shown_and_kept(finished):
     assert "of state" not in out
 
 
-def test_a_finished_training_is_shown_again_and_not_repeated(finished, monkeypatch):
+def test_finished_training_is_shown_and_not_repeated(finished, monkeypatch):
     storage, out = finished
     before = files_of(storage)
     monkeypatch.setattr("fedgrid.engine.centralised.prepare", None)
@@ -61,7 +61,7 @@ def test_a_finished_training_is_shown_again_and_not_repeated(finished, monkeypat
     assert files_of(storage) == before
 
 
-def test_for_programs(finished):
+def test_centralised_training_as_json(finished):
     """The proposal is a tenth of the largest norm, and five times that, to three digits."""
     storage, _ = finished
     told = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)
@@ -75,7 +75,7 @@ def test_for_programs(finished):
     assert told["folder"] == str(next((storage / "centralised").iterdir()))
 
 
-def test_the_proposal_is_a_preset_and_so_are_its_options(finished):
+def test_proposal_is_a_preset_and_fits_the_printed_options(finished):
     storage, _ = finished
     told = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)
     expected = {key: value for key, value in told["proposal"].items() if key != "epsilon_2_range"}
@@ -87,7 +87,7 @@ def test_the_proposal_is_a_preset_and_so_are_its_options(finished):
     assert from_file == from_options
 
 
-def test_an_interrupted_training_goes_on_and_ends_with_the_same_bytes(finished, tmp_path, monkeypatch):
+def test_interrupted_training_resumes_to_the_same_bytes(finished, tmp_path, monkeypatch):
     storage = new_storage(tmp_path / "runs")
     save = folder.CentralisedFolder.save
 
@@ -112,7 +112,7 @@ def test_an_interrupted_training_goes_on_and_ends_with_the_same_bytes(finished, 
     assert files_of(storage) == files_of(finished[0])
 
 
-def test_damaged_records_are_made_anew(finished, tmp_path):
+def test_damaged_records_are_computed_again(finished, tmp_path):
     storage = new_storage(tmp_path / "runs")
     assert fedgrid(*SMALL, "--storage", storage).code == 0
     [records] = storage.glob("centralised/*/epochs.parquet")
@@ -121,7 +121,7 @@ def test_damaged_records_are_made_anew(finished, tmp_path):
     assert files_of(storage) == files_of(finished[0])
 
 
-def test_mlflow_has_the_epochs_and_is_asked_again_when_it_was_away(tmp_path):
+def test_mlflow_gets_the_epochs_later_if_it_was_unreachable(tmp_path):
     from mlflow.tracking import MlflowClient
 
     storage = new_storage(tmp_path / "runs")
@@ -140,7 +140,7 @@ def test_mlflow_has_the_epochs_and_is_asked_again_when_it_was_away(tmp_path):
     ]
 
 
-def test_rounds_that_recorded_their_norms_are_set_against_the_proposal(tmp_path):
+def test_recorded_rounds_are_compared_with_the_proposal(tmp_path):
     """A run whose epsilon_1 is 0 never splits; one with a tiny batch takes other steps and does not count."""
     storage = new_storage(tmp_path / "runs")
     run = ("run", "--in-process", "--storage", storage, "--clients", 3, "--set", "training.rounds=4")
@@ -161,7 +161,7 @@ def test_rounds_that_recorded_their_norms_are_set_against_the_proposal(tmp_path)
     assert "Rounds here before a split" in fedgrid(*SMALL, "--storage", storage).out
 
 
-def test_rounds_count_up_to_the_first_split(tmp_path):
+def test_plain_rounds_end_at_the_first_split(tmp_path):
     """Norms are measured before a split, so the round of the first one still counts."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -198,7 +198,7 @@ def test_rounds_count_up_to_the_first_split(tmp_path):
         (["npz:missing.npz"], "missing.npz"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_is_written(arguments, says, tmp_path, monkeypatch):
+def test_wrong_options_are_refused_before_anything_is_written(arguments, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = fedgrid("centralised", *arguments)
     assert (result.code, result.out) == (2, "")
@@ -207,7 +207,7 @@ def test_what_cannot_be_is_said_before_anything_is_written(arguments, says, tmp_
     assert not list(tmp_path.iterdir())
 
 
-def test_a_training_that_learns_nothing_proposes_nothing(tmp_path):
+def test_training_without_progress_has_no_proposal(tmp_path):
     result = fedgrid(
         *SMALL, "--set", "training.learning_rate=1e-30", "--storage", new_storage(tmp_path / "x")
     )
@@ -215,5 +215,5 @@ def test_a_training_that_learns_nothing_proposes_nothing(tmp_path):
     assert "is never lower: there is nothing to propose" in result.err
 
 
-def test_help_has_an_example():
+def test_help_of_centralised_has_an_example():
     assert "Example: fedgrid centralised mnist" in " ".join(fedgrid("centralised", "--help").out.split())
