@@ -13,6 +13,8 @@ PACKAGES = ("algorithms", "engine", "grids", "tracking")
 MODULES_A_ROOM = 14
 LINES_A_FILE = 300
 
+WITHOUT_RAY = ("algorithms", "engine.data", "engine.partition", "engine.models", "engine.training")
+"""Rooms that work where Ray is not installed."""
 MAY_IMPORT = {
     "algorithms": {"algorithms"},
     "engine": {"engine", "algorithms"},
@@ -71,6 +73,21 @@ def modules() -> Graph:
     return graph
 
 
+def reached(module: str) -> set[str]:
+    """Return the modules that a module imports, directly or through others, and itself."""
+    found, new = {module}, {module}
+    while new:
+        new = {other for name in new for other in modules()[name]} - found
+        found |= new
+    return found
+
+
+def outside(module: str) -> set[str]:
+    """Return the full names that a module imports from other packages, such as `ray.tune`."""
+    names = imported(ast.parse(files()[module].read_text()))
+    return {name for name in names if not name.startswith("fedgrid.")}
+
+
 def room_of(module: str) -> str:
     """Return the folder of a module; a module that lies in no room counts as a room of its own."""
     path = files()[module]
@@ -125,6 +142,29 @@ def test_package_imports_only_those_below_it(package):
         for name, others in modules().items()
         for other in others
         if name.partition(".")[0] == package and other.partition(".")[0] not in MAY_IMPORT[package]
+    }
+    assert wrong == set()
+
+
+def test_pure_rooms_do_without_ray_and_mlflow():
+    wrong = {
+        f"{name} imports {other}, which imports {package}"
+        for name in modules()
+        if name.startswith(WITHOUT_RAY)
+        for other in reached(name)
+        for package in outside(other)
+        if package.partition(".")[0] in ("ray", "mlflow")
+    }
+    assert wrong == set()
+
+
+def test_engine_knows_neither_tune_nor_mlflow():
+    wrong = {
+        f"{name} imports {package}"
+        for name in modules()
+        if name.startswith("engine")
+        for package in outside(name)
+        if package.startswith(("ray.tune", "mlflow"))
     }
     assert wrong == set()
 

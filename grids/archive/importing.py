@@ -32,7 +32,7 @@ from fedgrid.tracking.mlflow.store import shown
 
 TEXT = """\
 # Runs of the OCFL papers' authors, read from their archive by `fedgrid import`. None of them was run here.
-# The archive says no seeds: seed 0 stands for the run of the tables, 1 for the one made for its temperature.
+# The archive has no seeds: seed 0 stands for the run of the tables, 1 for the one made for its temperature.
 hidden_groups: {truth}
 """
 TRUTH = {False: "those of the images", True: "published (bloodmnist-30-overlapping-imbalanced as 7/14/9)"}

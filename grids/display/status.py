@@ -73,7 +73,7 @@ def ask_to_stop(name: str, storage: Storage, console: Console) -> None:
     """Ask the driver of a grid to stop after the rounds under way.
 
     Raises:
-        ConfigError: if nobody drives it.
+        ConfigError: if no driver is running it.
     """
     grid = GridFolder(storage, name)
     grid.runs()

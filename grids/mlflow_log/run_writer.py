@@ -13,7 +13,7 @@ from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import write_text
 from fedgrid.grids.mlflow_log.tags import metrics, origin, tags
 from fedgrid.grids.results.times import times_of
-from fedgrid.tracking.mlflow.runs import Entry, Experiment, Status
+from fedgrid.tracking.mlflow.runs import Experiment, LoggedRun, Status
 from fedgrid.tracking.mlflow.store import database_file, one_line, shown
 from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.scoring.scores import RoundScores, of_rounds
@@ -50,7 +50,7 @@ class Writer:
         self._storage = storage
         self._artifacts = artifacts
         self._experiment: Experiment | None = None
-        self._parent: Entry | None = None
+        self._parent: LoggedRun | None = None
         self._doubtful: dict[str, int] = {}
 
     def connect(self, text: str = "") -> None:
@@ -154,7 +154,7 @@ class Writer:
             self._experiment = Experiment.open(self._uri, self._grid_name, self._artifacts)
         return self._experiment
 
-    def _start(self, config: RunConfig) -> tuple[Entry, bool]:
+    def _start(self, config: RunConfig) -> tuple[LoggedRun, bool]:
         """Return the run's entry, and whether this call has set it to running."""
         experiment = self._connected()
         entry = experiment.entries.get(config.run_id)
@@ -165,7 +165,7 @@ class Writer:
         given = {**tags(config, self._grid_name), "mlflow.parentRunId": self._parent.mlflow_run_id}
         return experiment.start(config.run_id, config.name, given, config.model_dump(mode="json")), True
 
-    def _finish(self, entry: Entry, folder: Path, status: Status) -> None:
+    def _finish(self, entry: LoggedRun, folder: Path, status: Status) -> None:
         experiment = self._connected()
         experiment.log_artifacts(entry, [folder / name for name in ARTIFACTS if (folder / name).exists()])
         experiment.log_artifacts(entry, sorted((folder / "figures").glob("*")), "figures")

@@ -216,8 +216,8 @@ class TestRaces:
             "    lock.release()\n"
         )
         processes = [run(script, path) for _ in range(3)]
-        said = [process.communicate(timeout=60)[1].decode() for process in processes]
-        assert said == [""] * 3
+        errors = [process.communicate(timeout=60)[1].decode() for process in processes]
+        assert errors == [""] * 3
         assert list(path.parent.iterdir()) == []
 
     def test_lock_passes_on_when_every_holder_is_killed(self, path):
@@ -229,8 +229,8 @@ class TestRaces:
             "die()\n"
         )
         processes = [run(script, path) for _ in range(4)]
-        said = [process.communicate(timeout=60)[1].decode() for process in processes]
-        assert said == [""] * 4
+        errors = [process.communicate(timeout=60)[1].decode() for process in processes]
+        assert errors == [""] * 4
         assert taken(path).held
 
     def test_one_of_many_threads_takes_over_from_a_dead_holder(self, path):

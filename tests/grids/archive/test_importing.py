@@ -39,7 +39,7 @@ def storage(tmp_path):
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """A storage with the grid `theirs`, which nobody changes."""
+    """A storage with the grid `theirs`, which no test changes."""
     folder = tmp_path_factory.mktemp("done")
     imported(new_archive(folder), storage := new_storage(folder / "runs"))
     return storage
@@ -54,7 +54,7 @@ def new_archive(folder):
 
 
 def imported(archive, storage, *options, **settings):
-    """Return what the command says to programs."""
+    """Return the JSON output of the command."""
     result = fedgrid(
         "import", archive, "--name", "theirs", "--storage", storage, "--json", *options, **settings
     )
@@ -62,8 +62,8 @@ def imported(archive, storage, *options, **settings):
     return strict_json(result.out)
 
 
-def counts(said, grid=0):
-    return {name: said["grids"][grid][name] for name in ("imported", "unchanged")}
+def counts(output, grid=0):
+    return {name: output["grids"][grid][name] for name in ("imported", "unchanged")}
 
 
 def folder_of(storage, algorithm):
@@ -144,8 +144,8 @@ def test_second_import_changes_nothing(archive, storage):
 
 def test_import_gives_the_same_bytes_every_time(archive, storage, tmp_path):
     other = new_storage(tmp_path / "other")
-    said = [imported(archive, where) for where in (storage, other)]
-    assert said[0]["grids"][0] | {"mlflow": ""} == said[1]["grids"][0] | {"mlflow": ""}
+    output = [imported(archive, where) for where in (storage, other)]
+    assert output[0]["grids"][0] | {"mlflow": ""} == output[1]["grids"][0] | {"mlflow": ""}
     for folder in storage.glob("mnist-*"):
         one, two = bytes_of(folder), bytes_of(other / folder.name)
         assert one.keys() == two.keys()
@@ -204,8 +204,8 @@ def test_temperature_runs_become_a_second_grid(archive, storage):
     folder.mkdir(parents=True)
     write(folder / "cluster_id_mapping.csv", [[str(client) for client in range(15)], *[["A"] * 15] * 3])
     write(folder / "clusters_temperature.csv", [["0", "0.5"], ["1", "0.25"], ["2", "0.375"]])
-    said = imported(archive, storage)
-    assert [grid["grid"] for grid in said["grids"]] == ["theirs", "theirs-temperature"]
+    output = imported(archive, storage)
+    assert [grid["grid"] for grid in output["grids"]] == ["theirs", "theirs-temperature"]
     (config,) = GridFolder(Storage(storage), "theirs-temperature").runs()
     assert config.name == "mnist-15-nonoverlapping-balanced-bnc-s1"
     rounds = pq.read_table(storage / f"{config.name}-{config.run_id}" / "rounds.parquet")

@@ -105,7 +105,7 @@ def test_temperature_run_is_found_anywhere_below_its_scenario(tmp_path):
 
 
 def test_temperature_run_differs_from_the_run_of_the_tables(tmp_path):
-    """Both never cluster and have 50 rounds on MNIST: the seed tells them apart."""
+    """Neither clusters and both have 50 rounds on MNIST: only the seed differs."""
     touch(tmp_path.joinpath("temperature_experiments", *SCENARIO))
     write_run(tmp_path, "baseline")
     of_tables, of_temperatures = (

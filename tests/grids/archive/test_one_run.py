@@ -1,4 +1,4 @@
-"""One run of the authors' archive: what its files say arrives in our columns, nothing malformed passes."""
+"""One run of the authors' archive: its files are read into our columns, and malformed ones are refused."""
 
 import math
 import re
@@ -63,7 +63,7 @@ def test_archived_rounds_have_no_bytes_and_no_warnings(archive):
 
 
 def test_clusters_are_numbered_in_the_order_of_their_names(archive):
-    """Names A, then AB, AA, AC for clients 0-4, 5-9 and 10-14, who are the hidden groups."""
+    """Names A, then AB, AA, AC for clients 0-4, 5-9 and 10-14, the hidden groups."""
     run = read(archive)
     assert run.clients["round"].to_pylist() == [1] * 15 + [2] * 15 + [3] * 15
     assert run.clients["client"].to_pylist() == 3 * list(range(15))

@@ -22,7 +22,7 @@ def files_of(storage):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """Return a storage with a finished training, and what was said of it."""
+    """Return a storage with a finished training, and the output of the command."""
     storage = new_storage(tmp_path_factory.mktemp("finished"))
     result = fedgrid(*SMALL, "--storage", storage)
     assert (result.code, result.err) == (0, "")
@@ -64,23 +64,23 @@ def test_finished_training_is_shown_and_not_repeated(finished, monkeypatch):
 def test_centralised_training_as_json(finished):
     """The proposal is a tenth of the largest norm, and five times that, to three digits."""
     storage, _ = finished
-    told = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)
-    assert [row["epoch"] for row in told["epochs"]] == [1, 2, 3]
-    largest = max(row["update_l2"] for row in told["epochs"])
-    assert told["proposal"]["epsilon_1"] == float(f"{largest / 10:.3g}")
-    assert told["proposal"]["epsilon_2"] == float(f"{largest / 2:.3g}")
-    assert told["proposal"]["epsilon_2_range"] == [float(f"{largest / 10:.3g}"), float(f"{largest:.3g}")]
-    assert told["options"].split()[::2] == ["--set"] * 3
-    assert (told["was_finished"], told["mlflow"], told["rounds"]) == (True, True, [])
-    assert told["folder"] == str(next((storage / "centralised").iterdir()))
+    output = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)
+    assert [row["epoch"] for row in output["epochs"]] == [1, 2, 3]
+    largest = max(row["update_l2"] for row in output["epochs"])
+    assert output["proposal"]["epsilon_1"] == float(f"{largest / 10:.3g}")
+    assert output["proposal"]["epsilon_2"] == float(f"{largest / 2:.3g}")
+    assert output["proposal"]["epsilon_2_range"] == [float(f"{largest / 10:.3g}"), float(f"{largest:.3g}")]
+    assert output["options"].split()[::2] == ["--set"] * 3
+    assert (output["was_finished"], output["mlflow"], output["rounds"]) == (True, True, [])
+    assert output["folder"] == str(next((storage / "centralised").iterdir()))
 
 
 def test_proposal_is_a_preset_and_fits_the_printed_options(finished):
     storage, _ = finished
-    told = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)
-    expected = {key: value for key, value in told["proposal"].items() if key != "epsilon_2_range"}
-    [from_file] = load_grid(f"{told['folder']}/proposal.yaml", {}, [], Path("nowhere")).runs
-    changes = told["options"].split()[1::2]
+    output = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)
+    expected = {key: value for key, value in output["proposal"].items() if key != "epsilon_2_range"}
+    [from_file] = load_grid(f"{output['folder']}/proposal.yaml", {}, [], Path("nowhere")).runs
+    changes = output["options"].split()[1::2]
     [from_options] = load_grid(None, {"algorithm": "sattler"}, changes, Path("nowhere")).runs
     for run in (from_file, from_options):
         assert {key: run.algorithm[key] for key in expected} == expected
@@ -129,14 +129,14 @@ def test_mlflow_gets_the_epochs_later_if_it_was_unreachable(tmp_path):
     assert away.code == 0
     assert "the same command logs it when MLflow is back" in away.err
     assert not strict_json(away.out)["mlflow"]
-    told = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)
-    assert (told["was_finished"], told["mlflow"]) == (True, True)
+    output = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)
+    assert (output["was_finished"], output["mlflow"]) == (True, True)
     client = MlflowClient(f"sqlite:///{storage}/mlflow.db")
     [run] = client.search_runs([client.get_experiment_by_name("centralised").experiment_id])
     assert run.info.status == "FINISHED"
     norms = client.get_metric_history(run.info.run_id, "update_l2")
     assert [(point.step, point.value) for point in norms] == [
-        (row["epoch"], row["update_l2"]) for row in told["epochs"]
+        (row["epoch"], row["update_l2"]) for row in output["epochs"]
     ]
 
 
@@ -181,7 +181,7 @@ def test_plain_rounds_end_at_the_first_split(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         ([], "Missing argument"),
         (["digit"], "unknown dataset 'digit'; did you mean 'digits'"),
@@ -198,11 +198,11 @@ def test_plain_rounds_end_at_the_first_split(tmp_path):
         (["npz:missing.npz"], "missing.npz"),
     ],
 )
-def test_wrong_options_are_refused_before_anything_is_written(arguments, says, tmp_path, monkeypatch):
+def test_wrong_options_are_refused_before_anything_is_written(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = fedgrid("centralised", *arguments)
     assert (result.code, result.out) == (2, "")
-    assert says in result.err
+    assert message in result.err
     assert result.err.count("\n") == 1
     assert not list(tmp_path.iterdir())
 

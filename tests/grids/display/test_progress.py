@@ -102,7 +102,7 @@ def test_headline_counts_runs_and_names_the_time_left():
 
 
 def test_work_done_names_computed_rounds_only_after_hits():
-    """Of its two rounds one was taken from the round store."""
+    """One of its two rounds was a cache hit."""
     now = [0.0]
     tally = Tally([config(seed=1)], {}, now=lambda: now[0])
     tally.start(config(seed=1), 0)

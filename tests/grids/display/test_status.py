@@ -1,4 +1,4 @@
-"""What `fedgrid status`, `stop` and `retry` say of a grid, whoever drives it."""
+"""`fedgrid status`, `stop` and `retry` for a grid that another process may be running."""
 
 import json
 

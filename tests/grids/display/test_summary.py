@@ -1,4 +1,4 @@
-"""What is said at the end of a launch."""
+"""The summary at the end of a launch."""
 
 import csv
 import io

@@ -83,7 +83,7 @@ def test_result_row_of_a_failed_run_has_every_key_and_no_scores():
 
 @pytest.mark.parametrize("width", [80, 100, 140])
 def test_result_table_fits_a_terminal(width):
-    """The widest that there is: eight letters, seconds of five digits, no cut and no wrapped line."""
+    """The widest row: a name of eight letters, seconds of five digits. Nothing is cut or wrapped."""
     outcomes = [outcome("ocfl-affinity", seconds=9999.4, clustering_round=100), outcome(seconds=2)]
     lines = [line.rstrip() for line in printed(result_table(outcomes, width), width).splitlines()]
     assert len(lines) == 6
@@ -103,7 +103,7 @@ def test_result_row_has_both_times():
 
 @pytest.mark.parametrize("width", [85, 100, 140])
 def test_result_table_has_the_time_without_the_cache_after_hits(width):
-    """In all tables, so that they look alike; the widest that there is, as above."""
+    """In all tables, so that they look alike, also with the widest row."""
     outcomes = [
         outcome("ocfl-affinity", seconds=9999.4, alone=99999.4, clustering_round=100),
         outcome(seconds=2, seed=1),
@@ -135,7 +135,7 @@ def test_each_scenario_and_seed_has_its_own_table():
 
 
 def test_failure_table_shows_whole_causes():
-    """Brackets are no markup; the folder's name tells runs of one algorithm apart."""
+    """Brackets are not markup. The folder's name distinguishes runs of one algorithm."""
     bad = outcome(error="client [bold]7[/], round 3: " + "word " * 40 + "end", name="runs/bnc-s0-0123abc")
     text = printed(failure_table([outcome(), bad]), 80)
     words = " ".join(text.replace("│", " ").split())

@@ -106,7 +106,7 @@ def test_failed_run_resumes_from_its_last_round(run):
 
 
 @pytest.mark.parametrize(
-    ("error", "says"),
+    ("error", "message"),
     [
         (RunError("client 2, round 2: its actor died"), "client 2, round 2: its actor died"),
         (
@@ -115,11 +115,11 @@ def test_failed_run_resumes_from_its_last_round(run):
         ),
     ],
 )
-def test_next_run_starts_after_one_that_fails_too_often(run, storage, error, says):
+def test_next_run_starts_after_one_that_fails_too_often(run, storage, error, message):
     watch, calls = run(error, at=(1, 2), times=3, retries=2)
-    assert [outcome.error for outcome in watch.failures] == [says]
+    assert [outcome.error for outcome in watch.failures] == [message]
     failure = RunFolder(storage, RUNS[0]).failure()
-    assert (failure.cause, failure.attempts) == (says, 3)
+    assert (failure.cause, failure.attempts) == (message, 3)
     assert calls[-5:] == [("start", 2, 0), *rounds(2), ("finish", 2, None)]
 
 

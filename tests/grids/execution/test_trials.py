@@ -89,7 +89,7 @@ def test_killed_server_and_failed_run_change_no_number_of_other_runs(ray_session
     assert [outcome.config.seed for outcome in watch.failures] == [3]
     assert watch.failures[0].error.startswith("clients 0, 1, 2, round 1: every update is NaN or infinite")
     assert RunFolder(storage, BAD).failure().attempts == 2
-    [retry] = [news for news in view.calls if news[:2] == ("retry", 2)]
+    [retry] = [call for call in view.calls if call[:2] == ("retry", 2)]
     assert retry[2].startswith("the run's server died: ")
     assert (watch.tally.done, watch.tally.failed, watch.tally.waiting) == (2, 1, 0)
     for run in GOOD:
@@ -101,4 +101,4 @@ def test_stop_before_the_launch_starts_no_round(ray_session, tmp_path):
     GridFolder(storage, "mine").keep(GOOD, "")
     GridFolder(storage, "mine").ask_to_stop()
     launch(GOOD, storage, view, retries=0)
-    assert [news for news in view.calls if news[0] in ("round", "finish")] == []
+    assert [call for call in view.calls if call[0] in ("round", "finish")] == []

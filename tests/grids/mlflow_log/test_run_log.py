@@ -169,7 +169,7 @@ def test_outage_of_the_store_keeps_no_scores_in_memory(storage, log, outage):
     assert [number for number, _ in log._waiting[A.run_id].rounds] == [1, 2]
     log._write()
     train(log, storage, A, 3, ROUNDS)
-    assert [news.rounds for news in log._waiting.values()] == [[]]
+    assert [update.rounds for update in log._waiting.values()] == [[]]
 
 
 def test_unreachable_store_warns_and_counts_the_missing_runs(storage, warnings, monkeypatch):

@@ -138,7 +138,7 @@ def test_consecutive_rounds_are_not_read_from_disk(storage, store, writer, reads
 
 
 def test_run_of_a_killed_driver_is_continued_with_rounds_from_disk(storage, store, writer, reads):
-    """MLflow has round 1 of 2; the next driver is told of round 3 only."""
+    """MLflow has round 1 of 2; the next driver gets round 3 only."""
     scores = record(storage, CONFIG, 2)
     writer.write(CONFIG, scores[:1], None)
     successor = new_writer(storage)
@@ -188,7 +188,7 @@ def test_run_that_failed_before_its_first_round_is_logged_without_metrics(storag
 
 
 def test_batch_repeated_after_a_failure_is_logged_once(storage, store, writer, monkeypatch):
-    """The store fails after it took the batch: nobody can tell from here."""
+    """The store fails after it has accepted the batch, which looks like any other failure."""
     scores = record(storage, CONFIG, ROUNDS)
     plain = MlflowClient.log_batch
 

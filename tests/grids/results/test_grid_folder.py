@@ -1,4 +1,4 @@
-"""What is kept of a grid: its runs, how far it is, whether it is asked to stop."""
+"""The folder of a grid: its runs, its progress, and the request to stop."""
 
 import re
 from pathlib import Path

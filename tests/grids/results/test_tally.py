@@ -21,7 +21,7 @@ def timing(seconds, train_seconds=0.0, **values):
 
 
 def taken(seconds):
-    """Return the timing of a round that was taken from the round store."""
+    """Return the timing of a cache hit."""
     return {"seconds": seconds, "train_seconds": 0.0, "evaluate_seconds": 0.0, **TAKEN}
 
 

@@ -62,5 +62,5 @@ def test_times_without_a_record_are_zero(tmp_path):
     ],
 )
 def test_computed_share_is_that_of_trained_clients(timing, share):
-    """Where nobody was reached there was nothing to take."""
+    """A round without a reached client cannot be a cache hit."""
     assert computed_share(timing) == share

@@ -78,14 +78,14 @@ def test_search_shows_and_writes_its_best(undisturbed):
     assert "best by ARI (oracle, needs the hidden groups): trial " in result.out
     assert "4 of 4 trials done; 8 rounds, 2 of them computed, in " in result.out
     assert "Use it:  fedgrid run GRID --tuned briggs-digits" in result.out
-    said = found(storage)
-    assert (said["complete"], said["trials_done"], said["objective"]) == (True, 4, "validation")
-    assert [trial["trial"] for trial in said["trials"]] == [1, 2, 3, 4]
-    free, oracle = said["best"]["label_free"], said["best"]["oracle"]
+    written = found(storage)
+    assert (written["complete"], written["trials_done"], written["objective"]) == (True, 4, "validation")
+    assert [trial["trial"] for trial in written["trials"]] == [1, 2, 3, 4]
+    free, oracle = written["best"]["label_free"], written["best"]["oracle"]
     assert (free["by"], free["needs_truth"]) == ("validation", False)
     assert (oracle["by"], oracle["needs_truth"]) == ("ari", True)
-    assert free["scores"]["validation"] == max(trial["scores"]["validation"] for trial in said["trials"])
-    assert oracle["scores"]["ari"] == max(trial["scores"]["ari"] for trial in said["trials"])
+    assert free["scores"]["validation"] == max(trial["scores"]["validation"] for trial in written["trials"])
+    assert oracle["scores"]["ari"] == max(trial["scores"]["ari"] for trial in written["trials"])
     assert {"curves.svg", "curves.png", "heat-map.svg", "heat-map.png"} <= set(contents(storage))
 
 
@@ -113,18 +113,18 @@ def test_mlflow_has_the_best_and_the_trial_of_each_run(undisturbed):
     client = MlflowClient(tracking_uri=f"sqlite:///{storage / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("briggs-digits").experiment_id
     [parent] = client.search_runs([experiment], "tags.`fedgrid.run_id` = 'grid'")
-    said = found(storage)
-    best = said["best"]["label_free"]
+    written = found(storage)
+    best = written["best"]["label_free"]
     assert parent.info.status == "FINISHED"
     assert (parent.data.tags["objective"], parent.data.tags["search"]) == ("validation", "complete")
     assert parent.data.tags["best.label_free.threshold"] == str(best["params"]["threshold"])
     assert parent.data.metrics["best_label_free"] == best["scores"]["validation"]
-    assert parent.data.metrics["best_oracle"] == said["best"]["oracle"]["scores"]["ari"]
+    assert parent.data.metrics["best_oracle"] == written["best"]["oracle"]["scores"]["ari"]
     kept = {artifact.path for artifact in client.list_artifacts(parent.info.run_id)}
     assert {"preset.yaml", "search.json", "search.csv", "figures"} <= kept
     runs = client.search_runs([experiment], "tags.`mlflow.parentRunId` != ''")
     trials = {run.data.tags["fedgrid.run_id"]: run.data.tags["trial"] for run in runs}
-    assert trials == {trial["run_ids"][0]: str(trial["trial"]) for trial in said["trials"]}
+    assert trials == {trial["run_ids"][0]: str(trial["trial"]) for trial in written["trials"]}
 
 
 def test_finished_search_runs_nothing(undisturbed):
@@ -164,11 +164,11 @@ def test_killed_search_with_early_stopping_ends_the_same(storage, tmp_path, monk
     whole = fedgrid(*command, storage)
     assert (whole.code, whole.err) == (0, "")
     assert "4 of 4 trials done, 3 of them stopped early; 8 rounds, 5 of them computed, in " in whole.out
-    said = found(storage, "early")
-    assert [trial["params"]["round"] for trial in said["trials"]] == [1, 2, 3, 4], "in start order"
-    assert [trial["stopped_at"] for trial in said["trials"]] == [None, 0.5, 0.25, 0.25]
-    assert [trial["scores"] is None for trial in said["trials"]] == [False, True, True, True]
-    assert said["best"]["label_free"]["params"] == said["best"]["oracle"]["params"] == {"round": 1}
+    written = found(storage, "early")
+    assert [trial["params"]["round"] for trial in written["trials"]] == [1, 2, 3, 4], "in start order"
+    assert [trial["stopped_at"] for trial in written["trials"]] == [None, 0.5, 0.25, 0.25]
+    assert [trial["scores"] is None for trial in written["trials"]] == [False, True, True, True]
+    assert written["best"]["label_free"]["params"] == written["best"]["oracle"]["params"] == {"round": 1}
     assert (
         "4 of 4 trials done, 3 of them stopped early before: nothing to do" in fedgrid(*command, storage).out
     )
@@ -208,8 +208,8 @@ def test_failed_trial_is_reported_and_not_the_best(storage, tmp_path):
     command = ("search", file, "--in-process", "--retries", 0, "--storage", storage)
     result = fedgrid(*command)
     assert result.code == 1
-    said = found(storage, "fails")
-    ended, failed, no_run, _ = said["trials"]
+    written = found(storage, "fails")
+    ended, failed, no_run, _ = written["trials"]
     assert ended["failed"] is None
     assert (no_run["failed"], no_run["run_ids"]) == (
         "briggs: linkage 'ward' needs metric 'euclidean', not 'cosine'",
@@ -218,11 +218,11 @@ def test_failed_trial_is_reported_and_not_the_best(storage, tmp_path):
     assert failed["failed"].startswith(
         "1 of 1 runs failed; digits-3-nonoverlapping-balanced: clients 0, 1, 2"
     )
-    assert said["complete"]
-    assert said["best"]["label_free"]["trial"] == said["best"]["oracle"]["trial"] == 1
+    assert written["complete"]
+    assert written["best"]["label_free"]["trial"] == written["best"]["oracle"]["trial"] == 1
     assert "trial 2 failed: 1 of 1 runs failed" in result.out
     assert fedgrid(*command).code == 1
-    assert found(storage, "fails") == said
+    assert found(storage, "fails") == written
 
 
 def test_filter_selects_the_runs_of_each_trial(tmp_path):
@@ -264,7 +264,7 @@ def test_command_line_overrides_the_file_of_a_search(write):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("algorithm: briggs\nsearhc: {}\n", "line 2: unknown key 'searhc'; did you mean 'search'?"),
         (
@@ -290,14 +290,14 @@ def test_command_line_overrides_the_file_of_a_search(write):
         ("algorithm: briggs\ntraning: {}\n", "line 2: unknown key 'traning'; did you mean 'training'?"),
     ],
 )
-def test_error_in_a_search_file_names_its_line(write, text, says):
+def test_error_in_a_search_file_names_its_line(write, text, message):
     with pytest.raises(ConfigError) as refused:
         load_search(write(text), {}, [], NOWHERE, own={})
-    assert says in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["brigs"], "no algorithm or file 'brigs'; did you mean 'briggs'? known: bnc, "),
         (["briggs", "--base", "papr"], "unknown preset 'papr'; did you mean 'paper'?"),
@@ -309,11 +309,11 @@ def test_error_in_a_search_file_names_its_line(write, text, says):
         (["none.yaml"], "no file none.yaml"),
     ],
 )
-def test_error_on_the_search_command_line_starts_nothing(storage, arguments, says):
+def test_error_on_the_search_command_line_starts_nothing(storage, arguments, message):
     before = sorted(storage.rglob("*"))
     result = fedgrid("search", *arguments, "--in-process", "--storage", storage)
     assert (result.code, result.out) == (2, "")
-    assert says in result.err
+    assert message in result.err
     assert sorted(storage.rglob("*")) == before
 
 
@@ -327,7 +327,7 @@ def test_different_search_of_the_same_name_is_refused(undisturbed):
     ):
         refused = fedgrid(*SEARCH, option, value, "--storage", storage)
         assert (refused.code, refused.out) == (2, "")
-        assert f"a search briggs-digits is kept in {storage}, with another {key}" in refused.err
+        assert f"{storage} has a search briggs-digits with another {key}" in refused.err
     assert contents(storage) == before
 
 
@@ -337,4 +337,4 @@ def test_search_with_the_name_of_a_grid_is_refused(undisturbed, tmp_path):
     (storage / "grids" / "briggs-digits" / "preset.yaml").write_text("dataset: digits\n")
     refused = fedgrid(*SEARCH, "--storage", storage)
     assert refused.code == 2
-    assert "briggs-digits is a grid already; give the search another --name" in refused.err
+    assert "briggs-digits is the name of a grid already; give the search another --name" in refused.err

@@ -36,7 +36,7 @@ def test_optional_setting_can_be_null_or_a_range():
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
         (5, "search = 5: expected settings of briggs"),
         ({}, "search = {}: expected settings of briggs"),
@@ -66,10 +66,10 @@ def test_optional_setting_can_be_null_or_a_range():
         ({"round": {"low": 1, "high": 3, "step": 0.5}}, "search.round.step = 0.5: expected a whole number"),
     ],
 )
-def test_error_in_a_space_names_the_key_in_one_line(given, says):
+def test_error_in_a_space_names_the_key_in_one_line(given, message):
     with pytest.raises(ConfigError) as refused:
         read_space(given, "briggs")
-    assert says in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

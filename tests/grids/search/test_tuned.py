@@ -94,7 +94,7 @@ def test_preset_of_the_grid_names_the_search_of_its_values(storage):
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("satler-mnist", "no search 'satler-mnist' in .*; there: going, sattler-mnist"),
         ("sattler-mnist:best", "unknown kind of best 'best'; known: oracle"),
@@ -102,8 +102,8 @@ def test_preset_of_the_grid_names_the_search_of_its_values(storage):
         ("sattler-mnist,sattler-mnist:oracle", "are both of sattler on mnist; leave one out"),
     ],
 )
-def test_unusable_search_is_refused_with_the_reason(storage, name, says):
-    with pytest.raises(ConfigError, match=says):
+def test_unusable_search_is_refused_with_the_reason(storage, name, message):
+    with pytest.raises(ConfigError, match=message):
         grid(storage, name)
 
 
