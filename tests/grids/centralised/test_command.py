@@ -44,7 +44,7 @@ def test_centralised_training_shows_and_writes_its_proposal(finished):
         "update L2: Euclidean norm",
         "by rules of thumb, to start a search from",
         "--set algorithm.epsilon_1=",
-        "It has 46 steps, a client's round about 9\nwith 15 clients and 6 with 30",
+        "46 steps, a client's round about 9\nwith 15 clients and 6 with 30",
         "fedgrid run --dataset digits --algorithm sattler --set algorithm.epsilon_1=0\n",
     ):
         assert part in out
