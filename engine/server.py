@@ -1,4 +1,8 @@
-"""The server of one run after another: drives the rounds, its client actors beside it."""
+"""The server of a run: drives its rounds, its training, clustering and aggregation, on a Ray cluster.
+
+A server and its client actors share a placement group. Under Ray Tune the server is a trial's actor
+(`grids.execution.server_trainable`); `start_server` makes an actor of it without Tune.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -10,45 +14,34 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from fedgrid.engine.clients.placement import SERVER_CPUS, Placement
 from fedgrid.engine.clients.ray_pool import RayPool
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.records import RoundRecord
 from fedgrid.engine.round_cache.store import CacheOptions
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.session import Session
-from fedgrid.engine.storage.storage import Storage
 
 GROUP_TIMEOUT = 120.0
+"""Seconds."""
 
 
-class Server:
-    """A `Session` whose clients are Ray actors in the server's own placement group."""
+class Server(Session):
+    """A session whose clients are Ray actors. It runs one run after another with the same actors."""
 
     def __init__(
         self, group: PlacementGroup, placement: Placement, data_dir: Path, store: CacheOptions | None = None
     ) -> None:
-        self._pool = RayPool(group, placement)
-        self._session = Session(
-            self._pool, data_dir, threads=placement.num_actors, write_behind=True, store=store
-        )
+        """Start the client actors in `group`, which is reserved for `placement`.
 
-    def open(self, config: RunConfig, storage: Storage) -> int:
-        """Start or continue a run; return the number of rounds it has already."""
-        return self._session.open(config, storage)
-
-    def next_round(self) -> RoundRecord:
-        """Run and keep one round."""
-        return self._session.next_round()
-
-    def settle(self) -> None:
-        """Wait until the last round is written."""
-        self._session.settle()
+        Args:
+            store: how rounds are taken from the round cache; None computes every round.
+        """
+        self._actors = RayPool(group, placement)
+        super().__init__(self._actors, data_dir, threads=placement.num_actors, write_behind=True, store=store)
 
     def client_pids(self) -> list[int]:
         """Return the process ids of the client actors."""
-        return self._pool.pids()
+        return self._actors.pids()
 
 
 def reserve(placement: Placement) -> PlacementGroup:
-    """Reserve a server and its clients together, so that two runs never starve each other.
+    """Reserve one placement group for a server and its clients, so that two runs never starve each other.
 
     Raises:
         RunError: if the cluster does not grant it in two minutes.
@@ -65,7 +58,7 @@ def reserve(placement: Placement) -> PlacementGroup:
 
 
 def start_server(group: PlacementGroup, placement: Placement, data_dir: Path) -> Any:
-    """Start a server as an actor of its own in bundle 0 of `group`, for a notebook or a benchmark."""
+    """Start a server as an actor in bundle 0 of `group`, for a notebook or a benchmark; return its handle."""
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
     actor = ray.remote(max_restarts=0, num_cpus=SERVER_CPUS, scheduling_strategy=strategy)(Server)
     return actor.remote(group, placement, data_dir)

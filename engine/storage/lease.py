@@ -1,61 +1,62 @@
-"""One driver at a time: a lease on a storage that expires, in `lease.json` at its root.
+"""A lease on a storage, in `lease.json` at its root: one driver at a time. It expires unless it is renewed.
 
-Whoever takes a lease over links a claim that names the lease it follows. A link exists once, so of
-several only one may replace `lease.json`; a claimant that died is followed in the same way. At a URI
-there is nothing that exists once: two drivers that start in the same second may both go on, until one of
-them finds the other's lease at its next renewal.
+A driver takes over an expired lease with a hard link whose name contains the old lease's token. Such a link
+can be made only once, so exactly one of several drivers replaces `lease.json`. If the driver that made the
+link has died, the next driver takes over from that driver in the same way. A URI has no hard links: two
+drivers that start in the same second may both run until one of them finds the other's lease at its next
+renewal.
 """
 
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from platform import node
-from secrets import token_hex
-from threading import Event, Thread
+from threading import Event
 from types import TracebackType
-from typing import Self
+from typing import Self, TextIO
 
 from fedgrid.engine.errors import ConfigError, FedgridError
-from fedgrid.engine.storage.atomic import PARTIAL, disk_errors
-from fedgrid.engine.storage.processes import is_gone, machine, start_time
+from fedgrid.engine.storage.atomic import ASIDE, kept_in
+from fedgrid.engine.storage.held_file import HeldFile, read_holder
+from fedgrid.engine.storage.processes import has_ended
 from fedgrid.engine.storage.storage import Storage
 
 NAME = "lease.json"
 EXPIRES_AFTER = timedelta(seconds=60)
 RENEW_EVERY = 15.0
-"""Seconds: a lease outlives three renewals that the storage refuses."""
+"""Seconds. Three renewals may fail before the lease expires."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who drives a storage; as JSON, of the same length at every renewal."""
+    """The driver of a storage. Its JSON has the same length at every renewal."""
 
     token: str
     host: str
     machine: str
-    """Boot and process namespace: only where they are the same does `pid` mean anything."""
+    """Boot and process namespace, in which `pid` is valid."""
     pid: int
     started: str
-    """The kernel's start time of that process: a number may be another process's by now."""
+    """The kernel's start time of that process: the kernel gives numbers to new processes again."""
     what: str
+    """Name of the grid."""
     since: str
     expires: str
     """UTC, ISO 8601, to the second."""
 
     @property
     def is_gone(self) -> bool:
-        """Whether the lease has expired, or its process is known to be no more."""
+        """Whether the lease has expired, or its process is known to have ended."""
         if datetime.fromisoformat(self.expires) <= datetime.now(UTC):
             return True
-        return (self.host, self.machine) == (node(), machine()) and is_gone(self.pid, self.started)
+        return has_ended(asdict(self)) is True
 
 
 def holder(storage: Storage) -> Holder | None:
-    """Return who drives a storage at present, None if nobody does.
+    """Return the driver of a storage, None if there is none.
 
     Raises:
         RunError: if the storage cannot be read.
@@ -66,7 +67,7 @@ def holder(storage: Storage) -> Holder | None:
 
 
 class Lease:
-    """Holds a storage for the block of a `with`; a thread of its own renews it."""
+    """Holds a storage for the block of a `with`; a thread renews the lease."""
 
     def __init__(self, storage: Storage, what: str) -> None:
         """Prepare a lease for the grid `what`; nothing is written yet."""
@@ -74,10 +75,8 @@ class Lease:
         """Set once another driver has taken the storage over: this one must stop."""
         self._storage = storage
         self._what = what
-        self._token = token_hex(8)
         self._path = storage.root / NAME
-        self._ended = Event()
-        self._thread = Thread(target=self._renew_until_ended, name="lease", daemon=True)
+        self._file = HeldFile(self._path, RENEW_EVERY)
 
     def __enter__(self) -> Self:
         """Take the lease.
@@ -94,76 +93,49 @@ class Lease:
                     pass
             self._storage.push(NAME)
             self._storage.refresh(NAME)
-        holder = _read(self._path)
-        if holder is None or holder.token != self._token:
-            raise self._refusal(holder)
-        self._thread.start()
+        found = _read(self._path)
+        if found is None or found.token != self._file.token:
+            raise self._refusal(found)
+        self._file.start_renewing(self.renew)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
-        self._thread.join()
-        with suppress(OSError, FedgridError):  # What cannot be given back expires.
-            holder = _read(self._path)
-            if holder is not None and holder.token == self._token:
-                self._path.unlink(missing_ok=True)
+        self._file.stop_renewing()
+        with suppress(OSError, ValueError, FedgridError):  # If it cannot be given back, it expires.
+            if self._file.delete_if(self._file.is_ours):
                 self._storage.remove(NAME)
 
-    def renew(self) -> None:
-        """Put the expiry off by a minute, or set `lost` if the lease is no longer ours.
+    def renew(self) -> bool:
+        """Extend the lease by a minute; if it is no longer ours, set `lost` and return False.
 
         Raises:
-            OSError, RunError: if the storage cannot be reached; the lease then lasts until it expires.
+            OSError, ValueError, RunError: if the storage cannot be reached, or the lease is damaged; it then
+                lasts until it expires.
         """
         self._storage.refresh(NAME)
-        try:
-            # Written into the file that was read: should it be replaced meanwhile, the new one is unharmed.
-            with self._path.open("r+") as file:
-                holder = Holder(**json.load(file))
-                if holder.token != self._token:
-                    self.lost.set()
-                    return
-                renewed = replace(holder, expires=_text(datetime.now(UTC) + EXPIRES_AFTER))
-                os.pwrite(file.fileno(), _json(renewed).encode(), 0)
-                os.fsync(file.fileno())
-        except FileNotFoundError:
+        if not self._file.renew(_extend):
             self.lost.set()
-            return
+            return False
         self._storage.push(NAME)
-
-    def _renew_until_ended(self) -> None:
-        while not self._ended.wait(RENEW_EVERY) and not self.lost.is_set():
-            try:
-                self.renew()
-            except (OSError, ValueError, TypeError, FedgridError):
-                # Tried again until it works: training goes on, and a driver that takes over is found then.
-                continue
+        return True
 
     @contextmanager
     def _written(self) -> Iterator[Path]:
-        """Give a file with this lease, for links and replacements."""
+        """Provide a temporary file with this lease, to link and to replace others with."""
         now = datetime.now(UTC)
-        holder = Holder(
-            token=self._token,
-            host=node(),
-            machine=machine(),
-            pid=os.getpid(),
-            started=start_time(os.getpid()),
-            what=self._what,
-            since=_text(now),
-            expires=_text(now + EXPIRES_AFTER),
-        )
-        mine = self._path.with_name(f"{NAME}{PARTIAL}{self._token}")
+        expires = _text(now + EXPIRES_AFTER)
+        new = Holder(**self._file.holder(), what=self._what, since=_text(now), expires=expires)
+        mine = self._path.with_name(f"{NAME}{ASIDE}{self._file.token}")
         try:
-            mine.write_text(_json(holder))
+            mine.write_text(json.dumps(asdict(new)) + "\n")
             yield mine
         finally:
             mine.unlink(missing_ok=True)
 
     def _taken(self, mine: Path) -> bool:
-        """Try to take the lease; False if another driver came between, which must be looked at anew."""
+        """Try to take the lease; return False if another driver interfered and the caller must try again."""
         if _linked(mine, self._path):
             return True
         stale = _read(self._path)
@@ -184,25 +156,33 @@ class Lease:
         now = _read(self._path)
         is_ours = now is not None and now.token == stale.token
         if is_ours:
-            # The claim is given up last: until then nobody else may do this.
+            # The claim disappears in this replacement. As long as it exists, no other driver can get here.
             os.replace(claims[-1], self._path)
             claims.pop()
         for claim in claims if is_ours else claims[-1:]:
             claim.unlink(missing_ok=True)
         return is_ours
 
-    def _refusal(self, holder: Holder | None) -> ConfigError:
-        if holder is None:
-            return ConfigError(f"{self._storage}: another fedgrid took it in this moment; try again")
+    def _refusal(self, found: Holder | None) -> ConfigError:
+        if found is None:
+            return ConfigError(f"{self._storage}: another fedgrid has just taken it; try again")
         return ConfigError(
-            f"{self._storage} is in use: grid {holder.what}, process {holder.pid} on {holder.host}, since "
-            f"{_readable(holder.since)}; wait, or `fedgrid stop {holder.what}`; should that machine be gone, "
-            f"it is free at {_readable(holder.expires)}"
+            f"{self._storage} is in use: grid {found.what}, process {found.pid} on {found.host}, since "
+            f"{_readable(found.since)}; wait, or `fedgrid stop {found.what}`; if that machine is gone, the "
+            f"storage is free at {_readable(found.expires)}"
         )
 
 
+def _extend(file: TextIO) -> None:
+    """Write a later expiry into an open lease."""
+    file.seek(0)
+    renewed = {**read_holder(file), "expires": _text(datetime.now(UTC) + EXPIRES_AFTER)}
+    os.pwrite(file.fileno(), (json.dumps(renewed) + "\n").encode(), 0)
+    os.fsync(file.fileno())
+
+
 def _linked(mine: Path, path: Path) -> bool:
-    """Link a file to a name, unless that exists."""
+    """Link a file to a name; return False if that name exists."""
     try:
         os.link(mine, path)
     except FileExistsError:
@@ -212,15 +192,12 @@ def _linked(mine: Path, path: Path) -> bool:
 
 def _read(path: Path) -> Holder | None:
     try:
-        return Holder(**json.loads(path.read_text()))
+        with path.open() as file:
+            return Holder(**read_holder(file))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{path} is damaged; delete it if no other fedgrid uses this storage") from error
-
-
-def _json(holder: Holder) -> str:
-    return json.dumps(asdict(holder)) + "\n"
 
 
 def _text(time: datetime) -> str:

@@ -1,11 +1,35 @@
-"""Who a process is, and whether it is still there: what leases and claims are made out to."""
+"""Identifies a process across machines and restarts, and detects that it has ended."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from platform import node
+from typing import Any
+
+
+def identity() -> dict[str, Any]:
+    """Return what identifies this process, for a file that other processes read.
+
+    `host` and `machine` say where it runs: only there does its number `pid` mean anything. `started` is the
+    kernel's start time, because the kernel gives numbers to new processes again.
+    """
+    return {"host": node(), "machine": machine(), "pid": os.getpid(), "started": start_time(os.getpid())}
+
+
+def has_ended(found: Mapping[str, object]) -> bool | None:
+    """Return whether a process has ended, from its `identity`; None if that cannot be known here.
+
+    It cannot if the process ran on another machine or in another process namespace, or before a restart, or
+    if the identity is incomplete.
+    """
+    pid, started = found.get("pid"), found.get("started")
+    if (found.get("host"), found.get("machine")) != (node(), machine()):
+        return None
+    return is_gone(pid, started) if isinstance(pid, int) and isinstance(started, str) else None
 
 
 def machine() -> str:
-    """Return what tells this boot and process namespace from others; empty where there is no /proc."""
+    """Return an id of this boot and process namespace; empty where there is no /proc."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -14,16 +38,13 @@ def machine() -> str:
 
 
 def is_gone(pid: int, started: str) -> bool:
-    """Return whether the process of this machine that has this number is no more.
-
-    `started` is what `start_time` said of it: a number may be another process's by now.
-    """
+    """Return whether the process of this machine with this number and `start_time` has ended."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return True
     except PermissionError:
-        # Another user's, of which we may be told no more.
+        # Another user's process, whose start time may be hidden from us.
         return False
     return start_time(pid) != started
 
@@ -31,7 +52,7 @@ def is_gone(pid: int, started: str) -> bool:
 def start_time(pid: int) -> str:
     """Return when a process started; empty if it has ended, or where there is no /proc."""
     try:
-        # The name in it is cut at 15 bytes, amid a character too.
+        # The kernel cuts the process name in it at 15 bytes, possibly inside a character.
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return ""

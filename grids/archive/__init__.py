@@ -1,1 +1,1 @@
-"""The OCFL authors' archive: where it keeps what, how its files are read, and runs of ours made of them."""
+"""The OCFL authors' archive: its folders, its files, and their import as runs."""

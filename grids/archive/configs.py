@@ -1,21 +1,22 @@
-"""Which configuration a run of the archive has."""
+"""The configuration of a run of the archive."""
 
 from functools import cache
 
 from fedgrid.engine.data.datasets import default_data_dir
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.grids.archive.layout import MODELS, Found
+from fedgrid.grids.archive.layout import Found
 from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.results.archived import MODELS
 
 PRESET = "paper-as-published"
 SEED, TEMPERATURE_SEED = 0, 1
-"""The archive's runs had none. Those for the temperature are repetitions of those that never cluster."""
+"""The archive has no seeds. Runs for the temperature repeat those without clustering, so they get another."""
 TEMPERATURE_TRAINING = {"cifar10": {"learning_rate": 0.005, "momentum": 0.85, "weight_decay": 5e-4}}
-"""Where the archive's own configuration of these runs differs; it also says nesterov, which ours lack."""
+"""Settings that the archive's own configuration of these runs changes. It sets nesterov too; we lack it."""
 
 
 def config_of(found: Found, num_rounds: int) -> RunConfig:
-    """Return the preset's run of that scenario and algorithm, with the archive's model and rounds."""
+    """Return the run of the preset with this scenario and algorithm, with the archive's model and rounds."""
     values = _published()[found.scenario.name, found.algorithm].model_dump()
     values["model"] = MODELS[found.scenario.dataset]
     values["training"]["rounds"] = num_rounds

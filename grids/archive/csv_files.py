@@ -1,4 +1,4 @@
-"""Csv files read strictly: what is not as expected is an error that names the file and the line.
+"""Reads csv files strictly: anything unexpected is an error that names the file and the line.
 
 Shapes: N rows, R rounds, K clients.
 """
@@ -25,10 +25,10 @@ def malformed(path: Path, line: int, found: str, expected: str) -> DataError:
 
 
 def lines_of(path: Path) -> list[Line]:
-    """Return the lines of a file that are not empty, at least one.
+    """Return the non-empty lines of a file, at least one.
 
     Raises:
-        DataError: the file cannot be read, or is not csv.
+        DataError: the file cannot be read, is empty, or is not csv.
     """
     try:
         data = path.read_bytes()
@@ -39,7 +39,7 @@ def lines_of(path: Path) -> list[Line]:
         lines = [(reader.line_num, cells) for cells in reader if cells]
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise malformed(path, line, "bytes that are no text", "UTF-8") from error
+        raise malformed(path, line, "bytes that are not text", "UTF-8") from error
     except csv.Error as error:
         raise malformed(path, reader.line_num, str(error), "comma-separated values") from error
     if not lines:
@@ -48,10 +48,10 @@ def lines_of(path: Path) -> list[Line]:
 
 
 def number(path: Path, line: int, name: str, text: str) -> float:
-    """Return the number that a cell holds; `nan` is one.
+    """Return the number in a cell; `nan` is allowed.
 
     Raises:
-        DataError: it holds none.
+        DataError: the cell is not a number.
     """
     try:
         return float(text)
@@ -60,10 +60,10 @@ def number(path: Path, line: int, name: str, text: str) -> float:
 
 
 def whole(path: Path, line: int, name: str, text: str) -> int:
-    """Return the whole number from 0 on that a cell holds.
+    """Return the whole number, 0 or more, in a cell.
 
     Raises:
-        DataError: it holds none.
+        DataError: the cell is not such a number.
     """
     if not text.isdecimal():
         raise malformed(path, line, f"{name} '{text}'", "a whole number from 0 on")
@@ -74,10 +74,10 @@ class Table:
     """A csv file with titles in its first line, N rows."""
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
-        """Read a file that has `columns`, and maybe others.
+        """Read a file with at least `columns`.
 
         Raises:
-            DataError: it cannot be read, lacks a column, or a row has fewer or more cells than titles.
+            DataError: it cannot be read, lacks a column, or has a row with more or fewer cells than titles.
         """
         self.path = path
         (first, titles), *self._rows = lines_of(path)
@@ -94,10 +94,10 @@ class Table:
     def numbers(
         self, column: str, *, least: float = -inf, most: float = inf, may_lack: bool = True
     ) -> NDArray[np.float64]:
-        """Return a column of shape (N,); NaN, where it `may_lack`, is no error.
+        """Return a column, shape (N,). NaN is allowed if values `may_lack`.
 
         Raises:
-            DataError: a cell is no number, or outside `least` to `most`.
+            DataError: a cell is not a number, or outside `least` to `most`.
         """
         at = self._at[column]
         values = np.array([number(self.path, line, column, cells[at]) for line, cells in self._rows])
@@ -111,10 +111,10 @@ class Table:
     def rows_RK(
         self, round_column: str, client_column: str, num_rounds: int, num_clients: int
     ) -> NDArray[np.int64]:
-        """Return which row is of which round and client, shape (R, K); both are counted from 0.
+        """Return the row number of each round and client, shape (R, K); rounds and clients count from 0.
 
         Raises:
-            DataError: there is not exactly one row a round and client.
+            DataError: there is not exactly one row for each round and client.
         """
         found_RK = np.full((num_rounds, num_clients), -1)
         for index, (line, cells) in enumerate(self._rows):

@@ -1,4 +1,4 @@
-"""What `fedgrid import` does: makes runs of ours of the authors' archive."""
+"""`fedgrid import`: converts the authors' archive to runs in a storage."""
 
 import json
 from collections import Counter
@@ -21,24 +21,24 @@ from fedgrid.grids.archive import layout, one_run
 from fedgrid.grids.archive.configs import config_of
 from fedgrid.grids.archive.keep import forget, keep
 from fedgrid.grids.archive.layout import Found
-from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.summary import write_summary
-from fedgrid.grids.execution.run import warn
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.run_writer import MARK
+from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.grid_folder import RUNS, GridFolder
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.tracking.mlflow.store import shown
 
 TEXT = """\
 # Runs of the OCFL papers' authors, read from their archive by `fedgrid import`. None of them was run here.
-# The archive says no seeds: seed 0 stands for the run of the tables, 1 for the one made for its temperature.
+# The archive has no seeds: seed 0 stands for the run of the tables, 1 for the one made for its temperature.
 hidden_groups: {truth}
 """
 TRUTH = {False: "those of the images", True: "published (bloodmnist-30-overlapping-imbalanced as 7/14/9)"}
 
-Tell = Callable[[str, str], None]
-"""Is called with the name of each run and what became of it."""
+OnRun = Callable[[str, str], None]
+"""Called with the name of each run, and `imported` or `unchanged`."""
 
 
 @dataclass
@@ -48,23 +48,23 @@ class Imported:
     name: str
     found: Sequence[Found]
     log: RunLog
-    """Its MLflow side."""
+    """Its log to MLflow."""
     runs: list[RunConfig] = field(default_factory=list)
     imported: int = 0
-    """How many of `runs` were not there, or not with these records."""
+    """How many of `runs` were not in the storage, or had other records."""
     absent: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    """How many runs lack these files."""
+    """Names of absent files -> number of runs that lack them."""
 
 
 def import_archive(
     path: Path, name: str, storage: Storage, *, published_truth: bool, as_json: bool, console: Console
 ) -> None:
-    """Make a grid `name` of the archive in `path`, and `name`-temperature of its runs without clustering.
+    """Import the archive in `path` as grid `name`, and its temperature runs as grid `name`-temperature.
 
-    What is there already, with the same records, is left alone.
+    A run that is there already, with the same records, is left alone.
 
     Raises:
-        ConfigError, DataError: for what is no archive, or malformed; runs before it in the order are kept.
+        ConfigError, DataError: if this is not an archive, or a file is malformed; runs imported before stay.
         RunError: if the storage cannot be written.
     """
     layout.check(path)
@@ -77,12 +77,12 @@ def import_archive(
     for grid in grids:
         _check_is_archived(grid.name, storage)
     with Lease(storage, name) as lease:
-        with _progress(console, sum(len(grid.found) for grid in grids), as_json=as_json) as tell:
+        with _progress(console, sum(len(grid.found) for grid in grids), as_json=as_json) as on_run:
             for grid in grids:
                 for run in grid.found:
                     if lease.lost.is_set():
                         raise RunError("another fedgrid has taken over this storage; nothing is lost")
-                    _import(run, grid, path, storage, tell, published_truth=published_truth)
+                    _import(run, grid, path, storage, on_run, published_truth=published_truth)
         with nullcontext() if as_json else console.status("Writing to MLflow ..."):
             for grid in grids:
                 _conclude(grid, TEXT.format(truth=TRUTH[published_truth]), storage)
@@ -93,11 +93,11 @@ def import_archive(
 
 
 def _check_is_archived(name: str, storage: Storage) -> None:
-    """Check that no run of ours is in a grid of that name."""
+    """Check that a grid of that name has only archived runs."""
     folder = GridFolder(storage, name)
-    own = sum(not layout.is_archived(run) for run in _runs_before(folder))
+    own = sum(not is_archived(run) for run in _runs_before(folder))
     if own:
-        raise ConfigError(f"grid {name} has {own} runs that are not the archive's; take another --name")
+        raise ConfigError(f"grid {name} has {own} runs that are not from the archive; choose another --name")
 
 
 def _runs_before(folder: GridFolder) -> tuple[RunConfig, ...]:
@@ -105,7 +105,7 @@ def _runs_before(folder: GridFolder) -> tuple[RunConfig, ...]:
 
 
 def _import(
-    found: Found, grid: Imported, path: Path, storage: Storage, tell: Tell, *, published_truth: bool
+    found: Found, grid: Imported, path: Path, storage: Storage, on_run: OnRun, *, published_truth: bool
 ) -> None:
     run = one_run.read(found, published_truth=published_truth)
     config = config_of(found, run.rounds.num_rows)
@@ -114,14 +114,14 @@ def _import(
     grid.runs.append(config)
     grid.imported += is_new
     grid.absent[run.absent] += 1
-    tell(config.name, "imported" if is_new else "unchanged")
+    on_run(config.name, "imported" if is_new else "unchanged")
 
 
 def _conclude(grid: Imported, text: str, storage: Storage) -> None:
-    """Write the grid's folder and let MLflow have what it lacks."""
+    """Write the grid's folder, and log to MLflow what it lacks."""
     folder = GridFolder(storage, grid.name)
     names, ids = {run.name for run in grid.runs}, {run.run_id for run in grid.runs}
-    # The archive's files of these had another number of rounds.
+    # These runs had another number of rounds in an earlier version of the archive.
     replaced = [run for run in _runs_before(folder) if run.name in names and run.run_id not in ids]
     unlogged = [run for run in grid.runs if not grid.log.is_logged(run)]
     grid.log.prepare(text)
@@ -140,18 +140,18 @@ def _conclude(grid: Imported, text: str, storage: Storage) -> None:
 
 
 @contextmanager
-def _progress(console: Console, total: int, *, as_json: bool) -> Iterator[Tell]:
-    """Show a bar on a terminal, a line a run elsewhere, nothing to programs."""
+def _progress(console: Console, total: int, *, as_json: bool) -> Iterator[OnRun]:
+    """Show a bar on a terminal, a line for each run in a log, and nothing with JSON."""
     if as_json:
-        yield lambda name, news: None
+        yield lambda name, result: None
     elif console.is_terminal:
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
         with Progress(*columns, console=console, transient=True) as progress:
             task = progress.add_task("reading", total=total)
-            yield lambda name, news: progress.update(task, advance=1, description=f"{name} {news}")
+            yield lambda name, result: progress.update(task, advance=1, description=f"{name} {result}")
     else:
-        yield lambda name, news: console.print(
-            f"{name}: {news}", soft_wrap=True, markup=False, highlight=False
+        yield lambda name, result: console.print(
+            f"{name}: {result}", soft_wrap=True, markup=False, highlight=False
         )
 
 

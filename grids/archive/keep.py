@@ -1,4 +1,4 @@
-"""Keeps an archived run in a storage as a run of ours, unless it is there already."""
+"""Writes an archived run into a storage as a finished run, unless it is there already."""
 
 import json
 from io import BytesIO
@@ -13,17 +13,17 @@ from fedgrid.engine.run_folder import DONE, RunFolder, folder_of
 from fedgrid.engine.storage.atomic import disk_errors, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.archive.one_run import ArchivedRun
-from fedgrid.grids.execution.run_events import conclude
+from fedgrid.grids.execution.run_events import write_results
 from fedgrid.grids.results.outcome import is_finished
 
 
 def keep(run: ArchivedRun, config: RunConfig, source: str, storage: Storage) -> bool:
-    """Write a run's folder; return False if it was there with these records.
+    """Write a run's folder; return False if it was there already, with these records.
 
-    The mark that makes it a finished run comes last.
+    The mark that makes it a finished run is written last.
 
     Args:
-        source: what the log names as where the run comes from.
+        source: the origin of the run, for its log.
 
     Raises:
         RunError: if it cannot be written.
@@ -34,13 +34,13 @@ def keep(run: ArchivedRun, config: RunConfig, source: str, storage: Storage) -> 
     if is_finished(storage, config) and all(_has(folder / name, data) for name, data in records.items()):
         return False
     forget(config, storage)
-    kept = RunFolder(storage, config)
-    kept.open()
-    with disk_errors(folder):
+    run_folder = RunFolder(storage, config)
+    run_folder.open()
+    with kept_in(folder):
         for name, data in records.items():
             (folder / name).write_bytes(data)
-        kept.log(f"read from {source}", *(f"absent: {name}" for name in run.absent))
-        conclude(config, storage)
+        run_folder.log(f"read from {source}", *(f"absent: {name}" for name in run.absent))
+        write_results(config, storage)
         write_text(folder / DONE, json.dumps({"run_id": config.run_id, "rounds": run.rounds.num_rows}) + "\n")
         storage.push(*(f"{folder.name}/{name}" for name in (*records, DONE)))
     return True

@@ -1,7 +1,7 @@
-"""Where the authors' archive keeps what, and how it spells it: nothing else knows.
+"""The folders of the authors' archive and their spelling. No other module knows these.
 
 Source: the journal archive of the OCFL papers (ODFL_Archive). A run of a scenario is in
-`experiments/DATASET/OVERLAP/BALANCE/N/ALGORITHM_DATASET_OVERLAP_BALANCE_N/results`, who held which images in
+`experiments/DATASET/OVERLAP/BALANCE/N/ALGORITHM_DATASET_OVERLAP_BALANCE_N/results`, its clients' images in
 `datasets/DATASET/OVERLAP/BALANCE/N/DATASET_N_dataset_blueprint.csv`. Below `temperature_experiments` a
 scenario's one run, without clustering, is somewhere below `DATASET/OVERLAP/BALANCE/N`.
 """
@@ -14,7 +14,6 @@ from typing import Any
 
 from fedgrid.engine.errors import ConfigError, DataError, hint
 from fedgrid.engine.partition.scenarios import PUBLISHED_DATASETS, SCENARIOS, Scenario
-from fedgrid.engine.run_config import RunConfig
 
 EXPERIMENTS, TEMPERATURES, DATASETS = "experiments", "temperature_experiments", "datasets"
 RESULTS = "results"
@@ -27,7 +26,7 @@ NAMES: tuple[Mapping[str, Any], ...] = (
     {"balanced": "balanced", "imbalanced": "imbalanced"},
     {"15": 15, "30": 30},
 )
-"""Names of the folders, from the top: data set, overlap, balance, clients."""
+"""Names of the folders, from the top: data set, overlap, balance, number of clients."""
 KINDS = ("data set", "overlap", "balance", "number of clients")
 ALGORITHMS = {
     "baseline": "bnc",
@@ -39,41 +38,27 @@ ALGORITHMS = {
     "HDBSCAN": "ocfl-hdbscan-as-published",
 }
 NEVER_CLUSTERS = "bnc"
-MODELS = {
-    "mnist": "archive-cnn",
-    "fmnist": "archive-cnn",
-    "cifar10": "archive-resnet34",
-    "pathmnist": "archive-resnet34",
-    "bloodmnist": "archive-resnet34",
-}
-"""Data set -> model of archived runs. The authors' CNN is not published; no model of ours has these names, so
-that no run of ours has an archived run's id."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A run of the archive, its files unread."""
+    """A run of the archive whose files have not been read yet."""
 
     scenario: Scenario
     algorithm: str
     folder: Path
-    """Where its csv files are."""
+    """The folder with its csv files."""
     blueprint: Path
-    """Who held which images; may be absent."""
+    """The file with the number of images of each client; may be absent."""
     measures_temperature: bool
     """Whether it is one of the runs without clustering that were made for their temperature."""
 
 
-def is_archived(config: RunConfig) -> bool:
-    """Return whether a run was read from the archive."""
-    return config.model in MODELS.values()
-
-
 def experiments(archive: Path) -> list[Found]:
-    """Return the runs of the tables, scenarios and algorithms in their order; none without that folder.
+    """Return the runs of the tables, ordered by scenario and algorithm; none without that folder.
 
     Raises:
-        DataError: a folder has a name that is not known.
+        DataError: a folder has an unknown name.
     """
     found = []
     for names, folder in _scenarios(archive / EXPERIMENTS):
@@ -89,7 +74,7 @@ def experiments(archive: Path) -> list[Found]:
 
 
 def temperatures(archive: Path) -> list[Found]:
-    """Return the runs made for their temperature, in the scenarios' order; none without that folder.
+    """Return the runs made for their temperature, ordered by scenario; none without that folder.
 
     Raises:
         DataError: a folder has a name that is not known, or a scenario has several runs.
@@ -100,16 +85,16 @@ def temperatures(archive: Path) -> list[Found]:
             run = _found(archive, names, NEVER_CLUSTERS, place, measures_temperature=True)
             if run.scenario.name in found:
                 first = found[run.scenario.name].folder
-                raise DataError(f"{place}: a second run of its scenario; expected one, as in {first}")
+                raise DataError(f"{place}: a second run of its scenario; expected only {first}")
             found[run.scenario.name] = run
     return [found[name] for name in SCENARIOS if name in found]
 
 
 def check(archive: Path) -> None:
-    """Check that a folder may be the archive.
+    """Check that a folder is the archive.
 
     Raises:
-        ConfigError: otherwise.
+        ConfigError: it has none of the archive's folders.
     """
     if not any((archive / name).is_dir() for name in (EXPERIMENTS, TEMPERATURES)):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""One run of the archive as rows of our records; what its files do not say is null.
+"""One run of the archive, in the columns of our records. Columns that its files lack are null.
 
 Shapes: R rounds, K clients, L classes, N = R x K rows, by round and then by client.
 """
@@ -28,8 +28,8 @@ TESTS = {
     "after_update_generalizability.csv": "local_server",
     "after_update_metrics.csv": "cluster_own",
 }
-"""File -> which model on which test set, whatever the file's name says. Nobody tested a cluster's model on
-the server's test set."""
+"""File -> model and test set, which the file's name does not say. Cluster models were not tested on the
+server's test set."""
 BLUEPRINT = "dataset blueprint"
 
 Labels = NDArray[np.int32]
@@ -38,25 +38,25 @@ Columns = dict[str, Any]
 
 @dataclass(frozen=True)
 class ArchivedRun:
-    """What the files of one run say."""
+    """The records of one run of the archive."""
 
     rounds: pa.Table
     """As `engine.records.ROUNDS`, R rows."""
     clients: pa.Table
     """As `engine.records.CLIENTS`, N rows."""
     absent: tuple[str, ...]
-    """Files that are not there."""
+    """Files that are missing."""
 
 
 def read(found: Found, *, published_truth: bool) -> ArchivedRun:
     """Read one run.
 
     Args:
-        published_truth: take the hidden groups of the notebook, which scored one scenario against sizes
-            that it did not have, not those of the images.
+        published_truth: use the hidden groups of the authors' notebook instead of those of the images. The
+            notebook scored one scenario with group sizes that it did not have.
 
     Raises:
-        DataError: a file that must be there is absent, or one is malformed; names the file and the line.
+        DataError: a required file is missing, or a file is malformed; names the file and the line.
     """
     scenario = found.scenario
     labels_RK = _labels(found)
@@ -93,7 +93,7 @@ def _absent(found: Found) -> tuple[str, ...]:
 def _labels(found: Found) -> Labels:
     """Return the clusters, shape (R, K), numbered in the order in which their names appear.
 
-    A cluster that gets another name gets another number: the published Table 2 counts that as a change.
+    A renamed cluster gets a new number, because the published Table 2 counts that as a change.
     """
     path, num_clients = found.folder / MAPPING, found.scenario.num_clients
     if not path.exists():
@@ -105,7 +105,7 @@ def _labels(found: Found) -> Labels:
         raise malformed(path, first, f"titles {','.join(titles)}", f"the clients 0 to {num_clients - 1}")
     if not lines:
         raise malformed(path, first, "no line after the titles", "one a round")
-    # Some files were written with an index that has no title.
+    # Some files have an index column without a title.
     index_width = int(len(lines[0][1]) == num_clients + 1)
     numbers: dict[str, int] = {}
     labels_RK = np.empty((len(lines), num_clients), np.int32)
@@ -122,7 +122,7 @@ def _labels(found: Found) -> Labels:
 
 
 def _temperature(found: Found, clustered_R: NDArray[np.bool_]) -> Columns:
-    """Return the temperature of each round; it was measured until the clients were clustered."""
+    """Return the temperature of each round. The archive has it up to the round of the clustering."""
     path = found.folder / TEMPERATURE
     if not path.exists():
         return {}
@@ -152,10 +152,10 @@ def _truth(scenario: Scenario, *, published: bool) -> Labels:
 
 
 def _images(found: Found, num_rounds: int) -> Columns:
-    """Return how many images each client held, if the archive says it.
+    """Return the number of images of each client, if the archive has it.
 
     Raises:
-        DataError: a client held images that are not of its group's classes.
+        DataError: a client has images of a class that its group does not have.
     """
     path, scenario = found.blueprint, found.scenario
     if not path.exists():
@@ -211,7 +211,7 @@ def _test(path: Path, test: str, shape: tuple[int, int], num_classes: int) -> Co
     num_tested_N = (~np.isnan(recall_NL)).sum(axis=1)
     scores["balanced_accuracy"] = np.nansum(recall_NL, axis=1) / np.where(num_tested_N, num_tested_N, np.nan)
     if test == "local_server":
-        # The server's test set has all classes: those true or predicted are the true ones.
+        # The server's test set has all classes, so the union of true and predicted classes is the true ones.
         scores["f1_own"] = scores["f1_union"]
     columns: Columns = {f"{test}_{name}": values_N[rows_N] for name, values_N in scores.items()}
     return columns | {f"{test}_recall": list(recall_NL[rows_N])}

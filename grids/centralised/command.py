@@ -1,4 +1,4 @@
-"""What `fedgrid centralised` does: train on the whole pool, and propose epsilons for Sattler from that."""
+"""`fedgrid centralised`: train on the whole pool, and propose epsilons for Sattler from the result."""
 
 import json
 import time
@@ -27,8 +27,7 @@ from fedgrid.grids.centralised.folder import (
 )
 from fedgrid.grids.centralised.plain_rounds import plain_rounds
 from fedgrid.grids.centralised.show import show
-from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.execution.run import warn
+from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import MARK, is_logged
 from fedgrid.grids.mlflow_log.tags import origin
@@ -43,7 +42,7 @@ def configure(
     """Return the configuration that a command line describes.
 
     Raises:
-        ConfigError: if anything is misspelt or cannot be.
+        ConfigError: if a name or value is wrong.
         DataError: for a `folder:` or `npz:` data set that cannot be read.
     """
     values: dict[str, Any] = {} if model is None else {"model": model}
@@ -60,10 +59,10 @@ def configure(
 def run_centralised(
     config: CentralisedConfig, storage: Storage, data_dir: Path, as_json: bool, console: Console
 ) -> None:
-    """Train, unless that is done, and show what comes of it.
+    """Train, unless the training is finished, and show the result.
 
     Raises:
-        ConfigError, DataError: for what cannot be, before anything is written.
+        ConfigError, DataError: for wrong settings or missing data, before anything is written.
         RunError: if the training cannot go on, or its loss never falls.
     """
     try:
@@ -80,9 +79,9 @@ def run_centralised(
         folder.finish(proposal)
     in_mlflow = _log(folder, uri, storage)
     found = plain_rounds(storage.root, config.dataset, config.model, config.training)
-    rounds = [each.told(proposal) for each in found]
+    rounds = [each.as_dict(proposal) for each in found]
     if as_json:
-        print(json.dumps(_told(folder, proposal, rounds, was_finished=was_finished, mlflow=in_mlflow)))
+        print(json.dumps(_as_json(folder, proposal, rounds, was_finished=was_finished, mlflow=in_mlflow)))
         return
     show(folder, proposal, rounds, find(config.dataset, data_dir), console)
     if was_finished:
@@ -90,13 +89,13 @@ def run_centralised(
 
 
 def _train(folder: CentralisedFolder, data_dir: Path, console: Console, *, quiet: bool) -> None:
-    """Train to the last epoch, with a bar on a terminal, in a log with a line an epoch."""
-    # It takes seconds to import.
+    """Train to the last epoch. A terminal shows a bar, a log gets a line for each epoch."""
+    # Importing torch takes seconds.
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     config = folder.config
-    # Before anything is written: there may be no images.
+    # Before anything is written, as images may be missing.
     pool = centralised.prepare(config, data_dir, device)
     begun = folder.open()
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
@@ -111,7 +110,7 @@ def _train(folder: CentralisedFolder, data_dir: Path, console: Console, *, quiet
 
 
 def _log(folder: CentralisedFolder, uri: str, storage: Storage) -> bool:
-    """Put a finished training into MLflow, unless it is there; return whether it is."""
+    """Log a finished training to MLflow, unless it is there; return whether it is there now."""
     config, path = folder.config, folder.path
     if is_logged(uri, path, config.training.rounds):
         return True
@@ -125,14 +124,14 @@ def _log(folder: CentralisedFolder, uri: str, storage: Storage) -> bool:
         experiment.log_folder(entry, path / "figures", "figures")
         experiment.finish(entry, "FINISHED")
     except TrackingError as error:
-        warn(f"{error}; the training is kept, the same command logs it when MLflow is back")
+        warn(f"{error}; the training is on disk, and the same command logs it when MLflow is back")
         return False
     mark = {"uri": shown(uri), "mlflow_run_id": entry.mlflow_run_id, "rounds": config.training.rounds}
     write_text(path / MARK, json.dumps(mark) + "\n")
     return True
 
 
-def _told(
+def _as_json(
     folder: CentralisedFolder,
     proposal: Proposal,
     rounds: Sequence[Mapping[str, object]],
@@ -140,7 +139,7 @@ def _told(
     was_finished: bool,
     mlflow: bool,
 ) -> dict[str, Any]:
-    """Return what programs are told."""
+    """Return the JSON output of the command."""
     epochs = [
         {name: value if isfinite(value) else None for name, value in row.items()} for row in folder.rows
     ]

@@ -1,4 +1,4 @@
-"""The folder of a centralised training: records, figures, proposal; until it is finished, two states."""
+"""The folder of a centralised training: records, figures, proposal, and two states until it is finished."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,12 @@ from fedgrid.engine.storage.storage import Storage
 CENTRALISED = "centralised"
 """The folder of these folders, in a storage."""
 RECORDS, PROPOSAL, CONFIG = "epochs.parquet", "proposal.yaml", "config.json"
-"""The proposal is written last: who has it is finished."""
+"""The proposal is written last: if it exists, the training is finished."""
 FIGURES = ("figures/update_norms.png", "figures/update_norms.svg")
 
 
 class CentralisedFolder:
-    """Reads and writes one; the same bytes every time."""
+    """Reads and writes such a folder. The same training writes the same bytes."""
 
     def __init__(self, storage: Storage, config: CentralisedConfig) -> None:
         self.config = config
@@ -34,12 +34,12 @@ class CentralisedFolder:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The records, an epoch each."""
+        """The records, a row for each epoch."""
         rows: list[dict[str, Any]] = self._epochs.to_pylist()
         return rows
 
     def column(self, name: str) -> list[float]:
-        """Return one of `EPOCHS`, a value an epoch."""
+        """Return a column of `EPOCHS`, a value for each epoch."""
         values: list[float] = self._epochs[name].to_pylist()
         return values
 
@@ -54,8 +54,8 @@ class CentralisedFolder:
         return self._epochs.num_rows == self.config.training.rounds and (self.path / PROPOSAL).exists()
 
     def open(self) -> Progress | None:
-        """Return the newest progress that is whole and that the records reach, None at the start."""
-        with disk_errors(self.path):
+        """Return the newest undamaged checkpoint that the records reach, None at the start."""
+        with kept_in(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             delete_partial(self.path)
             text = json.dumps(self.config.model_dump(mode="json"), indent=2, sort_keys=True)
@@ -69,7 +69,7 @@ class CentralisedFolder:
         return None
 
     def save(self, progress: Progress, row: Mapping[str, Any]) -> None:
-        """Keep one more epoch."""
+        """Write one more epoch."""
         new = pa.Table.from_pylist([row], schema=EPOCHS)
         self._epochs = pa.concat_tables([self._epochs, new]).combine_chunks()
         with disk_errors(self.path):
@@ -77,7 +77,7 @@ class CentralisedFolder:
             self._drop(progress.rounds_done - checkpoint.KEEP)
 
     def finish(self, proposal: Proposal) -> None:
-        """Write figures and proposal, and let the states go."""
+        """Write figures and proposal, and delete the states."""
         from fedgrid.tracking import figures
 
         columns = {name: self._epochs[name].to_numpy() for name in EPOCHS.names}
@@ -96,7 +96,7 @@ class CentralisedFolder:
         self._storage.push(*(f"{self._name}/{name}" for name in (CONFIG, RECORDS, *FIGURES, PROPOSAL)))
 
     def _read(self) -> pa.Table:
-        """Return the records on disk, none if they are missing or damaged: the epochs are run again."""
+        """Return the records on disk; none if they are missing or damaged: then the epochs are repeated."""
         try:
             table = pq.read_table(self.path / RECORDS, page_checksum_verification=True)
         except (OSError, pa.ArrowException):
@@ -110,7 +110,7 @@ class CentralisedFolder:
 
 
 def proposal_text(config: CentralisedConfig, proposal: Proposal) -> str:
-    """Return a preset with the proposal: it runs as it is, and its overrides may be pasted into others."""
+    """Return a preset with the proposal. It can be run, and its overrides fit into other presets."""
     low, high = proposal.epsilon_2_range
     training = config.training
     notes = (

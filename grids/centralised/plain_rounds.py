@@ -1,6 +1,6 @@
-"""Rounds of Sattler runs before any split: plain FedOpt, with the norms that the test of a split sees.
+"""Rounds of Sattler runs before any split: plain FedOpt, with the norms that the split criterion uses.
 
-Only these algorithms look at the norm of a mean update, so only their runs have it in the records.
+Only these algorithms use the norm of a mean update, so only their runs record it.
 """
 
 import json
@@ -13,22 +13,25 @@ from fedgrid.engine.epsilons import Proposal
 from fedgrid.engine.training.settings import Training
 
 SAME = ("optimizer", "learning_rate", "batch_size", "momentum", "weight_decay")
-"""Of the training: what makes steps of one size. Epochs and rounds are a federation's own."""
+"""Keys of the training that set the size of a step. Epochs and rounds may differ."""
 ALGORITHM = "sattler"
 
 
 @dataclass(frozen=True)
 class PlainRounds:
-    """The norms of a run's first rounds; the last of them is that of the first split, if there is one."""
+    """The norms of a run's first rounds, up to the first split, if there is one.
+
+    Shapes: R rounds.
+    """
 
     run: str
     mean_norm_R: tuple[float, ...]
-    """Of the mean update."""
+    """Norm of the mean update."""
     max_norm_R: tuple[float, ...]
-    """Largest of a client's update."""
+    """Largest norm of a client's update."""
 
-    def told(self, proposal: Proposal) -> dict[str, object]:
-        """Return what is to be said of them, by name."""
+    def as_dict(self, proposal: Proposal) -> dict[str, object]:
+        """Return the row of the table about these rounds, by name."""
         return {
             "run": self.run,
             "rounds": len(self.mean_norm_R),
@@ -40,7 +43,7 @@ class PlainRounds:
 
 
 def plain_rounds(root: Path, dataset: str, model: str, training: Training) -> list[PlainRounds]:
-    """Return those of the runs under a storage's `root` that train the same model in the same steps."""
+    """Return the rounds of the runs under `root` that train the same model with the same size of steps."""
     found = []
     for records in sorted(root.glob(f"*-{ALGORITHM}-*/rounds.parquet")):
         config = json.loads((records.parent / "config.json").read_text())
@@ -51,7 +54,7 @@ def plain_rounds(root: Path, dataset: str, model: str, training: Training) -> li
             rows = pq.read_table(records, columns=["clusters", "mean_norm", "max_norm"]).to_pylist()
             split = next((index for index, row in enumerate(rows) if row["clusters"] > 1), len(rows))
             before = rows[: split + 1]
-            # What was imported from an archive has no norms.
+            # Runs imported from an archive have no norms.
             if before and all(row["mean_norm"] is not None for row in before):
                 means, largest = (tuple(row[name] for row in before) for name in ("mean_norm", "max_norm"))
                 found.append(PlainRounds(records.parent.name, means, largest))

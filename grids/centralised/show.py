@@ -1,4 +1,4 @@
-"""What `fedgrid centralised` shows: epochs, proposal, and how far it is from the rounds of a federation."""
+"""The output of `fedgrid centralised`: epochs, proposal, and how it relates to rounds of a federation."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil
@@ -17,7 +17,7 @@ from fedgrid.grids.display.tables import titled_table
 EPOCHS_SHOWN = 15
 RUNS_SHOWN = 8
 CLIENTS = (15, 30)
-"""Of the papers' federations."""
+"""Numbers of clients in the papers."""
 COLUMNS = {
     "epoch": ("epoch", "d"),
     "loss": ("loss", ".4f"),
@@ -40,7 +40,7 @@ ROUND_COLUMNS = {
 LEGEND = (
     "loss, accuracy: on the pool, as the model changes; server: on its test set. update L2: Euclidean norm\n"
     "of an epoch's update over the parameters, as Sattler's test takes it; weights' L1 change: what the\n"
-    "published epsilons were made of, which is nothing to hold against that test."
+    "published epsilons were derived from, and not comparable with that test."
 )
 ROUND_LEGEND = (
     "A tenth of the largest mean norm is the rule itself. epsilon_2 below: for a split with the proposed\n"
@@ -55,7 +55,7 @@ def show(
     dataset: Dataset,
     console: Console,
 ) -> None:
-    """Show a finished training; `rounds` are what `PlainRounds.told` says, one a run."""
+    """Show a finished training; `rounds` are from `PlainRounds.as_dict`, one for each run."""
     rows = folder.rows
     step = max(1, ceil((len(rows) - 1) / (EPOCHS_SHOWN - 1)))
     title = f"{folder.config.name}: {len(rows)} epochs on {dataset.pool_size:,} images"
@@ -74,14 +74,14 @@ def show(
     else:
         print_plain(
             console,
-            "No run here has recorded norms of rounds. This is plain FedOpt that does:\n"
+            "No run here has recorded norms of rounds. This plain FedOpt records them:\n"
             f"  fedgrid run --dataset {dataset.name} --algorithm sattler --set algorithm.epsilon_1=0",
         )
     print_plain(console, f"\nWritten to {folder.path} ({RECORDS}, figures/; `fedgrid run` takes {PROPOSAL})")
 
 
 def _proposed(proposal: Proposal) -> str:
-    """Return the proposal, where it comes from, and the options that set it."""
+    """Return the proposal, its derivation, and the options that set it."""
     low, high = proposal.epsilon_2_range
     settled = "" if proposal.is_settled else ": the last one, so more --epochs may change it"
     return (
@@ -97,18 +97,18 @@ def _proposed(proposal: Proposal) -> str:
 
 
 def _relation(folder: CentralisedFolder, dataset: Dataset) -> str:
-    """Say how an epoch relates to a round."""
+    """Return a paragraph about how an epoch relates to a round."""
     batch, epochs = folder.config.training.batch_size, dataset.training.local_epochs
     share = 1 - Split().test_share
     steps = [epochs * ceil(share * dataset.pool_size / count / batch) for count in CLIENTS]
     few, many = CLIENTS
     return (
-        f"The rules are about rounds, and an epoch is none. It has {ceil(dataset.pool_size / batch)} steps, "
+        f"The rules are about rounds, not epochs. An epoch has {ceil(dataset.pool_size / batch)} steps, "
         f"a client's round about {steps[0]}\n"
         f"with {few} clients and {steps[1]} with {many}. So clients' updates are shorter, and so is their "
         "mean, most of all\n"
-        "where they disagree: an epsilon_2 that no client reaches never splits. The cooldown, in epochs, is\n"
-        "as far from one in rounds."
+        "if they disagree: an epsilon_2 that no client reaches never splits. The cooldown, too, is proposed\n"
+        "in epochs and used in rounds."
     )
 
 

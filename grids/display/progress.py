@@ -1,4 +1,4 @@
-"""News of a grid as it runs: a live table on a terminal, lines in a log, JSON for programs."""
+"""Progress of a grid as it runs: a live table on a terminal, lines in a log, JSON for programs."""
 
 import json
 import sys
@@ -19,21 +19,20 @@ from fedgrid.tracking.mlflow.runs import flatten
 from fedgrid.tracking.scoring.scores import RoundScores
 
 NUMBERS_WIDTH = 64
-"""Columns of a narrow bar and all that stands right of a run's name."""
-
+"""Columns of a narrow bar and the numbers beside it, right of a run's name."""
 
 STOPPING = "stopping after the rounds under way; Ctrl-C again stops at once"
 
 
 class Bars:
-    """A line for the whole grid, a bar for each run under way; runs that ended stand above."""
+    """A line for the whole grid and a bar for each run under way; finished runs are listed above."""
 
     def __init__(self, console: Console, runs: Sequence[RunConfig], varied: Sequence[str] = ()) -> None:
         self._progress = Progress(
             TextColumn("{task.description}", markup=False, table_column=_name_column(console.width)),
             BarColumn(bar_width=20 if console.width >= ROOMY else 10),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[news]}"),
+            TextColumn("{task.fields[scores]}"),
             console=console,
         )
         self._headline = Text()
@@ -53,19 +52,19 @@ class Bars:
     def start(self, config: RunConfig, rounds_done: int) -> None:
         """Add the run's bar."""
         self._tasks[config.run_id] = self._progress.add_task(
-            self._name(config), total=config.training.rounds, completed=rounds_done, news=""
+            self._name(config), total=config.training.rounds, completed=rounds_done, scores=""
         )
 
     def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
-        """Move the run's bar."""
-        self._progress.update(self._tasks[config.run_id], completed=number, news=_news(scores))
+        """Advance the run's bar."""
+        self._progress.update(self._tasks[config.run_id], completed=number, scores=_scores(scores))
 
     def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
-        """Take the run's bar away, until it starts again."""
-        self._end(config, "[yellow]again[/]  ", f" {self._name(config)}: {cause}")
+        """Remove the run's bar until it starts again."""
+        self._end(config, "[yellow]retry[/]  ", f" {self._name(config)}: {cause}")
 
     def finish(self, outcome: Outcome) -> None:
-        """Move the run up to those that ended."""
+        """List the run above, as finished or failed."""
         name = self._name(outcome.config)
         if outcome.error:
             self._end(outcome.config, "[red]failed[/] ", f" {name}: {outcome.error}")
@@ -73,15 +72,15 @@ class Bars:
             self._end(outcome.config, "[green]done[/]   ", f" {name}  {_final(outcome)}")
 
     def stop(self, config: RunConfig) -> None:
-        """Move the run up to those that ended."""
+        """List the run above, as stopped."""
         self._end(config, "[yellow]stopped[/]", f" {self._name(config)}")
 
     def stopping(self) -> None:
-        """Say that it takes until the rounds under way are done."""
+        """Announce that the grid stops after the rounds under way."""
         self._live.console.print(f"[yellow]{STOPPING}[/]", highlight=False)
 
     def tally(self, tally: Tally) -> None:
-        """Renew the line for the whole grid."""
+        """Update the line for the whole grid."""
         self._headline.plain = headline(tally)
 
     def _end(self, config: RunConfig, mark: str, text: str) -> None:
@@ -92,7 +91,7 @@ class Bars:
 
 
 class Lines:
-    """A line a round, for logs."""
+    """A line for each round, for logs."""
 
     def __init__(self, console: Console, varied: Sequence[str] = ()) -> None:
         self._console = console
@@ -102,36 +101,36 @@ class Lines:
         return self
 
     def __exit__(self, *details: object) -> None:
-        """Nothing to take down."""
+        """Do nothing: there is no live view to end."""
 
     def start(self, config: RunConfig, rounds_done: int) -> None:
-        """Print which run starts, or goes on from where."""
-        self._tell(config, ": " + (f"goes on after round {rounds_done}" if rounds_done else "starts"))
+        """Print that a run starts, or after which round it resumes."""
+        self._say(config, ": " + (f"goes on after round {rounds_done}" if rounds_done else "starts"))
 
     def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
         """Print the round."""
-        self._tell(config, f" round {number}/{config.training.rounds} {_news(scores)}")
+        self._say(config, f" round {number}/{config.training.rounds} {_scores(scores)}")
 
     def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
-        """Print why the run is tried again."""
-        self._tell(config, f": failed ({cause}), tried again")
+        """Print why the run is retried."""
+        self._say(config, f": failed ({cause}), is retried")
 
     def finish(self, outcome: Outcome) -> None:
         """Print how the run ended."""
-        self._tell(outcome.config, f": {outcome.error or f'finished {_final(outcome)}'}")
+        self._say(outcome.config, f": {outcome.error or f'finished {_final(outcome)}'}")
 
     def stop(self, config: RunConfig) -> None:
         """Print that the run has stopped."""
-        self._tell(config, ": stopped")
+        self._say(config, ": stopped")
 
     def stopping(self) -> None:
-        """Print that it takes until the rounds under way are done."""
+        """Print that the grid stops after the rounds under way."""
         self._print(STOPPING)
 
     def tally(self, tally: Tally) -> None:
-        """Nothing: every round has its line."""
+        """Do nothing: every round has its line."""
 
-    def _tell(self, config: RunConfig, text: str) -> None:
+    def _say(self, config: RunConfig, text: str) -> None:
         self._print(f"{config.name}{settings_of(config, self._varied)}{text}")
 
     def _print(self, text: str) -> None:
@@ -139,7 +138,7 @@ class Lines:
 
 
 class JsonLines:
-    """A JSON object a line, for programs, on what is standard output when it is made."""
+    """A JSON object on each line, for programs. Writes to what is standard output when it is created."""
 
     def __init__(self) -> None:
         self._output = sys.stdout
@@ -148,7 +147,7 @@ class JsonLines:
         return self
 
     def __exit__(self, *details: object) -> None:
-        """Nothing to take down."""
+        """Do nothing: there is no live view to end."""
 
     def start(self, config: RunConfig, rounds_done: int) -> None:
         """Print a `start` event."""
@@ -175,10 +174,10 @@ class JsonLines:
         self._write({"event": "stopping"})
 
     def tally(self, tally: Tally) -> None:
-        """Nothing: programs count for themselves."""
+        """Do nothing: programs count for themselves."""
 
     def search(self, found: Mapping[str, object]) -> None:
-        """Print a `search` event with what a search has found."""
+        """Print a `search` event with the result of a search."""
         self._write({"event": "search", **found})
 
     def _print(self, event: str, config: RunConfig, **details: object) -> None:
@@ -189,7 +188,7 @@ class JsonLines:
 
 
 def headline(tally: Tally) -> str:
-    """Return the state of a grid in one line."""
+    """Return the progress of a grid in one line."""
     counts = f"{tally.done} of {tally.total} runs done, {len(tally.running)} running, {tally.waiting} waiting"
     if tally.failed:
         counts += f", {tally.failed} failed"
@@ -201,7 +200,7 @@ def headline(tally: Tally) -> str:
 
 
 def work_done(tally: Tally) -> str:
-    """Return how much a launch has done, as in `105 rounds, 41 of them computed, in 12 s`."""
+    """Return the work of a launch, as in `105 rounds, 41 of them computed, in 12 s`."""
     computed = (
         f", {tally.rounds_computed:.0f} of them computed," if tally.rounds_computed < tally.rounds else ""
     )
@@ -214,7 +213,7 @@ def _name_column(width: int) -> Column:
 
 
 def _namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[RunConfig], str]:
-    """Return what names runs: by the algorithm, and by what is not the same for all of these."""
+    """Return a function that names a run by its algorithm and by what differs among `runs`."""
     seeds, scenarios = {run.seed for run in runs}, {run.scenario for run in runs}
 
     def name(run: RunConfig) -> str:
@@ -234,7 +233,7 @@ def settings_of(run: RunConfig, varied: Sequence[str]) -> str:
     return f" ({', '.join(f'{key} {values[key]}' for key in varied)})" if varied else ""
 
 
-def _news(scores: RoundScores) -> str:
+def _scores(scores: RoundScores) -> str:
     numbers = scores.as_dict()
     temperature, accuracy = numbers["temperature"], numbers["personalised_accuracy"]
     parts = [f"temp. {temperature:.3f}"] if temperature is not None else []

@@ -1,4 +1,4 @@
-"""What `fedgrid status` and `fedgrid stop` do: look at a grid, whoever drives it and wherever."""
+"""`fedgrid status` and `fedgrid stop`, for a grid that any process on any machine may be running."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from fedgrid.grids.results.outcome import is_finished
 
 
 def show_status(name: str, storage: Storage, as_json: bool, console: Console) -> None:
-    """Show how far a grid is.
+    """Show the progress of a grid.
 
     Raises:
         ConfigError: if no grid of that name was launched in this storage.
@@ -43,20 +43,20 @@ def show_status(name: str, storage: Storage, as_json: bool, console: Console) ->
 
 
 def status(name: str, storage: Storage) -> dict[str, Any]:
-    """Return what is known of a grid: counts, the runs under way, failures with their causes, the pace."""
+    """Return the state of a grid: counts, runs under way, failures with their causes, pace."""
     storage.pull_marks()
     grid = GridFolder(storage, name)
     runs = grid.runs()
     driver = holder(storage)
-    driven = driver is not None and driver.what == name
-    progress: Mapping[str, Any] = (grid.read_progress() or {}) if driven else {}
+    is_running = driver is not None and driver.what == name
+    progress: Mapping[str, Any] = (grid.read_progress() or {}) if is_running else {}
     under_way = progress.get("running", [])
     failures = _failed(runs, storage)
     done = sum(is_finished(storage, run) for run in runs)
     return {
         "grid": name,
-        "driver": f"{driver.host}, process {driver.pid}" if driver is not None and driven else None,
-        "stopping": driven and grid.stop_asked(),
+        "driver": f"{driver.host}, process {driver.pid}" if driver is not None and is_running else None,
+        "stopping": is_running and grid.stop_asked(),
         "total": len(runs),
         "done": done,
         "running": len(under_way),
@@ -73,7 +73,7 @@ def ask_to_stop(name: str, storage: Storage, console: Console) -> None:
     """Ask the driver of a grid to stop after the rounds under way.
 
     Raises:
-        ConfigError: if nobody drives it.
+        ConfigError: if no driver is running it.
     """
     grid = GridFolder(storage, name)
     grid.runs()

@@ -1,4 +1,4 @@
-"""What is shown at the end of a launch: results, failures, how fast it was, and where everything is."""
+"""The summary at the end of a launch: results, failures, speed, and where the files are."""
 
 import csv
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from fedgrid.grids.results.tally import Tally
 from fedgrid.tracking.mlflow.store import shown
 
 ROWS_SHOWN = 40
-"""Runs up to which each has its own row."""
+"""Up to so many runs each has its own row."""
 
 LEGEND = (
     "pers.: each cluster's model on its clients' own test images; gen.: on the\n"
@@ -39,7 +39,7 @@ EXACT = "exact: runs whose final partition is exactly the hidden groups, of all"
 def show(
     grid: Grid, storage: Storage, uri: str, failures: Sequence[Outcome], tally: Tally | None, console: Console
 ) -> None:
-    """Show the results of a grid's finished runs, what failed, and where everything is."""
+    """Show the results of a grid's finished runs, its failures, and where the files are."""
 
     say = partial(print_plain, console)
     done = [run for run in grid.runs if is_finished(storage, run)]
@@ -48,7 +48,7 @@ def show(
         outcomes = [finished(storage.root, run) for run in done]
         _show_scores(outcomes, console)
         say(LEGEND)
-        if any(outcome.times.has_taken for outcome in outcomes):
+        if any(outcome.times.has_hits for outcome in outcomes):
             say(_alone(outcomes))
         say()
     if failures:
@@ -61,15 +61,15 @@ def show(
     say(f"See it:  fedgrid ui {quote(grid.name)} --storage {quote(storage.uri or str(storage.root))}")
 
 
-def tell_finished(runs: Sequence[RunConfig], storage: Storage) -> None:
-    """Print a `result` event for each of these runs, which were finished before."""
-    reporter = JsonLines()
+def print_finished(runs: Sequence[RunConfig], storage: Storage) -> None:
+    """Print a `result` event for each of these runs, which were finished before this launch."""
+    lines = JsonLines()
     for run in runs:
-        reporter.finish(finished(storage.root, run))
+        lines.finish(finished(storage.root, run))
 
 
 def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> Path:
-    """Write `summary.csv` into `folder`: a row a finished run, as in the results table."""
+    """Write `summary.csv` into `folder`: a row for each finished run, as in the results table."""
     path = folder / "summary.csv"
     done = (finished(storage.root, run) for run in runs if is_finished(storage, run))
     with path.open("w", newline="") as file:
@@ -92,10 +92,10 @@ def _show_scores(outcomes: Sequence[Outcome], console: Console) -> None:
 
 
 def _alone(outcomes: Sequence[Outcome]) -> str:
-    """Say what runs that took rounds from one another would have cost otherwise."""
+    """Return a sentence about the time of all runs together without the round cache."""
     seconds = sum(outcome.times.seconds for outcome in outcomes)
     alone = sum(outcome.times.alone_seconds for outcome in outcomes)
-    return f"alone: without the round store; all runs together {duration(alone)}, not {duration(seconds)}."
+    return f"alone: without the round cache; all runs together {duration(alone)}, not {duration(seconds)}."
 
 
 def _counts(grid: Grid, done: int, failed: int, tally: Tally | None) -> str:

@@ -1,4 +1,4 @@
-"""Tables for people: the results of a grid, the class counts of a scenario, what there is to choose from."""
+"""Tables on the terminal: results of a grid, class counts of a scenario, lists of choices."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,9 +32,9 @@ RESULT_COLUMNS = {
 server's test set."""
 
 ROOMY = 100
-"""Columns from which the results have two spaces between their columns."""
+"""From this many columns on, the results have two spaces between their columns."""
 WITH_ALONE = 85
-"""Columns from which the results have room for what a run would have cost alone."""
+"""From this many columns on, the results have a column for a run's time without the round cache."""
 
 SUMMARY_COLUMNS = {
     name: heading for name, heading in RESULT_COLUMNS.items() if name not in ("clustering_round", "clusters")
@@ -43,7 +43,7 @@ SUMMARY_COLUMNS = {
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as people say them: 3.2 s, 4 min 10 s, 2 h 5 min, 3 d 4 h."""
+    """Format seconds for people: 3.2 s, 4 min 10 s, 2 h 5 min, 3 d 4 h."""
     if seconds < 100:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -67,7 +67,7 @@ def titled_table(title: str, width: int) -> Table:
 
 
 def result_row(outcome: Outcome) -> dict[str, Any]:
-    """Return what the results table says of one run, by name."""
+    """Return one run's row of the results table, by name."""
     scores = outcome.scores or {}
     return {
         "run": outcome.config.name,
@@ -84,11 +84,11 @@ def result_row(outcome: Outcome) -> dict[str, Any]:
 
 
 def result_table(outcomes: Sequence[Outcome], width: int) -> Group:
-    """Return the results of a grid, one row a run, a table a scenario and seed; 80 columns are enough.
+    """Return the results of a grid: a table for each scenario and seed, a row for each run, 80 columns wide.
 
-    With a few more, and runs that took rounds from the round store, they say what each would have cost alone.
+    With a few more columns, and if any round was a cache hit, a row also has the time without the cache.
     """
-    alone = width >= WITH_ALONE and any(outcome.times.has_taken for outcome in outcomes)
+    alone = width >= WITH_ALONE and any(outcome.times.has_hits for outcome in outcomes)
     sections: dict[str, list[tuple[str, Outcome]]] = {}
     for title, outcome in zip(titles([outcome.config for outcome in outcomes]), outcomes, strict=True):
         sections.setdefault(_section(outcome), []).append((title, outcome))
@@ -108,9 +108,9 @@ def _section_table(name: str, outcomes: Sequence[tuple[str, Outcome]], width: in
 
 
 def summary_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Return one row a data set and algorithm: how many runs, how many exactly right, the mean scores.
+    """Return a row for each data set and algorithm: number of runs, number of exact ones, mean scores.
 
-    A mean is over the runs that have the score, None where none has.
+    A mean is over the runs that have the score; None if no run has it.
     """
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for title, outcome in zip(titles([outcome.config for outcome in outcomes]), outcomes, strict=True):
@@ -157,7 +157,7 @@ def failure_table(outcomes: Sequence[Outcome]) -> Table:
 
 
 def class_count_table(blueprint: Blueprint, clusters: Sequence[int]) -> Table:
-    """Return who holds what: images per class of every client's training and test set."""
+    """Return the number of images per class in every client's training and test set."""
     table = Table(header_style="bold")
     for heading in ("client", "group", "set", "images", *map(str, range(len(blueprint.server_L)))):
         table.add_column(heading, justify="left" if heading == "set" else "right")
@@ -186,7 +186,7 @@ def page_table(table: PageTable, width: int) -> Table:
 
 
 def choice_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a plain list of what there is, one line each."""
+    """Return a list of choices, one line each."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for index, heading in enumerate(headings):
         table.add_column(heading, no_wrap=index == 0)

@@ -1,1 +1,1 @@
-"""Running a grid: one launch, its trials on Ray Tune, its events."""
+"""Running a grid: a launch, the server actors of its runs under Ray Tune, and their events."""

@@ -1,4 +1,4 @@
-"""Runs a grid in this process, one run after the other: for debuggers and profilers."""
+"""Runs a grid in this process, one run after another: for debuggers and profilers."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from fedgrid.engine.round_cache.store import CacheOptions
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.execution.run_events import take_forward
+from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.execution.watch import Watch
 
 
@@ -23,9 +23,9 @@ def run_in_process(
     until: Mapping[str, int] = MappingProxyType({}),
     store: CacheOptions | None = None,
 ) -> None:
-    """Run `runs` and tell `watch`; a run that fails is tried again, then left.
+    """Run `runs` and pass their events to `watch`; a run that fails is retried `retries` times.
 
-    `until` is as of `Grid`, `store` as of `LaunchOptions`.
+    `until` is as in `Grid`, `store` as in `LaunchOptions`.
     """
     session = Session(InProcessPool(), data_dir, store=store)
     for config in runs:
@@ -44,12 +44,12 @@ def run_in_process(
 def _run(
     config: RunConfig, session: Session, storage: Storage, watch: Watch, until: int | None
 ) -> str | None:
-    """Take one run to its end; return why it failed, None if it did not."""
+    """Run one run to its end; return the cause if it fails, else None."""
     try:
-        for news in take_forward(session, config, storage, lambda: watch.stopping, until):
-            watch.take(config, news)
+        for event in run_to_end(session, config, storage, lambda: watch.stopping, until):
+            watch.handle(config, event)
             watch.tick()
     except Exception as error:
-        # Also a fault of ours, or of a library: the grid's other runs need not suffer for it.
+        # Also a bug of ours or of a library: it must not stop the grid's other runs.
         return in_one_line(error)
     return None

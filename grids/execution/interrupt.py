@@ -1,4 +1,4 @@
-"""Ctrl-C: once to stop after the rounds under way, twice to stop at once."""
+"""Ctrl-C: once stops after the rounds under way, twice stops at once."""
 
 import signal
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""One launch of a grid: takes the lease, starts Ray and MLflow, runs what is left, and ends them again."""
+"""One launch of a grid: takes the lease, starts Ray and MLflow, runs what is not finished, and shuts down."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,12 +14,12 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.progress import Bars, JsonLines, Lines
 from fedgrid.grids.display.summary import write_summary
 from fedgrid.grids.execution.in_process import run_in_process
 from fedgrid.grids.execution.interrupt import graceful
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
-from fedgrid.grids.execution.run import warn
 from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.run_writer import MARK
@@ -43,13 +43,14 @@ def launch(
     console: Console,
     then: Iterable[Grid] = (),
 ) -> LaunchResult:
-    """Run `todo`, and let MLflow have the finished runs that it lacks.
+    """Run `todo`, and log to MLflow the finished runs that it lacks.
 
-    `then` are the grids that this one grows to: each has more runs than the one before, or lets more of
-    them go on, and is asked for when those that may go on have ended or failed.
+    Args:
+        then: the grids that this one grows to. Each has more runs than the one before, or lets more of its
+            runs go on. The next one is asked for once the runs of the last one have finished or failed.
 
     Raises:
-        ConfigError, DataError: for what cannot be, before anything is started or written.
+        ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if the grid as a whole cannot go on.
     """
     if todo:
@@ -58,10 +59,10 @@ def launch(
         _check_room(todo, options)
     with_ray = bool(todo) and not options.in_process
     folder = GridFolder(storage, grid.name)
-    reporter = _reporter(grid, options, console)
+    view = _view(grid, options, console)
     with ExitStack() as stack:
         if options.as_json:
-            # Ray prints news of its own, up to its very end.
+            # Ray prints messages of its own, until it has shut down.
             stack.enter_context(redirect_stdout(sys.stderr))
         lease = stack.enter_context(Lease(storage, grid.name))
         with _waiting(console, options, "Starting Ray and MLflow" if with_ray else "Starting MLflow"):
@@ -75,7 +76,7 @@ def launch(
             stack.enter_context(log)
         for run in unlogged:
             log.finish(run, "FINISHED")
-        stack.enter_context(reporter)
+        stack.enter_context(view)
         retention = Retention(folder, storage, warn, grows=then != ()) if options.store is not None else None
         if retention is not None:
             retention.begin()
@@ -84,7 +85,7 @@ def launch(
             storage=storage,
             tally=_tally(grid, todo, storage),
             log=log,
-            reporter=reporter,
+            view=view,
             lease=lease,
             retention=retention,
             check_cluster=lambda: _still_fits(places),
@@ -105,7 +106,7 @@ def launch(
         watch.conclude()
         summary = write_summary(grid.runs, storage, folder.path)
         log.summary([summary], watch.tally.done, len(watch.failures))
-    _push_what_mlflow_has(grid, storage)
+    _push_mlflow_marks(grid, storage)
     return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
 
 
@@ -117,28 +118,29 @@ def _run(
     options: LaunchOptions,
     watch: Watch,
 ) -> None:
-    """Run all `runs`, with Ray if they are placed."""
+    """Run all `runs`: on Ray if they have placements, else in this process."""
     if not places:
         run_in_process(
             in_order(runs), storage, options.data_dir, watch, options.retries, grid.until, options.store
         )
         return
-    # It brings Ray Tune, which takes a second.
-    from fedgrid.grids.execution.trial import Job
+    # Importing Ray Tune takes a second.
+    from fedgrid.grids.execution.server_trainable import LaunchContext
     from fedgrid.grids.execution.tune import run_trials
 
     side_by_side = most_at_once(places.values(), cluster_nodes()) if options.store is not None else 1
     runs = in_order(runs, max(1, side_by_side))
-    job = Job(grid.name, runs, places, storage, options.data_dir, dict(grid.until), options.store)
-    run_trials(job, watch, options.retries)
+    until = dict(grid.until)
+    context = LaunchContext(grid.name, runs, places, storage, options.data_dir, until, options.store)
+    run_trials(context, watch, options.retries)
 
 
 def _places(runs: Sequence[RunConfig], options: LaunchOptions) -> Mapping[int, Placement]:
     return placements(runs, cluster_nodes(), options.request, by_trunk=options.store is not None)
 
 
-def _push_what_mlflow_has(grid: Grid, storage: Storage) -> None:
-    """Let the next driver know, wherever it is, what need not be logged again."""
+def _push_mlflow_marks(grid: Grid, storage: Storage) -> None:
+    """Send to the storage which runs are in MLflow, so that the next driver does not log them again."""
     marks = (folder_of(storage.root, run) / MARK for run in grid.runs)
     storage.push(*(f"{mark.parent.name}/{mark.name}" for mark in marks if mark.exists()))
 
@@ -150,7 +152,7 @@ def _tally(grid: Grid, todo: Sequence[RunConfig], storage: Storage) -> Tally:
 
 
 def _count_new(grid: Grid, grown: Grid, storage: Storage, tally: Tally) -> None:
-    """Count the runs that a grid has grown by."""
+    """Count the runs that `grown` has and `grid` does not."""
     known = {run.run_id for run in grid.runs}
     new = [run for run in grown.runs if run.run_id not in known]
     todo = unfinished(new, storage)
@@ -159,28 +161,28 @@ def _count_new(grid: Grid, grown: Grid, storage: Storage, tally: Tally) -> None:
 
 
 def _check_room(todo: Sequence[RunConfig], options: LaunchOptions) -> None:
-    """Refuse what can never fit before Ray is started, where that is known."""
+    """Refuse runs that can never fit, before Ray is started, if the cluster's nodes are known."""
     nodes = None if options.in_process else known_nodes()
     if nodes is not None:
         placements(todo, nodes, options.request, by_trunk=options.store is not None)
 
 
 def _still_fits(places: Mapping[int, Placement]) -> None:
-    """Fail where nodes are gone for good and nothing could ever start again.
+    """Check that at least one placement still fits on the cluster, which may have lost nodes.
 
     Raises:
-        RunError: if not one of the placements fits.
+        RunError: if none does.
     """
     nodes = cluster_nodes()
     if places and not any(at_once(placement, nodes) for placement in places.values()):
         raise RunError(
-            f"the cluster has shrunk to {len(nodes)} nodes, on which no run fits any more; bring nodes back, "
-            "or give the same command with --clients-per-actor for fewer actors"
+            f"the cluster has shrunk to {len(nodes)} nodes, and no run fits on them; add nodes, or repeat "
+            "the command with --clients-per-actor for fewer actors"
         )
 
 
 def _forget(runs: Sequence[RunConfig], storage: Storage, options: LaunchOptions, log: RunLog) -> None:
-    """Delete what is kept of these runs, on disk and in MLflow, and all rounds that they could take."""
+    """Delete these runs on disk and in MLflow, and all cached rounds that they could use."""
     log.forget(runs)
     trunks = {f"{FOLDER}/{run.trunk}" for run in runs} if options.store is not None else set()
     for name in (*(folder_of(storage.root, run).name for run in runs), *sorted(trunks)):
@@ -190,7 +192,7 @@ def _forget(runs: Sequence[RunConfig], storage: Storage, options: LaunchOptions,
 
 @contextmanager
 def _waiting(console: Console, options: LaunchOptions, what: str) -> Iterator[None]:
-    """Say what takes seconds: a spinner on a terminal, a line in a log."""
+    """Announce something that takes seconds: with a spinner on a terminal, with a line in a log."""
     if options.as_json:
         yield
     elif console.is_terminal:
@@ -201,7 +203,7 @@ def _waiting(console: Console, options: LaunchOptions, what: str) -> Iterator[No
         yield
 
 
-def _reporter(grid: Grid, options: LaunchOptions, console: Console) -> Bars | Lines | JsonLines:
+def _view(grid: Grid, options: LaunchOptions, console: Console) -> Bars | Lines | JsonLines:
     if options.as_json:
         return JsonLines()
     return Bars(console, grid.runs, grid.varied) if console.is_terminal else Lines(console, grid.varied)

@@ -1,4 +1,4 @@
-"""How a grid is run; none of it changes a number."""
+"""Options and result of a launch. No option changes a number that a run computes."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,18 +11,20 @@ from fedgrid.grids.results.tally import Tally
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """What a user may say about how a grid is run."""
+    """How a grid is run."""
 
     data_dir: Path
     request: Request = Request()
     retries: int = 2
-    """How often a run that fails is tried again."""
+    """How often a failed run is retried."""
     in_process: bool = False
+    """Whether the runs go one after another in this process, without Ray."""
     fresh: bool = False
-    """Forget what is kept of the runs, and of their rounds, first."""
+    """Whether the runs, and their cached rounds, are deleted first."""
     as_json: bool = False
+    """Whether events are printed as JSON instead of text."""
     store: CacheOptions | None = CacheOptions()
-    """How rounds of other runs are taken from the round store; None: not at all."""
+    """How cached rounds of other runs are used; None uses none."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,8 @@ class LaunchResult:
     """How a launch ended."""
 
     failures: tuple[Outcome, ...] = ()
-    """Runs given up."""
+    """Runs that failed after all retries."""
     tally: Tally | None = None
-    """None where there was nothing to run."""
+    """None if there was nothing to run."""
     stopped: bool = False
-    """Whether it was asked to stop before all was done."""
+    """Whether it was asked to stop before all runs were finished."""

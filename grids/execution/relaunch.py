@@ -1,4 +1,4 @@
-"""What `fedgrid retry` and `fedgrid sync` do: take up a grid that was launched before, by its name."""
+"""`fedgrid retry` and `fedgrid sync`: continue or log a grid that was launched before, by its name."""
 
 from rich.console import Console
 
@@ -6,8 +6,9 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
-from fedgrid.grids.execution.run import run_grid, warn
+from fedgrid.grids.execution.run import run_grid
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.sync import sync
 from fedgrid.grids.presets.grid import Grid
@@ -18,7 +19,7 @@ def launched(name: str, storage: Storage) -> Grid:
     """Return a grid as it was last launched.
 
     Raises:
-        ConfigError: if none of that name was.
+        ConfigError: if no grid of that name was launched.
     """
     storage.pull_marks()
     folder = GridFolder(storage, name)
@@ -40,10 +41,10 @@ def retry(name: str, storage: Storage, options: LaunchOptions, console: Console)
 
 
 def sync_grid(name: str, storage: Storage, console: Console) -> None:
-    """Log what MLflow lacks of a grid.
+    """Log to MLflow the runs and rounds of a grid that it lacks.
 
     Raises:
-        ConfigError: if there is no such grid, or it is under way.
+        ConfigError: if there is no such grid, or a driver is running it.
         RunError: if MLflow cannot be reached.
     """
     grid = launched(name, storage)
@@ -52,4 +53,4 @@ def sync_grid(name: str, storage: Storage, console: Console) -> None:
         for run in grid.runs:
             storage.pull(RunFolder(storage, run).path.name, skip=("state-",))
         synced = sync(grid.runs, storage.root, log, grid.text)
-    console.print(f"{synced.rounds} rounds of {synced.runs} runs logged; MLflow has all there is of {name}")
+    console.print(f"{synced.rounds} rounds of {synced.runs} runs logged; MLflow has all of {name}")

@@ -1,4 +1,4 @@
-"""A run's way from its last kept round to its end, as a stream of news for whoever watches."""
+"""Runs one run from its last checkpoint to its end, and yields an event for each step of it."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -17,14 +17,14 @@ from fedgrid.tracking.scoring.scores import RoundScores, of_round, of_run
 
 
 @dataclass(frozen=True)
-class Started:
-    """A run starts, or goes on after `rounds_done` rounds."""
+class RunStarted:
+    """A run starts, or resumes after `rounds_done` rounds."""
 
     rounds_done: int
 
 
 @dataclass(frozen=True)
-class Round:
+class RoundDone:
     """A round is done; `number` counts from 1."""
 
     number: int
@@ -33,62 +33,62 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Finished:
-    """All rounds are done and kept, scores and figures written."""
+class RunFinished:
+    """All rounds are done and on disk; scores and figures are written."""
 
 
 @dataclass(frozen=True)
-class Stopped:
-    """The run was asked to stop after a round; all of its rounds are kept."""
+class RunStopped:
+    """The run was asked to stop and has stopped after a round; all its rounds are on disk."""
 
 
-News: TypeAlias = Started | Round | Finished | Stopped
+RunEvent: TypeAlias = RunStarted | RoundDone | RunFinished | RunStopped
 
 
 class Runner(Protocol):
-    """What takes a run forward: a `Session`, or a `Server` with its actors."""
+    """A `Session` or `Server`, without the import of torch that comes with them."""
 
     def open(self, config: RunConfig, storage: Storage) -> int:
-        """Start or continue a run; return the number of rounds it has already."""
+        """Start or resume a run; return the number of rounds that it has already."""
 
     def next_round(self) -> RoundRecord:
-        """Run and keep one round."""
+        """Run one round, and write it to disk."""
 
     def settle(self) -> None:
-        """Wait until the last round is written."""
+        """Wait until the last round is on disk."""
 
 
-def take_forward(
+def run_to_end(
     runner: Runner,
     config: RunConfig,
     storage: Storage,
     stop_asked: Callable[[], bool],
     until: int | None = None,
-) -> Iterator[News]:
-    """Run what is left of a run, round by round, to its end, to round `until`, or until asked to stop.
+) -> Iterator[RunEvent]:
+    """Run the remaining rounds of a run: all of them, up to round `until`, or until asked to stop.
 
     Raises:
-        FedgridError: if it cannot go on; what is kept is good.
+        FedgridError: if the run cannot go on. The rounds on disk remain valid.
     """
     rounds_done = runner.open(config, storage)
-    yield Started(rounds_done)
+    yield RunStarted(rounds_done)
     for number in range(rounds_done + 1, config.training.rounds + 1):
         if stop_asked() or number > (until or number):
             runner.settle()
-            yield Stopped()
+            yield RunStopped()
             return
         record = runner.next_round()
-        yield Round(number, of_round(record.round, record.clients), record.timing)
-    conclude(config, storage)
-    yield Finished()
+        yield RoundDone(number, of_round(record.round, record.clients), record.timing)
+    write_results(config, storage)
+    yield RunFinished()
 
 
-def conclude(config: RunConfig, storage: Storage) -> None:
-    """Write the figures and the final scores of a run whose records are whole.
+def write_results(config: RunConfig, storage: Storage) -> None:
+    """Write the figures and the final scores of a run that has all its records.
 
     Raises:
-        RecordsError: if there are none.
-        RunError: if they cannot be sent to the storage.
+        RecordsError: if it has none.
+        RunError: if the files cannot be sent to the storage.
     """
     folder = folder_of(storage.root, config)
     figures.write(folder)

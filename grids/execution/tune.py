@@ -1,6 +1,6 @@
-"""Schedules runs with Ray Tune: one trial a run, each in a placement group of its own.
+"""Schedules runs with Ray Tune: one trial for each run, each in its own placement group.
 
-Resuming is ours, not Tune's: a trial continues from its run's folder, so Tune's own files are thrown away.
+A trial resumes from its run's folder, not from Tune's files, which are deleted.
 """
 
 import logging
@@ -20,31 +20,31 @@ from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.stopper import Stopper
 
 from fedgrid.engine.errors import RunError
-from fedgrid.grids.execution.trial import Job, Trial
+from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
 from fedgrid.grids.execution.watch import Watch
 
 
-def run_trials(job: Job, watch: Watch, retries: int) -> None:
-    """Run every run of `job` and tell `watch`; a run that fails is tried again, then left.
+def run_trials(context: LaunchContext, watch: Watch, retries: int) -> None:
+    """Run every run of a launch and pass their events to `watch`; a run that fails is retried so many times.
 
     Raises:
-        FedgridError: what `watch` raises, as when the cluster can no longer carry the runs.
+        FedgridError: what `watch` raises, for instance if no run fits on the cluster any more.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     with TemporaryDirectory(prefix="fedgrid-") as folder:
         tune.run(
             tune.with_resources(
-                tune.with_parameters(Trial, job=job),
-                lambda config: tune.PlacementGroupFactory(job.placement(config["index"]).bundles()),
+                tune.with_parameters(ServerTrainable, context=context),
+                lambda config: tune.PlacementGroupFactory(context.placement(config["index"]).bundles()),
             ),
-            config={"index": tune.grid_search(list(range(len(job.runs))))},
+            config={"index": tune.grid_search(list(range(len(context.runs))))},
             name="tune",
             storage_path=folder,
             reuse_actors=True,
             max_failures=retries,
             raise_on_failed_trial=False,
             stop=_AllStopped(watch),
-            callbacks=[_Listener(job, watch)],
+            callbacks=[_Listener(context, watch)],
             trial_name_creator=_name,
             trial_dirname_creator=_name,
             verbose=0,
@@ -56,10 +56,10 @@ def _name(trial: TuneTrial) -> str:
 
 
 class _Listener(tune.Callback):
-    """Hands what Tune hears from the trials to the watch."""
+    """Passes what Tune receives from the trials to the watch."""
 
-    def __init__(self, job: Job, watch: Watch) -> None:
-        self._runs = job.runs
+    def __init__(self, context: LaunchContext, watch: Watch) -> None:
+        self._runs = context.runs
         self._watch = watch
 
     def on_step_end(self, iteration: int, trials: Sequence[TuneTrial], **info: Any) -> None:
@@ -73,13 +73,13 @@ class _Listener(tune.Callback):
         result: dict[str, Any],
         **info: Any,
     ) -> None:
-        for news in result["news"]:
-            self._watch.take(self._run(trial), news)
+        for event in result["events"]:
+            self._watch.handle(self._run(trial), event)
 
     def on_trial_complete(
         self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
-        # Tune keeps every trial until the last has ended: without what it heard, 5 KB instead of 20.
+        # Tune keeps every trial until the last has ended. Without its results that is 5 KB instead of 20 KB.
         trial.run_metadata = type(trial.run_metadata)(n_steps=(1,))
 
     def on_trial_recover(
@@ -97,13 +97,13 @@ class _Listener(tune.Callback):
 
 
 class _AllStopped(Stopper):
-    """Ends Tune once every run that was under way has stopped as asked; those waiting never start."""
+    """Ends Tune once every run under way has stopped as asked. Waiting runs never start."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tune writes it down, and nobody reads that.
+        # Tune pickles this object into a file that is never read.
         return {}
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
@@ -114,7 +114,7 @@ class _AllStopped(Stopper):
 
 
 def _cause(trial: TuneTrial) -> str:
-    """Return why a trial failed last, in one line, from the text that Tune keeps."""
+    """Return the cause of a trial's last failure, in one line, from the text that Tune keeps."""
     text = Path(trial.error_file).read_text().rstrip() if trial.error_file else ""
     mark = f"{RunError.__name__}: "
     last = text.splitlines()[-1] if text else ""

@@ -1,4 +1,4 @@
-"""What a grid's driver does with the news of its runs: it tells the screen and MLflow, and counts."""
+"""What a grid's driver does with the events of its runs: count them, and pass them to screen and MLflow."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.execution.run_events import Finished, News, Round, Started
+from fedgrid.grids.execution.run_events import RoundDone, RunEvent, RunFinished, RunStarted
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.results import outcome
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -18,28 +18,28 @@ from fedgrid.grids.results.tally import Tally
 from fedgrid.grids.round_cache.retention import Retention
 from fedgrid.tracking.scoring.scores import RoundScores
 
-LOOK_SECONDS = 1.0
-"""How often the driver looks whether it should stop, and renews what the screen says."""
+TICK_SECONDS = 1.0
+"""How often the driver checks whether it should stop, and updates the screen."""
 WRITE_SECONDS = 5.0
-"""How often it writes how far it is, for `fedgrid status`."""
+"""How often it writes its progress, for `fedgrid status`."""
 IDLE_SECONDS = 60.0
-"""With nothing under way for so long, the cluster may have lost what the runs need."""
+"""If no run is under way for so long, the cluster may have lost nodes that the runs need."""
 
 
-class Reporter(Protocol):
+class ProgressView(Protocol):
     """Shows the user what happens."""
 
     def start(self, config: RunConfig, rounds_done: int) -> None:
-        """A run starts, or goes on."""
+        """A run starts, or resumes."""
 
     def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
         """A round is done; `number` counts from 1."""
 
     def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
-        """A run failed and is tried again."""
+        """A run failed and is retried."""
 
     def finish(self, outcome: Outcome) -> None:
-        """A run is finished, or is given up."""
+        """A run is finished, or has failed for good."""
 
     def stop(self, config: RunConfig) -> None:
         """A run has stopped after a round, as asked."""
@@ -52,7 +52,7 @@ class Reporter(Protocol):
 
 
 class Watch:
-    """Takes the news of all runs of a launch, in the order in which they come."""
+    """Handles the events of all runs of a launch, in the order in which they arrive."""
 
     def __init__(
         self,
@@ -61,15 +61,17 @@ class Watch:
         storage: Storage,
         tally: Tally,
         log: RunLog,
-        reporter: Reporter,
+        view: ProgressView,
         lease: Lease,
         retention: Retention | None = None,
         check_cluster: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Watch over a launch; `check_cluster` raises if what waits can never run any more.
+        """Watch over a launch.
 
-        Without `retention` the round store is left as it is.
+        Args:
+            retention: deletes cached states that no run needs any more; None keeps all.
+            check_cluster: raises if no waiting run fits on the cluster any more.
         """
         self.tally = tally
         self.failures: list[Outcome] = []
@@ -77,77 +79,77 @@ class Watch:
         self._folder = folder
         self._storage = storage
         self._log = log
-        self._reporter = reporter
+        self._view = view
         self._lease = lease
         self._retention = retention
         self._check_cluster = check_cluster
         self._now = now
-        self._looked = self._busy = self._wrote = now()
+        self._ticked = self._busy = self._wrote = now()
 
     @property
     def all_stopped(self) -> bool:
         """Whether the grid was asked to stop and no run is under way any more."""
         return self.stopping and not self.tally.running
 
-    def take(self, config: RunConfig, news: News) -> None:
-        """Tell everybody what happened to a run."""
-        match news:
-            case Started(rounds_done):
+    def handle(self, config: RunConfig, event: RunEvent) -> None:
+        """Count an event of a run, and pass it on."""
+        match event:
+            case RunStarted(rounds_done):
                 self.tally.start(config, rounds_done)
                 self._log.start(config)
-                self._reporter.start(config, rounds_done)
-            case Round(number, scores, timing):
+                self._view.start(config, rounds_done)
+            case RoundDone(number, scores, timing):
                 self.tally.round(config, number, timing)
                 self._log.round(config, number, scores)
-                self._reporter.round(config, number, scores)
-            case Finished():
+                self._view.round(config, number, scores)
+            case RunFinished():
                 self._fetch(config)
                 self.tally.finish(config)
                 self._log.finish(config, "FINISHED")
-                self._reporter.finish(outcome.finished(self._storage.root, config))
+                self._view.finish(outcome.finished(self._storage.root, config))
                 if self._retention is not None:
                     self._retention.finish(config)
             case _:
                 self._fetch(config)
                 self.tally.leave(config)
                 self._log.finish(config, "KILLED")
-                self._reporter.stop(config)
+                self._view.stop(config)
 
     def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
-        """Say that a run failed and is tried again."""
+        """Report that a run failed and is retried."""
         self.tally.leave(config)
-        self._reporter.retry(config, cause, attempt)
+        self._view.retry(config, cause, attempt)
 
     def fail(self, config: RunConfig, cause: str, attempts: int) -> None:
-        """Give a run up: keep the cause in its folder and go on with the others."""
+        """Record the cause of a run's failure in its folder; the other runs go on."""
         self._fetch(config)
         self.tally.fail(config)
-        given_up = outcome.failed(self._storage.root, config, cause)
-        self.failures.append(given_up)
+        failed = outcome.failed(self._storage.root, config, cause)
+        self.failures.append(failed)
         RunFolder(self._storage, config).fail(cause, attempts)
         self._log.finish(config, "FAILED")
-        self._reporter.finish(given_up)
+        self._view.finish(failed)
 
     def ask_to_stop(self) -> None:
-        """Let every run stop after its current round, and start no other."""
+        """Stop every run after its current round, and start no other."""
         self.stopping = True
         self._folder.ask_to_stop()
-        self._reporter.stopping()
+        self._view.stopping()
 
     def conclude(self) -> None:
-        """Say how far the grid is, at the end of the launch."""
+        """Write the grid's progress at the end of the launch."""
         self._folder.write_progress(self.tally.as_dict())
 
     def tick(self) -> None:
-        """Look after the launch as a whole; to be called often.
+        """Check the launch as a whole; to be called often.
 
         Raises:
-            RunError: if another driver has taken over, or the cluster can no longer carry the runs.
+            RunError: if another driver has taken over, or no run fits on the cluster any more.
         """
         now = self._now()
-        if now - self._looked < LOOK_SECONDS:
+        if now - self._ticked < TICK_SECONDS:
             return
-        self._looked = now
+        self._ticked = now
         if self._lease.lost.is_set():
             raise RunError("another fedgrid has taken over this storage, so this one ends; nothing is lost")
         self.stopping = self.stopping or self._folder.stop_asked()
@@ -156,7 +158,7 @@ class Watch:
         elif now - self._busy > IDLE_SECONDS:
             self._busy = now
             self._check_cluster()
-        self._reporter.tally(self.tally)
+        self._view.tally(self.tally)
         if now - self._wrote >= WRITE_SECONDS:
             self._wrote = now
             self._folder.write_progress(self.tally.as_dict())

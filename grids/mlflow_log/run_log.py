@@ -1,7 +1,7 @@
-"""The MLflow side of a grid under way: news of its runs goes into a queue, one thread writes it.
+"""Logs a running grid to MLflow: updates of its runs go into a queue, and one thread writes them.
 
-A store that fails is told and stops nothing: the records on disk are the truth, and what MLflow lacks is
-logged from them when it is back, or by `fedgrid sync`.
+If the store fails, there is a warning and training goes on. The records on disk are complete: what MLflow
+lacks is logged from them when the store is back, or by `fedgrid sync`.
 """
 
 import threading
@@ -22,7 +22,7 @@ from fedgrid.tracking.scoring.scores import RoundScores
 
 
 def artifact_root(storage: Path) -> Path:
-    """Return where a store in `storage` keeps its artifacts."""
+    """Return the folder for the artifacts of a store in `storage`."""
     return storage / "mlartifacts"
 
 
@@ -31,17 +31,17 @@ class Pauses:
     """Seconds."""
 
     gather: float = 2.0
-    """Between the first news and writing: fast rounds share a batch."""
+    """From the first update to writing, so that fast rounds share a batch."""
     retry: float = 15.0
-    """Between attempts at a store that failed."""
+    """Between attempts after a failure of the store."""
     warn: float = 60.0
     """Between warnings."""
     flush: float = 30.0
-    """That the end waits for a store that takes nothing."""
+    """How long the end waits for a store that accepts nothing."""
 
 
 @dataclass(slots=True)
-class _News:
+class _Update:
     config: RunConfig
     rounds: list[tuple[int, RoundScores]] = field(default_factory=list)
     status: Status | None = None
@@ -50,7 +50,8 @@ class _News:
 class RunLog:
     """Logs the runs of a grid, many at once; `start`, `round`, `finish` and `summary` never wait.
 
-    Within its context one thread writes; at the end what waits is written, and what cannot be is told.
+    Within its context one thread writes. At the end the queue is written; what could not be written is
+    counted in a warning.
     """
 
     def __init__(
@@ -81,8 +82,8 @@ class RunLog:
         self._text = ""
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
         self._changed = threading.Condition()
-        self._waiting: dict[str, _News] = {}
-        self._taken: dict[str, _News] = {}
+        self._waiting: dict[str, _Update] = {}
+        self._taken: dict[str, _Update] = {}
         self._summary: tuple[Sequence[Path], int, int] | None = None
         self._under_way: dict[str, RunConfig] = {}
         self._end: Status | None = None
@@ -98,11 +99,11 @@ class RunLog:
             self._fail(error)
 
     def is_logged(self, config: RunConfig) -> bool:
-        """Return whether the store has all rounds of a run, by what its folder says: no store is asked."""
+        """Return whether the store has all rounds of a run, by the mark in its folder."""
         return is_logged(self.uri, folder_of(self._storage, config), config.training.rounds)
 
     def forget(self, configs: Sequence[RunConfig]) -> None:
-        """Delete runs from the store, where they are in it; before the thread starts."""
+        """Delete runs from the store, if it has them. To be called before the thread starts."""
         try:
             for config in configs:
                 self.writer.forget(config)
@@ -110,26 +111,26 @@ class RunLog:
             self._fail(error)
 
     def start(self, config: RunConfig) -> None:
-        """A run starts, or goes on; the rounds on disk that the store lacks are logged."""
+        """A run starts, or resumes; the rounds on disk that the store lacks are logged."""
         with self._changed:
             self._under_way[config.run_id] = config
-            self._news(config).status = None
+            self._update(config).status = None
 
     def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
         """A round is done and on disk; `number` counts from 1."""
         with self._changed:
-            news = self._news(config)
+            update = self._update(config)
             if not self._is_down:
-                news.rounds.append((number, scores))
+                update.rounds.append((number, scores))
 
     def finish(self, config: RunConfig, status: Status) -> None:
-        """A run has ended: its records and figures are uploaded, and its folder says that all is logged."""
+        """A run has ended: its records and figures are uploaded, and its folder is marked as logged."""
         with self._changed:
             self._under_way.pop(config.run_id, None)
-            self._news(config).status = status
+            self._update(config).status = status
 
     def summary(self, files: Sequence[Path], done: int, failed: int) -> None:
-        """Put files, and how many runs are done and failed, on the grid's own run."""
+        """Log files and the numbers of finished and failed runs to the grid's own MLflow run."""
         with self._changed:
             self._summary = (files, done, failed)
             self._changed.notify()
@@ -143,7 +144,7 @@ class RunLog:
     ) -> None:
         with self._changed:
             for config in self._under_way.values():
-                self._news(config).status = "KILLED"
+                self._update(config).status = "KILLED"
             self._end = "KILLED" if kind else "FINISHED"
             self._changed.notify()
         written = -1
@@ -157,9 +158,9 @@ class RunLog:
                 f"`fedgrid sync {self._grid_name}` logs what is missing"
             )
 
-    def _news(self, config: RunConfig) -> _News:
+    def _update(self, config: RunConfig) -> _Update:
         self._changed.notify()
-        return self._waiting.setdefault(config.run_id, _News(config))
+        return self._waiting.setdefault(config.run_id, _Update(config))
 
     def _work(self) -> None:
         while True:
@@ -169,7 +170,7 @@ class RunLog:
                 return
 
     def _rest(self) -> Status | None:
-        """Wait for news, and for more of it, or until a store that failed may be back; not at the end."""
+        """Wait for updates, and then for more of them, or for the next retry. The end does not wait."""
         with self._changed:
             if self._is_down:
                 self._changed.wait_for(lambda: self._end, self._pauses.retry)
@@ -194,32 +195,32 @@ class RunLog:
             if end is not None:
                 self.writer.close(end)
         except Exception as error:
-            # The store, or a fault of ours or of MLflow's: the training need not suffer for it.
+            # The store failed, or this is a bug of ours or of MLflow's: training must not stop for it.
             self._fail(error)
 
     def _write_first(self) -> None:
-        """Write a run; whatever goes wrong with it, the next ones are tried, unless the store is away."""
-        news = next(iter(self._taken.values()))
+        """Write a run. If it fails, the next ones are tried, unless the store cannot be reached."""
+        update = next(iter(self._taken.values()))
         try:
-            self.writer.write(news.config, news.rounds, news.status)
+            self.writer.write(update.config, update.rounds, update.status)
         except Exception as error:
-            self._fail(error, news)
+            self._fail(error, update)
             self.writer.connect(self._text)
         else:
-            del self._taken[news.config.run_id]
+            del self._taken[update.config.run_id]
             self._written += 1
 
-    def _fail(self, error: Exception, *failed: _News) -> None:
-        """Keep only which runs to write again (all if none is given): the scores are on disk."""
+    def _fail(self, error: Exception, *failed: _Update) -> None:
+        """Queue runs again (all taken ones, if none is given), without scores: these are on disk."""
         self.writer.disconnect()
         with self._changed:
             self._is_down = True
             for old in failed or list(self._taken.values()):
                 self._taken.pop(old.config.run_id)
                 self._waiting.setdefault(old.config.run_id, old)
-            for news in self._waiting.values():
-                news.rounds.clear()
+            for update in self._waiting.values():
+                update.rounds.clear()
         if self._warned is None or self._now() - self._warned >= self._pauses.warn:
             self._warned = self._now()
             cause = str(error) if isinstance(error, TrackingError) else f"MLflow: {error!r}"
-            self._warn(f"{cause}; training goes on, what MLflow lacks is logged when it is back")
+            self._warn(f"{cause}; training goes on, and what MLflow lacks is logged when it is back")

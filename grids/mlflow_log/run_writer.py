@@ -1,4 +1,4 @@
-"""Writes a grid's runs to MLflow, one after the other: what it lacks of them is read from their folders."""
+"""Writes a grid's runs to MLflow, one after another; rounds that it lacks are read from their folders."""
 
 import json
 import time
@@ -13,20 +13,20 @@ from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import write_text
 from fedgrid.grids.mlflow_log.tags import metrics, origin, tags
 from fedgrid.grids.results.times import times_of
-from fedgrid.tracking.mlflow.runs import Entry, Experiment, Status
+from fedgrid.tracking.mlflow.runs import Experiment, LoggedRun, Status
 from fedgrid.tracking.mlflow.store import database_file, one_line, shown
 from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.scoring.scores import RoundScores, of_rounds
 
 ARTIFACTS = ("config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "log.txt")
 MARK = "mlflow.json"
-"""Lies in the folder of a finished run and says that MLflow has it as such."""
+"""A file in the folder of a finished run: MLflow has the run, as finished."""
 PARENT = "grid"
-"""Stands for the run id of the grid's own MLflow run."""
+"""Takes the place of a run id for the grid's own MLflow run."""
 
 
 def is_logged(uri: str, folder: Path, rounds: int) -> bool:
-    """Return whether the store has a run of so many rounds, whole, by what its folder says."""
+    """Return whether the store has a whole run of so many rounds, according to the run's folder."""
     try:
         mark = json.loads((folder / MARK).read_text())
         same = (mark["uri"], mark["rounds"]) == (shown(uri), rounds)
@@ -37,20 +37,20 @@ def is_logged(uri: str, folder: Path, rounds: int) -> bool:
 
 
 class Writer:
-    """Keeps the entries of a grid's experiment, and nothing else of a run; not for several threads at once.
+    """Writes to a grid's MLflow experiment. Not thread-safe.
 
-    Every method raises `TrackingError`, in one line, if the store fails; `disconnect` then, and write the
-    same again later.
+    If the store fails, every method raises `TrackingError`, in one line. Then call `disconnect`, and repeat
+    the write later.
     """
 
     def __init__(self, uri: str, grid_name: str, storage: Path, artifacts: Path) -> None:
-        """Write to the store `uri`; artifacts of a store that is no server go to `artifacts`."""
+        """Write to the store `uri`; if it is not a server, its artifacts go to `artifacts`."""
         self._uri = uri
         self._grid_name = grid_name
         self._storage = storage
         self._artifacts = artifacts
         self._experiment: Experiment | None = None
-        self._parent: Entry | None = None
+        self._parent: LoggedRun | None = None
         self._doubtful: dict[str, int] = {}
 
     def connect(self, text: str = "") -> None:
@@ -63,15 +63,15 @@ class Writer:
                 self._connected().log_text(self._parent, text, "preset.yaml")
 
     def disconnect(self) -> None:
-        """Forget what the store has; it is asked again."""
+        """Forget what the store has; the next write asks it again."""
         self._experiment = self._parent = None
 
     def write(
         self, config: RunConfig, rounds: Sequence[tuple[int, RoundScores]], status: Status | None
     ) -> int:
-        """Log what the store lacks of a run, end the run if there is a status, and return how many rounds.
+        """Log what the store lacks of a run, and end it if there is a status; return the new rounds' number.
 
-        `rounds` saves reading the run's folder, if they are the next ones.
+        If `rounds` are the next ones for the store, the run's folder is not read.
         """
         experiment = self._connected()
         entry, is_new = self._start(config)
@@ -82,7 +82,7 @@ class Writer:
         folder = folder_of(self._storage, config)
         if not in_order or ends_early or (is_new and not new):
             new = _recorded(folder, entry.rounds)
-        # A batch that seemed to fail may arrive yet: with the same time, the store takes it once.
+        # A batch that seemed to fail may still arrive. With the same time stamp the store takes it only once.
         millis = self._doubtful.setdefault(config.run_id, int(time.time() * 1000))
         added = experiment.log_rounds(entry, [(number, metrics(scores)) for number, scores in new], millis)
         del self._doubtful[config.run_id]
@@ -96,14 +96,14 @@ class Writer:
         return entry is not None and (entry.status, entry.rounds) == (status, rounds)
 
     def write_summary(self, files: Sequence[Path], done: int, failed: int) -> None:
-        """Put files and the numbers of runs on the grid's own run."""
+        """Log files and the numbers of runs to the grid's own MLflow run."""
         self.connect()
         assert self._parent is not None
         self._connected().log_artifacts(self._parent, files)
         self._connected().log_totals(self._parent, {"runs_done": done, "runs_failed": failed})
 
     def write_report(self, folder: Path) -> bool:
-        """Put a folder on the grid's own run, as `report`; return whether the store has that run."""
+        """Log a folder to the grid's own run, as `report`; return whether the store has that run."""
         experiment = self._connected()
         parent = experiment.entries.get(PARENT)
         if parent is not None:
@@ -118,8 +118,13 @@ class Writer:
         scores: Mapping[str, float],
         trials: Mapping[str, int],
     ) -> bool:
-        """Put on a search's own run its files, what it found (tags) and how good that is; on the others the
-        number of their trial, by run id. Return whether the store has the search's own run.
+        """Log the result of a search; return whether the store has the search's own run.
+
+        Args:
+            files, figures: artifacts for the search's own run.
+            found: tags for it, the best settings.
+            scores: metrics for it, the best scores.
+            trials: run id -> number of its trial, a tag for that run.
         """
         experiment = self._connected()
         parent = experiment.entries.get(PARENT)
@@ -135,7 +140,7 @@ class Writer:
         return True
 
     def forget(self, config: RunConfig) -> None:
-        """Delete a run from the store, if it is there."""
+        """Delete a run from the store, if it has it."""
         (folder_of(self._storage, config) / MARK).unlink(missing_ok=True)
         self._connected().forget(config.run_id)
 
@@ -149,8 +154,8 @@ class Writer:
             self._experiment = Experiment.open(self._uri, self._grid_name, self._artifacts)
         return self._experiment
 
-    def _start(self, config: RunConfig) -> tuple[Entry, bool]:
-        """Return the run's entry, and whether it is set running only now."""
+    def _start(self, config: RunConfig) -> tuple[LoggedRun, bool]:
+        """Return the run's entry, and whether this call has set it to running."""
         experiment = self._connected()
         entry = experiment.entries.get(config.run_id)
         if entry is not None and entry.opened:
@@ -160,7 +165,7 @@ class Writer:
         given = {**tags(config, self._grid_name), "mlflow.parentRunId": self._parent.mlflow_run_id}
         return experiment.start(config.run_id, config.name, given, config.model_dump(mode="json")), True
 
-    def _finish(self, entry: Entry, folder: Path, status: Status) -> None:
+    def _finish(self, entry: LoggedRun, folder: Path, status: Status) -> None:
         experiment = self._connected()
         experiment.log_artifacts(entry, [folder / name for name in ARTIFACTS if (folder / name).exists()])
         experiment.log_artifacts(entry, sorted((folder / "figures").glob("*")), "figures")
@@ -176,14 +181,14 @@ class Writer:
 
 
 def _recorded(folder: Path, after: int) -> list[tuple[int, RoundScores]]:
-    # No record yet, or half a round: it comes with the next news of the run.
+    # No record yet, or half a round: the run's next update has it.
     with suppress(RecordsError):
         return list(of_rounds(folder, skip=set(range(1, after + 1))))
     return []
 
 
 def _totals(folder: Path) -> dict[str, float]:
-    """Return what a run took, in all sessions, by the names of `TOTALS`; nothing before its first round."""
+    """Return the totals of a run over all sessions, named as in `TOTALS`; empty before its first round."""
     try:
         times = times_of(folder)
     except (OSError, pa.ArrowException):

@@ -1,4 +1,4 @@
-"""Logs to MLflow what it lacks of a grid's runs, from their folders."""
+"""Logs to MLflow what it lacks of a grid's runs, from the records in their folders."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from fedgrid.tracking.mlflow.store import TrackingError
 
 @dataclass(frozen=True)
 class Synced:
-    """What was added."""
+    """What `sync` has added."""
 
     runs: int
     """Runs of which something was missing."""
@@ -25,18 +25,18 @@ class Synced:
 
 
 def sync(runs: Sequence[RunConfig], storage: Path, log: RunLog, text: str) -> Synced:
-    """Log what MLflow lacks of finished, failed and unfinished runs; those without records are passed over.
+    """Log what MLflow lacks of finished, failed and unfinished runs; runs without records are skipped.
 
-    The store itself is asked, whatever the folders say. No other process may write to it meanwhile.
+    The store itself is asked, not the marks in the folders. No other process may write to it meanwhile.
 
     Args:
-        runs: of the grid that `log` is of.
-        storage: where their folders are.
-        log: not entered: nothing else writes.
+        runs: runs of the grid that `log` belongs to.
+        storage: the folder with their folders.
+        log: its context must not be entered, as its thread would write too.
         text: the preset, for the grid's own run.
 
     Raises:
-        RunError: if the store fails; what was added stays.
+        RunError: if the store fails; what was added before stays.
     """
     changed = rounds = 0
     try:
@@ -58,7 +58,7 @@ def sync(runs: Sequence[RunConfig], storage: Path, log: RunLog, text: str) -> Sy
 
 
 def status_of(folder: Path) -> Status | None:
-    """Return how the run in a folder ended, None if it has left nothing yet."""
+    """Return how the run in a folder ended, None if it has no record yet."""
     if (folder / "done.json").exists():
         return "FINISHED"
     if (folder / "failed.json").exists():

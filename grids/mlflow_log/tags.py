@@ -8,7 +8,7 @@ from pathlib import Path
 from platform import node, python_version
 
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.grids.archive.layout import is_archived
+from fedgrid.grids.results.archived import is_archived
 from fedgrid.tracking.mlflow.runs import Metrics
 from fedgrid.tracking.scoring.scores import RoundScores
 

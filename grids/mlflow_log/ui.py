@@ -1,4 +1,4 @@
-"""What `fedgrid ui` does: the MLflow server on the store of a folder of runs."""
+"""`fedgrid ui`: the MLflow server for the store of a folder of runs."""
 
 import os
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""What a grid has produced so far: outcomes, counts, times, studies."""
+"""The results of a grid so far: outcomes, counts, times, studies."""

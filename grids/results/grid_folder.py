@@ -1,4 +1,4 @@
-"""A grid's folder, `grids/<name>`: which runs it has, how far it is, and whether it is asked to stop."""
+"""A grid's folder, `grids/<name>`: its runs, its progress, and whether it is asked to stop."""
 
 import json
 import re
@@ -19,7 +19,7 @@ GRIDS = "grids"
 RUNS, PRESET, PROGRESS, STOP = "runs.jsonl", "preset.yaml", "progress.json", "stop"
 PLAIN_NAME = re.compile(r"\w[\w .+-]{0,99}")
 ASK_EVERY = 5.0
-"""Seconds between two looks at a URI for the mark to stop."""
+"""Seconds between two requests to a URI for the file `stop`."""
 
 
 def known(storage: Storage) -> list[str]:
@@ -34,7 +34,7 @@ class GridFolder:
         """Name a grid of `storage`; nothing is read or written yet.
 
         Raises:
-            ConfigError: if `name` is no plain file name.
+            ConfigError: if `name` is not a plain file name.
         """
         if not PLAIN_NAME.fullmatch(name):
             raise ConfigError(
@@ -47,7 +47,7 @@ class GridFolder:
         self._asked_at: float | None = None
 
     def keep(self, runs: Sequence[RunConfig], text: str) -> None:
-        """Keep the preset's `text` and its runs, and those runs of earlier launches that have a folder.
+        """Store the preset's `text` and its runs, and those runs of earlier launches that have a folder.
 
         Raises:
             RunError: if they cannot be written.
@@ -88,19 +88,19 @@ class GridFolder:
         self.write(STOP, "")
 
     def withdraw_stop(self) -> None:
-        """Take that back."""
+        """Withdraw the request to stop."""
         (self.path / STOP).unlink(missing_ok=True)
         self._storage.remove(self._name(STOP))
 
     def stop_asked(self) -> bool:
-        """Return whether the grid is asked to stop: cheap, at a URI up to five seconds old."""
+        """Return whether the grid is asked to stop. Cheap; at a URI the answer is up to five seconds old."""
         if self._asked_at is None or monotonic() - self._asked_at >= ASK_EVERY:
             self._storage.refresh(self._name(STOP))
             self._asked_at = monotonic()
         return (self.path / STOP).exists()
 
     def write_progress(self, progress: Mapping[str, Any]) -> None:
-        """Say how far the grid is: at a URI a round trip, so every few seconds at most.
+        """Write the grid's progress. At a URI this takes a round trip: call it every few seconds at most.
 
         Raises:
             RunError: if it cannot be written.
@@ -108,7 +108,7 @@ class GridFolder:
         self.write(PROGRESS, json.dumps(progress) + "\n")
 
     def read_progress(self) -> dict[str, Any] | None:
-        """Return what was last written, None if nothing was or it cannot be read."""
+        """Return the last progress, None if there is none or it cannot be read."""
         self._storage.refresh(self._name(PROGRESS))
         try:
             return dict(json.loads((self.path / PROGRESS).read_text()))
@@ -122,7 +122,7 @@ class GridFolder:
         return unknown("grid", self.name, grids)
 
     def write(self, name: str, text: str) -> None:
-        """Keep a text file in the folder.
+        """Write a text file into the folder.
 
         Raises:
             RunError: if it cannot be written.

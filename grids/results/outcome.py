@@ -13,7 +13,7 @@ from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.times import Times, times_of
 
 SCORES = "scores.json"
-"""The final scores of a run, in its folder: the last that is written, read faster than its records."""
+"""The final scores of a run, in its folder. Written last; faster to read than the records."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def is_finished(storage: Storage, config: RunConfig) -> bool:
 def unfinished(
     runs: Iterable[RunConfig], storage: Storage, until: Mapping[str, int] = MappingProxyType({})
 ) -> list[RunConfig]:
-    """Return the runs that are not finished and, where `until` (as of `Grid`) names a round, not there."""
+    """Return the runs that are not finished, nor have reached the round that `until` (as in `Grid`) names."""
     return [
         run
         for run in runs
@@ -52,6 +52,6 @@ def finished(root: Path, config: RunConfig) -> Outcome:
 
 
 def failed(root: Path, config: RunConfig, cause: str) -> Outcome:
-    """Return the outcome of a run that was given up."""
+    """Return the outcome of a run that failed after all retries."""
     folder = folder_of(root, config)
     return Outcome(config, folder, None, times_of(folder), cause)

@@ -1,4 +1,4 @@
-"""A grid as a study: what the command line, a notebook or a script reports on.
+"""A grid as a study, for reports of the command line, a notebook or a script.
 
 from fedgrid.grids.results.study import load
 from fedgrid.tracking import figures
@@ -22,7 +22,7 @@ AS_PUBLISHED = " as published"
 
 
 def load(grid: str, storage: Storage | str = "runs") -> Study:
-    """Read the results of a grid that was launched or imported; of each run the records, by column.
+    """Read the results of a grid that was launched or imported: the records of each run, by column.
 
     Raises:
         ConfigError: if there is no such grid.
@@ -46,7 +46,7 @@ def load(grid: str, storage: Storage | str = "runs") -> Study:
 
 
 def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
-    """Return what a report needs to know of each run, with names for its algorithm that tell it apart."""
+    """Return the description of each run for a report, with a distinct title for its algorithm."""
     return tuple(
         Run(
             run_id=config.run_id,

@@ -1,4 +1,4 @@
-"""How far a grid is: runs done, running and waiting, rounds a second, the time left."""
+"""The progress of a grid: runs done, running and waiting, rounds per second, time left."""
 
 import time
 from collections import Counter
@@ -10,7 +10,7 @@ from fedgrid.grids.results.times import computed_share
 
 
 class Tally:
-    """Counts; what it keeps does not grow with the runs that are finished."""
+    """Counts runs and rounds. Its memory does not grow with the number of finished runs."""
 
     def __init__(
         self,
@@ -19,13 +19,13 @@ class Tally:
         finished_before: int = 0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Count `runs`, which have `rounds_done` (run id -> rounds) already, beside those finished before."""
+        """Count `runs`, which have `rounds_done` (run id -> rounds) already, and those finished before."""
         self.total = self.done = self.finished_before = 0
         self.failed = 0
         self.rounds = 0
         """Rounds of this launch."""
         self.rounds_computed = 0.0
-        """Of them what was not taken from the round store; a round counts by the share of its clients."""
+        """Of these, the rounds that were not cache hits; a partial hit counts by the share of its clients."""
         self._client_seconds = 0.0
         self._at_once = 0
         self.running: dict[str, tuple[RunConfig, int]] = {}
@@ -39,7 +39,7 @@ class Tally:
     def add(
         self, runs: Sequence[RunConfig], rounds_done: Mapping[str, int], finished_before: int = 0
     ) -> None:
-        """Count more runs; arguments as at the start."""
+        """Count more runs; arguments as in the constructor."""
         self.total += finished_before + len(runs)
         self.done += finished_before
         self.finished_before += finished_before
@@ -58,16 +58,16 @@ class Tally:
 
     @property
     def rounds_per_second(self) -> float:
-        """Rounds a second of this launch."""
+        """Rounds per second of this launch."""
         return self.rounds / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until all is done at the present pace, from the rounds so far; None before the first.
+        """Seconds until all runs are finished at the present pace; None before the first round.
 
-        A round's time is the mean of its data set's rounds so far, of all rounds where it has none yet:
-        too much while those are mostly computed that other runs will take from the round store, too little
-        after a time in which most were taken. Time spent waiting for one another is part of the pace.
+        A round's time is estimated by the mean over its data set's rounds so far, or over all rounds if it
+        has none yet. The estimate is too high while most rounds are cache misses that become hits for other
+        runs, and too low after many hits. Time that runs wait for one another counts as part of the pace.
         """
         if not self._seconds.total():
             return None
@@ -80,15 +80,16 @@ class Tally:
 
     @property
     def share_outside_clients(self) -> float | None:
-        """Share of the launch in which the runs that went at once did anything but train and test models:
-        also wait for a round that another run computes, or take one from the round store.
+        """Share of the launch's time, over concurrent runs, that is not spent on training and testing models.
+
+        It includes waiting for a round that another run computes, and reading the round cache.
         """
         if not self.rounds:
             return None
         return 1 - self._client_seconds / (self.seconds * self._at_once)
 
     def start(self, config: RunConfig, rounds_done: int) -> None:
-        """Count a run that starts, or goes on."""
+        """Count a run that starts, or resumes."""
         if self._start is None:
             self._start = self._now()
         self.running[config.run_id] = (config, rounds_done)
@@ -105,22 +106,22 @@ class Tally:
         self._rounds_left[config.dataset] -= 1
 
     def finish(self, config: RunConfig) -> None:
-        """Count a run that is done."""
+        """Count a run that is finished."""
         self.running.pop(config.run_id, None)
         self.done += 1
 
     def leave(self, config: RunConfig) -> None:
-        """Count a run that no longer runs and is not done: it waits again."""
+        """Count a run that has stopped before its end: it waits again."""
         self.running.pop(config.run_id, None)
 
     def fail(self, config: RunConfig) -> None:
-        """Count a run that was given up."""
+        """Count a run that failed after all retries."""
         _, rounds_done = self.running.pop(config.run_id, (config, 0))
         self._rounds_left[config.dataset] -= config.training.rounds - rounds_done
         self.failed += 1
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what `fedgrid status` shows of a grid under way."""
+        """Return the progress that `fedgrid status` shows of a running grid."""
         left = self.seconds_left
         return {
             "total": self.total,

@@ -1,4 +1,4 @@
-"""What the rounds of a run took, as its folder records it."""
+"""Times of a run's rounds, from the records in its folder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,38 +10,38 @@ import pyarrow.parquet as pq
 
 @dataclass(frozen=True)
 class Times:
-    """Sums over the recorded rounds of a run, in whatever session they were run."""
+    """Sums over the recorded rounds of a run, over all its sessions."""
 
     seconds: float = 0.0
-    """Training, testing, clustering and saving; not the waiting for other runs."""
+    """Training, testing, clustering and saving, without waiting for other runs."""
     alone_seconds: float = 0.0
-    """What that would have been without the round store."""
+    """The same without the round cache."""
     rounds: int = 0
     rounds_computed: float = 0.0
-    """Of them what it did not take from the store; a round counts by the share of its clients."""
+    """Of these, the rounds that were not cache hits; a partial hit counts by the share of its clients."""
     peak_memory_mb: float | None = None
-    """The most of any round."""
+    """Maximum over the rounds; None if none is recorded."""
 
     @property
-    def has_taken(self) -> bool:
-        """Whether any round was taken from the round store."""
+    def has_hits(self) -> bool:
+        """Whether any round was a cache hit."""
         return self.rounds_computed < self.rounds
 
 
 def computed_share(timing: Mapping[str, Any]) -> float:
-    """Return the share of a round that a run computed: of the clients those that it trained itself.
+    """Return the share of a round's clients that the run trained itself.
 
-    All of it where nobody was to be trained, and in earlier versions.
+    It is 1 if no client was to be trained, and in records of earlier versions.
     """
     reached, trained = timing.get("reached_clients"), timing.get("trained_clients")
     return trained / reached if reached and trained is not None else 1.0
 
 
 def times_of(folder: Path) -> Times:
-    """Return the sums of what is recorded in a run's folder, all zero where nothing is.
+    """Return the sums over the records in a run's folder, all zero if there are none.
 
     Raises:
-        OSError, pyarrow.ArrowException: if it cannot be read.
+        OSError, pyarrow.ArrowException: if they cannot be read.
     """
     path = folder / "timings.parquet"
     if not path.exists():
@@ -57,6 +57,6 @@ def times_of(folder: Path) -> Times:
 
 
 def _alone_seconds(timing: Mapping[str, Any]) -> float:
-    # An earlier version, without a store, did not tell it from what a round took.
+    # Records of an earlier version, without a round cache, lack it.
     alone = timing.get("alone_seconds")
     return float(timing["seconds"] if alone is None else alone)

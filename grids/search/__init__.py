@@ -1,1 +1,1 @@
-"""Searches: grids whose point is to pick the settings of an algorithm."""
+"""Searches: grids whose purpose is to choose the settings of an algorithm."""

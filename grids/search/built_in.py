@@ -1,4 +1,4 @@
-"""The spaces of searches that name no space, as a file would say them."""
+"""The built-in search spaces of the algorithms, as they would stand in a file."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -9,23 +9,23 @@ Given: TypeAlias = dict[str, Any]
 
 
 def built_in(algorithm: str, rounds: int) -> Given:
-    """Return what a search for `algorithm` varies by itself; `rounds` is the length of its shortest runs.
+    """Return the built-in space of `algorithm`; `rounds` is the length of the shortest run.
 
     Raises:
-        ConfigError: if that is nothing.
+        ConfigError: if the algorithm has none.
     """
     for family, space in FAMILIES.items():
         if algorithm.startswith(family):
             return space(algorithm, rounds)
     raise ConfigError(
-        f"{algorithm} has no space of its own (those that begin with {', '.join(FAMILIES)} have); write a "
-        "file with search: and its settings"
+        f"{algorithm} has no built-in search space (those that begin with {', '.join(FAMILIES)} have one); "
+        "write a file with search: and its settings"
     )
 
 
 def _sattler(algorithm: str, rounds: int) -> Given:
-    # For networks of the size of MNIST's, whose updates have norms around 1. Where norms are of another
-    # order, as with ResNets, a file must say so.
+    # For networks of the size of MNIST's, whose updates have norms around 1. ResNets have other norms: they
+    # need a file.
     return {
         "epsilon_1": {"low": 0.05, "high": 2.0, "log": True},
         "epsilon_2": {"low": 0.1, "high": 5.0, "log": True},
@@ -59,7 +59,10 @@ def _ocfl(algorithm: str, rounds: int) -> Given:
 
 
 def _when(rounds: int) -> Given:
-    """Return when to cluster: from a tenth to six tenths of a run, in tenths; leaves time to profit."""
+    """Return the range of rounds to cluster in: from a tenth to six tenths of a run, in tenths.
+
+    The remaining rounds let the clusters' models improve.
+    """
     tenth = max(1, rounds // 10)
     return {"low": tenth, "high": max(tenth + 1, rounds * 6 // 10), "step": tenth}
 

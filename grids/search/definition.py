@@ -1,4 +1,4 @@
-"""From what a user writes (an algorithm and options, or a file) to a search."""
+"""Builds a search from an algorithm and options, or from a file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,20 +24,20 @@ from fedgrid.grids.search.space import SEARCH, Params, Space, nested, read_space
 from fedgrid.grids.search.suggest import SEARCHERS, Searcher, grid_levels
 
 OWN_KEYS = (SEARCH, "trials", "searcher", "objective", "early_stop")
-"""What a search's file may say beside a preset's keys."""
+"""Keys of a search's file beside those of a preset."""
 TRIALS = 32
 DEFAULTS = {"trials": TRIALS, "searcher": "optuna", "objective": VALIDATION, "early_stop": False}
 RUNGS = (0.25, 0.5)
-"""With early stopping, the shares of the rounds at which the worse half of a batch stops."""
+"""Shares of the rounds at which early stopping stops the worse half of a batch."""
 BASE = "paper"
-"""Whose scenarios a filter chooses from, if no other base is named."""
+"""The preset whose scenarios a filter selects from, if no other base is named."""
 ON_VALIDATION = "split.scored_on=validation"
-"""Settings that were chosen by the test images would look better in the tests than they are."""
+"""Scores on test images would be too good for settings that were chosen with the same images."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """Which settings of an algorithm are looked for, where, and how."""
+    """Which settings of an algorithm are searched, on which scenarios, and how."""
 
     name: str
     algorithm: str
@@ -48,35 +48,35 @@ class Search:
     early_stop: bool
     """Whether the worse half of a batch stops at each of `RUNGS`."""
     base: tuple[RunConfig, ...]
-    """The runs of each trial, up to the settings that are searched."""
+    """The runs of each trial, without the settings that are searched."""
 
     def runs(self, params: Params) -> tuple[RunConfig, ...]:
         """Return the runs of a trial.
 
         Raises:
-            ConfigError: if settings do not go together.
+            ConfigError: if the settings exclude one another.
         """
         return tuple(_with_settings(run, params) for run in self.base)
 
     def start_order_key(self, params: Params) -> tuple[float, ...]:
-        """Return the algorithm's patience with these settings; those that do not go together never act."""
+        """Return the algorithm's start order key with these settings; infinity if they are invalid."""
         try:
             return self.runs(params)[0].make_algorithm().start_order_key()
         except ConfigError:
             return (inf,)
 
     def grid(self, runs: tuple[RunConfig, ...], until: Mapping[str, int]) -> Grid:
-        """Return the search, so far as it has got, as a grid."""
+        """Return the runs of the search so far as a grid."""
         return Grid(self.name, runs, self.text, tuple(self.space), until)
 
     @cached_property
     def text(self) -> str:
-        """The search as YAML, as its folder and MLflow keep it."""
+        """The search as YAML, for its folder and MLflow."""
         return yaml.safe_dump(self.described, sort_keys=False, allow_unicode=True)
 
     @cached_property
     def described(self) -> dict[str, Any]:
-        """What makes the search; where all but `trials` is the same, it is the same search."""
+        """What identifies the search. Two searches that differ only in `trials` are the same."""
         base = "\n".join(run.canonical_json() for run in self.base)
         return {
             "algorithm": self.algorithm,
@@ -106,23 +106,23 @@ def load_search(
 
     Args:
         what: an algorithm, or the path of a YAML file.
-        options, changes, filters, seeds: as of `load_grid`, for the runs of each trial.
-        own: `trials`, `searcher`, `objective`, `early_stop`, where the command line says them.
-        base: a preset or file over whose scenarios an algorithm is searched.
+        options, changes, filters, seeds: as in `load_grid`, for the runs of each trial.
+        own: `trials`, `searcher`, `objective` and `early_stop`, if the command line gives them.
+        base: a preset or file; the algorithm is searched over its scenarios.
 
     Raises:
-        ConfigError: if anything is misspelt or cannot be.
+        ConfigError: if a name or value is wrong.
     """
-    said: Mapping[str, Any] = {}
+    in_file: Mapping[str, Any] = {}
     place = None
     if what in ALGORITHMS:
         base = base or (BASE if filters else None)
         grid = _grid_of(what, base, options, changes, data_dir, filters, seeds)
     elif is_path(what):
         if base is not None:
-            raise ConfigError(f"--base {base}: {what} can say base: itself")
+            raise ConfigError(f"--base {base}: write base: into {what} instead")
         file = open_preset(what)
-        place, said = Place(file, (SEARCH,)), _take_own(file)
+        place, in_file = Place(file, (SEARCH,)), _take_own(file)
         preset = read_preset(file, data_dir, (what,))
         grid = load_preset(
             Path(what).stem, preset, "", options, _on_validation(changes), data_dir, filters, seeds
@@ -132,9 +132,9 @@ def load_search(
         raise ConfigError(f"no algorithm or file '{what}'; {near}known: {', '.join(ALGORITHMS)}")
     algorithm = _algorithm(grid.runs)
     rounds = min(run.training.rounds for run in grid.runs)
-    given = said[SEARCH] if SEARCH in said else built_in(algorithm, rounds)
-    values = {key: _own(key, {**DEFAULTS, **said}, own, place) for key in DEFAULTS}
-    space = read_space(given, algorithm, place if SEARCH in said else None)
+    given = in_file[SEARCH] if SEARCH in in_file else built_in(algorithm, rounds)
+    values = {key: _own(key, {**DEFAULTS, **in_file}, own, place) for key in DEFAULTS}
+    space = read_space(given, algorithm, place if SEARCH in in_file else None)
     if values["searcher"] == "grid":
         grid_levels(space, values["trials"])
     if values["early_stop"]:
@@ -152,7 +152,7 @@ def _grid_of(
     filters: Sequence[str],
     seeds: str | None,
 ) -> Grid:
-    """Return the runs of an algorithm: those of a base with its settings there, if the base has it."""
+    """Return the runs of an algorithm over a base's scenarios, with the base's settings if it has some."""
     if base is not None and not is_path(base) and base not in preset_names():
         raise unknown("preset", base, preset_names())
     chosen = {**options, "algorithm": algorithm}
@@ -168,7 +168,7 @@ def _on_validation(changes: Sequence[str]) -> list[str]:
 
 
 def _take_own(file: YamlFile) -> dict[str, Any]:
-    """Return what a search's file says that no preset does, and leave the preset."""
+    """Remove a search's own keys from its file, which leaves a preset, and return them."""
     for key in file.values:
         if key not in (*KEYS, *OWN_KEYS):
             with at(Place(file, (key,))):
@@ -176,9 +176,9 @@ def _take_own(file: YamlFile) -> dict[str, Any]:
     return {key: file.values.pop(key) for key in OWN_KEYS if key in file.values}
 
 
-def _own(key: str, said: Mapping[str, Any], own: Mapping[str, Any], place: Place | None) -> Any:
-    """Return what the command line, or else the file, says of one of the search's own keys."""
-    value = own.get(key, said[key])
+def _own(key: str, in_file: Mapping[str, Any], own: Mapping[str, Any], place: Place | None) -> Any:
+    """Return the value of one of the search's own keys: from the command line, else from the file."""
+    value = own.get(key, in_file[key])
     allowed = {"searcher": SEARCHERS, "objective": OBJECTIVES}.get(key)
     with at(f"--{key}" if key in own else place and Place(place.file, (key,))):
         if allowed is not None and value not in allowed:
@@ -191,12 +191,12 @@ def _own(key: str, said: Mapping[str, Any], own: Mapping[str, Any], place: Place
 
 
 def round_at(run: RunConfig, share: float) -> int:
-    """Return the round, from 1, in which a run has so much of its rounds."""
+    """Return the round, from 1, at which a run has this share of its rounds."""
     return ceil(share * run.training.rounds)
 
 
 def _check_tested(runs: Sequence[RunConfig]) -> None:
-    """Refuse early stopping where trials would be compared without tests."""
+    """Refuse early stopping if trials would be compared in a round without tests."""
     for run in runs:
         for number in (round_at(run, share) for share in RUNGS):
             if number % run.evaluation.every:

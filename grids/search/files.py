@@ -1,4 +1,4 @@
-"""What a search leaves in its grid's folder: `search.json`, `search.csv`, figures; and reads it again."""
+"""Writes and reads the files of a search in its grid's folder: `search.json`, `search.csv`, figures."""
 
 import csv
 import io
@@ -22,36 +22,38 @@ from fedgrid.grids.search.suggest import BATCH, SEED
 
 FOUND, TABLE, FIGURES = "search.json", "search.csv", "figures"
 FREE_TO_CHANGE = ("trials",)
-"""What a search may be given more of and still be the same."""
+"""Keys that may change without making it another search."""
 
 
 def check_same(search: Search, storage: Storage) -> None:
-    """Check that what is kept under the name of a search is the same search, if anything is.
+    """Check that a stored search of the same name, if there is one, is the same search.
 
     Raises:
-        ConfigError: otherwise; says what is not the same.
+        ConfigError: otherwise; names the keys that differ.
     """
     folder = GridFolder(storage, search.name).path
     if not (folder / RUNS).exists():
         return
     try:
-        kept = yaml.safe_load((folder / PRESET).read_text())
+        stored = yaml.safe_load((folder / PRESET).read_text())
     except (OSError, yaml.YAMLError):
-        kept = None
-    if not isinstance(kept, dict) or SEARCH not in kept:
-        raise ConfigError(f"{search.name} is a grid already; give the search another --name")
+        stored = None
+    if not isinstance(stored, dict) or SEARCH not in stored:
+        raise ConfigError(f"{search.name} is the name of a grid already; give the search another --name")
     other = [
-        key for key, value in search.described.items() if key not in FREE_TO_CHANGE and kept.get(key) != value
+        key
+        for key, value in search.described.items()
+        if key not in FREE_TO_CHANGE and stored.get(key) != value
     ]
     if other:
         raise ConfigError(
-            f"a search {search.name} is kept in {storage}, with another {' and '.join(other)}; give this one "
-            "another --name"
+            f"{storage} has a search {search.name} with another {' and '.join(other)}; give this one another "
+            "--name"
         )
 
 
 def described(search: Search, trials: Sequence[Trial], complete: bool) -> dict[str, Any]:
-    """Return what a search has found, as `search.json` keeps it."""
+    """Return the result of a search as it stands in `search.json`."""
     free = label_free(search.objective)
     found = best(trials, search.objective)
     return {
@@ -83,7 +85,7 @@ def described(search: Search, trials: Sequence[Trial], complete: bool) -> dict[s
 
 
 def write(search: Search, trials: Sequence[Trial], complete: bool, storage: Storage) -> list[Path]:
-    """Write all files and return the paths of those beside the figures.
+    """Write all files, and return the paths of `search.json` and `search.csv`.
 
     Raises:
         RunError: if they cannot be written.
@@ -94,19 +96,19 @@ def write(search: Search, trials: Sequence[Trial], complete: bool, storage: Stor
     if not _is(folder.path / FOUND, text) or not figures.exists():
         _draw(search, trials, figures)
         folder.write(TABLE, _table(search, trials))
-        # Last: whoever finds it finds the others.
+        # Last: where this file exists, the others are complete.
         folder.write(FOUND, text)
         storage.push(*(path.relative_to(storage.root).as_posix() for path in sorted(figures.iterdir())))
     return [folder.path / FOUND, folder.path / TABLE]
 
 
 def digest(search: Search, storage: Storage) -> str:
-    """Return what changes whenever the search has found something new."""
+    """Return a digest of the search's result."""
     return sha256((GridFolder(storage, search.name).path / FOUND).read_bytes()).hexdigest()[:12]
 
 
 def read(name: str, storage: Storage) -> dict[str, Any]:
-    """Return what a search has found.
+    """Return the result of a search, the content of `search.json`.
 
     Raises:
         ConfigError: if there is no such search, or its file is damaged.
@@ -116,12 +118,14 @@ def read(name: str, storage: Storage) -> dict[str, Any]:
         found = json.loads((folder / FOUND).read_text())
     except FileNotFoundError as error:
         known = sorted(path.parent.name for path in (storage.root / GRIDS).glob(f"*/{FOUND}"))
-        there = f"there: {', '.join(known)}" if known else "`fedgrid search` makes one"
+        there = f"there: {', '.join(known)}" if known else "`fedgrid search` starts one"
         raise ConfigError(f"no search '{name}' in {storage}; {there}") from error
     except ValueError as error:
-        raise ConfigError(f"{folder / FOUND} is damaged; the search's command writes it again") from error
+        raise ConfigError(
+            f"{folder / FOUND} is damaged; repeat the search's command to write it again"
+        ) from error
     if not isinstance(found, Mapping) or "best" not in found:
-        raise ConfigError(f"{folder / FOUND} is damaged; the search's command writes it again")
+        raise ConfigError(f"{folder / FOUND} is damaged; repeat the search's command to write it again")
     return dict(found)
 
 
@@ -130,7 +134,7 @@ def _is(path: Path, text: str) -> bool:
 
 
 def _table(search: Search, trials: Sequence[Trial]) -> str:
-    """Return a row a trial; the oracle's column says so."""
+    """Return the table with one row per trial, as csv. The oracle's column is named so."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     scores = [f"{name}_oracle" if of.is_oracle else name for name, of in OBJECTIVES.items()]
@@ -144,19 +148,19 @@ def _table(search: Search, trials: Sequence[Trial]) -> str:
 
 
 def _scores(trial: Trial) -> dict[str, float]:
-    """Return the scores that a trial has."""
+    """Return the scores of a trial that are not None."""
     return {name: value for name, value in (trial.scores or {}).items() if value is not None}
 
 
 def _draw(search: Search, trials: Sequence[Trial], folder: Path) -> None:
-    """Draw the scores over each range of numbers, and over the first two as a map."""
-    # matplotlib takes a second.
+    """Draw the scores over each range of numbers, and a heat map over the first two ranges."""
+    # Importing matplotlib takes a second.
     from fedgrid.tracking.figures import save
     from fedgrid.tracking.figures.search import Axis, Tried, heat_map, score_curves
 
     free = label_free(search.objective)
     panels = {OBJECTIVES[free].words: free, "ARI, which needs the truth (oracle)": ARI}
-    # The best first, so that of equals by the oracle the one is ringed that is best without it.
+    # Best label-free score first, so that among ties by the oracle that one is ringed.
     ranked = sorted(trials, key=lambda trial: -_scores(trial).get(free, -inf))
     tried = [
         Tried(trial.params, {title: scores[name] for title, name in panels.items() if name in scores})

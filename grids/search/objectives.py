@@ -1,7 +1,7 @@
-"""What a search looks for, and what it has found: the scores of a trial's runs and the best of all trials.
+"""Objectives of a search: the score of a trial from its runs, and the best of all trials.
 
-An objective needs the hidden groups or it does not. ARI does: nobody has them outside an experiment, so the
-best by ARI, the oracle's, stands beside the best that a practitioner could have found, and never for it.
+ARI needs the hidden groups, which are known only in an experiment. So the best by ARI, the oracle's, is
+reported beside the best by an objective without labels, and never instead of it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,14 +13,16 @@ from fedgrid.grids.search.space import Params
 
 @dataclass(frozen=True)
 class Objective:
-    """A score of a run; more is better."""
+    """A score of a run; higher is better."""
 
     score: str
     """Its key in `scores.json`."""
     worst: float
-    """What a run counts that has no such score, as one cluster has no silhouette."""
+    """The value of a run without this score; a single cluster has no silhouette."""
     words: str
+    """As in headings of figures."""
     is_oracle: bool = False
+    """Whether it needs the hidden groups."""
 
 
 VALIDATION, SILHOUETTE, ARI = "validation", "silhouette", "ari"
@@ -30,36 +32,36 @@ OBJECTIVES = {
     ARI: Objective("ari", -1.0, "ARI of the last partition", is_oracle=True),
 }
 LABEL_FREE, ORACLE = "label_free", "oracle"
-"""The two kinds of a best."""
+"""The two kinds of best."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting that a search has tried."""
+    """One choice of settings that a search has tried."""
 
     number: int
     """From 1."""
     params: Params
     run_ids: tuple[str, ...]
     scores: Mapping[str, float | None] | None
-    """Objective -> mean over its runs, None where none of them has it; None as a whole if it failed."""
+    """Objective -> mean over its runs, None if no run has it. None as a whole if it failed or was stopped."""
     failed: str | None = None
     """Why it has no scores."""
     stopped_at: float | None = None
-    """The share of the rounds after which it was stopped, being worse than others there."""
+    """The share of the rounds after which it was stopped early."""
     scores_there: Mapping[str, float | None] | None = None
-    """What it had then, as `scores`; not to be compared with those of whole runs."""
+    """Its scores then, as `scores`; not comparable with those of finished runs."""
 
     def value(self, objective: str) -> float | None:
-        """Return what a searcher is told, and the best is chosen by; None of a trial without scores."""
+        """Return the value that is reported to the searcher and ranked; None for a trial without scores."""
         return None if self.scores is None else value(self.scores, objective)
 
     def has(self, objective: str) -> bool:
-        """Return whether it was scored by this."""
+        """Return whether it has a score for this objective."""
         return self.scores is not None and self.scores[objective] is not None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as `search.json` keeps it."""
+        """Return it as in `search.json`."""
         return {
             "trial": self.number,
             "params": dict(self.params),
@@ -72,7 +74,7 @@ class Trial:
 
 
 def value(scores: Mapping[str, float | None], objective: str) -> float:
-    """Return what a trial is worth by an objective: the worst, if it has no such score."""
+    """Return the value of a trial for an objective: the worst one, if it has no such score."""
     found = scores[objective]
     return OBJECTIVES[objective].worst if found is None else found
 
@@ -89,15 +91,14 @@ def _mean(found: Sequence[float | None], worst: float) -> float | None:
 
 
 def label_free(objective: str) -> str:
-    """Return the objective that the practitioner's best is chosen by, if a search looks for `objective`."""
+    """Return the objective of the label-free best in a search for `objective`."""
     return VALIDATION if OBJECTIVES[objective].is_oracle else objective
 
 
 def best(trials: Iterable[Trial], objective: str) -> dict[str, Trial]:
     """Return the best trial of each kind, if there is one.
 
-    Of equals the first is taken, but of the oracle's equals the one that is best by the label-free
-    objective, too.
+    Ties go to the first trial; the oracle's ties are first broken by the label-free objective.
     """
     free = label_free(objective)
     scored = [trial for trial in trials if trial.scores is not None]

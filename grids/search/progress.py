@@ -1,8 +1,8 @@
-"""How far a search is: which settings were suggested, which runs they are, and what came of those.
+"""The trials of a search so far: suggested settings, their runs, and the scores of those.
 
-A search that was interrupted is played again from the records of its runs: they are all that is kept. With
-early stopping, successive halving (Jamieson and Talwalkar 2016) goes on with the better half of a batch,
-twice. All of a batch wait for one another there: ASHA does not, and what it stops depends on who is fast.
+An interrupted search is replayed from the records of its runs; nothing else is stored. Early stopping is
+successive halving (Jamieson and Talwalkar 2016): the better half of a batch goes on, twice. The trials of a
+batch wait for one another there. ASHA does not wait, so what it stops depends on which run is fast.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from fedgrid.grids.results.outcome import finished, unfinished
 from fedgrid.grids.search.definition import RUNGS, Search, round_at
 from fedgrid.grids.search.objectives import Trial, score, value
 from fedgrid.grids.search.space import Params
-from fedgrid.grids.search.suggest import BATCH, Stopped, Told, suggestions
+from fedgrid.grids.search.suggest import BATCH, StoppedEarly, TrialResult, suggestions
 from fedgrid.tracking.scoring.scores import of_rounds
 
 
@@ -27,30 +27,31 @@ class _Suggested:
     params: Params
     runs: tuple[RunConfig, ...]
     problem: str | None = None
-    """Why there are no runs: settings that do not go together."""
+    """Why there are no runs: the settings exclude one another."""
 
 
-class Progress:
-    """The trials of a search so far."""
+class SearchProgress:
+    """The trials of a search so far, and the grids of runs that come next."""
 
     def __init__(self, search: Search, storage: Storage) -> None:
         self.trials: list[Trial] = []
-        """Those of the batches that have ended, in the order of the suggestions."""
+        """Trials of the finished batches, in the order of the suggestions."""
         self.complete = False
-        """Whether there are no more to come."""
+        """Whether all trials are done."""
         self._search = search
         self._storage = storage
         self._runs: dict[str, RunConfig] = {}
         self._reach: dict[str, float] = {}
-        """Run id -> the share of its rounds that it may take so far."""
+        """Run id -> the share of its rounds that it may run so far."""
 
     def grids(self) -> Iterator[Grid]:
-        """Yield the search as a grid that has grown by a batch, or in which the better half of a batch may
-        go on; go on when these runs are where they may be.
+        """Yield the search as a grid, grown by a batch, or with more rounds for the better half of a batch.
+
+        Ask for the next grid once the runs of this one have reached the rounds that they may run.
         """
         search = self._search
-        source = suggestions(search.space, search.searcher, search.trials, search.start_order_key)
-        while asked := source.ask(min(BATCH, self._search.trials - len(self.trials))):
+        searcher = suggestions(search.space, search.searcher, search.trials, search.start_order_key)
+        while asked := searcher.ask(min(BATCH, self._search.trials - len(self.trials))):
             batch = [self._suggested(params) for params in asked]
             self._runs |= {run.run_id: run for one in batch for run in one.runs}
             stopped: dict[int, float] = {}
@@ -65,14 +66,13 @@ class Progress:
             self.trials += [
                 self._ended(done + 1 + place, one, stopped.get(place)) for place, one in enumerate(batch)
             ]
-            source.tell([self._told(trial) for trial in self.trials[done:]])
+            searcher.tell([self._result(trial) for trial in self.trials[done:]])
         self.complete = True
 
     def replay(self) -> tuple[Grid, Iterator[Grid]]:
-        """Return the search as a grid up to the first place where runs are not as far as they may be, and
-        the rest.
+        """Return the first grid whose runs have not reached their rounds yet, and the grids after it.
 
-        Without such a place the search is complete.
+        If there is no such grid, the search is complete.
         """
         grids = self.grids()
         grid = next(grids)
@@ -92,7 +92,7 @@ class Progress:
         return self._search.grid(tuple(self._runs.values()), until)
 
     def _better_half(self, batch: Sequence[_Suggested], going: Sequence[int], share: float) -> list[int]:
-        """Return who goes on, of equals the first; who has failed does not, nor takes a place from others."""
+        """Return the positions of the trials that go on; ties go to the first. Failed trials do not count."""
         values = {}
         for place in going:
             one = batch[place]
@@ -119,23 +119,23 @@ class Progress:
         outcomes = [finished(self._storage.root, run) for run in runs]
         return Trial(number, suggested.params, run_ids, score([outcome.scores or {} for outcome in outcomes]))
 
-    def _told(self, trial: Trial) -> Told:
+    def _result(self, trial: Trial) -> TrialResult:
         if trial.scores_there is not None and trial.stopped_at is not None:
-            return Stopped(value(trial.scores_there, self._search.objective), trial.stopped_at)
+            return StoppedEarly(value(trial.scores_there, self._search.objective), trial.stopped_at)
         return trial.value(self._search.objective)
 
     def _failure(self, runs: Sequence[RunConfig], share: float) -> str | None:
-        """Return why a trial failed: one run is enough, as a mean over the others means something else."""
+        """Return why a trial failed. One failed run is enough: a mean over the others is another score."""
         until = {run.run_id: round_at(run, share) for run in runs} if share < 1 else {}
         failed = unfinished(runs, self._storage, until)
         if not failed:
             return None
         failure = RunFolder(self._storage, failed[0]).failure()
-        cause = failure.cause if failure else "it has not ended"
+        cause = failure.cause if failure else "it is not finished"
         return f"{len(failed)} of {len(runs)} runs failed; {failed[0].scenario}: {cause}"
 
     def _scores_at(self, runs: Sequence[RunConfig], share: float) -> dict[str, float | None]:
-        """Return the scores of a trial when its runs had this share of their rounds, however far they are."""
+        """Return the scores of a trial after this share of its runs' rounds, even if more are done."""
         found = []
         for run in runs:
             folder = folder_of(self._storage.root, run)

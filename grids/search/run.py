@@ -1,4 +1,4 @@
-"""What `fedgrid search` does, once its options are read."""
+"""`fedgrid search`, once its options are parsed."""
 
 import json
 from pathlib import Path
@@ -7,10 +7,11 @@ from rich.console import Console
 
 from fedgrid.engine.storage.atomic import write_text
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.progress import JsonLines
-from fedgrid.grids.display.summary import tell_finished
+from fedgrid.grids.display.summary import print_finished
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
-from fedgrid.grids.execution.run import run_left, warn
+from fedgrid.grids.execution.run import launch_remaining
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.run_writer import MARK
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -18,40 +19,40 @@ from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.search import files
 from fedgrid.grids.search.definition import Search
 from fedgrid.grids.search.objectives import Trial
-from fedgrid.grids.search.progress import Progress
+from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.grids.search.show import show
 from fedgrid.tracking.mlflow.store import TrackingError, shown
 
 
 def run_search(search: Search, storage: Storage, options: LaunchOptions, console: Console) -> LaunchResult:
-    """Run what is not finished of a search, write what it has found, and show it.
+    """Run the unfinished runs of a search, write the result, and show it.
 
     Raises:
-        ConfigError, DataError: for what cannot be, before anything is started or written.
+        ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if the search as a whole cannot go on.
     """
     log = RunLog(search.name, storage.root, warn)
     storage.pull_marks()
     files.check_same(search, storage)
-    progress = Progress(search, storage)
+    progress = SearchProgress(search, storage)
     grid, then = progress.replay()
     done = [run for run in grid.runs if is_finished(storage, run)]
     todo = unfinished(grid.runs, storage, grid.until)
-    ended = run_left(grid, todo, done, storage, options, log, console, then)
+    result = launch_remaining(grid, todo, done, storage, options, log, console, then)
     if not progress.trials and not progress.complete:
-        return ended
+        return result
     written = files.write(search, progress.trials, progress.complete, storage)
     _log(search, progress.trials, written, storage, log)
     if options.as_json:
-        tell_finished(done, storage)
+        print_finished(done, storage)
         JsonLines().search(files.read(search.name, storage))
     else:
-        show(search, progress, ended, storage, console)
-    return ended
+        show(search, progress, result, storage, console)
+    return result
 
 
 def _log(search: Search, trials: list[Trial], written: list[Path], storage: Storage, log: RunLog) -> None:
-    """Let MLflow have what it lacks of what was found; a store that fails is told, and asked again."""
+    """Log the search's result to MLflow, unless it is there. A failure warns, and the next call retries."""
     folder = GridFolder(storage, search.name).path
     mark = json.dumps({"uri": shown(log.uri), "search": files.digest(search, storage)}) + "\n"
     if (folder / MARK).exists() and (folder / MARK).read_text() == mark:
@@ -68,4 +69,4 @@ def _log(search: Search, trials: list[Trial], written: list[Path], storage: Stor
         if log.writer.write_search(written, folder / files.FIGURES, tags, scores, numbers):
             write_text(folder / MARK, mark)
     except TrackingError as error:
-        warn(f"{error}; the same command puts what the search found on its MLflow run later")
+        warn(f"{error}; the same command logs the result of the search to MLflow later")

@@ -1,4 +1,4 @@
-"""What is shown of a search at the end: its trials, best first, and both kinds of a best."""
+"""The result of a search on the terminal: its trials, best first, and both kinds of best."""
 
 from functools import partial
 from shlex import quote
@@ -14,13 +14,15 @@ from fedgrid.grids.execution.launch_types import LaunchResult
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.search.definition import Search
 from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
-from fedgrid.grids.search.progress import Progress
+from fedgrid.grids.search.progress import SearchProgress
 
 ROWS_SHOWN = 40
 
 
-def show(search: Search, progress: Progress, ended: LaunchResult, storage: Storage, console: Console) -> None:
-    """Show what a search has found, what failed, and where everything is."""
+def show(
+    search: Search, progress: SearchProgress, result: LaunchResult, storage: Storage, console: Console
+) -> None:
+    """Show the trials of a search, the best, the failures, and where the files are."""
 
     say = partial(print_plain, console)
     trials = progress.trials
@@ -35,14 +37,14 @@ def show(search: Search, progress: Progress, ended: LaunchResult, storage: Stora
         say(f"best by {free}: {_line(found[LABEL_FREE], free)}")
     if ORACLE in found:
         say(f"best by ARI (oracle, needs the hidden groups): {_line(found[ORACLE], ARI)}")
-    say(_counts(search, progress, ended))
+    say(_counts(search, progress, result))
     say(f"Written to {GridFolder(storage, search.name).path} (search.json, search.csv, figures/)")
     if progress.complete and LABEL_FREE in found:
         say(f"Use it:  fedgrid run GRID --tuned {quote(search.name)}    (the oracle's: {search.name}:oracle)")
 
 
 def trial_table(search: Search, trials: list[Trial], width: int) -> Table:
-    """Return the trials, best first by what the search looks for; not those that failed or were stopped."""
+    """Return the trials, best first by the search's objective, without those that failed or were stopped."""
     free = label_free(search.objective)
     columns = [free, *(name for name in OBJECTIVES if name not in (free, ARI)), ARI]
     columns = [name for name in columns if any(trial.has(name) for trial in trials)]
@@ -69,15 +71,15 @@ def _line(trial: Trial, name: str) -> str:
     return f"trial {trial.number}, {params}: {_cell((trial.scores or {}).get(name), digits=3)}"
 
 
-def _counts(search: Search, progress: Progress, ended: LaunchResult) -> str:
+def _counts(search: Search, progress: SearchProgress, result: LaunchResult) -> str:
     done = f"{len(progress.trials)} of {search.trials} trials done"
     if progress.complete and len(progress.trials) < search.trials:
         done = f"all {len(progress.trials)} points of the grid tried"
     if stopped := sum(trial.stopped_at is not None for trial in progress.trials):
         done += f", {stopped} of them stopped early"
-    if ended.tally is None:
+    if result.tally is None:
         return f"{done} before: nothing to do"
-    return f"{done}; {work_done(ended.tally)}"
+    return f"{done}; {work_done(result.tally)}"
 
 
 def _heading(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a search varies: settings of an algorithm, each with a range of numbers or a list of choices."""
+"""The space of a search: settings of an algorithm, each with a range of numbers or a list of choices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ SEARCH = "search"
 """The key of a file that holds its space."""
 RANGE_KEYS = ("low", "high", "log", "step")
 DIGITS = 4
-"""Digits that a number of a range is rounded to: a preset should not need more."""
+"""Significant digits of a number from a range: enough for a preset."""
 
 Value: TypeAlias = bool | int | float | str | None
 Params: TypeAlias = Mapping[str, Value]
-"""Setting -> value; a setting within a setting has a dot, as in clusterer.min_cluster_share."""
+"""Setting -> value; nested settings have a dot, as in clusterer.min_cluster_share."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Range:
     low: float
     high: float
     log: bool = False
-    """Whether it is the ratio of two numbers that counts, not their difference."""
+    """Whether numbers are spaced by ratio instead of by difference."""
     step: float | None = None
     whole: bool = False
     """Whether the setting takes whole numbers only."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as a file says it."""
+        """Return it as in a file."""
         ends = {"low": self.low, "high": self.high}
         return ends | ({"log": True} if self.log else {}) | ({"step": self.step} if self.step else {})
 
@@ -47,7 +47,7 @@ class Range:
         return [self.rounded(self.low + self.step * index) for index in range(count)]
 
     def spread(self, count: int) -> list[Value]:
-        """Return so many values from end to end, fewer if there are no more whole numbers."""
+        """Return so many evenly spaced values from end to end; fewer if there are fewer whole numbers."""
         shares = [index / max(1, count - 1) for index in range(count)]
         if self.log:
             first, last = log(self.low), log(self.high)
@@ -57,7 +57,7 @@ class Range:
         return list(dict.fromkeys(self.rounded(value) for value in values))
 
     def rounded(self, value: float) -> Value:
-        """Return a number as a preset would say it, within the range."""
+        """Round a number to `DIGITS`, or to a whole number, within the range."""
         if self.whole:
             return round(value)
         return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
@@ -65,12 +65,12 @@ class Range:
 
 @dataclass(frozen=True)
 class Choices:
-    """Some values, without an order."""
+    """Values without an order."""
 
     values: tuple[Value, ...]
 
     def as_dict(self) -> list[Value]:
-        """Return them as a file says them."""
+        """Return them as in a file."""
         return list(self.values)
 
 
@@ -82,7 +82,7 @@ def read_space(given: Any, algorithm: str, place: Place | None = None) -> dict[s
     """Return the space that `given` describes, checked against the settings of `algorithm`.
 
     Raises:
-        ConfigError: for a setting that does not exist, or values that it does not take; names the place.
+        ConfigError: for a setting that does not exist or a value that it does not allow; names the place.
     """
     if not isinstance(given, Mapping) or not given:
         with at(place):
@@ -91,10 +91,10 @@ def read_space(given: Any, algorithm: str, place: Place | None = None) -> dict[s
                 "{low: ..., high: ...}"
             )
     space: dict[str, Dimension] = {}
-    for key, said in given.items():
+    for key, values in given.items():
         with at(place and place.under(str(key))):
             kinds = _kinds_of(str(key), algorithm)
-            space[str(key)] = _dimension(str(key), said, kinds)
+            space[str(key)] = _dimension(str(key), values, kinds)
             for value in _extremes(space[str(key)]):
                 _check(algorithm, str(key), value)
     return space
@@ -112,43 +112,45 @@ def nested(params: Params) -> dict[str, Any]:
     return settings
 
 
-def _dimension(key: str, said: Any, kinds: set[Any]) -> Dimension:
-    if isinstance(said, list):
-        if not said or not all(
-            value is None or isinstance(value, bool | int | float | str) for value in said
+def _dimension(key: str, given: Any, kinds: set[Any]) -> Dimension:
+    if isinstance(given, list):
+        if not given or not all(
+            value is None or isinstance(value, bool | int | float | str) for value in given
         ):
-            raise ConfigError(f"{SEARCH}.{key} = {said!r}: expected a list of plain values")
-        if len({repr(value) for value in said}) < len(said):
-            raise ConfigError(f"{SEARCH}.{key} = {said!r}: a value stands there twice")
-        return Choices(tuple(said))
-    if not isinstance(said, Mapping):
-        raise ConfigError(f"{SEARCH}.{key} = {said!r}: expected a list of values, or {{low: ..., high: ...}}")
-    for name in said:
+            raise ConfigError(f"{SEARCH}.{key} = {given!r}: expected a list of plain values")
+        if len({repr(value) for value in given}) < len(given):
+            raise ConfigError(f"{SEARCH}.{key} = {given!r}: a value is given twice")
+        return Choices(tuple(given))
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"{SEARCH}.{key} = {given!r}: expected a list of values, or {{low: ..., high: ...}}"
+        )
+    for name in given:
         if name not in RANGE_KEYS:
             raise unknown_key(str(name), f"{SEARCH}.{key}", RANGE_KEYS)
     if not kinds & {int, float}:
         raise ConfigError(f"{SEARCH}.{key} is not a number: give it a list of values")
-    return _range(key, said, whole=float not in kinds)
+    return _range(key, given, whole=float not in kinds)
 
 
-def _range(key: str, said: Mapping[str, Any], *, whole: bool) -> Range:
+def _range(key: str, given: Mapping[str, Any], *, whole: bool) -> Range:
     for name in ("low", "high"):
-        if name not in said:
+        if name not in given:
             raise ConfigError(f"{SEARCH}.{key}: {name} is missing")
-    numbers = {name: said[name] for name in ("low", "high", "step") if said.get(name) is not None}
+    numbers = {name: given[name] for name in ("low", "high", "step") if given.get(name) is not None}
     for name, value in numbers.items():
         kind = int if whole else int | float
         if isinstance(value, bool) or not isinstance(value, kind) or not isfinite(value):
             wanted = "a whole number" if whole else "a number"
             raise ConfigError(f"{SEARCH}.{key}.{name} = {value!r}: expected {wanted}")
-    by_ratio = said.get("log", False)
+    by_ratio = given.get("log", False)
     if not isinstance(by_ratio, bool):
         raise ConfigError(f"{SEARCH}.{key}.log = {by_ratio!r}: expected true or false")
     low, high, step = numbers["low"], numbers["high"], numbers.get("step")
     if low >= high:
         raise ConfigError(f"{SEARCH}.{key}: low = {low} should be below high = {high}")
     if by_ratio and (low <= 0 or step is not None):
-        raise ConfigError(f"{SEARCH}.{key}: log is for a low above 0, and without a step")
+        raise ConfigError(f"{SEARCH}.{key}: log needs low above 0, and no step")
     if step is not None and not 0 < step <= high - low:
         raise ConfigError(f"{SEARCH}.{key}.step = {step}: expected more than 0, at most {high - low:g}")
     return Range(low, high, by_ratio, step, whole)
@@ -159,7 +161,7 @@ def _extremes(dimension: Dimension) -> Sequence[Value]:
 
 
 def _kinds_of(key: str, algorithm: str) -> set[Any]:
-    """Return the types that a setting may have.
+    """Return the types that a setting allows.
 
     Raises:
         ConfigError: if there is no such setting.
@@ -184,7 +186,7 @@ def _plain_types(annotation: Any) -> set[Any]:
 
 
 def _check(algorithm: str, key: str, value: Value) -> None:
-    """Refuse a value that a setting does not take; whether several go together is another matter."""
+    """Refuse a value that a setting does not allow; combinations of values are not checked."""
     try:
         create(algorithm, nested({key: value}))
     except ValidationError as error:

@@ -1,8 +1,8 @@
-"""Which settings to try next: Optuna's ask and tell, in batches; or all points of a grid.
+"""Which settings to try next: Optuna's ask and tell, in batches, or all points of a grid.
 
-What is suggested depends on the space and on the scores told so far, in the order of the trials, and on
-nothing else: no clock, no order in which runs end. So the same scores lead to the same suggestions, and a
-search that was interrupted need not keep more than its runs.
+Suggestions depend only on the space and on the scores reported so far, in the order of the trials: not on a
+clock, nor on the order in which runs end. The same scores lead to the same suggestions, so an interrupted
+search needs nothing but its runs to resume.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,48 +15,48 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.grids.search.space import Choices, Dimension, Params, Range, Space, Value
 
 Searcher: TypeAlias = Literal["optuna", "random", "grid"]
-Patience: TypeAlias = Callable[[Params], tuple[float, ...]]
-"""Settings -> how late the algorithm acts with them (`algorithms.contract.base.Algorithm.patience`)."""
+StartOrderKey: TypeAlias = Callable[[Params], tuple[float, ...]]
+"""Settings -> the sort key of the algorithm with them (`algorithms.contract.base.Algorithm`)."""
 SEARCHERS: tuple[Searcher, ...] = ("optuna", "random", "grid")
 SEED = 0
 BATCH = 8
-"""Trials that are suggested before the next scores are looked at. The same on every machine, as results
-would depend on it; a trial's runs all go at once, too."""
+"""Trials that are suggested before the next scores are reported. Results depend on it, so it is the same on
+every machine. All runs of a batch may go at once."""
 
 
 @dataclass(frozen=True)
-class Stopped:
-    """What is known of a trial that was stopped early."""
+class StoppedEarly:
+    """The result of a trial that was stopped early."""
 
     score: float
     share: float
-    """Of the rounds."""
+    """Of the rounds, at which it was stopped."""
 
 
-Told: TypeAlias = float | Stopped | None
-"""What came of a trial; None: it failed."""
+TrialResult: TypeAlias = float | StoppedEarly | None
+"""Score of a trial; None if it failed."""
 
 
 class Suggestions(Protocol):
-    """Says what to try."""
+    """Suggests settings to try."""
 
     def ask(self, number: int) -> list[Params]:
         """Return the settings of the next trials, at most `number`."""
 
-    def tell(self, told: Sequence[Told]) -> None:
-        """Take what came of all that was asked for last, in that order."""
+    def tell(self, results: Sequence[TrialResult]) -> None:
+        """Report the results of the trials of the last `ask`, in that order."""
 
 
 def suggestions(
-    space: Space, searcher: Searcher, trials: int, start_order_key: Patience = lambda params: ()
+    space: Space, searcher: Searcher, trials: int, start_order_key: StartOrderKey = lambda params: ()
 ) -> Suggestions:
-    """Return a searcher of which at most so many trials will be asked.
+    """Return a searcher that will be asked for at most so many trials.
 
-    A grid does not learn: its points come in the order of `start_order_key`, which saves rounds
+    The points of a grid come in the order of `start_order_key`, so that more rounds are cache hits
     (`grids.planning.start_order`).
 
     Raises:
-        ConfigError: if a grid does not fit into them.
+        ConfigError: if a grid has more points than trials.
     """
     return (
         GridPoints(space, trials, start_order_key) if searcher == "grid" else OptunaSampler(space, searcher)
@@ -64,9 +64,9 @@ def suggestions(
 
 
 class GridPoints:
-    """Every combination; those first that act first, and of equal ones the last setting varies fastest."""
+    """All combinations of values by start order key; for equal keys the last setting varies fastest."""
 
-    def __init__(self, space: Space, trials: int, start_order_key: Patience) -> None:
+    def __init__(self, space: Space, trials: int, start_order_key: StartOrderKey) -> None:
         levels = grid_levels(space, trials)
         points = (dict(zip(levels, values, strict=True)) for values in product(*levels.values()))
         self._points = iter(sorted(points, key=start_order_key))
@@ -75,22 +75,22 @@ class GridPoints:
         """Return the next points."""
         return list(islice(self._points, number))
 
-    def tell(self, told: Sequence[Told]) -> None:
-        """Nothing: a grid does not learn."""
+    def tell(self, results: Sequence[TrialResult]) -> None:
+        """Do nothing: a grid does not depend on scores."""
 
 
 class OptunaSampler:
-    """Random points, or after the first ten those of the tree-structured Parzen estimator (Bergstra 2011)."""
+    """Random points, or after ten of these the tree-structured Parzen estimator (Bergstra 2011)."""
 
     def __init__(self, space: Space, searcher: Searcher) -> None:
-        # Half a second that other commands need not spend.
+        # Importing it takes half a second, which other commands save.
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         sampler: Any = (
             optuna.samplers.RandomSampler(seed=SEED)
             if searcher == "random"
-            # The liar takes what is asked for and not told yet for bad, so that a batch spreads out.
+            # `constant_liar` penalises pending trials, so that a batch spreads out.
             else optuna.samplers.TPESampler(seed=SEED, multivariate=True, constant_liar=True)
         )
         self._study = optuna.create_study(direction="maximize", sampler=sampler)
@@ -100,17 +100,17 @@ class OptunaSampler:
         self._asked: list[Any] = []
 
     def ask(self, number: int) -> list[Params]:
-        """Return what the sampler suggests."""
+        """Return the settings that the sampler suggests."""
         self._asked = [self._study.ask(self._distributions) for _ in range(number)]
         return [
-            {key: _said(dimension, trial.params[key]) for key, dimension in self._space.items()}
+            {key: _value(dimension, trial.params[key]) for key, dimension in self._space.items()}
             for trial in self._asked
         ]
 
-    def tell(self, told: Sequence[Told]) -> None:
-        """Tell the sampler, which ranks trials that were stopped behind those that came farther."""
-        for trial, outcome in zip(self._asked, told, strict=True):
-            if isinstance(outcome, Stopped):
+    def tell(self, results: Sequence[TrialResult]) -> None:
+        """Report the results. The sampler ranks a stopped trial behind those that got farther."""
+        for trial, outcome in zip(self._asked, results, strict=True):
+            if isinstance(outcome, StoppedEarly):
                 trial.report(outcome.score, step=round(100 * outcome.share))
                 self._study.tell(trial, state=self._states.PRUNED)
             elif outcome is None:
@@ -120,11 +120,11 @@ class OptunaSampler:
 
 
 def grid_levels(space: Space, trials: int) -> dict[str, list[Value]]:
-    """Return the values of each setting: all of a list or of a range with a step, of the others as many
-    as fit into so many trials.
+    """Return the values of each setting: all values of a list or of a range with a step, and of other ranges
+    as many as fit into so many trials.
 
     Raises:
-        ConfigError: if not even the two ends of each do.
+        ConfigError: if there are too many points even with only the two ends of each range.
     """
     known = {key: _all_values(dimension) for key, dimension in space.items()}
     points = prod(len(values) for values in known.values() if values)
@@ -132,15 +132,15 @@ def grid_levels(space: Space, trials: int) -> dict[str, list[Value]]:
     least = points * 2**open_ended
     if least > trials:
         raise ConfigError(
-            f"a grid of {', '.join(space)} has {least} points or more, and this search {trials} trials: ask "
-            f"for --trials {least}, or write a file with fewer values"
+            f"a grid of {', '.join(space)} has {least} points or more, and this search {trials} trials: use "
+            f"--trials {least}, or write a file with fewer values"
         )
     most = next(more - 1 for more in count(3) if points * more**open_ended > trials) if open_ended else 0
     return {key: known[key] or _spread(dimension, most) for key, dimension in space.items()}
 
 
 def _spread(dimension: Dimension, number: int) -> list[Value]:
-    assert isinstance(dimension, Range), "choices are all known"
+    assert isinstance(dimension, Range), "all values of choices are known"
     return dimension.spread(number)
 
 
@@ -148,8 +148,8 @@ def _all_values(dimension: Dimension) -> list[Value] | None:
     return list(dimension.values) if isinstance(dimension, Choices) else dimension.steps()
 
 
-def _said(dimension: Dimension, value: Any) -> Value:
-    """Return the value of a setting that Optuna's value stands for."""
+def _value(dimension: Dimension, value: Any) -> Value:
+    """Return the value of a setting for Optuna's value of it, which may be a position."""
     if isinstance(dimension, Choices):
         return dimension.values[int(value)]
     steps = dimension.steps()
@@ -160,10 +160,10 @@ def _distribution(dimension: Dimension) -> Any:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if isinstance(dimension, Choices):
-        # By position: Optuna takes 1 and 1.0 and true for the same choice.
+        # By position: to Optuna 1, 1.0 and true are the same choice.
         return CategoricalDistribution(range(len(dimension.values)))
     if (steps := dimension.steps()) is not None:
-        # By position: Optuna would shorten a range that is no multiple of its step, and warn.
+        # By position: Optuna would shorten a range that is not a multiple of its step, and warn.
         return IntDistribution(0, len(steps) - 1)
     if dimension.whole:
         return IntDistribution(int(dimension.low), int(dimension.high), log=dimension.log)

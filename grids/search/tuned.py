@@ -1,4 +1,4 @@
-"""`--tuned`: what searches have found, for the runs of their algorithms and data sets in another grid."""
+"""`--tuned`: the best settings of searches, for runs of the same algorithm and data set in another grid."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from fedgrid.grids.search.objectives import LABEL_FREE, ORACLE
 from fedgrid.grids.search.space import nested
 
 KINDS = {"": LABEL_FREE, ORACLE: ORACLE}
-"""What may stand behind a search's name and a colon."""
+"""What may follow a search's name and a colon."""
 
 
 @dataclass(frozen=True)
@@ -35,27 +35,27 @@ class Tuned:
 
     @property
     def override(self) -> Override:
-        """The same, as a preset would say it."""
+        """The settings as an override of a preset."""
         when = {"algorithm": frozenset([self.algorithm]), "dataset": frozenset(self.datasets)}
         return Override(when, {"algorithm": nested(self.best["params"])}, self.place)
 
     def concerns(self, run: RunConfig) -> bool:
-        """Say whether it is about a run."""
+        """Return whether it applies to a run."""
         return run.algorithm["name"] == self.algorithm and run.dataset in self.datasets
 
     @property
     def note(self) -> str:
-        """What a grid's preset keeps of it, as a comment."""
+        """The comment about it in a grid's preset."""
         of = "oracle: chosen by the hidden groups" if self.kind == ORACLE else f"by {self.best['by']}"
-        said = yaml.safe_dump(self.best["params"], default_flow_style=True, sort_keys=False, width=1000)
-        return f"# tuned: {self.text}, trial {self.best['trial']} ({of}): {said.strip()}\n"
+        settings = yaml.safe_dump(self.best["params"], default_flow_style=True, sort_keys=False, width=1000)
+        return f"# tuned: {self.text}, trial {self.best['trial']} ({of}): {settings.strip()}\n"
 
 
 def read_tuned(given: Sequence[str], storage: Storage) -> list[Tuned]:
-    """Return what `--tuned NAME[:oracle],...` names.
+    """Return the settings that `--tuned NAME[:oracle],...` names.
 
     Raises:
-        ConfigError: if there is no such search, it is not complete, or has found nothing.
+        ConfigError: if there is no such search, it is not complete, or it has no best trial.
     """
     names = [name.strip() for text in given for name in text.split(",")]
     if names:
@@ -65,7 +65,7 @@ def read_tuned(given: Sequence[str], storage: Storage) -> list[Tuned]:
         for other in found[:position]:
             if one.algorithm == other.algorithm and set(one.datasets) & set(other.datasets):
                 raise ConfigError(
-                    f"--tuned: {other.text} and {one.text} both are of {one.algorithm} on "
+                    f"--tuned: {other.text} and {one.text} are both of {one.algorithm} on "
                     f"{', '.join(sorted({*one.datasets} & {*other.datasets}))}; leave one out"
                 )
     return found
@@ -75,7 +75,7 @@ def noted(grid: Grid, tuned: Sequence[Tuned]) -> Grid:
     """Return the grid with a comment in its preset for each search.
 
     Raises:
-        ConfigError: if a search is about none of its runs.
+        ConfigError: if a search applies to none of its runs.
     """
     for one in tuned:
         if not any(one.concerns(run) for run in grid.runs):
@@ -94,8 +94,8 @@ def _read(text: str, storage: Storage) -> Tuned:
     found = read(name, storage)
     if not found["complete"]:
         raise ConfigError(
-            f"--tuned {text}: {found['trials_done']} of {found['trials_asked']} trials are done; give the "
-            "search's command again to go on with it"
+            f"--tuned {text}: {found['trials_done']} of {found['trials_asked']} trials are done; repeat the "
+            "search's command to complete it"
         )
     if KINDS[kind] not in found["best"]:
         raise ConfigError(f"--tuned {text}: no trial of this search has a score to choose by")

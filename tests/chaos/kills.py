@@ -106,7 +106,7 @@ def processes(driver: int) -> dict[int, str]:
 
 def kill(victim: str, driver: "subprocess.Popen[str]", storage: Path, rng: random.Random) -> None:
     """Kill, interrupt or damage; returns when the driver is gone, unless it is to survive."""
-    marks = {"server": "ray::Trial", "client": "ray::Client", "raylet": "raylet/raylet"}
+    marks = {"server": "ray::ServerTrainable", "client": "ray::Client", "raylet": "raylet/raylet"}
     if victim in marks:
         found = [pid for pid, title in processes(driver.pid).items() if marks[victim] in title]
         if found:

@@ -1,11 +1,11 @@
-"""Two small runs, and listeners that remember what they were told."""
+"""Two small runs, and stand-ins for MLflow and the screen that record every call."""
 
 from pathlib import Path
 
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.session import Session
-from fedgrid.grids.execution.run_events import take_forward
+from fedgrid.grids.execution.run_events import run_to_end
 
 ROUNDS = 3
 NOWHERE = Path("unused")
@@ -20,50 +20,50 @@ def config(seed, **values):
 def take(storage, seed):
     """Run one of them to its end; return its configuration."""
     run = config(seed)
-    for _ in take_forward(Session(InProcessPool(), NOWHERE), run, storage, lambda: False):
+    for _ in run_to_end(Session(InProcessPool(), NOWHERE), run, storage, lambda: False):
         pass
     return run
 
 
 class Log:
-    """An MLflow that remembers."""
+    """Records the calls that `RunLog` would get."""
 
     def __init__(self):
-        self.told = []
+        self.calls = []
 
     def start(self, config):
-        self.told.append(("start", config.seed))
+        self.calls.append(("start", config.seed))
 
     def round(self, config, number, scores):
-        self.told.append(("round", config.seed, number))
+        self.calls.append(("round", config.seed, number))
 
     def finish(self, config, status):
-        self.told.append(("finish", config.seed, status))
+        self.calls.append(("finish", config.seed, status))
 
 
-class News:
-    """A screen that remembers."""
+class View:
+    """Records the calls that a `ProgressView` would get."""
 
     def __init__(self):
-        self.told = []
+        self.calls = []
 
     def start(self, config, rounds_done):
-        self.told.append(("start", config.seed, rounds_done))
+        self.calls.append(("start", config.seed, rounds_done))
 
     def round(self, config, number, scores):
-        self.told.append(("round", config.seed, number))
+        self.calls.append(("round", config.seed, number))
 
     def retry(self, config, cause, attempt):
-        self.told.append(("retry", config.seed, cause, attempt))
+        self.calls.append(("retry", config.seed, cause, attempt))
 
     def finish(self, outcome):
-        self.told.append(("finish", outcome.config.seed, outcome.error))
+        self.calls.append(("finish", outcome.config.seed, outcome.error))
 
     def stop(self, config):
-        self.told.append(("stop", config.seed))
+        self.calls.append(("stop", config.seed))
 
     def stopping(self):
-        self.told.append(("stopping",))
+        self.calls.append(("stopping",))
 
     def tally(self, tally):
         pass

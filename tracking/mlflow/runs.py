@@ -31,7 +31,7 @@ Status: TypeAlias = Literal["FINISHED", "FAILED", "KILLED"]
 
 
 @dataclass(slots=True)
-class Entry:
+class LoggedRun:
     """What the store has of a run."""
 
     mlflow_run_id: str
@@ -52,7 +52,7 @@ class Experiment:
     the experiment again.
     """
 
-    def __init__(self, uri: str, client: Any, experiment_id: str, entries: dict[str, Entry]) -> None:
+    def __init__(self, uri: str, client: Any, experiment_id: str, entries: dict[str, LoggedRun]) -> None:
         self.experiment_id = experiment_id
         self.entries = entries
         self._uri = uri
@@ -77,7 +77,7 @@ class Experiment:
                 )
             return cls(uri, client, str(found.experiment_id), _entries(client, str(found.experiment_id)))
 
-    def start(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, Any]) -> Entry:
+    def start(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, Any]) -> LoggedRun:
         """Set a run running: a new one with `tags` and `params`, a known one with `tags` set anew.
 
         `params` may be nested; a run keeps those that it was created with.
@@ -91,7 +91,7 @@ class Experiment:
                 run = self._client.create_run(
                     self.experiment_id, tags={RUN_ID_TAG: run_id, **marks}, run_name=name
                 )
-                entry = self.entries[run_id] = Entry(run.info.run_id, "RUNNING")
+                entry = self.entries[run_id] = LoggedRun(run.info.run_id, "RUNNING")
             else:
                 self._client.update_run(entry.mlflow_run_id, status="RUNNING", name=name)
                 self.set_tags(entry, tags)
@@ -102,7 +102,7 @@ class Experiment:
         entry.status, entry.described, entry.opened = "RUNNING", True, True
         return entry
 
-    def log_rounds(self, entry: Entry, rounds: Sequence[tuple[int, Metrics]], millis: int) -> int:
+    def log_rounds(self, entry: LoggedRun, rounds: Sequence[tuple[int, Metrics]], millis: int) -> int:
         """Log the rounds after `entry.rounds` in few batches, none torn apart, and return their number.
 
         Metrics that are None, NaN or infinite are left out (MLflow would store 1.8e308 for infinity).
@@ -134,7 +134,7 @@ class Experiment:
         self._log(entry, batch, last)
         return entry.rounds - before
 
-    def log_totals(self, entry: Entry, totals: Mapping[str, float]) -> None:
+    def log_totals(self, entry: LoggedRun, totals: Mapping[str, float]) -> None:
         """Log those of `TOTALS` that are not in the store with this value already."""
         from mlflow.entities import Metric
 
@@ -146,23 +146,23 @@ class Experiment:
                 self._client.log_batch(entry.mlflow_run_id, metrics=points)
             entry.totals |= new
 
-    def log_artifacts(self, entry: Entry, paths: Iterable[Path], folder: str | None = None) -> None:
+    def log_artifacts(self, entry: LoggedRun, paths: Iterable[Path], folder: str | None = None) -> None:
         """Upload files, in `folder` of the run's artifacts; those of an earlier time are replaced."""
         with one_line(self._uri):
             for path in paths:
                 self._client.log_artifact(entry.mlflow_run_id, str(path), folder)
 
-    def log_folder(self, entry: Entry, folder: Path, name: str) -> None:
+    def log_folder(self, entry: LoggedRun, folder: Path, name: str) -> None:
         """Upload all that is in a folder, as the folder `name` of the run's artifacts."""
         with one_line(self._uri):
             self._client.log_artifacts(entry.mlflow_run_id, str(folder), name)
 
-    def log_text(self, entry: Entry, text: str, name: str) -> None:
+    def log_text(self, entry: LoggedRun, text: str, name: str) -> None:
         """Upload a text file."""
         with one_line(self._uri):
             self._client.log_text(entry.mlflow_run_id, text, name)
 
-    def set_tags(self, entry: Entry, tags: Mapping[str, str]) -> None:
+    def set_tags(self, entry: LoggedRun, tags: Mapping[str, str]) -> None:
         """Set tags anew; the others stay."""
         from mlflow.entities import RunTag
 
@@ -170,7 +170,7 @@ class Experiment:
         with one_line(self._uri):
             self._client.log_batch(entry.mlflow_run_id, tags=marks)
 
-    def finish(self, entry: Entry, status: Status) -> None:
+    def finish(self, entry: LoggedRun, status: Status) -> None:
         """Set the run's status and the time of its end."""
         with one_line(self._uri):
             self._client.set_terminated(entry.mlflow_run_id, status)
@@ -183,7 +183,7 @@ class Experiment:
             with one_line(self._uri):
                 self._client.delete_run(entry.mlflow_run_id)
 
-    def _log(self, entry: Entry, batch: list[Any], last: int) -> None:
+    def _log(self, entry: LoggedRun, batch: list[Any], last: int) -> None:
         if batch:
             with one_line(self._uri):
                 self._client.log_batch(entry.mlflow_run_id, metrics=batch, synchronous=True)
@@ -201,8 +201,8 @@ def flatten(params: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def _entries(client: Any, experiment_id: str) -> dict[str, Entry]:
-    entries: dict[str, Entry] = {}
+def _entries(client: Any, experiment_id: str) -> dict[str, LoggedRun]:
+    entries: dict[str, LoggedRun] = {}
     token = None
     while True:
         page = client.search_runs([experiment_id], max_results=RUNS_PER_PAGE, page_token=token)
@@ -211,7 +211,7 @@ def _entries(client: Any, experiment_id: str) -> dict[str, Entry]:
             if run_id is not None:
                 totals = {name: has[name] for name in TOTALS if name in has}
                 rounds = int(has.get(ROUND, 0))
-                entries[run_id] = Entry(
+                entries[run_id] = LoggedRun(
                     run.info.run_id, run.info.status, rounds, totals, described=bool(run.data.params)
                 )
         token = page.token

@@ -10,9 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import page_table
-from fedgrid.grids.execution.run import warn
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results.grid_folder import GridFolder

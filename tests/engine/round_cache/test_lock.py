@@ -1,4 +1,4 @@
-"""A claim on work: one process has it, and whoever is gone has it no longer."""
+"""The lock on a round: one process holds it at a time, and a stale lock is taken over."""
 
 import json
 import os
@@ -13,6 +13,7 @@ import pytest
 
 from fedgrid.engine.round_cache import lock as module
 from fedgrid.engine.round_cache.lock import EXPIRES_AFTER, RENEW_EVERY, RoundLock
+from fedgrid.engine.storage import held_file, processes
 from fedgrid.engine.storage.processes import machine, start_time
 
 CHECKOUT = Path(__file__).parents[3]
@@ -41,7 +42,7 @@ def clock(monkeypatch):
 
 
 class Pauses:
-    """An event that is not waited for by the clock: a pause between renewals ends when the test says so."""
+    """An event whose waits end when the test says so, instead of by the clock."""
 
     def __init__(self):
         self._begun, self._over, self._is_set = Semaphore(0), Semaphore(0), False
@@ -67,19 +68,19 @@ class Pauses:
 
 @pytest.fixture
 def pauses(monkeypatch):
-    """Return the pauses of the claims that the test makes, in that order."""
+    """Return the pauses of the locks that the test makes, in that order."""
     made = []
 
     def event():
         made.append(Pauses())
         return made[-1]
 
-    monkeypatch.setattr(module, "Event", event)
+    monkeypatch.setattr(held_file, "Event", event)
     return made
 
 
 def holder(**changes):
-    """Return what a claim of this process says, changed."""
+    """Return what a lock file of this process contains, with changes."""
     pid = os.getpid()
     mine = {"token": "other", "host": node(), "machine": machine(), "pid": pid, "started": start_time(pid)}
     return {**mine, **changes}
@@ -90,7 +91,7 @@ OTHERS = {"here": holder(), "elsewhere": holder(**ELSEWHERE), "not written yet":
 
 
 def put(path, text):
-    """Write a claim file as somebody else did."""
+    """Write a lock file as another process would."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text if isinstance(text, str) else json.dumps(text))
 
@@ -100,9 +101,9 @@ def touch(path, seconds):
 
 
 def taken(path):
-    claim = RoundLock(path)
-    assert claim.take()
-    return claim
+    lock = RoundLock(path)
+    assert lock.take()
+    return lock
 
 
 def run(script, path):
@@ -111,7 +112,7 @@ def run(script, path):
         "import os, sys\n"
         "from pathlib import Path\n"
         "from signal import SIGKILL\n"
-        "from fedgrid.engine.round_cache.lock import Claim\n"
+        "from fedgrid.engine.round_cache.lock import RoundLock\n"
         "path = Path(sys.argv[1])\n"
         "def die(): os.kill(os.getpid(), SIGKILL)\n"
     )
@@ -120,7 +121,7 @@ def run(script, path):
 
 
 class TestOneHolder:
-    def test_the_first_has_it_until_it_gives_it_back(self, path):
+    def test_first_holds_the_lock_until_release(self, path):
         first, second = RoundLock(path), RoundLock(path)
         assert first.take()
         assert first.held
@@ -131,30 +132,30 @@ class TestOneHolder:
         assert second.take()
         second.release()
 
-    def test_it_says_who(self, path):
-        claim = taken(path)
+    def test_lock_file_names_its_process(self, path):
+        lock = taken(path)
         found = json.loads(path.read_text())
         assert {**found, "token": "other"} == holder()
-        claim.release()
+        lock.release()
 
-    def test_taking_it_twice_is_having_it(self, path):
-        claim = taken(path)
-        assert claim.take()
-        claim.release()
+    def test_take_twice_holds_once(self, path):
+        lock = taken(path)
+        assert lock.take()
+        lock.release()
         assert not path.exists()
 
-    def test_every_piece_of_work_has_a_claim_of_its_own(self, path):
-        claims = [taken(path), taken(path.with_name("000002-ab.claim"))]
-        for claim in claims:
-            claim.release()
+    def test_locks_of_two_rounds_are_independent(self, path):
+        locks = [taken(path), taken(path.with_name("000002-ab.claim"))]
+        for lock in locks:
+            lock.release()
 
-    def test_nothing_is_left_of_it(self, path):
+    def test_released_lock_leaves_no_file(self, path):
         taken(path).release()
         assert list(path.parent.iterdir()) == []
 
 
 class TestRelease:
-    def test_twice_is_once(self, path):
+    def test_second_release_does_nothing(self, path):
         first = taken(path)
         first.release()
         second = taken(path)
@@ -162,7 +163,7 @@ class TestRelease:
         assert not RoundLock(path).take()
         second.release()
 
-    def test_of_what_was_never_taken_is_nothing(self, path):
+    def test_release_without_the_lock_does_nothing(self, path):
         RoundLock(path).release()
         first = taken(path)
         second = RoundLock(path)
@@ -172,75 +173,75 @@ class TestRelease:
         first.release()
 
     @pytest.mark.parametrize("found", OTHERS.values(), ids=OTHERS)
-    def test_leaves_what_others_have_put_in_its_place(self, path, found):
-        claim = taken(path)
+    def test_release_leaves_the_file_of_another_holder(self, path, found):
+        lock = taken(path)
         put(path, found)
-        claim.release()
+        lock.release()
         assert path.read_text() == (found if isinstance(found, str) else json.dumps(found))
 
-    def test_of_a_file_that_somebody_deleted_is_no_error(self, path):
-        claim = taken(path)
+    def test_release_of_a_deleted_file_is_no_error(self, path):
+        lock = taken(path)
         path.unlink()
         path.parent.rmdir()
-        claim.release()
-        assert not claim.held
+        lock.release()
+        assert not lock.held
 
 
 class TestRaces:
-    def test_of_many_threads_one_has_it_at_a_time(self, path):
+    def test_one_of_many_threads_holds_the_lock_at_a_time(self, path):
         inside = []
 
         def work(_):
             for _ in range(10):
-                claim = RoundLock(path)
-                while not claim.take():
+                lock = RoundLock(path)
+                while not lock.take():
                     pass
-                inside.append(claim)
-                assert inside == [claim]
-                inside.remove(claim)
-                claim.release()
+                inside.append(lock)
+                assert inside == [lock]
+                inside.remove(lock)
+                lock.release()
 
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(work, range(4)))
         assert not path.exists()
 
-    def test_of_many_processes_one_has_it_at_a_time(self, path):
-        """Whoever has it makes a folder, which fails if there is one."""
+    def test_one_of_many_processes_holds_the_lock_at_a_time(self, path):
+        """The holder creates a folder, which fails if it exists."""
         script = (
             "inside = path.with_name('inside')\n"
             "for _ in range(25):\n"
-            "    claim = Claim(path)\n"
-            "    while not claim.take(): os.sched_yield()\n"
+            "    lock = RoundLock(path)\n"
+            "    while not lock.take(): os.sched_yield()\n"
             "    inside.mkdir(); inside.rmdir()\n"
-            "    claim.release()\n"
+            "    lock.release()\n"
         )
         processes = [run(script, path) for _ in range(3)]
-        said = [process.communicate(timeout=60)[1].decode() for process in processes]
-        assert said == [""] * 3
+        errors = [process.communicate(timeout=60)[1].decode() for process in processes]
+        assert errors == [""] * 3
         assert list(path.parent.iterdir()) == []
 
-    def test_one_killed_holder_after_the_other_is_followed_by_one(self, path):
+    def test_lock_passes_on_when_every_holder_is_killed(self, path):
         script = (
             "inside = path.with_name('inside')\n"
-            "claim = Claim(path)\n"
-            "while not claim.take(): os.sched_yield()\n"
+            "lock = RoundLock(path)\n"
+            "while not lock.take(): os.sched_yield()\n"
             "inside.mkdir(); inside.rmdir()\n"
             "die()\n"
         )
         processes = [run(script, path) for _ in range(4)]
-        said = [process.communicate(timeout=60)[1].decode() for process in processes]
-        assert said == [""] * 4
+        errors = [process.communicate(timeout=60)[1].decode() for process in processes]
+        assert errors == [""] * 4
         assert taken(path).held
 
-    def test_of_many_that_find_a_dead_holder_one_follows_it(self, path):
+    def test_one_of_many_threads_takes_over_from_a_dead_holder(self, path):
         number, together = 8, Barrier(8)
 
         def work(_):
-            claim = RoundLock(path)
+            lock = RoundLock(path)
             together.wait()
-            took = claim.take()
+            took = lock.take()
             together.wait()
-            claim.release()
+            lock.release()
             return took
 
         with ThreadPoolExecutor(number) as threads:
@@ -249,10 +250,10 @@ class TestRaces:
                 assert sum(threads.map(work, range(number))) == 1
                 assert not path.exists()
 
-    def test_a_holder_that_comes_while_one_looks_is_left_alone(self, path, monkeypatch):
-        """The dead holder's claim is taken over by another between the two looks of this one."""
+    def test_lock_taken_over_while_another_looks_is_left_alone(self, path, monkeypatch):
+        """Another process takes over between reading the dead holder and deleting its file."""
         put(path, holder(started="1"))
-        look, others = module.samestat, []
+        look, others = held_file.samestat, []
 
         def late(*stats):
             if not others:
@@ -262,32 +263,32 @@ class TestRaces:
                 return look(stats[0], path.stat())
             return look(*stats)
 
-        monkeypatch.setattr(module, "samestat", late)
+        monkeypatch.setattr(held_file, "samestat", late)
         assert not RoundLock(path).take()
         others[0].release()
         assert not path.exists()
 
 
-class TestHoldersOfThisMachine:
-    def test_a_killed_process_has_nothing(self, path):
-        process = run("assert Claim(path).take(); die()", path)
+class TestLocalHolders:
+    def test_lock_of_a_killed_process_is_free(self, path):
+        process = run("assert RoundLock(path).take(); die()", path)
         assert process.communicate(timeout=60)[1] == b""
         assert path.exists()
         taken(path).release()
 
-    def test_nor_has_one_whose_number_is_another_processs_now(self, path):
+    def test_lock_is_free_if_the_process_number_is_reused(self, path):
         put(path, holder(started="1"))
         taken(path).release()
 
-    def test_nor_one_whose_number_no_process_can_have(self, path):
+    def test_lock_with_an_impossible_process_number_is_free(self, path):
         put(path, holder(pid=2**70))
         taken(path).release()
 
-    def test_one_that_lives_has_it_however_long_nothing_changes(self, path, clock):
+    def test_running_local_holder_keeps_the_lock_without_renewal(self, path, clock):
         put(path, holder())
-        claim = RoundLock(path)
+        lock = RoundLock(path)
         for _ in range(5):
-            assert not claim.take()
+            assert not lock.take()
             clock.now += EXPIRES_AFTER
         assert json.loads(path.read_text()) == holder()
 
@@ -316,33 +317,33 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("found", UNKNOWN.values(), ids=UNKNOWN)
-class TestHoldersOfWhomNothingIsKnown:
-    def test_they_have_it_until_the_file_has_not_changed_for_long(self, path, clock, found):
+class TestUnknownHolders:
+    def test_unknown_holder_keeps_the_lock_until_it_expires(self, path, clock, found):
         put(path, found)
-        claim = RoundLock(path)
-        assert not claim.take()
+        lock = RoundLock(path)
+        assert not lock.take()
         clock.now += EXPIRES_AFTER
-        assert not claim.take()
+        assert not lock.take()
         clock.now += 0.1
-        assert claim.take()
+        assert lock.take()
         assert json.loads(path.read_text())["pid"] == os.getpid()
-        claim.release()
+        lock.release()
         assert not path.exists()
 
-    def test_every_change_counts_from_when_it_is_seen(self, path, clock, found):
-        """Whatever the time that the file has: the holder's clock may be wrong."""
+    def test_expiry_counts_from_when_a_change_was_seen(self, path, clock, found):
+        """The file's own time is not used: the holder's clock may be wrong."""
         put(path, found)
-        claim = RoundLock(path)
+        lock = RoundLock(path)
         for seconds in (5e8, 5e9, 1.0):
             touch(path, seconds)
-            assert not claim.take()
+            assert not lock.take()
             clock.now += EXPIRES_AFTER
-            assert not claim.take()
+            assert not lock.take()
         clock.now += 0.1
-        assert claim.take()
-        claim.release()
+        assert lock.take()
+        lock.release()
 
-    def test_an_old_file_is_none_that_has_not_changed(self, path, clock, found):
+    def test_old_file_time_alone_does_not_expire_the_lock(self, path, clock, found):
         put(path, found)
         touch(path, 1.0)
         assert not RoundLock(path).take()
@@ -350,27 +351,27 @@ class TestHoldersOfWhomNothingIsKnown:
         assert not RoundLock(path).take()
 
 
-def test_another_holder_at_the_same_time_is_a_change(path, clock):
-    claim = RoundLock(path)
+def test_another_token_with_the_same_file_time_is_a_change(path, clock):
+    lock = RoundLock(path)
     for token in ("one", "two"):
         put(path, holder(**ELSEWHERE, token=token))
         touch(path, 1.0)
-        assert not claim.take()
+        assert not lock.take()
         clock.now += EXPIRES_AFTER
-    assert not claim.take()
+    assert not lock.take()
 
 
 class TestRenewing:
-    def test_it_happens_often_enough(self, path, pauses):
-        claim = taken(path)
+    def test_lock_is_renewed_three_times_before_it_expires(self, path, pauses):
+        lock = taken(path)
         pauses[0].end_one()
         assert pauses[0].seconds == RENEW_EVERY < EXPIRES_AFTER / 3
-        claim.release()
+        lock.release()
 
-    def test_a_waiter_elsewhere_sees_it(self, path, pauses, clock, monkeypatch):
+    def test_waiter_on_another_machine_sees_the_renewal(self, path, pauses, clock, monkeypatch):
         first = taken(path)
         touch(path, 1.0)
-        monkeypatch.setattr(module, "node", lambda: "far")
+        monkeypatch.setattr(processes, "node", lambda: "far")
         waiter = RoundLock(path)
         assert not waiter.take()
         clock.now += EXPIRES_AFTER + 0.1
@@ -379,61 +380,61 @@ class TestRenewing:
         clock.now += EXPIRES_AFTER + 0.1
         assert waiter.take()
         first.release()
-        assert path.exists(), "it is the waiter's"
+        assert path.exists(), "the waiter holds it"
         waiter.release()
 
-    def test_nothing_is_renewed_before_it_is_taken_or_without_a_file(self, path, pauses):
+    def test_only_a_held_lock_with_a_file_is_renewed(self, path, pauses):
         put(path, holder())
         assert not RoundLock(path).take()
         assert RoundLock(path / "under a file").take()
         assert [pause.seconds for pause in pauses] == [None, None]
 
     @pytest.mark.parametrize("found", OTHERS.values(), ids=OTHERS)
-    def test_what_others_have_put_in_its_place_is_not_renewed(self, path, pauses, found):
-        claim = taken(path)
+    def test_file_of_another_holder_is_not_renewed(self, path, pauses, found):
+        lock = taken(path)
         put(path, found)
         touch(path, 1.0)
         pauses[0].end_one()
         assert path.stat().st_mtime == 1.0
-        claim.release()
+        lock.release()
 
-    def test_a_deleted_file_is_no_error_and_does_not_come_back(self, path, pauses):
-        claim = taken(path)
+    def test_renewal_does_not_restore_a_deleted_file(self, path, pauses):
+        lock = taken(path)
         path.unlink()
         pauses[0].end_one()
         assert not path.exists()
-        claim.release()
+        lock.release()
 
 
-class TestWhereNoFileCanBe:
-    def test_a_missing_folder_is_made(self, path):
+class TestUnwritableFolder:
+    def test_missing_folder_is_created(self, path):
         assert not path.parent.exists()
-        claim = taken(path)
+        lock = taken(path)
         assert path.exists()
-        claim.release()
+        lock.release()
 
     @pytest.mark.parametrize("depth", [0, 1])
-    def test_everybody_has_a_claim_that_cannot_be_written(self, path, depth):
+    def test_unwritable_lock_is_held_by_all(self, path, depth):
         """A file is where a folder should be."""
         blocked = path.parents[depth]
         blocked.parent.mkdir(parents=True, exist_ok=True)
         blocked.write_text("a file")
-        claims = [taken(path), taken(path)]
-        for claim in claims:
-            claim.release()
-            claim.release()
+        locks = [taken(path), taken(path)]
+        for lock in locks:
+            lock.release()
+            lock.release()
         assert blocked.read_text() == "a file"
 
-    def test_nor_does_a_folder_in_its_place_stop_anybody(self, path):
+    def test_folder_in_place_of_the_lock_is_left_alone(self, path):
         path.mkdir(parents=True)
-        claim = taken(path)
-        claim.release()
+        lock = taken(path)
+        lock.release()
         assert path.is_dir()
 
-    def test_nor_a_full_disk(self, path, monkeypatch):
+    def test_full_disk_keeps_the_lock(self, path, monkeypatch):
         def full(*_):
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(module.json, "dump", full)
-        claims = [taken(path)]
-        claims[0].release()
+        locks = [taken(path)]
+        locks[0].release()

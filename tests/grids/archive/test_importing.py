@@ -7,7 +7,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.archive.layout import MODELS
+from fedgrid.grids.results.archived import MODELS
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
@@ -39,7 +39,7 @@ def storage(tmp_path):
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """A storage with the grid `theirs`, which nobody changes."""
+    """A storage with the grid `theirs`, which no test changes."""
     folder = tmp_path_factory.mktemp("done")
     imported(new_archive(folder), storage := new_storage(folder / "runs"))
     return storage
@@ -54,7 +54,7 @@ def new_archive(folder):
 
 
 def imported(archive, storage, *options, **settings):
-    """Return what the command says to programs."""
+    """Return the JSON output of the command."""
     result = fedgrid(
         "import", archive, "--name", "theirs", "--storage", storage, "--json", *options, **settings
     )
@@ -62,8 +62,8 @@ def imported(archive, storage, *options, **settings):
     return strict_json(result.out)
 
 
-def counts(said, grid=0):
-    return {name: said["grids"][grid][name] for name in ("imported", "unchanged")}
+def counts(output, grid=0):
+    return {name: output["grids"][grid][name] for name in ("imported", "unchanged")}
 
 
 def folder_of(storage, algorithm):
@@ -89,7 +89,7 @@ class Logged:
         self.ids = {name: run.info.run_id for name, run in self.runs.items()}
 
 
-def test_a_run_has_a_folder_like_one_of_ours(done):
+def test_imported_run_has_a_folder_like_a_trained_one(done):
     folder = folder_of(done, "ocfl_hdbscan_as_published")
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == {
         *("config.json", "rounds.parquet", "clients.parquet", "done.json", "scores.json"),
@@ -106,11 +106,11 @@ def test_a_run_has_a_folder_like_one_of_ours(done):
     assert "absent: dataset blueprint" in (folder / "log.txt").read_text()
 
 
-def test_a_temperature_that_nobody_measured_has_no_figure(done):
+def test_run_without_temperature_has_no_figure_of_it(done):
     assert [path.name for path in (folder_of(done, "bnc") / "figures").iterdir()] == ["clusters.png"]
 
 
-def test_the_grid_is_one_of_ours(done):
+def test_imported_grid_works_like_a_launched_one(done):
     grid = GridFolder(Storage(done), "theirs")
     names = ["bnc", "ocfl_hdbscan_as_published"]
     assert [run.name for run in grid.runs()] == [
@@ -121,7 +121,7 @@ def test_the_grid_is_one_of_ours(done):
     assert fedgrid("status", "theirs", "--storage", done).out.startswith("theirs: finished\n2 runs: 2 done")
 
 
-def test_mlflow_has_the_runs_and_does_not_claim_that_they_were_made_here(done):
+def test_mlflow_names_the_archive_as_source_of_imported_runs(done):
     logged = Logged(done)
     assert len(logged.runs) == 1 + 2
     run = logged.runs["mnist-15-nonoverlapping-balanced-ocfl_hdbscan_as_published-s0"]
@@ -133,7 +133,7 @@ def test_mlflow_has_the_runs_and_does_not_claim_that_they_were_made_here(done):
     assert logged.runs["theirs"].data.metrics["runs_done"] == 2
 
 
-def test_importing_again_changes_nothing(archive, storage):
+def test_second_import_changes_nothing(archive, storage):
     assert counts(imported(archive, storage)) == {"imported": 2, "unchanged": 0}
     folders = [path for path in storage.iterdir() if path.is_dir() and path.name != "mlartifacts"]
     before, ids = [bytes_of(folder) for folder in folders], Logged(storage).ids
@@ -142,17 +142,17 @@ def test_importing_again_changes_nothing(archive, storage):
     assert Logged(storage).ids == ids
 
 
-def test_the_same_archive_gives_the_same_bytes(archive, storage, tmp_path):
+def test_import_gives_the_same_bytes_every_time(archive, storage, tmp_path):
     other = new_storage(tmp_path / "other")
-    said = [imported(archive, where) for where in (storage, other)]
-    assert said[0]["grids"][0] | {"mlflow": ""} == said[1]["grids"][0] | {"mlflow": ""}
+    output = [imported(archive, where) for where in (storage, other)]
+    assert output[0]["grids"][0] | {"mlflow": ""} == output[1]["grids"][0] | {"mlflow": ""}
     for folder in storage.glob("mnist-*"):
         one, two = bytes_of(folder), bytes_of(other / folder.name)
         assert one.keys() == two.keys()
         assert [name for name in one if one[name] != two[name]] == ["mlflow.json"]
 
 
-def test_a_run_whose_file_was_repaired_is_made_anew_here_and_in_mlflow(archive, storage):
+def test_run_with_a_repaired_file_is_imported_again(archive, storage):
     imported(archive, storage)
     before = Logged(storage).ids
     path = results(archive, "HDBSCAN") / "after_update_metrics.csv"
@@ -164,7 +164,7 @@ def test_a_run_whose_file_was_repaired_is_made_anew_here_and_in_mlflow(archive, 
     ]
 
 
-def test_a_run_with_more_rounds_takes_the_place_of_the_one_before(archive, storage):
+def test_run_with_more_rounds_replaces_the_earlier_import(archive, storage):
     imported(archive, storage)
     before = folder_of(storage, "bnc")
     path = results(archive, "baseline") / "cluster_id_mapping.csv"
@@ -175,18 +175,18 @@ def test_a_run_with_more_rounds_takes_the_place_of_the_one_before(archive, stora
     assert Logged(storage).runs["mnist-15-nonoverlapping-balanced-bnc-s0"].data.metrics["round"] == 4
 
 
-def test_a_kill_between_records_and_scores_is_made_good(archive, storage, monkeypatch):
+def test_import_killed_between_records_and_scores_is_repaired(archive, storage, monkeypatch):
     def killed(config, storage):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("fedgrid.grids.archive.keep.conclude", killed)
+        patch.setattr("fedgrid.grids.archive.keep.write_results", killed)
         assert fedgrid("import", archive, "--name", "theirs", "--storage", storage).code == 130
     assert not list(storage.glob("*/done.json"))
     assert counts(imported(archive, storage)) == {"imported": 2, "unchanged": 0}
 
 
-def test_the_published_truth_changes_one_scenario(archive, storage):
+def test_published_truth_changes_one_scenario(archive, storage):
     write_run(archive, "kmeans", BLOODMNIST, (10, 10, 10))
     imported(archive, storage)
     path = folder_of(storage, "ocfl_kmeans") / "scores.json"
@@ -198,14 +198,14 @@ def test_the_published_truth_changes_one_scenario(archive, storage):
     assert run.data.metrics["ari"] < 1
 
 
-def test_runs_for_the_temperature_are_a_grid_of_their_own(archive, storage):
+def test_temperature_runs_become_a_second_grid(archive, storage):
     """Three rounds, in two columns; the mapping has A everywhere."""
     folder = archive.joinpath("temperature_experiments", *SCENARIO, "some", "name")
     folder.mkdir(parents=True)
     write(folder / "cluster_id_mapping.csv", [[str(client) for client in range(15)], *[["A"] * 15] * 3])
     write(folder / "clusters_temperature.csv", [["0", "0.5"], ["1", "0.25"], ["2", "0.375"]])
-    said = imported(archive, storage)
-    assert [grid["grid"] for grid in said["grids"]] == ["theirs", "theirs-temperature"]
+    output = imported(archive, storage)
+    assert [grid["grid"] for grid in output["grids"]] == ["theirs", "theirs-temperature"]
     (config,) = GridFolder(Storage(storage), "theirs-temperature").runs()
     assert config.name == "mnist-15-nonoverlapping-balanced-bnc-s1"
     rounds = pq.read_table(storage / f"{config.name}-{config.run_id}" / "rounds.parquet")
@@ -214,7 +214,7 @@ def test_runs_for_the_temperature_are_a_grid_of_their_own(archive, storage):
     assert config.name in Logged(storage, "theirs-temperature").runs
 
 
-def test_temperatures_alone_are_enough_and_must_reach_the_end(tmp_path, storage):
+def test_temperature_run_needs_only_a_complete_temperature_file(tmp_path, storage):
     folder = tmp_path.joinpath("theirs", "temperature_experiments", *SCENARIO)
     folder.mkdir(parents=True)
     write(folder / "clusters_temperature.csv", [["0", "0.5"], ["1", "0.25"]])
@@ -227,7 +227,7 @@ def test_temperatures_alone_are_enough_and_must_reach_the_end(tmp_path, storage)
     assert "clusters_temperature.csv:2: the end after 2 rounds; expected 3" in result.err
 
 
-def test_people_are_told_what_there_is_what_is_absent_and_what_comes_next(archive, storage):
+def test_import_prints_counts_absent_files_and_the_next_command(archive, storage):
     write_blueprint(archive)
     result = fedgrid("import", archive, "--name", "theirs", "--storage", storage)
     lines = result.out.splitlines()
@@ -240,7 +240,7 @@ def test_people_are_told_what_there_is_what_is_absent_and_what_comes_next(archiv
     assert lines[-1] == f"Next:  fedgrid report theirs --storage {storage}"
 
 
-def test_malformed_files_end_it_before_their_run_is_written(archive, storage):
+def test_malformed_file_ends_the_import_before_its_run_is_written(archive, storage):
     cut(results(archive, "HDBSCAN") / "clusters_temperature.csv", 1)
     result = fedgrid("import", archive, "--name", "theirs", "--storage", storage)
     assert result.code == 2
@@ -251,29 +251,29 @@ def test_malformed_files_end_it_before_their_run_is_written(archive, storage):
 
 
 @pytest.mark.parametrize("name", ["nothing", "datasets"])
-def test_what_is_no_archive_is_refused(tmp_path, storage, name):
+def test_import_of_another_folder_is_refused(tmp_path, storage, name):
     (tmp_path / name / "datasets").mkdir(parents=True)
     result = fedgrid("import", tmp_path / name, "--name", "theirs", "--storage", storage)
     assert (result.code, result.out) == (2, "")
     assert "has neither experiments/ nor temperature_experiments/" in result.err
 
 
-def test_an_archive_without_runs_is_refused(tmp_path, storage):
+def test_import_of_an_archive_without_runs_is_refused(tmp_path, storage):
     (tmp_path / "experiments").mkdir()
     result = fedgrid("import", tmp_path, "--name", "theirs", "--storage", storage)
     assert result.code == 2
     assert "but no run in them" in result.err
 
 
-def test_the_name_of_a_grid_of_ours_is_refused(archive, storage):
+def test_import_under_the_name_of_a_trained_grid_is_refused(archive, storage):
     GridFolder(Storage(storage), "theirs").keep([config_of(0)], "")
     result = fedgrid("import", archive, "--name", "theirs", "--storage", storage)
     assert result.code == 2
-    assert "grid theirs has 1 runs that are not the archive's; take another --name" in result.err
+    assert "grid theirs has 1 runs that are not from the archive; choose another --name" in result.err
     assert not list(storage.glob("mnist-*"))
 
 
-def test_without_mlflow_the_runs_are_there_and_sync_logs_them(archive, storage):
+def test_import_without_mlflow_is_logged_by_sync(archive, storage):
     away = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}
     result = fedgrid("import", archive, "--name", "theirs", "--storage", storage, **away)
     assert result.code == 0
@@ -286,7 +286,7 @@ def test_without_mlflow_the_runs_are_there_and_sync_logs_them(archive, storage):
     assert "host" not in run.data.tags
 
 
-def test_at_a_uri_another_machine_finds_all_there(archive, tmp_path):
+def test_import_at_a_uri_is_complete_for_another_machine(archive, tmp_path):
     bucket = tmp_path / "bucket"
     first, second = ({"FEDGRID_CACHE": str(tmp_path / name)} for name in ("first", "second"))
     assert counts(imported(archive, f"local://{bucket}", **first)) == {"imported": 2, "unchanged": 0}

@@ -8,6 +8,7 @@ from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.grids.archive import layout
 from fedgrid.grids.archive.configs import config_of
 from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.results.archived import is_archived
 from tests.helpers.small_archive import SCENARIO, write_run
 
 ALGORITHMS = {
@@ -27,7 +28,7 @@ def touch(folder):
     return folder
 
 
-def test_spellings_of_the_archive_become_ours(tmp_path):
+def test_names_of_the_archive_are_translated(tmp_path):
     for algorithm in sorted(ALGORITHMS):
         write_run(tmp_path, algorithm, ("CIFAR10", "overlaping", "imbalanced", "30"), (7, 14, 9))
     found = layout.experiments(tmp_path)
@@ -35,7 +36,7 @@ def test_spellings_of_the_archive_become_ours(tmp_path):
     assert {run.scenario.name for run in found} == {"cifar10-30-overlapping-imbalanced"}
 
 
-def test_scenarios_come_in_the_order_of_the_tables(tmp_path):
+def test_experiments_are_in_the_order_of_the_tables(tmp_path):
     for names in (("MNIST", "overlaping", "balanced", "15"), SCENARIO):
         write_run(tmp_path, "kmeans", names)
     assert [run.scenario.name for run in layout.experiments(tmp_path)] == [
@@ -44,7 +45,7 @@ def test_scenarios_come_in_the_order_of_the_tables(tmp_path):
     ]
 
 
-def test_the_whole_archive_is_the_preset_with_models_that_we_do_not_have():
+def test_archived_runs_equal_the_preset_but_for_the_model():
     """The rounds given here are the published ones, so only the model, and with it the id, is another."""
     ours = load_grid("paper-as-published", {}, [], None).runs
     for run in ours:
@@ -54,8 +55,8 @@ def test_the_whole_archive_is_the_preset_with_models_that_we_do_not_have():
         model = "archive-cnn" if run.dataset in ("mnist", "fmnist") else "archive-resnet34"
         assert archived.model_dump() == run.model_dump() | {"model": model}
         assert archived.run_id != run.run_id
-        assert layout.is_archived(archived)
-        assert not layout.is_archived(run)
+        assert is_archived(archived)
+        assert not is_archived(run)
 
 
 @pytest.mark.parametrize(
@@ -75,21 +76,21 @@ def test_the_whole_archive_is_the_preset_with_models_that_we_do_not_have():
         ),
     ],
 )
-def test_an_unknown_folder_is_named(tmp_path, path, message):
+def test_unknown_folder_is_named(tmp_path, path, message):
     folder = tmp_path / "experiments" / path
     folder.mkdir(parents=True)
     with pytest.raises(DataError, match=re.escape(f"{folder}: ") + ".*" + re.escape(message)):
         layout.experiments(tmp_path)
 
 
-def test_what_is_no_folder_or_hidden_is_passed_over(tmp_path):
+def test_files_and_hidden_folders_are_skipped(tmp_path):
     write_run(tmp_path, "kmeans")
     (tmp_path / "experiments" / ".ipynb_checkpoints").mkdir()
     (tmp_path / "experiments" / "MNIST" / "notes.txt").touch()
     assert len(layout.experiments(tmp_path)) == 1
 
 
-def test_a_run_for_the_temperature_may_be_anywhere_below_its_scenario(tmp_path):
+def test_temperature_run_is_found_anywhere_below_its_scenario(tmp_path):
     scenarios = tmp_path / "temperature_experiments"
     folders = [
         touch(scenarios.joinpath("MNIST", "nonoverlaping", "balanced", "15", "run", "results")),
@@ -103,8 +104,8 @@ def test_a_run_for_the_temperature_may_be_anywhere_below_its_scenario(tmp_path):
     ]
 
 
-def test_it_is_another_run_than_that_of_the_tables(tmp_path):
-    """Both never cluster and have 50 rounds on MNIST: the seed tells them apart."""
+def test_temperature_run_differs_from_the_run_of_the_tables(tmp_path):
+    """Neither clusters and both have 50 rounds on MNIST: only the seed differs."""
     touch(tmp_path.joinpath("temperature_experiments", *SCENARIO))
     write_run(tmp_path, "baseline")
     of_tables, of_temperatures = (
@@ -114,22 +115,20 @@ def test_it_is_another_run_than_that_of_the_tables(tmp_path):
     assert of_temperatures.model_dump() == of_tables.model_dump() | {"seed": 1}
 
 
-def test_cifar10_was_trained_differently_for_the_temperature(tmp_path):
+def test_temperature_run_of_cifar10_has_its_own_training(tmp_path):
     touch(tmp_path.joinpath("temperature_experiments", "CIFAR10", *SCENARIO[1:]))
     training = config_of(*layout.temperatures(tmp_path), 50).training
     assert (training.learning_rate, training.momentum, training.weight_decay) == (0.005, 0.85, 5e-4)
 
 
-def test_two_runs_for_the_temperature_of_a_scenario_are_one_too_many(tmp_path):
+def test_second_temperature_run_of_a_scenario_is_refused(tmp_path):
     for name in ("first", "second"):
         touch(tmp_path.joinpath("temperature_experiments", *SCENARIO, name))
-    with pytest.raises(
-        DataError, match=r"second: a second run of its scenario; expected one, as in .*first$"
-    ):
+    with pytest.raises(DataError, match=r"second: a second run of its scenario; expected only .*first$"):
         layout.temperatures(tmp_path)
 
 
-def test_a_folder_with_neither_kind_of_runs_is_no_archive(tmp_path):
+def test_folder_without_runs_is_not_an_archive(tmp_path):
     (tmp_path / "datasets").mkdir()
     with pytest.raises(ConfigError, match=r"has neither experiments/ nor temperature_experiments/; name the"):
         layout.check(tmp_path)

@@ -1,4 +1,4 @@
-"""One run of the authors' archive: what its files say arrives in our columns, nothing malformed passes."""
+"""One run of the authors' archive: its files are read into our columns, and malformed ones are refused."""
 
 import math
 import re
@@ -47,7 +47,7 @@ def client_row(run, number, client):
     return row
 
 
-def test_rounds_are_counted_from_1_and_the_temperature_ends_with_the_clustering(archive):
+def test_archived_rounds_count_from_1_and_temperature_ends_at_the_clustering(archive):
     run = read(archive)
     assert run.rounds.schema == ROUNDS
     assert [
@@ -57,13 +57,13 @@ def test_rounds_are_counted_from_1_and_the_temperature_ends_with_the_clustering(
     assert run.absent == ()
 
 
-def test_nobody_knows_what_was_sent_or_went_wrong(archive):
+def test_archived_rounds_have_no_bytes_and_no_warnings(archive):
     unknown = ("bytes_down", "bytes_up", "excluded", "warnings", "mean_norm", "max_norm")
     assert [set(read(archive).rounds[name].to_pylist()) for name in unknown] == [{None}] * len(unknown)
 
 
-def test_clusters_are_numbered_as_their_names_appear(archive):
-    """Names A, then AB, AA, AC for clients 0-4, 5-9 and 10-14, who are the hidden groups."""
+def test_clusters_are_numbered_in_the_order_of_their_names(archive):
+    """Names A, then AB, AA, AC for clients 0-4, 5-9 and 10-14, the hidden groups."""
     run = read(archive)
     assert run.clients["round"].to_pylist() == [1] * 15 + [2] * 15 + [3] * 15
     assert run.clients["client"].to_pylist() == 3 * list(range(15))
@@ -71,7 +71,7 @@ def test_clusters_are_numbered_as_their_names_appear(archive):
     assert run.clients["true_cluster"].to_pylist() == 3 * ([0] * 5 + [1] * 5 + [2] * 5)
 
 
-def test_measurements_arrive_under_our_names_whatever_their_order(archive):
+def test_measurements_are_renamed_whatever_the_order_of_rows(archive):
     """Client 6 is of the second group, with classes 4, 5 and 6: mean recall (0 + 1 + 2) / 3 / 16.
 
     On the server's test set it is (0 + ... + 9) / 10 / 16, and F1 over the union of classes is that over the
@@ -100,7 +100,7 @@ def test_measurements_arrive_under_our_names_whatever_their_order(archive):
 
 
 @pytest.mark.parametrize("name", ["training_metrics", *METRICS])
-def test_an_absent_file_is_told_and_its_columns_are_null(archive, name):
+def test_absent_file_is_reported_and_its_columns_are_null(archive, name):
     (results(archive, "HDBSCAN") / f"{name}.csv").unlink()
     run = read(archive)
     prefixes = dict(zip(METRICS, ("local_own_", "local_server_", "cluster_own_"), strict=True))
@@ -112,7 +112,7 @@ def test_an_absent_file_is_told_and_its_columns_are_null(archive, name):
     assert sum(run.clients[f"{prefix}loss"].null_count == 0 for prefix in ("train_", *prefixes.values())) == 3
 
 
-def test_all_but_the_mapping_may_be_absent(tmp_path):
+def test_only_the_mapping_is_required(tmp_path):
     folder = write_run(tmp_path, "HDBSCAN")
     (folder / TEMPERATURE).unlink()
     run = read(tmp_path)
@@ -130,12 +130,12 @@ def test_all_but_the_mapping_may_be_absent(tmp_path):
 
 
 @pytest.mark.parametrize("algorithm", ["baseline", "sattler", "briggs"])
-def test_algorithms_without_a_temperature_lack_none(tmp_path, algorithm):
+def test_temperature_is_not_absent_for_algorithms_without_one(tmp_path, algorithm):
     write_metrics(write_run(tmp_path, algorithm))
     assert read(tmp_path).absent == ("dataset blueprint",)
 
 
-def test_an_index_without_a_title_is_passed_over(archive):
+def test_index_column_without_a_title_is_skipped(archive):
     path = results(archive, "HDBSCAN") / MAPPING
     before = cells(read(archive))
     for line in (2, 3, 4):
@@ -143,7 +143,7 @@ def test_an_index_without_a_title_is_passed_over(archive):
     assert cells(read(archive)) == before
 
 
-def test_a_renamed_cluster_is_another_one(tmp_path):
+def test_renamed_cluster_is_a_new_one(tmp_path):
     """Table 2 counts it: the last change is in round 3, in which all get the name AA."""
     folder = write_run(tmp_path, "briggs")
     write(folder / MAPPING, [[str(client) for client in range(15)], *(["A"] * 15, ["A"] * 15, ["AA"] * 15)])
@@ -153,14 +153,14 @@ def test_a_renamed_cluster_is_another_one(tmp_path):
     assert run.clients["cluster"].to_pylist() == [0] * 30 + [1] * 15
 
 
-def test_the_scenario_that_the_notebook_mistook_has_its_right_groups_unless_asked(tmp_path):
+def test_published_groups_of_the_mistaken_scenario_must_be_asked_for(tmp_path):
     write_run(tmp_path, "kmeans", BLOODMNIST, (10, 10, 10))
     right, published = (read(tmp_path, published_truth=flag) for flag in (False, True))
     assert right.clients["true_cluster"].to_pylist()[:30] == [0] * 10 + [1] * 10 + [2] * 10
     assert published.clients["true_cluster"].to_pylist()[:30] == [0] * 7 + [1] * 14 + [2] * 9
 
 
-def test_other_scenarios_have_one_truth(archive):
+def test_other_scenarios_have_the_same_groups_either_way(archive):
     assert cells(read(archive)) == cells(read(archive, published_truth=True))
 
 
@@ -232,7 +232,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("case", MALFORMED)
-def test_what_is_malformed_is_refused_with_file_and_line(archive, case):
+def test_malformed_file_is_refused_with_its_line(archive, case):
     where, change, message = MALFORMED[case]
     name, line = where.split(":")
     path = results(archive, "HDBSCAN") / name
@@ -244,27 +244,27 @@ def test_what_is_malformed_is_refused_with_file_and_line(archive, case):
         read(archive)
 
 
-def test_bytes_that_are_no_text_are_refused_with_their_line(archive):
+def test_bytes_that_are_not_text_are_refused_with_their_line(archive):
     path = results(archive, "HDBSCAN") / MAPPING
     path.write_bytes(path.read_bytes().replace(b"AB", b"\xff", 1))
-    with pytest.raises(DataError, match=r":3: bytes that are no text; expected UTF-8"):
+    with pytest.raises(DataError, match=r":3: bytes that are not text; expected UTF-8"):
         read(archive)
 
 
-def test_an_empty_file_is_refused(archive):
+def test_empty_archive_file_is_refused(archive):
     (results(archive, "HDBSCAN") / MAPPING).write_text("")
     with pytest.raises(DataError, match=r"cluster_id_mapping.csv:1: an empty file; expected comma-separated"):
         read(archive)
 
 
-def test_a_mapping_without_rounds_is_refused(archive):
+def test_mapping_without_rounds_is_refused(archive):
     path = results(archive, "HDBSCAN") / MAPPING
     cut(path, 1)
     with pytest.raises(DataError, match=r":1: no line after the titles; expected one a round"):
         read(archive)
 
 
-def test_images_that_are_not_of_a_clients_group_are_refused(tmp_path):
+def test_images_outside_the_classes_of_a_group_are_refused(tmp_path):
     """Line 2 is the server's, so client 6 has lines 15 and 16."""
     write_run(tmp_path, "HDBSCAN")
     path = write_blueprint(tmp_path, strange=6)
@@ -273,7 +273,7 @@ def test_images_that_are_not_of_a_clients_group_are_refused(tmp_path):
         read(tmp_path)
 
 
-def test_images_of_another_number_of_clients_are_refused(archive):
+def test_blueprint_with_another_number_of_clients_is_refused(archive):
     path = archive.joinpath("datasets", *SCENARIO, "MNIST_15_dataset_blueprint.csv")
     cut(path, 2 + 2 * 14)
     with pytest.raises(

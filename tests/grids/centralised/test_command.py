@@ -22,14 +22,14 @@ def files_of(storage):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """Return a storage with a finished training, and what was said of it."""
+    """Return a storage with a finished training, and the output of the command."""
     storage = new_storage(tmp_path_factory.mktemp("finished"))
     result = fedgrid(*SMALL, "--storage", storage)
     assert (result.code, result.err) == (0, "")
     return storage, result.out
 
 
-def test_what_is_shown_and_kept(finished):
+def test_centralised_training_shows_and_writes_its_proposal(finished):
     storage, out = finished
     assert sorted(files_of(storage)) == [
         "config.json",
@@ -44,14 +44,14 @@ def test_what_is_shown_and_kept(finished):
         "update L2: Euclidean norm",
         "by rules of thumb, to start a search from",
         "--set algorithm.epsilon_1=",
-        "It has 46 steps, a client's round about 9\nwith 15 clients and 6 with 30",
+        "46 steps, a client's round about 9\nwith 15 clients and 6 with 30",
         "fedgrid run --dataset digits --algorithm sattler --set algorithm.epsilon_1=0\n",
     ):
         assert part in out
     assert "of state" not in out
 
 
-def test_a_finished_training_is_shown_again_and_not_repeated(finished, monkeypatch):
+def test_finished_training_is_shown_and_not_repeated(finished, monkeypatch):
     storage, out = finished
     before = files_of(storage)
     monkeypatch.setattr("fedgrid.engine.centralised.prepare", None)
@@ -61,33 +61,33 @@ def test_a_finished_training_is_shown_again_and_not_repeated(finished, monkeypat
     assert files_of(storage) == before
 
 
-def test_for_programs(finished):
+def test_centralised_training_as_json(finished):
     """The proposal is a tenth of the largest norm, and five times that, to three digits."""
     storage, _ = finished
-    told = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)
-    assert [row["epoch"] for row in told["epochs"]] == [1, 2, 3]
-    largest = max(row["update_l2"] for row in told["epochs"])
-    assert told["proposal"]["epsilon_1"] == float(f"{largest / 10:.3g}")
-    assert told["proposal"]["epsilon_2"] == float(f"{largest / 2:.3g}")
-    assert told["proposal"]["epsilon_2_range"] == [float(f"{largest / 10:.3g}"), float(f"{largest:.3g}")]
-    assert told["options"].split()[::2] == ["--set"] * 3
-    assert (told["was_finished"], told["mlflow"], told["rounds"]) == (True, True, [])
-    assert told["folder"] == str(next((storage / "centralised").iterdir()))
+    output = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)
+    assert [row["epoch"] for row in output["epochs"]] == [1, 2, 3]
+    largest = max(row["update_l2"] for row in output["epochs"])
+    assert output["proposal"]["epsilon_1"] == float(f"{largest / 10:.3g}")
+    assert output["proposal"]["epsilon_2"] == float(f"{largest / 2:.3g}")
+    assert output["proposal"]["epsilon_2_range"] == [float(f"{largest / 10:.3g}"), float(f"{largest:.3g}")]
+    assert output["options"].split()[::2] == ["--set"] * 3
+    assert (output["was_finished"], output["mlflow"], output["rounds"]) == (True, True, [])
+    assert output["folder"] == str(next((storage / "centralised").iterdir()))
 
 
-def test_the_proposal_is_a_preset_and_so_are_its_options(finished):
+def test_proposal_is_a_preset_and_fits_the_printed_options(finished):
     storage, _ = finished
-    told = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)
-    expected = {key: value for key, value in told["proposal"].items() if key != "epsilon_2_range"}
-    [from_file] = load_grid(f"{told['folder']}/proposal.yaml", {}, [], Path("nowhere")).runs
-    changes = told["options"].split()[1::2]
+    output = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)
+    expected = {key: value for key, value in output["proposal"].items() if key != "epsilon_2_range"}
+    [from_file] = load_grid(f"{output['folder']}/proposal.yaml", {}, [], Path("nowhere")).runs
+    changes = output["options"].split()[1::2]
     [from_options] = load_grid(None, {"algorithm": "sattler"}, changes, Path("nowhere")).runs
     for run in (from_file, from_options):
         assert {key: run.algorithm[key] for key in expected} == expected
     assert from_file == from_options
 
 
-def test_an_interrupted_training_goes_on_and_ends_with_the_same_bytes(finished, tmp_path, monkeypatch):
+def test_interrupted_training_resumes_to_the_same_bytes(finished, tmp_path, monkeypatch):
     storage = new_storage(tmp_path / "runs")
     save = folder.CentralisedFolder.save
 
@@ -112,7 +112,7 @@ def test_an_interrupted_training_goes_on_and_ends_with_the_same_bytes(finished, 
     assert files_of(storage) == files_of(finished[0])
 
 
-def test_damaged_records_are_made_anew(finished, tmp_path):
+def test_damaged_records_are_computed_again(finished, tmp_path):
     storage = new_storage(tmp_path / "runs")
     assert fedgrid(*SMALL, "--storage", storage).code == 0
     [records] = storage.glob("centralised/*/epochs.parquet")
@@ -121,7 +121,7 @@ def test_damaged_records_are_made_anew(finished, tmp_path):
     assert files_of(storage) == files_of(finished[0])
 
 
-def test_mlflow_has_the_epochs_and_is_asked_again_when_it_was_away(tmp_path):
+def test_mlflow_gets_the_epochs_later_if_it_was_unreachable(tmp_path):
     from mlflow.tracking import MlflowClient
 
     storage = new_storage(tmp_path / "runs")
@@ -129,18 +129,18 @@ def test_mlflow_has_the_epochs_and_is_asked_again_when_it_was_away(tmp_path):
     assert away.code == 0
     assert "the same command logs it when MLflow is back" in away.err
     assert not strict_json(away.out)["mlflow"]
-    told = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)
-    assert (told["was_finished"], told["mlflow"]) == (True, True)
+    output = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)
+    assert (output["was_finished"], output["mlflow"]) == (True, True)
     client = MlflowClient(f"sqlite:///{storage}/mlflow.db")
     [run] = client.search_runs([client.get_experiment_by_name("centralised").experiment_id])
     assert run.info.status == "FINISHED"
     norms = client.get_metric_history(run.info.run_id, "update_l2")
     assert [(point.step, point.value) for point in norms] == [
-        (row["epoch"], row["update_l2"]) for row in told["epochs"]
+        (row["epoch"], row["update_l2"]) for row in output["epochs"]
     ]
 
 
-def test_rounds_that_recorded_their_norms_are_set_against_the_proposal(tmp_path):
+def test_recorded_rounds_are_compared_with_the_proposal(tmp_path):
     """A run whose epsilon_1 is 0 never splits; one with a tiny batch takes other steps and does not count."""
     storage = new_storage(tmp_path / "runs")
     run = ("run", "--in-process", "--storage", storage, "--clients", 3, "--set", "training.rounds=4")
@@ -161,7 +161,7 @@ def test_rounds_that_recorded_their_norms_are_set_against_the_proposal(tmp_path)
     assert "Rounds here before a split" in fedgrid(*SMALL, "--storage", storage).out
 
 
-def test_rounds_count_up_to_the_first_split(tmp_path):
+def test_plain_rounds_end_at_the_first_split(tmp_path):
     """Norms are measured before a split, so the round of the first one still counts."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -181,7 +181,7 @@ def test_rounds_count_up_to_the_first_split(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         ([], "Missing argument"),
         (["digit"], "unknown dataset 'digit'; did you mean 'digits'"),
@@ -198,16 +198,16 @@ def test_rounds_count_up_to_the_first_split(tmp_path):
         (["npz:missing.npz"], "missing.npz"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_is_written(arguments, says, tmp_path, monkeypatch):
+def test_wrong_options_are_refused_before_anything_is_written(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = fedgrid("centralised", *arguments)
     assert (result.code, result.out) == (2, "")
-    assert says in result.err
+    assert message in result.err
     assert result.err.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
-def test_a_training_that_learns_nothing_proposes_nothing(tmp_path):
+def test_training_without_progress_has_no_proposal(tmp_path):
     result = fedgrid(
         *SMALL, "--set", "training.learning_rate=1e-30", "--storage", new_storage(tmp_path / "x")
     )
@@ -215,5 +215,5 @@ def test_a_training_that_learns_nothing_proposes_nothing(tmp_path):
     assert "never falls below that, so no settings can be proposed" in result.err
 
 
-def test_help_has_an_example():
+def test_help_of_centralised_has_an_example():
     assert "Example: fedgrid centralised mnist" in " ".join(fedgrid("centralised", "--help").out.split())

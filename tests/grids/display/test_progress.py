@@ -1,4 +1,4 @@
-"""What is shown of a grid as it runs: on a terminal, in a log, to a program."""
+"""The progress of a grid as it runs: on a terminal, in a log, for a program."""
 
 import io
 import json
@@ -27,31 +27,31 @@ def run(tmp_path_factory):
     return taken, dict(of_rounds(outcome.folder)), outcome
 
 
-def tell(reporter, run):
-    """Tell a reporter of a run with a second attempt, and of one that was given up."""
+def show(view, run):
+    """Show a run that is retried, one that fails and one that stops."""
     taken, scores, outcome = run
-    with reporter:
-        reporter.start(taken, 0)
-        reporter.round(taken, 1, scores[1])
-        reporter.retry(taken, "its server died", 1)
-        reporter.start(taken, 1)
-        reporter.round(taken, 2, scores[2])
-        reporter.finish(outcome)
-        reporter.start(config(seed=2), 0)
-        reporter.finish(Outcome(config(seed=2), outcome.folder, None, Times(), "out of [memory]"))
-        reporter.start(config(seed=3), 0)
-        reporter.stopping()
-        reporter.stop(config(seed=3))
+    with view:
+        view.start(taken, 0)
+        view.round(taken, 1, scores[1])
+        view.retry(taken, "its server died", 1)
+        view.start(taken, 1)
+        view.round(taken, 2, scores[2])
+        view.finish(outcome)
+        view.start(config(seed=2), 0)
+        view.finish(Outcome(config(seed=2), outcome.folder, None, Times(), "out of [memory]"))
+        view.start(config(seed=3), 0)
+        view.stopping()
+        view.stop(config(seed=3))
 
 
-def test_a_log_has_a_line_for_each_piece_of_news(run):
+def test_log_has_a_line_for_each_event(run):
     text = io.StringIO()
-    tell(Lines(Console(file=text, width=200)), run)
+    show(Lines(Console(file=text, width=200)), run)
     name = "digits-3-nonoverlapping-balanced-bnc-s"
     lines = text.getvalue().splitlines()
     assert lines[0] == f"{name}1: starts"
     assert lines[1].startswith(f"{name}1 round 1/3 temp. 0.")
-    assert lines[2] == f"{name}1: failed (its server died), tried again"
+    assert lines[2] == f"{name}1: failed (its server died), is retried"
     assert lines[3] == f"{name}1: goes on after round 1"
     assert lines[5].startswith(f"{name}1: finished clusters 1  ARI 0.00  acc. 0.")
     assert lines[7] == f"{name}2: out of [memory]"
@@ -61,10 +61,10 @@ def test_a_log_has_a_line_for_each_piece_of_news(run):
     ]
 
 
-def test_programs_get_a_json_object_a_line(run, monkeypatch):
+def test_json_has_an_object_on_each_line(run, monkeypatch):
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
-    tell(JsonLines(), run)
+    show(JsonLines(), run)
     events = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [event["event"] for event in events] == [
         *("start", "round", "retry", "start", "round", "result"),
@@ -76,19 +76,19 @@ def test_programs_get_a_json_object_a_line(run, monkeypatch):
     assert (events[7]["seconds"], events[7]["alone_seconds"]) == (0.0, 0.0)
 
 
-def test_a_terminal_keeps_the_runs_that_ended_above_the_bars(run):
+def test_terminal_lists_ended_runs_above_the_bars(run):
     text = io.StringIO()
     taken, _, _ = run
     console = Console(file=text, width=120, force_terminal=True, color_system=None)
-    tell(Bars(console, [taken, config(seed=2), config(seed=3)]), run)
+    show(Bars(console, [taken, config(seed=2), config(seed=3)]), run)
     shown = text.getvalue()
     assert "done    BNC s1  clusters 1  ARI 0.00  acc. 0." in shown
     assert "failed  BNC s2: out of [memory]" in shown
     assert "stopped BNC s3" in shown
-    assert "again   BNC s1: its server died" in shown
+    assert "retry   BNC s1: its server died" in shown
 
 
-def test_the_line_for_the_whole_grid():
+def test_headline_counts_runs_and_names_the_time_left():
     now = [0.0]
     runs = [config(seed=seed) for seed in (1, 2, 3)]
     tally = Tally(runs, {}, finished_before=4, now=lambda: now[0])
@@ -101,8 +101,8 @@ def test_the_line_for_the_whole_grid():
     assert headline(tally) == "4 of 7 runs done, 0 running, 2 waiting, 1 failed; 0.5 rounds/s, 12 s left"
 
 
-def test_what_a_launch_has_done():
-    """Of its two rounds one was taken from the round store."""
+def test_work_done_names_computed_rounds_only_after_hits():
+    """One of its two rounds was a cache hit."""
     now = [0.0]
     tally = Tally([config(seed=1)], {}, now=lambda: now[0])
     tally.start(config(seed=1), 0)

@@ -1,4 +1,4 @@
-"""What `fedgrid status`, `stop` and `retry` say of a grid, whoever drives it."""
+"""`fedgrid status`, `stop` and `retry` for a grid that another process may be running."""
 
 import json
 
@@ -31,7 +31,7 @@ def storage(tmp_path):
     return storage
 
 
-def test_a_grid_under_way(storage):
+def test_status_of_a_running_grid(storage):
     with Lease(storage, "mine"):
         found = status("mine", storage)
     counts = {name: found[name] for name in ("total", "done", "running", "waiting", "failed")}
@@ -43,13 +43,13 @@ def test_a_grid_under_way(storage):
     assert failure["cause"] == "client 2, round 1: out of memory"
 
 
-def test_what_a_driver_that_is_gone_last_said_is_not_shown(storage):
+def test_status_ignores_the_progress_of_a_dead_driver(storage):
     found = status("mine", storage)
     assert (found["driver"], found["runs"], found["seconds_left"]) == (None, [], None)
     assert (found["running"], found["waiting"]) == (0, 2)
 
 
-def test_it_is_printed_and_read_by_programs(storage):
+def test_status_is_printed_as_text_and_json(storage):
     result = fedgrid("status", "mine", "--storage", storage.root)
     assert result.code == 0
     assert "mine: not running\n4 runs: 1 done, 0 running, 2 waiting, 1 failed\n" in result.out
@@ -58,13 +58,13 @@ def test_it_is_printed_and_read_by_programs(storage):
     assert json.loads(fedgrid("status", "mine", "--storage", storage.root, "--json").out)["failed"] == 1
 
 
-def test_a_grid_that_nobody_drives_cannot_be_stopped(storage):
+def test_stop_of_a_grid_that_is_not_running_is_refused(storage):
     result = fedgrid("stop", "mine", "--storage", storage.root)
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("fedgrid: mine is not running; ")
 
 
-def test_a_driven_one_is_asked_to(storage):
+def test_stop_asks_the_driver_of_a_running_grid(storage):
     with Lease(storage, "mine"):
         result = fedgrid("stop", "mine", "--storage", storage.root)
         assert status("mine", storage)["stopping"]
@@ -72,7 +72,7 @@ def test_a_driven_one_is_asked_to(storage):
     assert "stops after the rounds under way" in result.out
 
 
-def test_without_failures_there_is_nothing_to_retry(storage):
+def test_retry_without_failures_is_refused(storage):
     RunFolder(storage, RUNS[1]).open()
     result = fedgrid("retry", "mine", "--storage", storage.root)
     assert (result.code, result.out) == (2, "")

@@ -1,4 +1,4 @@
-"""What is said at the end of a launch."""
+"""The summary at the end of a launch."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ from fedgrid.engine.round_cache.store import CacheOptions
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.summary import show, write_summary
-from fedgrid.grids.execution.run_events import take_forward
+from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.presets.grid import Grid
 from tests.helpers.small_grid import NOWHERE, config
 
@@ -23,7 +23,7 @@ def run_all(folder, store):
     storage = Storage.of(folder)
     session = Session(InProcessPool(), NOWHERE, store=store)
     for run in RUNS:
-        for _ in take_forward(session, run, storage, lambda: False):
+        for _ in run_to_end(session, run, storage, lambda: False):
             pass
     return storage
 
@@ -40,15 +40,15 @@ def shown(storage, width=100):
 
 
 @pytest.mark.parametrize("width", [80, 100])
-def test_what_runs_would_have_cost_alone_is_said_on_any_terminal(shared, width):
-    assert "\nalone: without the round store; all runs together " in shown(shared, width)
+def test_summary_names_the_time_without_the_cache_on_any_terminal(shared, width):
+    assert "\nalone: without the round cache; all runs together " in shown(shared, width)
 
 
-def test_of_runs_that_shared_nothing_it_is_not_said(tmp_path):
+def test_summary_without_cache_hits_names_no_other_time(tmp_path):
     assert "alone" not in shown(run_all(tmp_path, None))
 
 
-def test_a_summary_has_both_costs_of_each_run(shared, tmp_path):
+def test_summary_file_has_both_times_of_each_run(shared, tmp_path):
     """The first computed all of its rounds, the second took some or all of them."""
     with write_summary(RUNS, shared, tmp_path).open(newline="") as file:
         plain, taker = csv.DictReader(file)

@@ -60,7 +60,7 @@ def printed(table, width):
     return text.getvalue()
 
 
-def test_a_row_of_the_results():
+def test_result_row_of_a_finished_run():
     row = result_row(outcome("ocfl-kmeans", clustering_round=4))
     assert {name: row[name] for name in ("algorithm", "seed", "clusters", "ari", "seconds", "error")} == {
         "algorithm": "ocfl-kmeans",
@@ -74,7 +74,7 @@ def test_a_row_of_the_results():
     assert row["learning_gap"] == 0.12345
 
 
-def test_a_row_of_a_failed_run_has_every_key_and_no_scores():
+def test_result_row_of_a_failed_run_has_every_key_and_no_scores():
     failed = result_row(outcome(error="client 3, round 2: out of memory"))
     assert list(failed) == list(result_row(outcome()))
     assert failed["error"] == "client 3, round 2: out of memory"
@@ -82,8 +82,8 @@ def test_a_row_of_a_failed_run_has_every_key_and_no_scores():
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
-def test_the_results_fit_a_terminal(width):
-    """The widest that there is: eight letters, seconds of five digits, no cut and no wrapped line."""
+def test_result_table_fits_a_terminal(width):
+    """The widest row: a name of eight letters, seconds of five digits. Nothing is cut or wrapped."""
     outcomes = [outcome("ocfl-affinity", seconds=9999.4, clustering_round=100), outcome(seconds=2)]
     lines = [line.rstrip() for line in printed(result_table(outcomes, width), width).splitlines()]
     assert len(lines) == 6
@@ -94,7 +94,7 @@ def test_the_results_fit_a_terminal(width):
     assert lines[5].split() == ["BNC", "–", *numbers.split(), "2.0"]
 
 
-def test_both_costs_of_a_run_are_in_its_row():
+def test_result_row_has_both_times():
     row = result_row(outcome(seconds=12.34, alone=56.78))
     assert (row["seconds"], row["alone_seconds"]) == (12.3, 56.8)
     row = result_row(outcome(seconds=12.34))
@@ -102,8 +102,8 @@ def test_both_costs_of_a_run_are_in_its_row():
 
 
 @pytest.mark.parametrize("width", [85, 100, 140])
-def test_once_a_run_took_a_round_the_results_say_what_each_would_have_cost_alone(width):
-    """In all tables, so that they look alike; the widest that there is, as above."""
+def test_result_table_has_the_time_without_the_cache_after_hits(width):
+    """In all tables, so that they look alike, also with the widest row."""
     outcomes = [
         outcome("ocfl-affinity", seconds=9999.4, alone=99999.4, clustering_round=100),
         outcome(seconds=2, seed=1),
@@ -116,26 +116,26 @@ def test_once_a_run_took_a_round_the_results_say_what_each_would_have_cost_alone
     assert lines[9].split()[-3:] == ["0.123", "2.0", "2.0"]
 
 
-def test_on_a_narrow_terminal_there_is_no_room_for_that():
+def test_narrow_result_table_omits_the_time_without_the_cache():
     text = printed(result_table([outcome("ocfl-affinity", seconds=9999.4, alone=99999.4)], 80), 80)
     assert "alone" not in text
     assert "OCFL-AFF " in text
 
 
-def test_a_long_name_is_wrapped_and_no_number_is_lost():
+def test_long_name_is_wrapped_and_numbers_stay_whole():
     lines = printed(result_table([outcome("ocfl-affinity-as-published")], 80), 80).splitlines()
     assert max(map(len, lines)) <= 80
     assert "1.000 1.000 1.000 1.000 0.123 0.123 0.123 0.123 0.123" in lines[4]
 
 
-def test_every_scenario_and_seed_has_its_own_table():
+def test_each_scenario_and_seed_has_its_own_table():
     text = printed(result_table([outcome(), outcome("sattler"), outcome(seed=1)], 100), 100)
     titles = [line.rstrip() for line in text.splitlines() if line.startswith("Final")]
     assert titles == [f"Final round, digits-15-nonoverlapping-balanced, seed {seed}" for seed in (0, 1)]
 
 
-def test_failures_are_told_in_full():
-    """Brackets are no markup; the folder's name tells runs of one algorithm apart."""
+def test_failure_table_shows_whole_causes():
+    """Brackets are not markup. The folder's name distinguishes runs of one algorithm."""
     bad = outcome(error="client [bold]7[/], round 3: " + "word " * 40 + "end", name="runs/bnc-s0-0123abc")
     text = printed(failure_table([outcome(), bad]), 80)
     words = " ".join(text.replace("│", " ").split())
@@ -145,7 +145,7 @@ def test_failures_are_told_in_full():
     assert "…" not in text
 
 
-def test_who_holds_what():
+def test_class_count_table():
     blueprint = Blueprint(
         train_KL=np.array([[3, 0], [0, 4]]),
         test_KL=np.array([[1, 0], [0, 2]]),
@@ -178,7 +178,7 @@ def test_who_holds_what():
         (273600, "3 d 4 h"),
     ],
 )
-def test_seconds_as_people_say_them(seconds, says):
+def test_duration_is_formatted_for_people(seconds, says):
     assert duration(seconds) == says
 
 
@@ -187,7 +187,7 @@ def scored(algorithm, ari, seed, **scores):
     return Outcome(found.config, found.folder, {**found.scores, "ari": ari, **scores}, found.times)
 
 
-def test_a_summary_has_the_means_of_an_algorithm_and_how_often_it_was_exactly_right():
+def test_summary_rows_have_means_and_the_number_of_exact_runs():
     rows = summary_rows(
         [
             scored("bnc", 0.0, 0),
@@ -202,7 +202,7 @@ def test_a_summary_has_the_means_of_an_algorithm_and_how_often_it_was_exactly_ri
     assert rows[1]["personalised_accuracy"] == 0.5
 
 
-def test_a_summary_fits_eighty_columns():
+def test_summary_table_fits_eighty_columns():
     text = printed(summary_table(summary_rows([scored("ocfl-hdbscan", 1.0, 0)]), 80), 80)
     assert "OCFL-HDB" in text
     assert max(map(len, text.splitlines())) <= 80

@@ -1,4 +1,4 @@
-"""Several runs in this process: each one goes its way to the end, is tried again, or is given up."""
+"""Several runs in this process: each is finished, retried, or recorded as failed."""
 
 import json
 
@@ -14,13 +14,13 @@ from fedgrid.grids.execution.in_process import run_in_process
 from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.tally import Tally
-from tests.helpers.small_grid import NOWHERE, ROUNDS, Log, News, config
+from tests.helpers.small_grid import NOWHERE, ROUNDS, Log, View, config
 
 RUNS = [config(seed=1), config(seed=2)]
 
 
 class Breaking(Session):
-    """A session that, in one round of one run, raises an error instead, so often."""
+    """A session that raises an error instead of one round of one run, `times` times."""
 
     error: Exception
     at: tuple[int, int]
@@ -45,12 +45,12 @@ def storage(tmp_path):
 
 @pytest.fixture
 def run(storage, monkeypatch):
-    """Return a function that launches `RUNS`, told what breaks; it returns the watch and the news."""
+    """Return a function that launches `RUNS` with an error and returns the watch and the view's calls."""
 
     def launched(error=None, *, at=(0, 0), times=1, retries=0, stop_after=None):
         kind = type("Broken", (Breaking,), {"error": error, "at": at, "times": times})
         monkeypatch.setattr(fedgrid.grids.execution.in_process, "Session", kind)
-        reporter = News()
+        view = View()
         folder = GridFolder(storage, "mine")
         folder.keep(RUNS, "")
         watch = Watch(
@@ -58,20 +58,20 @@ def run(storage, monkeypatch):
             storage=storage,
             tally=Tally(RUNS, {}),
             log=Log(),
-            reporter=reporter,
+            view=view,
             lease=Lease(storage, "mine"),
         )
         if stop_after is not None:
-            tell = reporter.round
+            tell = view.round
 
             def stop_then(config, number, scores):
                 tell(config, number, scores)
                 if number == stop_after:
                     watch.ask_to_stop()
 
-            reporter.round = stop_then
+            view.round = stop_then
         run_in_process(RUNS, storage, NOWHERE, watch, retries)
-        return watch, reporter.told
+        return watch, view.calls
 
     return launched
 
@@ -80,10 +80,10 @@ def rounds(seed, first=1):
     return [("round", seed, number) for number in range(first, ROUNDS + 1)]
 
 
-def test_runs_go_one_after_the_other(run, storage):
-    _, told = run()
-    assert told == [
-        news for seed in (1, 2) for news in [("start", seed, 0), *rounds(seed), ("finish", seed, None)]
+def test_runs_go_one_after_another(run, storage):
+    _, calls = run()
+    assert calls == [
+        call for seed in (1, 2) for call in [("start", seed, 0), *rounds(seed), ("finish", seed, None)]
     ]
     for run_config in RUNS:
         folder = folder_of(storage.root, run_config)
@@ -92,9 +92,9 @@ def test_runs_go_one_after_the_other(run, storage):
         assert RunFolder(storage, run_config).is_done
 
 
-def test_a_run_that_fails_goes_on_from_its_last_round(run):
-    watch, told = run(RunError("its actor died"), at=(1, 3), retries=1)
-    assert told[:6] == [
+def test_failed_run_resumes_from_its_last_round(run):
+    watch, calls = run(RunError("its actor died"), at=(1, 3), retries=1)
+    assert calls[:6] == [
         ("start", 1, 0),
         ("round", 1, 1),
         ("round", 1, 2),
@@ -106,40 +106,40 @@ def test_a_run_that_fails_goes_on_from_its_last_round(run):
 
 
 @pytest.mark.parametrize(
-    ("error", "says"),
+    ("error", "message"),
     [
         (RunError("client 2, round 2: its actor died"), "client 2, round 2: its actor died"),
         (
-            ZeroDivisionError("a fault of ours"),
-            "ZeroDivisionError: a fault of ours; see log.txt in its folder",
+            ZeroDivisionError("a bug of ours"),
+            "ZeroDivisionError: a bug of ours; see log.txt in its folder",
         ),
     ],
 )
-def test_a_run_that_fails_too_often_is_given_up_and_the_next_one_runs(run, storage, error, says):
-    watch, told = run(error, at=(1, 2), times=3, retries=2)
-    assert [outcome.error for outcome in watch.failures] == [says]
+def test_next_run_starts_after_one_that_fails_too_often(run, storage, error, message):
+    watch, calls = run(error, at=(1, 2), times=3, retries=2)
+    assert [outcome.error for outcome in watch.failures] == [message]
     failure = RunFolder(storage, RUNS[0]).failure()
-    assert (failure.cause, failure.attempts) == (says, 3)
-    assert told[-5:] == [("start", 2, 0), *rounds(2), ("finish", 2, None)]
+    assert (failure.cause, failure.attempts) == (message, 3)
+    assert calls[-5:] == [("start", 2, 0), *rounds(2), ("finish", 2, None)]
 
 
-def test_a_run_given_up_is_taken_up_by_the_next_launch(run, storage):
+def test_next_launch_resumes_a_failed_run(run, storage):
     run(RunError("out of memory"), at=(1, 3), times=1)
-    watch, told = run()
-    assert told[:2] == [("start", 1, 2), ("round", 1, 3)]
+    watch, calls = run()
+    assert calls[:2] == [("start", 1, 2), ("round", 1, 3)]
     assert watch.failures == []
     assert RunFolder(storage, RUNS[0]).failure() is None
 
 
-def test_a_stop_ends_after_the_round_and_starts_nothing_else(run):
-    watch, told = run(stop_after=2)
+def test_stop_ends_after_the_round_and_starts_no_other_run(run):
+    watch, calls = run(stop_after=2)
     assert watch.all_stopped
-    assert told == [
+    assert calls == [
         ("start", 1, 0),
         ("round", 1, 1),
         ("round", 1, 2),
         ("stopping",),
         ("stop", 1),
     ]
-    _, told = run()
-    assert told[0] == ("start", 1, 2)
+    _, calls = run()
+    assert calls[0] == ("start", 1, 2)

@@ -1,4 +1,4 @@
-"""What a launch makes of the round store: rounds are shared, states go; `--fresh` and `--no-store`."""
+"""The round cache in a launch: rounds are shared, states are deleted; `--fresh` and `--no-store`."""
 
 import pyarrow.parquet as pq
 import pytest
@@ -38,9 +38,9 @@ def trained(storage):
     }
 
 
-def test_runs_share_rounds_and_the_states_go_at_the_end(storage, run):
+def test_runs_share_rounds_and_states_are_deleted_at_the_end(storage, run):
     run()
-    assert trained(storage) == {"bnc": 0, "ocfl_kmeans": 3}, "who acts first starts first"
+    assert trained(storage) == {"bnc": 0, "ocfl_kmeans": 3}, "the run that diverges first starts first"
     assert trunks_with_states(storage) == set()
     assert len(trunks_with_statistics(storage)) == 1
 
@@ -49,7 +49,7 @@ def test_fresh_computes_all_rounds_again(storage, run):
     run()
     before = {entry.file: (storage.root / entry.file).stat().st_mtime_ns for entry in kept(storage)}
     run("--fresh")
-    assert trained(storage) == {"bnc": 0, "ocfl_kmeans": 3}, "who acts first starts first"
+    assert trained(storage) == {"bnc": 0, "ocfl_kmeans": 3}, "the run that diverges first starts first"
     after = {entry.file: (storage.root / entry.file).stat().st_mtime_ns for entry in kept(storage)}
     assert before.keys() == after.keys()
     assert all(after[file] > before[file] for file in before)
@@ -62,12 +62,12 @@ def test_without_a_store_each_run_computes_its_rounds(storage, run):
     assert not (storage.root / "store").exists()
 
 
-def test_a_limit_is_kept_to(storage, run):
+def test_cache_stays_below_its_limit(storage, run):
     run("--store-limit", "20KB")
     assert 0 < sum(entry.size for entry in kept(storage)) <= 20_000
 
 
-def test_a_smaller_limit_than_anything_keeps_nothing(storage, run):
+def test_limit_below_the_smallest_entry_keeps_nothing(storage, run):
     run("--store-limit", "1B")
     assert kept(storage) == []
     assert trained(storage) == {"bnc": 3, "ocfl_kmeans": 3}

@@ -1,4 +1,4 @@
-"""Runs as Ray Tune trials: the same bytes as in this process, a bad one among them, a server killed."""
+"""Runs as Ray Tune trials: the same bytes as in this process, also after a failed run and a killed server."""
 
 import os
 import signal
@@ -12,11 +12,11 @@ from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.execution.run_events import take_forward
+from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.tally import Tally
-from tests.helpers.small_grid import NOWHERE, Log, News, config
+from tests.helpers.small_grid import NOWHERE, Log, View, config
 
 GOOD = [config(seed=1), config(seed=2, algorithm="ocfl-kmeans")]
 BAD = config(seed=3, training={"rounds": 3, "learning_rate": 1e30})
@@ -26,8 +26,8 @@ CLOCKS = ("timings.parquet", "log.txt")
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
-class Killing(News):
-    """A screen that, after the first round of a run, kills the run's server."""
+class Killing(View):
+    """Kills a run's server after the run's first round."""
 
     def __init__(self, seed):
         super().__init__()
@@ -42,27 +42,27 @@ class Killing(News):
 
 
 def servers():
-    """Return the pids of this process's trials."""
+    """Return the process ids of all server actors of this machine."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if path.read_text().startswith("ray::Trial"):
+            if path.read_text().startswith("ray::ServerTrainable"):
                 found.append(int(path.parent.name))
         except (FileNotFoundError, ProcessLookupError):
             continue
     return found
 
 
-def launch(runs, storage, reporter, *, retries):
+def launch(runs, storage, view, *, retries):
     """Run `runs` one at a time, as each takes all of the session's CPUs."""
-    from fedgrid.grids.execution.trial import Job
+    from fedgrid.grids.execution.server_trainable import LaunchContext
     from fedgrid.grids.execution.tune import run_trials
 
     folder = GridFolder(storage, "mine")
     folder.keep(runs, "")
     tally, lease = Tally(runs, {}), Lease(storage, "mine")
-    watch = Watch(folder=folder, storage=storage, tally=tally, log=Log(), reporter=reporter, lease=lease)
-    run_trials(Job("mine", runs, {3: Placement(1, 3.5, 0.0)}, storage, NOWHERE), watch, retries)
+    watch = Watch(folder=folder, storage=storage, tally=tally, log=Log(), view=view, lease=lease)
+    run_trials(LaunchContext("mine", runs, {3: Placement(1, 3.5, 0.0)}, storage, NOWHERE), watch, retries)
     return watch
 
 
@@ -77,28 +77,28 @@ def undisturbed(tmp_path_factory):
     storage = Storage.of(tmp_path_factory.mktemp("undisturbed"))
     session = Session(InProcessPool(), NOWHERE)
     for run in GOOD:
-        for _ in take_forward(session, run, storage, lambda: False):
+        for _ in run_to_end(session, run, storage, lambda: False):
             pass
     return storage.root
 
 
-def test_a_killed_server_and_a_bad_run_change_no_number_of_the_others(ray_session, undisturbed, tmp_path):
-    storage, reporter = Storage.of(tmp_path), Killing(seed=2)
-    watch = launch([BAD, *GOOD], storage, reporter, retries=1)
+def test_killed_server_and_failed_run_change_no_number_of_other_runs(ray_session, undisturbed, tmp_path):
+    storage, view = Storage.of(tmp_path), Killing(seed=2)
+    watch = launch([BAD, *GOOD], storage, view, retries=1)
 
     assert [outcome.config.seed for outcome in watch.failures] == [3]
     assert watch.failures[0].error.startswith("clients 0, 1, 2, round 1: every update is NaN or infinite")
     assert RunFolder(storage, BAD).failure().attempts == 2
-    [retry] = [news for news in reporter.told if news[:2] == ("retry", 2)]
+    [retry] = [call for call in view.calls if call[:2] == ("retry", 2)]
     assert retry[2].startswith("the run's server died: ")
     assert (watch.tally.done, watch.tally.failed, watch.tally.waiting) == (2, 1, 0)
     for run in GOOD:
         assert contents(tmp_path, run) == contents(undisturbed, run)
 
 
-def test_a_stop_asked_for_beforehand_starts_no_round(ray_session, tmp_path):
-    storage, reporter = Storage.of(tmp_path), News()
+def test_stop_before_the_launch_starts_no_round(ray_session, tmp_path):
+    storage, view = Storage.of(tmp_path), View()
     GridFolder(storage, "mine").keep(GOOD, "")
     GridFolder(storage, "mine").ask_to_stop()
-    launch(GOOD, storage, reporter, retries=0)
-    assert [news for news in reporter.told if news[0] in ("round", "finish")] == []
+    launch(GOOD, storage, view, retries=0)
+    assert [call for call in view.calls if call[0] in ("round", "finish")] == []

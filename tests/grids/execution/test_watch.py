@@ -1,4 +1,4 @@
-"""What the driver makes of the news of its runs."""
+"""What the driver does with the events of its runs."""
 
 import json
 from pathlib import Path
@@ -9,14 +9,14 @@ from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.execution.run_events import Finished, Round, Started, Stopped
+from fedgrid.grids.execution.run_events import RoundDone, RunFinished, RunStarted, RunStopped
 from fedgrid.grids.execution.watch import IDLE_SECONDS, Watch
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.tally import Tally
 from fedgrid.grids.round_cache.retention import Retention
 from fedgrid.tracking.scoring.scores import RoundScores
 from tests.helpers.kept_rounds import keep, trunks_with_states
-from tests.helpers.small_grid import Log, News, config, take
+from tests.helpers.small_grid import Log, View, config, take
 
 TIMING = {"seconds": 1.0, "train_seconds": 0.5, "evaluate_seconds": 0.2}
 
@@ -35,7 +35,7 @@ def clock():
 
 @pytest.fixture
 def watched(tmp_path, clock):
-    """Return a watch over two runs, with what it tells MLflow and the screen."""
+    """Return a watch over two runs, whose MLflow and screen record their calls."""
     storage = Storage.of(tmp_path / "runs")
     folder = GridFolder(storage, "mine")
     runs = [config(seed=1), config(seed=2)]
@@ -46,7 +46,7 @@ def watched(tmp_path, clock):
         storage=storage,
         tally=Tally(runs, {}, now=clock),
         log=Log(),
-        reporter=News(),
+        view=View(),
         lease=lease,
         retention=Retention(folder, storage, lambda _: None),
         check_cluster=lambda: watch.checked.append(True),
@@ -61,66 +61,66 @@ def scores():
     return RoundScores.__new__(RoundScores)
 
 
-def test_news_go_to_mlflow_and_the_screen(watched):
+def test_events_go_to_mlflow_and_the_screen(watched):
     watch, *_ = watched
     run, given = config(seed=1), scores()
-    watch.take(run, Started(3))
-    watch.take(run, Round(4, given, TIMING))
-    assert watch._log.told == [("start", 1), ("round", 1, 4)]
-    assert watch._reporter.told == [("start", 1, 3), ("round", 1, 4)]
+    watch.handle(run, RunStarted(3))
+    watch.handle(run, RoundDone(4, given, TIMING))
+    assert watch._log.calls == [("start", 1), ("round", 1, 4)]
+    assert watch._view.calls == [("start", 1, 3), ("round", 1, 4)]
     assert watch.tally.running == {run.run_id: (run, 4)}
 
 
-def test_a_finished_run_is_shown_with_its_scores(watched):
+def test_finished_run_is_counted_logged_and_shown(watched):
     watch, storage, *_ = watched
     run = take(storage, seed=1)
-    watch.take(run, Started(0))
-    watch.take(run, Finished())
-    assert watch._log.told[-1] == ("finish", 1, "FINISHED")
-    assert watch._reporter.told[-1] == ("finish", 1, None)
+    watch.handle(run, RunStarted(0))
+    watch.handle(run, RunFinished())
+    assert watch._log.calls[-1] == ("finish", 1, "FINISHED")
+    assert watch._view.calls[-1] == ("finish", 1, None)
     assert (watch.tally.done, watch.tally.running) == (1, {})
 
 
-def test_a_finished_run_lets_the_states_go_that_were_kept_for_it(watched):
+def test_finished_run_releases_its_cached_states(watched):
     watch, storage, *_ = watched
     runs = [take(storage, seed=1), config(seed=2)]
     keep(storage, *runs)
-    watch.take(runs[0], Started(0))
-    watch.take(runs[0], Finished())
-    watch.take(runs[1], Started(0))
+    watch.handle(runs[0], RunStarted(0))
+    watch.handle(runs[0], RunFinished())
+    watch.handle(runs[1], RunStarted(0))
     watch.fail(runs[1], "client 3 died", 1)
     assert trunks_with_states(storage) == {runs[1].trunk}
 
 
-def test_a_run_given_up_leaves_its_cause_and_the_grid_goes_on(watched):
+def test_failed_run_records_its_cause_and_the_grid_goes_on(watched):
     watch, storage, *_ = watched
     run = config(seed=1)
-    watch.take(run, Started(0))
+    watch.handle(run, RunStarted(0))
     watch.retry(run, "client 3 died", 1)
-    watch.take(run, Started(0))
+    watch.handle(run, RunStarted(0))
     watch.fail(run, "client 3 died again", 2)
     failure = RunFolder(storage, run).failure()
     assert (failure.cause, failure.attempts) == ("client 3 died again", 2)
     assert [outcome.error for outcome in watch.failures] == ["client 3 died again"]
-    assert watch._log.told[-1] == ("finish", 1, "FAILED")
-    assert watch._reporter.told[-1] == ("finish", 1, "client 3 died again")
+    assert watch._log.calls[-1] == ("finish", 1, "FAILED")
+    assert watch._view.calls[-1] == ("finish", 1, "client 3 died again")
     assert (watch.tally.failed, watch.tally.waiting) == (1, 1)
 
 
-def test_asked_to_stop_it_waits_for_the_rounds_under_way(watched):
+def test_stop_waits_for_the_rounds_under_way(watched):
     watch, _, folder, _ = watched
     run = config(seed=1)
-    watch.take(run, Started(0))
+    watch.handle(run, RunStarted(0))
     watch.ask_to_stop()
     assert folder.stop_asked()
     assert not watch.all_stopped
-    watch.take(run, Stopped())
+    watch.handle(run, RunStopped())
     assert watch.all_stopped
-    assert watch._log.told[-1] == ("finish", 1, "KILLED")
+    assert watch._log.calls[-1] == ("finish", 1, "KILLED")
     assert watch.tally.waiting == 2
 
 
-def test_another_process_asks_it_to_stop(watched, clock):
+def test_stop_request_of_another_process_is_noticed(watched, clock):
     watch, storage, _, _ = watched
     GridFolder(storage, "mine").ask_to_stop()
     clock.time += 2
@@ -128,7 +128,7 @@ def test_another_process_asks_it_to_stop(watched, clock):
     assert watch.stopping
 
 
-def test_it_writes_how_far_it_is_every_five_seconds(watched, clock):
+def test_progress_is_written_every_five_seconds(watched, clock):
     watch, _, folder, _ = watched
     clock.time += 4.9
     watch.tick()
@@ -138,7 +138,7 @@ def test_it_writes_how_far_it_is_every_five_seconds(watched, clock):
     assert folder.read_progress() == json.loads(json.dumps(watch.tally.as_dict()))
 
 
-def test_a_driver_that_was_taken_over_ends(watched, clock):
+def test_driver_ends_when_its_lease_is_lost(watched, clock):
     watch, _, _, lease = watched
     lease.lost.set()
     clock.time += 2
@@ -146,22 +146,22 @@ def test_a_driver_that_was_taken_over_ends(watched, clock):
         watch.tick()
 
 
-def test_with_nothing_under_way_for_a_minute_it_looks_at_the_cluster(watched, clock):
+def test_cluster_is_checked_after_a_minute_without_a_run(watched, clock):
     watch, *_ = watched
     clock.time = IDLE_SECONDS
     watch.tick()
     assert watch.checked == []
-    watch.take(config(seed=1), Started(0))
+    watch.handle(config(seed=1), RunStarted(0))
     clock.time = 2 * IDLE_SECONDS
     watch.tick()
-    watch.take(config(seed=1), Stopped())
+    watch.handle(config(seed=1), RunStopped())
     clock.time = 3 * IDLE_SECONDS + 2
     watch.tick()
     assert watch.checked == [True]
 
 
-def test_nothing_is_written_beside_the_grid(watched, tmp_path):
+def test_watch_writes_only_into_the_grid_folder(watched, tmp_path):
     watch, *_ = watched
-    watch.take(config(seed=1), Started(0))
+    watch.handle(config(seed=1), RunStarted(0))
     found = sorted(str(path.relative_to(tmp_path)) for path in Path(tmp_path).rglob("*") if path.is_file())
     assert found == ["runs/grids/mine/preset.yaml", "runs/grids/mine/runs.jsonl"]

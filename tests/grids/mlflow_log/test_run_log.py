@@ -81,7 +81,7 @@ def train(log, storage, config, first, last):
         log.round(config, *scores[-1])
 
 
-def test_two_runs_at_once_are_logged_whole(storage, store, log, warnings):
+def test_two_concurrent_runs_are_logged_completely(storage, store, log, warnings):
     log.prepare("dataset: digits\n")
     with log:
         for config in (A, B):
@@ -118,7 +118,7 @@ def test_fast_rounds_share_a_batch(storage, log, monkeypatch):
     assert [steps for steps in batches if steps] == [{1, 2, 3, 4}]
 
 
-def test_a_run_under_way_when_the_driver_ends_is_killed_and_goes_on_the_next_time(storage, store, log):
+def test_run_under_way_at_the_end_is_killed_and_resumed_by_the_next_driver(storage, store, log):
     with log:
         log.start(A)
         train(log, storage, A, 1, 2)
@@ -132,13 +132,13 @@ def test_a_run_under_way_when_the_driver_ends_is_killed_and_goes_on_the_next_tim
     assert (store.status(A), store.steps(A)) == ("FINISHED", [1, 2, 3, 4])
 
 
-def test_a_grid_that_is_interrupted_is_killed(store, log):
+def test_interrupted_grid_has_status_killed(store, log):
     with pytest.raises(KeyboardInterrupt), log:
         raise KeyboardInterrupt
     assert store.runs["mine"].info.status == "KILLED"
 
 
-def test_an_outage_midway_loses_nothing(storage, store, log, warnings, outage):
+def test_outage_of_the_store_loses_nothing(storage, store, log, warnings, outage):
     """It begins in round 2 of one run, before the start of another, and ends before their last rounds."""
     with log:
         log.start(A)
@@ -157,11 +157,11 @@ def test_an_outage_midway_loses_nothing(storage, store, log, warnings, outage):
         assert (store.status(config), store.steps(config)) == ("FINISHED", [1, 2, 3, 4])
     [warning] = warnings
     assert warning.endswith(
-        "connection refused; training goes on, what MLflow lacks is logged when it is back"
+        "connection refused; training goes on, and what MLflow lacks is logged when it is back"
     )
 
 
-def test_an_outage_keeps_no_scores(storage, log, outage):
+def test_outage_of_the_store_keeps_no_scores_in_memory(storage, log, outage):
     """Not entered: the thread's work is done here, so that nothing changes meanwhile."""
     outage.away.set()
     log.start(A)
@@ -169,10 +169,10 @@ def test_an_outage_keeps_no_scores(storage, log, outage):
     assert [number for number, _ in log._waiting[A.run_id].rounds] == [1, 2]
     log._write()
     train(log, storage, A, 3, ROUNDS)
-    assert [news.rounds for news in log._waiting.values()] == [[]]
+    assert [update.rounds for update in log._waiting.values()] == [[]]
 
 
-def test_a_store_that_is_away_is_told_and_what_it_lacks_is_counted(storage, warnings, monkeypatch):
+def test_unreachable_store_warns_and_counts_the_missing_runs(storage, warnings, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOWHERE)
     log = RunLog("mine", storage, warnings.append, pauses=PROMPT)
     log.prepare("dataset: digits\n")
@@ -189,7 +189,7 @@ def test_a_store_that_is_away_is_told_and_what_it_lacks_is_counted(storage, warn
     assert lacking == "2 runs are not in MLflow yet, or not whole; `fedgrid sync mine` logs what is missing"
 
 
-def test_warnings_come_once_a_minute_at_most(storage, warnings, monkeypatch):
+def test_warnings_are_at_least_a_minute_apart(storage, warnings, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOWHERE)
     clock = iter([0.0, 59.0, 60.0, 60.0, 61.0])
     log = RunLog("mine", storage, warnings.append, now=lambda: next(clock))
@@ -200,7 +200,7 @@ def test_warnings_come_once_a_minute_at_most(storage, warnings, monkeypatch):
     assert counts == [1, 1, 2, 2]
 
 
-def test_a_fault_in_one_run_leaves_the_others_alone(storage, store, log, warnings):
+def test_failure_to_log_one_run_does_not_stop_the_others(storage, store, log, warnings):
     """A mark that cannot be written: that run waits for a sync, the other is logged."""
     (folder_of(storage, A) / "mlflow.json").mkdir(parents=True)
     with log:
@@ -215,7 +215,7 @@ def test_a_fault_in_one_run_leaves_the_others_alone(storage, store, log, warning
     assert lacking.startswith("1 run is not in MLflow yet, or not whole; ")
 
 
-def test_nothing_is_kept_of_finished_runs(storage, log):
+def test_finished_runs_need_no_memory(storage, log):
     with log:
         log.start(A)
         train(log, storage, A, 1, ROUNDS)
@@ -227,7 +227,7 @@ def test_nothing_is_kept_of_finished_runs(storage, log):
     assert (entry.rounds, entry.opened) == (ROUNDS, False)
 
 
-def test_a_forgotten_run_is_logged_anew(storage, store, log):
+def test_deleted_run_is_logged_again(storage, store, log):
     with log:
         log.start(A)
         train(log, storage, A, 1, 2)
@@ -236,7 +236,7 @@ def test_a_forgotten_run_is_logged_anew(storage, store, log):
     assert A.name not in store.runs
 
 
-def test_a_malformed_address_is_refused(storage, monkeypatch):
+def test_malformed_tracking_uri_is_refused(storage, monkeypatch):
     monkeypatch.setitem(os.environ, "MLFLOW_TRACKING_URI", "bogus")
     with pytest.raises(ConfigError, match="MLFLOW_TRACKING_URI is 'bogus'"):
         RunLog("mine", storage, print)
@@ -254,9 +254,7 @@ def wait_for(address):
 
 
 @pytest.mark.slow
-def test_a_server_that_is_killed_midway_and_started_again_has_everything_once(
-    tmp_path, storage, warnings, monkeypatch
-):
+def test_restarted_mlflow_server_has_everything_once(tmp_path, storage, warnings, monkeypatch):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

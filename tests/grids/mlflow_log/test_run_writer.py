@@ -52,7 +52,7 @@ def reads(monkeypatch):
     return found
 
 
-def test_a_run_is_named_tagged_and_described(storage, store, writer):
+def test_run_has_name_tags_and_parameters(storage, store, writer):
     scores = record(storage, CONFIG, ROUNDS)
     figures.write(folder_of(storage, CONFIG))
     writer.connect("dataset: digits\n")
@@ -82,7 +82,7 @@ def test_a_run_is_named_tagged_and_described(storage, store, writer):
     assert store.artifacts("mine") == {"preset.yaml"}
 
 
-def test_a_run_that_took_rounds_from_the_store_says_what_it_would_have_cost(storage, store, writer):
+def test_run_with_cache_hits_has_its_time_without_them(storage, store, writer):
     """Four rounds of 3 s, of which it took two, in 0.25 s each."""
     scores = record(storage, CONFIG, ROUNDS)
     timings = {
@@ -99,7 +99,7 @@ def test_a_run_that_took_rounds_from_the_store_says_what_it_would_have_cost(stor
     assert [metrics[name] for name in ("seconds", "alone_seconds", "rounds_computed")] == [6.5, 12.0, 2]
 
 
-def test_its_folder_says_what_mlflow_has(storage, store, writer):
+def test_folder_of_a_run_is_marked_as_logged(storage, store, writer):
     folder = folder_of(storage, CONFIG)
     scores = record(storage, CONFIG, ROUNDS)
     writer.write(CONFIG, scores[:2], None)
@@ -118,17 +118,17 @@ def test_its_folder_says_what_mlflow_has(storage, store, writer):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"uri": 1}', "\x00"])
-def test_a_damaged_mark_is_none(tmp_path, text):
+def test_damaged_mark_counts_as_not_logged(tmp_path, text):
     (tmp_path / "mlflow.json").write_text(text)
     assert not is_logged("http://head:5000", tmp_path, ROUNDS)
 
 
-def test_a_password_is_not_written_to_the_folder(tmp_path):
+def test_mark_contains_no_password(tmp_path):
     (tmp_path / "mlflow.json").write_text('{"uri": "http://head:5000", "rounds": 4}')
     assert is_logged("http://user:secret@head:5000", tmp_path, 4)
 
 
-def test_rounds_that_come_one_by_one_are_not_read_from_disk(storage, store, writer, reads):
+def test_consecutive_rounds_are_not_read_from_disk(storage, store, writer, reads):
     scores = record(storage, CONFIG, ROUNDS)
     for each in scores:
         writer.write(CONFIG, [each], None)
@@ -137,8 +137,8 @@ def test_rounds_that_come_one_by_one_are_not_read_from_disk(storage, store, writ
     assert store.steps(CONFIG) == [1, 2, 3, 4]
 
 
-def test_a_killed_driver_s_run_is_continued_and_what_it_did_not_log_is_read(storage, store, writer, reads):
-    """MLflow has round 1 of 2; the next driver is told of round 3 only."""
+def test_run_of_a_killed_driver_is_continued_with_rounds_from_disk(storage, store, writer, reads):
+    """MLflow has round 1 of 2; the next driver gets round 3 only."""
     scores = record(storage, CONFIG, 2)
     writer.write(CONFIG, scores[:1], None)
     successor = new_writer(storage)
@@ -148,7 +148,7 @@ def test_a_killed_driver_s_run_is_continued_and_what_it_did_not_log_is_read(stor
     assert store.steps(CONFIG) == [1, 2, 3]
 
 
-def test_a_run_that_starts_again_before_what_mlflow_has_is_not_logged_twice(storage, store, writer):
+def test_run_that_resumes_before_the_last_logged_round_is_not_logged_twice(storage, store, writer):
     """Round 3's state was damaged: rounds 2 and 3 come again."""
     scores = record(storage, CONFIG, 3)
     writer.write(CONFIG, scores, None)
@@ -162,7 +162,7 @@ def test_a_run_that_starts_again_before_what_mlflow_has_is_not_logged_twice(stor
     assert store.steps(CONFIG) == store.steps(CONFIG, "round") == [1, 2, 3, 4]
 
 
-def test_a_failed_run_has_what_it_recorded_and_is_continued_by_a_retry(storage, store, writer):
+def test_failed_run_has_its_rounds_and_is_continued_by_a_retry(storage, store, writer):
     record(storage, CONFIG, 2)
     writer.write(CONFIG, [], "FAILED")
     assert (store.status(CONFIG), store.steps(CONFIG)) == ("FAILED", [1, 2])
@@ -174,7 +174,7 @@ def test_a_failed_run_has_what_it_recorded_and_is_continued_by_a_retry(storage, 
     assert (store.status(CONFIG), store.steps(CONFIG)) == ("FINISHED", [1, 2, 3, 4])
 
 
-def test_a_run_killed_after_its_last_round_is_not_called_logged(storage, store, writer):
+def test_run_killed_after_its_last_round_is_not_marked_as_logged(storage, store, writer):
     scores = record(storage, CONFIG, ROUNDS)
     writer.write(CONFIG, scores, "KILLED")
     assert not is_logged(default_uri(storage), folder_of(storage, CONFIG), ROUNDS)
@@ -182,13 +182,13 @@ def test_a_run_killed_after_its_last_round_is_not_called_logged(storage, store, 
     assert is_logged(default_uri(storage), folder_of(storage, CONFIG), ROUNDS)
 
 
-def test_a_run_that_failed_before_its_first_round_is_there_without_metrics(storage, store, writer):
+def test_run_that_failed_before_its_first_round_is_logged_without_metrics(storage, store, writer):
     writer.write(CONFIG, [], "FAILED")
     assert (store.status(CONFIG), store.runs[CONFIG.name].data.metrics) == ("FAILED", {})
 
 
-def test_after_a_failure_the_same_is_written_once(storage, store, writer, monkeypatch):
-    """The store fails after it took the batch: nobody can tell from here."""
+def test_batch_repeated_after_a_failure_is_logged_once(storage, store, writer, monkeypatch):
+    """The store fails after it has accepted the batch, which looks like any other failure."""
     scores = record(storage, CONFIG, ROUNDS)
     plain = MlflowClient.log_batch
 
@@ -207,7 +207,7 @@ def test_after_a_failure_the_same_is_written_once(storage, store, writer, monkey
     assert store.steps(CONFIG) == store.steps(CONFIG, "ari") == [1, 2, 3, 4]
 
 
-def test_a_summary_and_counts_are_on_the_grid_s_run(storage, store, writer):
+def test_summary_and_counts_are_logged_to_the_run_of_the_grid(storage, store, writer):
     (storage / "table.txt").write_text("a table")
     writer.write_summary([storage / "table.txt"], 3, 1)
     writer.close("FINISHED")
@@ -216,7 +216,7 @@ def test_a_summary_and_counts_are_on_the_grid_s_run(storage, store, writer):
     assert (parent.info.status, store.artifacts("mine")) == ("FINISHED", {"table.txt"})
 
 
-def test_a_forgotten_run_is_a_new_one_the_next_time(storage, store, writer):
+def test_deleted_run_becomes_a_new_mlflow_run(storage, store, writer):
     scores = record(storage, CONFIG, ROUNDS)
     writer.write(CONFIG, scores, "FINISHED")
     before = store.runs[CONFIG.name].info.run_id

@@ -33,7 +33,7 @@ def synced(storage):
     return sync(RUNS, storage, RunLog("mine", storage, print), "dataset: digits\n")
 
 
-def test_finished_failed_and_unfinished_runs_are_logged_once(storage, store):
+def test_sync_logs_finished_failed_and_unfinished_runs_once(storage, store):
     assert synced(storage) == Synced(runs=3, rounds=7)
     assert synced(storage) == Synced(runs=0, rounds=0)
     assert (store.status(FINISHED), store.steps(FINISHED)) == ("FINISHED", [1, 2, 3, 4])
@@ -44,14 +44,14 @@ def test_finished_failed_and_unfinished_runs_are_logged_once(storage, store):
     assert RunLog("mine", storage, print).is_logged(FINISHED)
 
 
-def test_only_what_lacks_is_added(storage, store):
+def test_sync_adds_only_what_is_missing(storage, store):
     synced(storage)
     record(storage, STOPPED, 3)
     assert synced(storage) == Synced(runs=1, rounds=2)
     assert store.steps(STOPPED) == [1, 2, 3]
 
 
-def test_the_store_is_asked_whatever_the_folders_say(storage, store):
+def test_sync_asks_the_store_instead_of_the_marks(storage, store):
     """Someone deleted a run in the UI, and a mark was lost."""
     synced(storage)
     store.client.delete_run(store.runs[FINISHED.name].info.run_id)
@@ -61,7 +61,7 @@ def test_the_store_is_asked_whatever_the_folders_say(storage, store):
     assert store.steps(FINISHED) == [1, 2, 3, 4]
 
 
-def test_a_store_that_is_away_is_one_line(storage, monkeypatch):
+def test_sync_with_an_unreachable_store_is_a_one_line_error(storage, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     with pytest.raises(RunError, match=r"^no MLflow server answers at .*; run the same command again when"):
         synced(storage)

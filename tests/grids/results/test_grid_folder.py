@@ -1,4 +1,4 @@
-"""What is kept of a grid: its runs, how far it is, whether it is asked to stop."""
+"""The folder of a grid: its runs, its progress, and the request to stop."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ def text_of(folder, name):
     return (folder.path / name).read_text()
 
 
-def test_a_grid_keeps_its_preset_and_a_run_a_line(storage):
+def test_grid_folder_has_the_preset_and_a_line_for_each_run(storage):
     folder = GridFolder(storage, "paper")
     folder.keep(runs(0, 1), "seed: [0, 1]\n")
     assert folder.path == storage.root / "grids" / "paper"
@@ -36,14 +36,14 @@ def test_a_grid_keeps_its_preset_and_a_run_a_line(storage):
     assert GridFolder(storage, "paper").runs() == runs(0, 1)
 
 
-def test_a_run_comes_back_with_its_id_and_name(storage):
+def test_stored_run_keeps_its_id_and_name(storage):
     folder = GridFolder(storage, "paper")
     run = complete({"algorithm": "ocfl-hdbscan", "split": {"draws": 40}, "seed": 7}, Path("no-data-needed"))
     folder.keep([run], "")
     assert [(kept.run_id, kept.name) for kept in folder.runs()] == [(run.run_id, run.name)]
 
 
-def test_of_an_earlier_launch_the_runs_that_have_a_folder_stay(storage):
+def test_runs_of_an_earlier_launch_stay_if_they_have_a_folder(storage):
     """Runs 0 and 1 were launched and 0 was started; 2 and 1 are launched now."""
     folder = GridFolder(storage, "paper")
     folder.keep(runs(0, 1), "first")
@@ -55,7 +55,7 @@ def test_of_an_earlier_launch_the_runs_that_have_a_folder_stay(storage):
     assert text_of(folder, "preset.yaml") == "third"
 
 
-def test_a_grid_that_is_not_there_is_named_beside_those_that_are(storage):
+def test_unknown_grid_names_the_known_ones(storage):
     message = f"no grid in {storage.root} yet; `fedgrid run papr` starts one"
     for use in (GridFolder.runs, GridFolder.ask_to_stop):
         with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
@@ -71,7 +71,7 @@ def test_a_grid_that_is_not_there_is_named_beside_those_that_are(storage):
 
 
 @pytest.mark.parametrize("line", ["{", '{"dataset": "digits"}', "{}"])
-def test_runs_of_another_version_are_named(storage, line):
+def test_runs_of_another_version_are_an_error_that_names_the_file(storage, line):
     folder = GridFolder(storage, "paper")
     folder.keep(runs(0), "")
     (folder.path / "runs.jsonl").write_text(f"{runs(1)[0].canonical_json()}\n{line}\n")
@@ -83,7 +83,7 @@ def test_runs_of_another_version_are_named(storage, line):
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "../paper", "a/b", "/etc", ".hidden", "a\n", "-r", "x" * 101]
 )
-def test_a_name_that_is_no_plain_file_name_is_refused(storage, name):
+def test_grid_name_must_be_a_plain_file_name(storage, name):
     with pytest.raises(
         ConfigError, match=r"^a grid named '.*': expected letters, digits, spaces and any of"
     ) as error:
@@ -92,7 +92,7 @@ def test_a_name_that_is_no_plain_file_name_is_refused(storage, name):
     assert list(storage.root.iterdir()) == []
 
 
-def test_a_grid_is_asked_to_stop_until_that_is_withdrawn(storage):
+def test_stop_request_lasts_until_it_is_withdrawn(storage):
     folder = GridFolder(storage, "paper")
     folder.withdraw_stop()
     assert not folder.stop_asked()
@@ -104,7 +104,7 @@ def test_a_grid_is_asked_to_stop_until_that_is_withdrawn(storage):
     assert not folder.stop_asked()
 
 
-def test_how_far_a_grid_is_can_be_read(storage):
+def test_progress_is_written_and_read(storage):
     folder = GridFolder(storage, "paper")
     assert folder.read_progress() is None
     folder.write_progress({"done": 3, "running": ["a", "b"]})
@@ -113,7 +113,7 @@ def test_how_far_a_grid_is_can_be_read(storage):
     assert folder.read_progress() is None
 
 
-def test_another_machine_sees_a_grid_at_a_uri(tmp_path, monkeypatch):
+def test_grid_at_a_uri_is_visible_to_another_machine(tmp_path, monkeypatch):
     def machine(name):
         monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / name))
         return Storage.of(f"local://{tmp_path / 'bucket'}")

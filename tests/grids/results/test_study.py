@@ -31,7 +31,7 @@ def finish(storage, run):
     (RunFolder(storage, run).path / SCORES).write_text("{}")
 
 
-def test_finished_runs_have_results_and_of_the_others_is_said_how_far_they_are(storage):
+def test_study_has_results_of_finished_runs_and_reasons_for_the_others(storage):
     done, half, failed, waiting = runs = [config_of(seed) for seed in range(4)]
     GridFolder(storage, "mine").keep(runs, "")
     finish(storage, done)
@@ -49,7 +49,7 @@ def test_finished_runs_have_results_and_of_the_others_is_said_how_far_they_are(s
     }
 
 
-def test_a_finished_run_whose_records_are_damaged_is_lacking_with_the_reason(storage):
+def test_run_with_damaged_records_is_missing_with_the_reason(storage):
     run = config_of(0)
     GridFolder(storage, "mine").keep([run], "")
     finish(storage, run)
@@ -59,7 +59,7 @@ def test_a_finished_run_whose_records_are_damaged_is_lacking_with_the_reason(sto
     assert "cannot read" in study.lacking[run.run_id]
 
 
-def test_an_unknown_grid_is_an_error_that_names_the_known(storage):
+def test_study_of_an_unknown_grid_names_the_known_ones(storage):
     GridFolder(storage, "mine").keep([config_of(0)], "")
     with pytest.raises(ConfigError, match="unknown grid 'mime'; did you mean 'mine'"):
         load("mime", storage)

@@ -21,7 +21,7 @@ def timing(seconds, train_seconds=0.0, **values):
 
 
 def taken(seconds):
-    """Return the timing of a round that was taken from the round store."""
+    """Return the timing of a cache hit."""
     return {"seconds": seconds, "train_seconds": 0.0, "evaluate_seconds": 0.0, **TAKEN}
 
 
@@ -42,7 +42,7 @@ def counts(tally):
     return tally.total, tally.done, len(tally.running), tally.waiting, tally.failed
 
 
-def test_runs_wait_run_and_end(clock):
+def test_tally_counts_waiting_running_and_finished_runs(clock):
     one, other, third = run(seed=1), run(seed=2), run(seed=3)
     tally = Tally([one, other, third], {}, finished_before=5, now=clock)
     assert counts(tally) == (8, 5, 0, 3, 0)
@@ -57,13 +57,13 @@ def test_runs_wait_run_and_end(clock):
     assert counts(tally) == (8, 6, 0, 1, 1)
 
 
-def test_a_run_that_fails_before_it_started_is_counted_too(clock):
+def test_run_that_fails_before_its_start_is_counted(clock):
     tally = Tally([run()], {}, now=clock)
     tally.fail(run())
     assert counts(tally) == (1, 0, 0, 0, 1)
 
 
-def test_the_time_left_goes_by_the_rounds_of_each_data_set(clock):
+def test_time_left_uses_the_round_times_of_each_data_set(clock):
     """Digits rounds took 1 s, the MNIST round 20 s of a run's time; the two runs went side by side.
 
     In 11 s they have done 22 run-seconds of work. Left are 8 digits rounds (8 s) and 9 + 10 MNIST rounds
@@ -82,7 +82,7 @@ def test_the_time_left_goes_by_the_rounds_of_each_data_set(clock):
     assert tally.rounds_per_second == pytest.approx(3 / 11)
 
 
-def test_a_data_set_without_rounds_yet_counts_with_the_mean_of_all(clock):
+def test_time_left_of_a_new_data_set_uses_the_mean_of_all(clock):
     digits, mnist = run(), run("mnist")
     tally = Tally([digits, mnist], {}, now=clock)
     tally.start(digits, 0)
@@ -91,7 +91,7 @@ def test_a_data_set_without_rounds_yet_counts_with_the_mean_of_all(clock):
     assert tally.seconds_left == pytest.approx(9 * 2.0 + 10 * 2.0)
 
 
-def test_rounds_of_an_earlier_launch_are_not_left(clock):
+def test_rounds_of_an_earlier_launch_do_not_count_as_left(clock):
     tally = Tally([run()], {run().run_id: 7}, now=clock)
     tally.start(run(), 7)
     clock.time += 1
@@ -99,7 +99,7 @@ def test_rounds_of_an_earlier_launch_are_not_left(clock):
     assert tally.seconds_left == pytest.approx(2.0)
 
 
-def test_rounds_of_a_run_that_failed_are_not_left(clock):
+def test_rounds_of_a_failed_run_do_not_count_as_left(clock):
     bad, good = run(seed=1), run(seed=2)
     tally = Tally([bad, good], {}, now=clock)
     tally.start(bad, 0)
@@ -109,7 +109,7 @@ def test_rounds_of_a_run_that_failed_are_not_left(clock):
     assert tally.seconds_left == pytest.approx(10.0)
 
 
-def test_what_status_reads(clock):
+def test_tally_as_a_dict_for_status(clock):
     tally = Tally([run()], {}, now=clock)
     tally.start(run(), 0)
     clock.time += 4
@@ -128,7 +128,7 @@ def test_what_status_reads(clock):
     }
 
 
-def test_the_share_of_time_that_is_neither_training_nor_tests(clock):
+def test_share_of_time_outside_training_and_tests(clock):
     """Two runs side by side for 10 s could train and test for 20 s; they did for 8 + 6 + 2 x 0.5 s."""
     one, other = run(seed=1), run(seed=2)
     tally = Tally([one, other], {}, now=clock)
@@ -141,7 +141,7 @@ def test_the_share_of_time_that_is_neither_training_nor_tests(clock):
     assert tally.share_outside_clients == pytest.approx(0.25)
 
 
-def test_rounds_of_the_store_are_not_computed(clock):
+def test_cache_hits_do_not_count_as_computed(clock):
     """A round of an earlier version, one that trained 3 of its 6 clients, one that trained none."""
     tally = Tally([run()], {}, now=clock)
     tally.start(run(), 0)
@@ -153,7 +153,7 @@ def test_rounds_of_the_store_are_not_computed(clock):
     assert (tally.rounds, tally.rounds_computed) == (3, 1.5)
 
 
-def test_rounds_of_the_store_make_the_time_left_shorter(clock):
+def test_cache_hits_shorten_the_time_left(clock):
     """Ten rounds took 10 s, the next five 0.1 s each: 15 in 10.5 s, so the other five may take 3.5 s."""
     first, second = run(seed=1), run(seed=2)
     tally = Tally([first, second], {}, now=clock)
@@ -170,7 +170,7 @@ def test_rounds_of_the_store_make_the_time_left_shorter(clock):
     assert tally.seconds_left == pytest.approx(3.5)
 
 
-def test_who_waits_makes_the_pace_slower(clock):
+def test_waiting_runs_slow_down_the_pace(clock):
     """Two runs side by side: each computed a round of 2 s while the other waited for it. The 2 x 8 rounds
     that are left, at 1 s each in the mean of the four, take as long as that made of 4 s: 4 x 4 s."""
     first, second = run(seed=1), run(seed=2)
@@ -186,7 +186,7 @@ def test_who_waits_makes_the_pace_slower(clock):
     assert tally.share_outside_clients == pytest.approx(0.5)
 
 
-def test_rounds_that_took_no_time_tell_nothing_of_the_time_left(clock):
+def test_rounds_of_zero_seconds_give_no_time_left(clock):
     tally = Tally([run()], {}, now=clock)
     tally.start(run(), 0)
     tally.round(run(), 1, taken(0.0))

@@ -21,33 +21,33 @@ def row(seconds, peak, trained=None, alone=None):
     }
 
 
-def test_sums_over_rounds(tmp_path):
+def test_times_are_sums_over_rounds(tmp_path):
     """The second was taken from the store; in the third half of the clients were trained."""
     write(tmp_path, [row(2.0, 300.0, 4, 2.0), row(0.5, 400.0, 0, 3.0), row(1.0, 350.0, 2, 1.5)])
     times = times_of(tmp_path)
     assert times == Times(seconds=3.5, alone_seconds=6.5, rounds=3, rounds_computed=1.5, peak_memory_mb=400.0)
-    assert times.has_taken
+    assert times.has_hits
 
 
-def test_a_run_of_an_earlier_version_computed_all_of_its_rounds(tmp_path):
+def test_run_of_an_earlier_version_has_no_cache_hits(tmp_path):
     """It had no such columns."""
     write(tmp_path, [{"seconds": 2.0, "peak_memory_mb": 300.0}, {"seconds": 1.0, "peak_memory_mb": 200.0}])
     times = times_of(tmp_path)
     assert times == Times(seconds=3.0, alone_seconds=3.0, rounds=2, rounds_computed=2, peak_memory_mb=300.0)
-    assert not times.has_taken
+    assert not times.has_hits
 
 
-def test_a_run_of_an_earlier_version_that_went_on(tmp_path):
+def test_run_of_an_earlier_version_that_was_resumed(tmp_path):
     """Null is what its first round did not record."""
     write(tmp_path, [row(2.0, 300.0), row(0.5, 400.0, 0, 3.0)])
     times = times_of(tmp_path)
     assert (times.alone_seconds, times.rounds_computed) == (5.0, 1)
 
 
-def test_without_a_record_all_is_zero(tmp_path):
+def test_times_without_a_record_are_zero(tmp_path):
     """As of a run that failed at its start, or that was read from the archive."""
     assert times_of(tmp_path) == Times()
-    assert not Times().has_taken
+    assert not Times().has_hits
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,6 @@ def test_without_a_record_all_is_zero(tmp_path):
         ({"reached_clients": 0, "trained_clients": 0}, 1),
     ],
 )
-def test_a_round_counts_by_the_share_of_its_clients_that_were_trained(timing, share):
-    """Where nobody was reached there was nothing to take."""
+def test_computed_share_is_that_of_trained_clients(timing, share):
+    """A round without a reached client cannot be a cache hit."""
     assert computed_share(timing) == share

@@ -23,7 +23,7 @@ def drawn():
     }
 
 
-def test_the_same_bytes_every_time(tmp_path):
+def test_search_figures_have_the_same_bytes_every_time(tmp_path):
     for kind in ("svg", "png"):
         for name, figure in drawn().items():
             save(figure, tmp_path / f"{name}.{kind}")
@@ -32,7 +32,7 @@ def test_the_same_bytes_every_time(tmp_path):
             assert (tmp_path / f"{name}.{kind}").read_bytes() == first
 
 
-def test_a_map_takes_the_nearest_trial_and_the_mean_of_those_at_one_place():
+def test_heat_map_takes_the_nearest_trial_or_the_mean_of_several_at_a_point():
     """In units of the axes the trials are at (0, 0), twice (1, 0) and (0.5, 1)."""
     free, oracle = heat_map(TRIED, X, Y, SCORES).axes
     picture = np.asarray(free.images[0].get_array())
@@ -43,7 +43,7 @@ def test_a_map_takes_the_nearest_trial_and_the_mean_of_those_at_one_place():
     assert free.images[0].get_clim() == (0.5, 0.9)
 
 
-def test_the_best_of_each_score_is_ringed():
+def test_best_trial_of_each_score_is_ringed():
     free, oracle = heat_map(TRIED, X, Y, SCORES).axes
     assert [line.get_xydata().tolist() for line in (free.lines[-1], oracle.lines[-1])] == [[[0.0, 1.0]]] * 2
     curves = score_curves(TRIED, [X, Y], SCORES, "linkage").axes
@@ -55,12 +55,12 @@ def test_the_best_of_each_score_is_ringed():
     ]
 
 
-def test_axes_of_ratios_and_of_whole_numbers():
+def test_search_figures_have_log_and_whole_number_axes():
     assert X.ticks() == [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
     assert Y.ticks() == [2.0, 4.0, 6.0, 8.0]
 
 
-def test_a_line_joins_trials_that_differ_in_one_setting_only():
+def test_line_joins_trials_that_differ_in_one_setting():
     one = [Tried({"epsilon_1": value}, {FREE: value}) for value in (1.0, 0.1)]
     [panel] = score_curves(one, [X], {FREE: None}).axes
     assert panel.lines[0].get_xydata().tolist() == [[-1.0, 0.1], [0.0, 1.0]]
@@ -68,7 +68,7 @@ def test_a_line_joins_trials_that_differ_in_one_setting_only():
     assert all(len(line.get_xydata()) == 1 for line in panel.lines)
 
 
-def test_a_score_that_no_trial_has_says_so():
+def test_panel_without_a_score_says_so():
     [panel] = score_curves(TRIED, [X], {"silhouette": None}).axes
     assert [text.get_text() for text in panel.texts] == ["no trial has this\nscore"]
     [panel] = heat_map([], X, Y, {FREE: None}).axes

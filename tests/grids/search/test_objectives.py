@@ -1,4 +1,4 @@
-"""The scores of a trial, and what is the best: by what a practitioner has, and by the oracle."""
+"""The scores of a trial, and the best trial: by label-free scores and by the oracle."""
 
 from fedgrid.grids.search.objectives import Trial, best, label_free, score
 
@@ -8,7 +8,7 @@ def trial(number, validation, ari, silhouette=None):
     return Trial(number, {"threshold": number / 10}, (f"run{number}",), scores)
 
 
-def test_a_trial_is_the_mean_of_its_runs():
+def test_score_of_a_trial_is_the_mean_of_its_runs():
     """A run without a silhouette counts -1 where another has one: (0.5 - 1) / 2 = -0.25."""
     runs = [
         {"personalised_f1": 0.5, "silhouette": 0.5, "ari": 1.0},
@@ -17,38 +17,38 @@ def test_a_trial_is_the_mean_of_its_runs():
     assert score(runs) == {"validation": 0.625, "silhouette": -0.25, "ari": 0.5}
 
 
-def test_where_no_run_has_a_score_there_is_none():
+def test_trial_has_no_score_that_no_run_has():
     runs = [{"personalised_f1": 0.5, "ari": 1.0}, {"personalised_f1": 0.5, "silhouette": None, "ari": 1.0}]
     assert score(runs) == {"validation": 0.5, "silhouette": None, "ari": 1.0}
     assert not trial(1, 0.5, 1.0).has("silhouette")
     assert trial(1, 0.5, 1.0).value("silhouette") == -1.0
 
 
-def test_the_two_kinds_of_a_best_need_not_be_the_same():
+def test_label_free_and_oracle_best_can_differ():
     trials = [trial(1, 0.9, 0.2), trial(2, 0.8, 1.0), trial(3, 0.7, 0.5)]
     found = best(trials, "validation")
     assert (found["label_free"].number, found["oracle"].number) == (1, 2)
 
 
-def test_of_equals_the_first_and_the_truth_decides_nothing_label_free():
+def test_label_free_ties_go_to_the_first_trial_whatever_the_truth():
     trials = [trial(1, 0.9, 0.2), trial(2, 0.9, 1.0), trial(3, 0.8, 1.0), trial(4, 0.9, 1.0)]
     found = best(trials, "validation")
     assert (found["label_free"].number, found["oracle"].number) == (1, 2)
 
 
-def test_a_search_by_the_oracle_still_has_a_best_without_the_truth():
+def test_search_by_ari_has_a_label_free_best_too():
     assert label_free("ari") == "validation"
     assert label_free("silhouette") == "silhouette"
     found = best([trial(1, 0.9, 0.2), trial(2, 0.8, 1.0)], "ari")
     assert (found["label_free"].number, found["oracle"].number) == (1, 2)
 
 
-def test_trials_that_failed_are_no_best():
+def test_failed_trials_are_never_the_best():
     failed = Trial(1, {}, ("run1",), None, "1 of 1 runs failed")
     assert best([failed], "validation") == {}
     assert failed.value("ari") is None
     assert best([failed, trial(2, 0.1, 0.0)], "validation")["oracle"].number == 2
 
 
-def test_without_any_silhouette_there_is_no_best_by_it():
+def test_search_without_a_silhouette_has_no_label_free_best():
     assert list(best([trial(1, 0.9, 0.2)], "silhouette")) == ["oracle"]

@@ -1,4 +1,4 @@
-"""Searches in this process: stopped at any place and continued they end as if nothing had been."""
+"""Searches in this process. A search that is interrupted anywhere and continued ends with the same bytes."""
 
 import json
 import shutil
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-import fedgrid.grids.execution.in_process
-import fedgrid.grids.search.progress
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.session import Session
+from fedgrid.grids.execution import in_process
+from fedgrid.grids.search import progress
 from fedgrid.grids.search.definition import load_search
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 
@@ -20,14 +20,14 @@ SEARCH = ("search", "briggs", "--clients", 3, "--set", "training.rounds=2", "--i
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr(fedgrid.grids.search.progress, "BATCH", 2)
+    monkeypatch.setattr(progress, "BATCH", 2)
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     storage = new_storage(tmp_path_factory.mktemp("undisturbed"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fedgrid.grids.search.progress, "BATCH", 2)
+        patch.setattr(progress, "BATCH", 2)
         result = fedgrid(*SEARCH, "--storage", storage)
     assert (result.code, result.err) == (0, "")
     return storage, result
@@ -39,7 +39,7 @@ def storage(tmp_path):
 
 
 def contents(storage, name="briggs-digits"):
-    """Return file -> bytes of a search's folder, but for what a clock says."""
+    """Return file -> bytes of a search's folder, without wall-clock times."""
     folder = storage / "grids" / name
     kept = ("search.json", "search.csv", "runs.jsonl", "preset.yaml")
     paths = [*(folder / file for file in kept), *sorted((folder / "figures").iterdir())]
@@ -51,11 +51,11 @@ def found(storage, name="briggs-digits"):
 
 
 class Killed(BaseException):
-    """What no part of a run may catch."""
+    """An exception that no part of a run may catch."""
 
 
 def kill_after(rounds, monkeypatch):
-    """Let the process die, as it were, when so many rounds have been run."""
+    """Raise `Killed` when so many rounds have been run."""
 
     class Mortal(Session):
         left = rounds
@@ -66,10 +66,10 @@ def kill_after(rounds, monkeypatch):
             Mortal.left -= 1
             return super().next_round()
 
-    monkeypatch.setattr(fedgrid.grids.execution.in_process, "Session", Mortal)
+    monkeypatch.setattr(in_process, "Session", Mortal)
 
 
-def test_what_a_search_shows_and_writes(undisturbed):
+def test_search_shows_and_writes_its_best(undisturbed):
     storage, result = undisturbed
     assert "briggs-digits: best first by validation" in result.out
     assert "ARI\n" in "\n".join(line.strip() for line in result.out.splitlines())
@@ -78,18 +78,18 @@ def test_what_a_search_shows_and_writes(undisturbed):
     assert "best by ARI (oracle, needs the hidden groups): trial " in result.out
     assert "4 of 4 trials done; 8 rounds, 2 of them computed, in " in result.out
     assert "Use it:  fedgrid run GRID --tuned briggs-digits" in result.out
-    said = found(storage)
-    assert (said["complete"], said["trials_done"], said["objective"]) == (True, 4, "validation")
-    assert [trial["trial"] for trial in said["trials"]] == [1, 2, 3, 4]
-    free, oracle = said["best"]["label_free"], said["best"]["oracle"]
+    written = found(storage)
+    assert (written["complete"], written["trials_done"], written["objective"]) == (True, 4, "validation")
+    assert [trial["trial"] for trial in written["trials"]] == [1, 2, 3, 4]
+    free, oracle = written["best"]["label_free"], written["best"]["oracle"]
     assert (free["by"], free["needs_truth"]) == ("validation", False)
     assert (oracle["by"], oracle["needs_truth"]) == ("ari", True)
-    assert free["scores"]["validation"] == max(trial["scores"]["validation"] for trial in said["trials"])
-    assert oracle["scores"]["ari"] == max(trial["scores"]["ari"] for trial in said["trials"])
+    assert free["scores"]["validation"] == max(trial["scores"]["validation"] for trial in written["trials"])
+    assert oracle["scores"]["ari"] == max(trial["scores"]["ari"] for trial in written["trials"])
     assert {"curves.svg", "curves.png", "heat-map.svg", "heat-map.png"} <= set(contents(storage))
 
 
-def test_a_trial_is_scored_on_validation_images_by_its_runs(undisturbed):
+def test_trial_is_scored_on_the_validation_images_of_its_runs(undisturbed):
     storage, _ = undisturbed
     for trial in found(storage)["trials"]:
         [run_id] = trial["run_ids"]
@@ -102,32 +102,32 @@ def test_a_trial_is_scored_on_validation_images_by_its_runs(undisturbed):
         assert trial["scores"]["ari"] == scores["ari"]
 
 
-def test_a_search_is_a_grid_to_the_other_commands(undisturbed):
+def test_other_commands_treat_a_search_as_a_grid(undisturbed):
     storage, _ = undisturbed
     status = strict_json(fedgrid("status", "briggs-digits", "--storage", storage, "--json").out)
     assert (status["total"], status["done"]) == (4, 4)
 
 
-def test_mlflow_has_the_search_and_the_trial_of_each_run(undisturbed):
+def test_mlflow_has_the_best_and_the_trial_of_each_run(undisturbed):
     storage, _ = undisturbed
     client = MlflowClient(tracking_uri=f"sqlite:///{storage / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("briggs-digits").experiment_id
     [parent] = client.search_runs([experiment], "tags.`fedgrid.run_id` = 'grid'")
-    said = found(storage)
-    best = said["best"]["label_free"]
+    written = found(storage)
+    best = written["best"]["label_free"]
     assert parent.info.status == "FINISHED"
     assert (parent.data.tags["objective"], parent.data.tags["search"]) == ("validation", "complete")
     assert parent.data.tags["best.label_free.threshold"] == str(best["params"]["threshold"])
     assert parent.data.metrics["best_label_free"] == best["scores"]["validation"]
-    assert parent.data.metrics["best_oracle"] == said["best"]["oracle"]["scores"]["ari"]
+    assert parent.data.metrics["best_oracle"] == written["best"]["oracle"]["scores"]["ari"]
     kept = {artifact.path for artifact in client.list_artifacts(parent.info.run_id)}
     assert {"preset.yaml", "search.json", "search.csv", "figures"} <= kept
     runs = client.search_runs([experiment], "tags.`mlflow.parentRunId` != ''")
     trials = {run.data.tags["fedgrid.run_id"]: run.data.tags["trial"] for run in runs}
-    assert trials == {trial["run_ids"][0]: str(trial["trial"]) for trial in said["trials"]}
+    assert trials == {trial["run_ids"][0]: str(trial["trial"]) for trial in written["trials"]}
 
 
-def test_a_finished_search_has_nothing_to_do(undisturbed):
+def test_finished_search_runs_nothing(undisturbed):
     storage, _ = undisturbed
     before = contents(storage)
     times = {path: path.stat().st_mtime_ns for path in storage.rglob("*.*") if path.is_file()}
@@ -139,7 +139,7 @@ def test_a_finished_search_has_nothing_to_do(undisturbed):
 
 
 @pytest.mark.parametrize("rounds", [3, 4])
-def test_killed_and_continued_it_ends_the_same(undisturbed, storage, monkeypatch, rounds):
+def test_killed_and_continued_search_ends_the_same(undisturbed, storage, monkeypatch, rounds):
     """Batches have four rounds: killed within the first, and at the beginning of the second."""
     with monkeypatch.context() as patch:
         kill_after(rounds, patch)
@@ -149,12 +149,12 @@ def test_killed_and_continued_it_ends_the_same(undisturbed, storage, monkeypatch
     assert contents(storage) == contents(undisturbed[0])
 
 
-def test_early_stopping_ends_the_same_too_and_keeps_what_it_stopped(storage, tmp_path, monkeypatch):
+def test_killed_search_with_early_stopping_ends_the_same(storage, tmp_path, monkeypatch):
     """Of a batch of four one goes past half of the four rounds: 4 x 1 + 2 x 1 + 1 x 2 = 8 rounds, not 16.
 
     Clustering in round 1, 2, 3 or 4: where trials are compared, after rounds 1 and 2, the earlier is better.
     """
-    monkeypatch.setattr(fedgrid.grids.search.progress, "BATCH", 4)
+    monkeypatch.setattr(progress, "BATCH", 4)
     file = tmp_path / "early.yaml"
     file.write_text(
         "clients: 3\nalgorithm: {name: briggs, threshold: 0.4}\ntraining: {rounds: 4}\nsearcher: grid\n"
@@ -164,11 +164,11 @@ def test_early_stopping_ends_the_same_too_and_keeps_what_it_stopped(storage, tmp
     whole = fedgrid(*command, storage)
     assert (whole.code, whole.err) == (0, "")
     assert "4 of 4 trials done, 3 of them stopped early; 8 rounds, 5 of them computed, in " in whole.out
-    said = found(storage, "early")
-    assert [trial["params"]["round"] for trial in said["trials"]] == [1, 2, 3, 4], "as they act"
-    assert [trial["stopped_at"] for trial in said["trials"]] == [None, 0.5, 0.25, 0.25]
-    assert [trial["scores"] is None for trial in said["trials"]] == [False, True, True, True]
-    assert said["best"]["label_free"]["params"] == said["best"]["oracle"]["params"] == {"round": 1}
+    written = found(storage, "early")
+    assert [trial["params"]["round"] for trial in written["trials"]] == [1, 2, 3, 4], "in start order"
+    assert [trial["stopped_at"] for trial in written["trials"]] == [None, 0.5, 0.25, 0.25]
+    assert [trial["scores"] is None for trial in written["trials"]] == [False, True, True, True]
+    assert written["best"]["label_free"]["params"] == written["best"]["oracle"]["params"] == {"round": 1}
     assert (
         "4 of 4 trials done, 3 of them stopped early before: nothing to do" in fedgrid(*command, storage).out
     )
@@ -182,7 +182,7 @@ def test_early_stopping_ends_the_same_too_and_keeps_what_it_stopped(storage, tmp
     assert contents(other, "early") == contents(storage, "early")
 
 
-def test_more_trials_are_the_same_search_going_on(undisturbed, storage):
+def test_more_trials_continue_the_search(undisturbed, storage):
     fewer = [2 if part == 4 else part for part in SEARCH]
     assert fedgrid(*fewer, "--storage", storage).code == 0
     assert found(storage)["trials_done"] == 2
@@ -191,14 +191,14 @@ def test_more_trials_are_the_same_search_going_on(undisturbed, storage):
     assert contents(storage) == contents(undisturbed[0])
 
 
-def test_json_ends_with_what_was_found(undisturbed):
+def test_json_ends_with_the_result_of_the_search(undisturbed):
     storage, _ = undisturbed
     events = fedgrid(*SEARCH, "--storage", storage, "--json").events
     assert [event["event"] for event in events] == ["result"] * 4 + ["search"]
     assert {key: value for key, value in events[-1].items() if key != "event"} == found(storage)
 
 
-def test_a_trial_that_fails_is_said_and_is_not_the_best(storage, tmp_path):
+def test_failed_trial_is_reported_and_not_the_best(storage, tmp_path):
     """A server learning rate of 1e38 makes the second round's updates infinite; ward wants Euclidean."""
     file = tmp_path / "fails.yaml"
     file.write_text(
@@ -208,8 +208,8 @@ def test_a_trial_that_fails_is_said_and_is_not_the_best(storage, tmp_path):
     command = ("search", file, "--in-process", "--retries", 0, "--storage", storage)
     result = fedgrid(*command)
     assert result.code == 1
-    said = found(storage, "fails")
-    ended, failed, no_run, _ = said["trials"]
+    written = found(storage, "fails")
+    ended, failed, no_run, _ = written["trials"]
     assert ended["failed"] is None
     assert (no_run["failed"], no_run["run_ids"]) == (
         "briggs: linkage 'ward' needs metric 'euclidean', not 'cosine'",
@@ -218,14 +218,14 @@ def test_a_trial_that_fails_is_said_and_is_not_the_best(storage, tmp_path):
     assert failed["failed"].startswith(
         "1 of 1 runs failed; digits-3-nonoverlapping-balanced: clients 0, 1, 2"
     )
-    assert said["complete"]
-    assert said["best"]["label_free"]["trial"] == said["best"]["oracle"]["trial"] == 1
+    assert written["complete"]
+    assert written["best"]["label_free"]["trial"] == written["best"]["oracle"]["trial"] == 1
     assert "trial 2 failed: 1 of 1 runs failed" in result.out
     assert fedgrid(*command).code == 1
-    assert found(storage, "fails") == said
+    assert found(storage, "fails") == written
 
 
-def test_all_scenarios_of_a_filter_count(tmp_path):
+def test_filter_selects_the_runs_of_each_trial(tmp_path):
     search = load_search("briggs", {}, [], NOWHERE, own={"trials": 5}, filters=["dataset=mnist"], base=None)
     assert search.name == "briggs-mnist"
     assert len(search.base) == 8
@@ -236,7 +236,7 @@ def test_all_scenarios_of_a_filter_count(tmp_path):
     assert {run.split.scored_on for run in runs} == {"validation"}
 
 
-def test_a_base_gives_the_settings_that_are_not_searched():
+def test_base_gives_the_settings_that_are_not_searched():
     """Quickstart's briggs clusters in round 6 of 15; of an algorithm that it lacks the defaults hold."""
     search = load_search("briggs", {}, [], NOWHERE, own={}, base="quickstart")
     assert [run.algorithm["round"] for run in search.base] == [6]
@@ -255,7 +255,7 @@ def write(tmp_path):
     return write_file
 
 
-def test_the_command_line_wins_over_the_file(write):
+def test_command_line_overrides_the_file_of_a_search(write):
     path = write("algorithm: louvain\ntrials: 5\nobjective: silhouette\nsearch: {resolution: [1, 2]}\n")
     search = load_search(path, {"clients": 6}, [], NOWHERE, own={"trials": 7})
     assert (search.name, search.algorithm, search.trials) == ("mine", "louvain", 7)
@@ -264,7 +264,7 @@ def test_the_command_line_wins_over_the_file(write):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("algorithm: briggs\nsearhc: {}\n", "line 2: unknown key 'searhc'; did you mean 'search'?"),
         (
@@ -281,7 +281,7 @@ def test_the_command_line_wins_over_the_file(write):
             "algorithm: [bnc, briggs]\nsearch: {}\n",
             "a search is for one algorithm, not bnc, briggs; name one",
         ),
-        ("algorithm: bnc\n", "bnc has no space of its own"),
+        ("algorithm: bnc\n", "bnc has no built-in search space"),
         ("algorithm: briggs\nearly_stop: 1\n", "line 2: early_stop = 1: expected true or false"),
         (
             "algorithm: briggs\nearly_stop: true\nevaluation: {every: 3}\n",
@@ -290,34 +290,34 @@ def test_the_command_line_wins_over_the_file(write):
         ("algorithm: briggs\ntraning: {}\n", "line 2: unknown key 'traning'; did you mean 'training'?"),
     ],
 )
-def test_a_slip_in_a_file_names_its_line(write, text, says):
+def test_error_in_a_search_file_names_its_line(write, text, message):
     with pytest.raises(ConfigError) as refused:
         load_search(write(text), {}, [], NOWHERE, own={})
-    assert says in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["brigs"], "no algorithm or file 'brigs'; did you mean 'briggs'? known: bnc, "),
         (["briggs", "--base", "papr"], "unknown preset 'papr'; did you mean 'paper'?"),
         (["briggs", "--trials", 0], "--trials: trials = 0: expected a whole number from 1 on"),
         (["briggs", "--searcher", "tpe"], "--searcher: unknown searcher 'tpe'; known: optuna, random, grid"),
         (["briggs", "--objective", "ARI"], "--objective: unknown objective 'ARI'; "),
-        (["briggs", "--searcher", "grid"], "or more, and this search 32 trials: ask for --trials"),
+        (["briggs", "--searcher", "grid"], "or more, and this search 32 trials: use --trials"),
         (["briggs", "--name", "a/b"], "a grid named 'a/b': expected letters, digits"),
         (["none.yaml"], "no file none.yaml"),
     ],
 )
-def test_a_slip_on_the_command_line_starts_nothing(storage, arguments, says):
+def test_error_on_the_search_command_line_starts_nothing(storage, arguments, message):
     before = sorted(storage.rglob("*"))
     result = fedgrid("search", *arguments, "--in-process", "--storage", storage)
     assert (result.code, result.out) == (2, "")
-    assert says in result.err
+    assert message in result.err
     assert sorted(storage.rglob("*")) == before
 
 
-def test_another_search_of_the_same_name_is_refused(undisturbed):
+def test_different_search_of_the_same_name_is_refused(undisturbed):
     storage, _ = undisturbed
     before = contents(storage)
     for option, value, key in (
@@ -327,14 +327,14 @@ def test_another_search_of_the_same_name_is_refused(undisturbed):
     ):
         refused = fedgrid(*SEARCH, option, value, "--storage", storage)
         assert (refused.code, refused.out) == (2, "")
-        assert f"a search briggs-digits is kept in {storage}, with another {key}" in refused.err
+        assert f"{storage} has a search briggs-digits with another {key}" in refused.err
     assert contents(storage) == before
 
 
-def test_a_grid_of_the_same_name_is_left_alone(undisturbed, tmp_path):
+def test_search_with_the_name_of_a_grid_is_refused(undisturbed, tmp_path):
     storage = tmp_path / "copy"
     shutil.copytree(undisturbed[0], storage)
     (storage / "grids" / "briggs-digits" / "preset.yaml").write_text("dataset: digits\n")
     refused = fedgrid(*SEARCH, "--storage", storage)
     assert refused.code == 2
-    assert "briggs-digits is a grid already; give the search another --name" in refused.err
+    assert "briggs-digits is the name of a grid already; give the search another --name" in refused.err

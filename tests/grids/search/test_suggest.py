@@ -1,10 +1,10 @@
-"""Suggestions depend on the space and the scores, and on nothing else."""
+"""Suggestions depend only on the space and the scores."""
 
 import pytest
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.grids.search.space import Choices, Range
-from fedgrid.grids.search.suggest import SEARCHERS, Stopped, grid_levels, suggestions
+from fedgrid.grids.search.suggest import SEARCHERS, StoppedEarly, grid_levels, suggestions
 
 SPACE = {
     "epsilon_1": Range(0.05, 2.0, log=True),
@@ -14,7 +14,7 @@ SPACE = {
 
 
 def played(searcher, sizes, *, better=0.5, failing=()):
-    """Ask for batches of these sizes and tell how near epsilon_1 is to `better`."""
+    """Ask for batches of these sizes and report how near epsilon_1 is to `better`."""
     source = suggestions(SPACE, searcher, 100)
     asked = []
     for size in sizes:
@@ -31,7 +31,7 @@ def played(searcher, sizes, *, better=0.5, failing=()):
 
 
 @pytest.mark.parametrize("searcher", SEARCHERS)
-def test_the_same_scores_lead_to_the_same_suggestions(searcher):
+def test_same_scores_lead_to_the_same_suggestions(searcher):
     assert played(searcher, [8, 8, 8], failing=[3]) == played(searcher, [8, 8, 8], failing=[3])
 
 
@@ -44,12 +44,12 @@ def test_optuna_learns_from_the_scores():
     assert means[0.1] < 0.5 < 0.8 < means[1.5]
 
 
-def test_a_search_of_more_trials_begins_as_one_of_fewer():
+def test_search_of_more_trials_begins_like_one_of_fewer():
     """20 trials are batches of 8, 8 and 4; with 24 the last batch begins with the same 4."""
     assert played("optuna", [8, 8, 8])[:20] == played("optuna", [8, 8, 4])
 
 
-def test_a_trial_that_was_stopped_counts_less_than_one_that_was_not():
+def test_stopped_trial_ranks_behind_a_finished_one():
     """Of two searches whose small values of epsilon_1 are good, but in one of them stopped early."""
 
     def late(stops):
@@ -58,14 +58,14 @@ def test_a_trial_that_was_stopped_counts_less_than_one_that_was_not():
         for _ in range(6):
             batch = [params["epsilon_1"] for params in source.ask(8)]
             asked += batch
-            source.tell([Stopped(-x, 0.25) if stops and x < 0.5 else -x for x in batch])
+            source.tell([StoppedEarly(-x, 0.25) if stops and x < 0.5 else -x for x in batch])
         return sum(asked[24:]) / 24
 
     assert late(stops=False) < 0.35 < 0.5 < late(stops=True)
 
 
 @pytest.mark.parametrize("searcher", SEARCHERS)
-def test_suggestions_are_of_the_space(searcher):
+def test_suggestions_are_points_of_the_space(searcher):
     for params in played(searcher, [8, 8]):
         assert list(params) == list(SPACE)
         assert 0.05 <= params["epsilon_1"] <= 2.0
@@ -74,7 +74,7 @@ def test_suggestions_are_of_the_space(searcher):
         assert float(f"{params['epsilon_1']:.4g}") == params["epsilon_1"]
 
 
-def test_a_grid_has_as_many_levels_as_fit():
+def test_grid_has_as_many_levels_as_fit_into_its_trials():
     """3 cooldowns x 2 linkages leave 35 // 6 = 5 values of epsilon_1: four steps of 40 ** 0.25 = 2.515."""
     levels = grid_levels(SPACE, 35)
     assert levels == {
@@ -90,8 +90,8 @@ def test_a_grid_has_as_many_levels_as_fit():
     assert source.ask(8) == []
 
 
-def test_points_of_a_grid_come_in_the_order_in_which_they_act():
-    """By cooldown; of equal ones as declared."""
+def test_points_of_a_grid_come_in_start_order():
+    """By cooldown; ties in the order of declaration."""
     source = suggestions(SPACE, "grid", 35, lambda params: (params["cooldown"],))
     points = source.ask(30)
     assert [point["cooldown"] for point in points] == [2] * 10 + [5] * 10 + [8] * 10
@@ -102,12 +102,12 @@ def test_points_of_a_grid_come_in_the_order_in_which_they_act():
     ]
 
 
-def test_a_grid_that_does_not_fit_says_how_large_it_is():
+def test_grid_with_too_many_points_names_their_number():
     with pytest.raises(ConfigError, match="has 12 points or more, and this search 11 trials: .*--trials 12"):
         suggestions(SPACE, "grid", 11)
 
 
-def test_choices_that_optuna_takes_for_equal_are_two():
+def test_choices_that_are_equal_to_optuna_stay_distinct():
     values = {"late": Choices((1, True, None))}
     asked = suggestions(values, "random", 30).ask(30)
     assert {repr(params["late"]) for params in asked} == {"1", "True", "None"}

@@ -1,4 +1,4 @@
-"""`--tuned`: the values that a search has found, for the runs that it is about and no others."""
+"""`--tuned`: the best values of a search, for runs of its algorithm and data sets only."""
 
 import json
 from pathlib import Path
@@ -64,8 +64,8 @@ def settings(grid, algorithm, dataset):
     return values
 
 
-def test_found_values_are_for_their_algorithm_and_data_set_only(storage):
-    """What was not searched, here epsilon_2, stays as the preset has it."""
+def test_tuned_values_apply_only_to_their_algorithm_and_data_set(storage):
+    """A setting that was not searched, here epsilon_2, keeps the value of the preset."""
     plain, tuned = load_grid("paper", {}, [], NOWHERE), grid(storage, "sattler-mnist")
     assert settings(tuned, "sattler", "mnist") == (0.2, 1.0, 10)
     assert settings(tuned, "sattler", "fmnist") == settings(plain, "sattler", "fmnist")
@@ -76,16 +76,16 @@ def test_found_values_are_for_their_algorithm_and_data_set_only(storage):
     assert all(name.startswith("mnist-") and "-sattler-" in name for name in changed)
 
 
-def test_the_oracles_values_must_be_asked_for(storage):
+def test_oracle_values_must_be_asked_for(storage):
     assert settings(grid(storage, "sattler-mnist:oracle"), "sattler", "mnist") == (0.1, 1.0, 15)
 
 
-def test_set_wins_over_what_was_found(storage):
+def test_set_option_overrides_tuned_values(storage):
     tuned = grid(storage, "sattler-mnist", changes=["algorithm.epsilon_1=0.5"], filters=["algorithm=sattler"])
     assert settings(tuned, "sattler", "mnist") == (0.5, 1.0, 10)
 
 
-def test_the_grid_says_where_its_values_came_from(storage):
+def test_preset_of_the_grid_names_the_search_of_its_values(storage):
     free, oracle = grid(storage, "sattler-mnist"), grid(storage, "sattler-mnist:oracle")
     assert free.text.endswith(
         "\n# tuned: sattler-mnist, trial 7 (by validation): {epsilon_1: 0.2, cooldown: 10}\n"
@@ -94,31 +94,31 @@ def test_the_grid_says_where_its_values_came_from(storage):
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("satler-mnist", "no search 'satler-mnist' in .*; there: going, sattler-mnist"),
         ("sattler-mnist:best", "unknown kind of best 'best'; known: oracle"),
-        ("going", "--tuned going: 8 of 32 trials are done; give the search's command again"),
-        ("sattler-mnist,sattler-mnist:oracle", "both are of sattler on mnist; leave one out"),
+        ("going", "--tuned going: 8 of 32 trials are done; "),
+        ("sattler-mnist,sattler-mnist:oracle", "are both of sattler on mnist; leave one out"),
     ],
 )
-def test_what_cannot_be_used_says_why(storage, name, says):
-    with pytest.raises(ConfigError, match=says):
+def test_unusable_search_is_refused_with_the_reason(storage, name, message):
+    with pytest.raises(ConfigError, match=message):
         grid(storage, name)
 
 
-def test_a_search_that_is_about_no_run_is_refused(storage):
+def test_tuned_search_that_applies_to_no_run_is_refused(storage):
     with pytest.raises(ConfigError, match="no run of sattler on mnist in this grid; leave it out"):
         grid(storage, "sattler-mnist", filters=["dataset=cifar10"])
 
 
-def test_a_search_without_a_score_to_choose_by_is_refused(storage):
+def test_tuned_search_without_a_best_trial_is_refused(storage):
     write(storage.root, "blind", algorithm="briggs", datasets=["mnist"], best={})
     with pytest.raises(ConfigError, match="no trial of this search has a score to choose by"):
         grid(storage, "blind")
 
 
-def test_a_value_that_no_longer_can_be_names_the_searchs_file(storage):
+def test_tuned_value_that_is_no_longer_valid_names_the_file_of_the_search(storage):
     write(
         storage.root,
         "old",
@@ -130,7 +130,7 @@ def test_a_value_that_no_longer_can_be_names_the_searchs_file(storage):
         grid(storage, "old")
 
 
-def test_on_the_command_line(storage):
+def test_tuned_option_of_the_command_line(storage):
     refused = fedgrid("run", "quickstart", "--tuned", "sattler-mnist", "--storage", storage.root)
     assert refused.code == 2
     assert "--tuned sattler-mnist: no run of sattler on mnist in this grid" in refused.err

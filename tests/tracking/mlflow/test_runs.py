@@ -9,7 +9,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from fedgrid.tracking.mlflow import runs as mlflow_runs
-from fedgrid.tracking.mlflow.runs import Entry, Experiment, flatten
+from fedgrid.tracking.mlflow.runs import Experiment, LoggedRun, flatten
 from fedgrid.tracking.mlflow.store import TrackingError, default_uri
 from tests.helpers.command_line import new_storage
 
@@ -32,11 +32,11 @@ def client(storage: Path) -> MlflowClient:
     return MlflowClient(tracking_uri=default_uri(storage))
 
 
-def start(experiment: Experiment, run_id: str = "abc", **changes: Any) -> Entry:
+def start(experiment: Experiment, run_id: str = "abc", **changes: Any) -> LoggedRun:
     return experiment.start(run_id, **(START | changes))
 
 
-def points(client: MlflowClient, entry: Entry, name: str) -> list[tuple[int, float]]:
+def points(client: MlflowClient, entry: LoggedRun, name: str) -> list[tuple[int, float]]:
     history = client.get_metric_history(entry.mlflow_run_id, name)
     return sorted((metric.step, metric.value) for metric in history)
 
@@ -128,7 +128,7 @@ def test_a_batch_that_seemed_to_fail_and_arrives_later_is_stored_once(opened, cl
     """Both processes think that the store has nothing; the points have the same time."""
     experiment, other = opened(), opened()
     entry = start(experiment)
-    lagging = Entry(entry.mlflow_run_id, "RUNNING")
+    lagging = LoggedRun(entry.mlflow_run_id, "RUNNING")
     experiment.log_rounds(entry, [(1, {"ari": 0.5}), (2, {"ari": 0.75})], 1000)
     other.log_rounds(lagging, [(1, {"ari": 0.5}), (2, {"ari": 0.75}), (3, {"ari": 1.0})], 1000)
     assert points(client, entry, "ari") == [(1, 0.5), (2, 0.75), (3, 1.0)]

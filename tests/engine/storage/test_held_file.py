@@ -1,0 +1,110 @@
+"""A file that names the process that holds it: what leases and locks have in common."""
+
+import json
+import os
+from threading import Event
+
+import pytest
+
+from fedgrid.engine.errors import RunError
+from fedgrid.engine.storage import held_file
+from fedgrid.engine.storage.held_file import HeldFile, read_holder
+
+
+@pytest.fixture
+def held(tmp_path):
+    held = HeldFile(tmp_path / "held.json", renew_every=0.001)
+    held.path.write_text(json.dumps(held.holder()))
+    return held
+
+
+def touch(file):
+    os.utime(file.fileno(), (1.0, 1.0))
+
+
+def test_holder_is_this_process(held):
+    assert held.holder()["pid"] == os.getpid()
+    with held.path.open() as file:
+        assert held.is_ours(file)
+        file.seek(0)
+        assert not HeldFile(held.path, 1.0).is_ours(file)
+
+
+def test_renewal_touches_only_our_file(held):
+    assert held.renew(touch)
+    assert held.path.stat().st_mtime == 1.0
+    held.path.write_text(json.dumps({"token": "other"}))
+    assert not held.renew(touch)
+    assert held.path.stat().st_mtime > 1.0
+    held.path.unlink()
+    assert not held.renew(touch)
+
+
+def test_deletion_needs_the_condition_and_the_file(held):
+    assert not held.delete_if(lambda file: False)
+    assert held.path.exists()
+    assert held.delete_if(held.is_ours)
+    assert not held.delete_if(held.is_ours)
+
+
+def test_file_that_replaces_the_one_opened_is_not_deleted(held, monkeypatch):
+    other = held.path.with_name("other")
+    other.write_text("{}")
+
+    def replace_then_compare(opened, _):
+        os.replace(other, held.path)
+        return os.path.samestat(opened, held.path.stat())
+
+    monkeypatch.setattr(held_file, "samestat", replace_then_compare)
+    assert not held.delete_if(lambda file: True)
+    assert held.path.read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("", "Expecting"),
+        ("{", "Expecting"),
+        ("[]", "no JSON object"),
+        ("1", "no JSON object"),
+        ("[" * 100_000, "nested too deeply"),
+        ("\0", "Expecting"),
+    ],
+)
+def test_damaged_file_is_a_value_error(held, text, cause):
+    held.path.write_text(text)
+    with held.path.open() as file, pytest.raises(ValueError, match=cause):
+        read_holder(file)
+
+
+@pytest.mark.parametrize("error", [OSError(), ValueError(), RunError("the storage is away")])
+def test_failed_renewal_is_retried_until_it_says_stop(held, error):
+    attempts, ended = [], Event()
+
+    def renew():
+        attempts.append(None)
+        if len(attempts) < 3:
+            raise error
+        ended.set()
+        return False
+
+    held.start_renewing(renew)
+    assert ended.wait(30)
+    held.stop_renewing()
+    assert len(attempts) == 3
+
+
+def test_no_renewal_after_stop(held):
+    attempts, begun = [], Event()
+
+    def renew():
+        attempts.append(None)
+        begun.set()
+        return True
+
+    held.start_renewing(renew)
+    assert begun.wait(30)
+    held.stop_renewing()
+    count = len(attempts)
+    assert not Event().wait(0.02)
+    assert len(attempts) == count

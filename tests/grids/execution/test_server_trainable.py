@@ -1,0 +1,50 @@
+"""The events of a trial: in their order, the error of a run last, and the run never waits for the reader."""
+
+from threading import Event
+
+import pytest
+
+from fedgrid.engine.session import Session
+from fedgrid.grids.execution.run_events import RunFinished, RunStarted
+from fedgrid.grids.execution.server_trainable import EventReader, Server, ServerTrainable
+
+
+def test_trainable_is_named_after_the_server_that_it_runs():
+    """Ray shows the class of an actor by name, and benchmarks and tests find it by that name."""
+    assert issubclass(Server, Session)
+    assert ServerTrainable.__name__.startswith(Server.__name__)
+
+
+def test_events_arrive_in_order_and_none_is_lost():
+    events = [*(RunStarted(number) for number in range(50)), RunFinished()]
+    reader = EventReader(iter(events))
+    read = []
+    while RunFinished() not in read:
+        found = reader.read()
+        assert found
+        read += found
+    assert read == events
+
+
+def test_run_goes_on_while_nothing_is_read():
+    done = Event()
+
+    def run():
+        yield RunStarted(0)
+        yield RunFinished()
+        done.set()
+
+    reader = EventReader(run())
+    assert done.wait(10)
+    assert reader.read() == [RunStarted(0), RunFinished()]
+
+
+def test_error_is_raised_after_the_events_before_it():
+    def run():
+        yield RunStarted(3)
+        raise ZeroDivisionError("in the thread")
+
+    reader = EventReader(run())
+    assert reader.read() == [RunStarted(3)]
+    with pytest.raises(ZeroDivisionError, match="in the thread"):
+        reader.read()

@@ -1,0 +1,193 @@
+"""The layout of the code (DESIGN section 2): small files, small rooms, imports that run one way."""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[1]
+PACKAGES = ("algorithms", "engine", "grids", "tracking")
+MODULES_A_ROOM = 14
+LINES_A_FILE = 300
+
+WITHOUT_RAY = ("algorithms", "engine.data", "engine.partition", "engine.models", "engine.training")
+"""Rooms that work where Ray is not installed."""
+MAY_IMPORT = {
+    "algorithms": {"algorithms"},
+    "engine": {"engine", "algorithms"},
+    "grids": {"grids", "engine", "algorithms", "tracking"},
+    "tracking": {"tracking"},
+}
+KNOWN_ROOM_CYCLES: Mapping[tuple[str, str], str] = {
+    ("engine.training", "engine.clients"): "test images and counts are defined among the clients' messages",
+}
+"""Imports from one room of another that close a cycle and are accepted for now, with the reason."""
+KNOWN_LONG_FILES: Mapping[str, str] = {
+    "algorithms/contract/updates.py": "to be split when the contract is",
+    "grids/cli/main.py": "to be split, a module for each group of commands",
+}
+"""Files that are longer than they should be, with the reason."""
+
+Graph = Mapping[str, frozenset[str]]
+
+
+@cache
+def files() -> Mapping[str, Path]:
+    """Return the file of every module, by its name without `fedgrid.`."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((CHECKOUT / package).rglob("*.py")):
+            parts = path.relative_to(CHECKOUT).with_suffix("").parts
+            found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Yield the full names that a module imports, also inside functions: `a.b.c` of `from a.b import c`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports are not used"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def module_of(name: str) -> str | None:
+    """Return the module of ours that an imported name is, or is defined in."""
+    own = name.removeprefix("fedgrid.")
+    if own == name:
+        return None
+    return own if own in files() else own.rpartition(".")[0]
+
+
+@cache
+def modules() -> Graph:
+    """Return which modules of ours each module imports."""
+    graph = {}
+    for name, path in files().items():
+        found = {module_of(each) for each in imported(ast.parse(path.read_text()))}
+        graph[name] = frozenset(each for each in found if each in files() and each != name)
+    return graph
+
+
+def reached(module: str) -> set[str]:
+    """Return the modules that a module imports, directly or through others, and itself."""
+    found, new = {module}, {module}
+    while new:
+        new = {other for name in new for other in modules()[name]} - found
+        found |= new
+    return found
+
+
+def outside(module: str) -> set[str]:
+    """Return the full names that a module imports from other packages, such as `ray.tune`."""
+    names = imported(ast.parse(files()[module].read_text()))
+    return {name for name in names if not name.startswith("fedgrid.")}
+
+
+def room_of(module: str) -> str:
+    """Return the folder of a module; a module that lies in no room counts as a room of its own."""
+    path = files()[module]
+    in_room = (
+        path.parent if path.name == "__init__.py" or path.parents[1] != CHECKOUT else path.with_suffix("")
+    )
+    return ".".join(in_room.relative_to(CHECKOUT).parts)
+
+
+def rooms(known: Iterable[tuple[str, str]] = ()) -> Graph:
+    """Return which rooms each room imports from, but for the `known` imports."""
+    graph: dict[str, set[str]] = {room_of(name): set() for name in files()}
+    for name, others in modules().items():
+        graph[room_of(name)] |= {room_of(other) for other in others}
+    return {
+        room: frozenset(other for other in others if other != room and (room, other) not in known)
+        for room, others in graph.items()
+    }
+
+
+def cycle(graph: Graph) -> list[str]:
+    """Return the nodes of one cycle, none if there is no cycle."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_cycle_is_found():
+    assert cycle({"a": frozenset("b"), "b": frozenset("c"), "c": frozenset()}) == []
+    assert set(cycle({"a": frozenset("b"), "b": frozenset("ca"), "c": frozenset()})) == {"a", "b"}
+
+
+def test_imports_inside_functions_count():
+    tree = ast.parse("import fedgrid.engine.server\ndef f():\n    from fedgrid.engine import errors\n")
+    assert [module_of(name) for name in imported(tree)] == ["engine.server", "engine.errors"]
+
+
+def test_modules_import_one_another_one_way():
+    assert cycle(modules()) == []
+
+
+def test_rooms_import_one_another_one_way():
+    assert cycle(rooms(KNOWN_ROOM_CYCLES)) == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_package_imports_only_those_below_it(package):
+    wrong = {
+        f"{name} imports {other}"
+        for name, others in modules().items()
+        for other in others
+        if name.partition(".")[0] == package and other.partition(".")[0] not in MAY_IMPORT[package]
+    }
+    assert wrong == set()
+
+
+def test_pure_rooms_do_without_ray_and_mlflow():
+    wrong = {
+        f"{name} imports {other}, which imports {package}"
+        for name in modules()
+        if name.startswith(WITHOUT_RAY)
+        for other in reached(name)
+        for package in outside(other)
+        if package.partition(".")[0] in ("ray", "mlflow")
+    }
+    assert wrong == set()
+
+
+def test_engine_knows_neither_tune_nor_mlflow():
+    wrong = {
+        f"{name} imports {package}"
+        for name in modules()
+        if name.startswith("engine")
+        for package in outside(name)
+        if package.startswith(("ray.tune", "mlflow"))
+    }
+    assert wrong == set()
+
+
+def test_everything_is_imported_by_its_full_name():
+    """`import engine` would take a folder of that name beside the user's own files."""
+    paths = [*files().values(), *CHECKOUT.glob("tests/**/*.py"), *CHECKOUT.glob("benchmarks/**/*.py")]
+    wrong = {
+        f"{path.relative_to(CHECKOUT)} imports {name}"
+        for path in paths
+        for name in imported(ast.parse(path.read_text()))
+        if name.partition(".")[0] in PACKAGES
+    }
+    assert wrong == set()
+
+
+def test_rooms_are_small():
+    rooms_of_files = [path.parent for path in files().values() if path.name != "__init__.py"]
+    large = {str(room.relative_to(CHECKOUT)): rooms_of_files.count(room) for room in set(rooms_of_files)}
+    assert {room: count for room, count in large.items() if count > MODULES_A_ROOM} == {}
+
+
+def test_files_are_short():
+    lines = {str(path.relative_to(CHECKOUT)): path.read_text().count("\n") for path in files().values()}
+    long = {name: count for name, count in lines.items() if count > LINES_A_FILE}
+    assert {name: count for name, count in long.items() if name not in KNOWN_LONG_FILES} == {}
