@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from fedgrid.engine.errors import ConfigError, FedgridError
-from fedgrid.engine.storage.atomic import ASIDE, kept_in
+from fedgrid.engine.storage.atomic import PARTIAL, disk_errors
 from fedgrid.engine.storage.held_file import HeldFile, read_holder
 from fedgrid.engine.storage.processes import has_ended
 from fedgrid.engine.storage.storage import Storage
@@ -127,7 +127,7 @@ class Lease:
         now = datetime.now(UTC)
         expires = _text(now + EXPIRES_AFTER)
         new = Holder(**self._file.holder(), what=self._what, since=_text(now), expires=expires)
-        mine = self._path.with_name(f"{NAME}{ASIDE}{self._file.token}")
+        mine = self._path.with_name(f"{NAME}{PARTIAL}{self._file.token}")
         try:
             mine.write_text(json.dumps(asdict(new)) + "\n")
             yield mine

@@ -36,7 +36,7 @@ def keep(run: ArchivedRun, config: RunConfig, source: str, storage: Storage) -> 
     forget(config, storage)
     run_folder = RunFolder(storage, config)
     run_folder.open()
-    with kept_in(folder):
+    with disk_errors(folder):
         for name, data in records.items():
             (folder / name).write_bytes(data)
         run_folder.log(f"read from {source}", *(f"absent: {name}" for name in run.absent))

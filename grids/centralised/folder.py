@@ -55,7 +55,7 @@ class CentralisedFolder:
 
     def open(self) -> Progress | None:
         """Return the newest undamaged checkpoint that the records reach, None at the start."""
-        with kept_in(self.path):
+        with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             delete_partial(self.path)
             text = json.dumps(self.config.model_dump(mode="json"), indent=2, sort_keys=True)

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.datasets import Dataset
