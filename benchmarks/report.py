@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from fedgrid.engine.data.datasets import default_data_dir
 from fedgrid.engine.partition.deal import sizes_of
 from fedgrid.engine.partition.scenarios import Scenario
-from fedgrid.engine.records import CLIENTS, ROUNDS, SCORES, TESTS
+from fedgrid.engine.records import CLIENTS, SCORES, TESTS, rounds_schema
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import DONE, folder_of
 from fedgrid.engine.storage.storage import Storage
@@ -124,7 +124,7 @@ def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table,
         "max_norm": 0.5 - 0.2 * learnt_R,
         "silhouette": 0.4 * learnt_R,
     }
-    return pa.table(rounds, schema=ROUNDS), pa.table(columns, schema=CLIENTS)
+    return pa.table(rounds, schema=rounds_schema()), pa.table(columns, schema=CLIENTS)
 
 
 def measure(*arguments: str) -> tuple[float, float]:

@@ -12,7 +12,6 @@ from typing import TypeVar
 import numpy as np
 
 from fedgrid.algorithms.clustering.graph import silhouette
-from fedgrid.algorithms.clustering.temperature import temperature
 from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Labels, State
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.updates import Updates, Vector
@@ -26,6 +25,7 @@ from fedgrid.engine.records import RoundRecord, client_row, round_row
 from fedgrid.engine.round_cache.cached_round import RoundWork
 from fedgrid.engine.round_cache.packing import Tests
 from fedgrid.engine.round_cache.shared import Shared
+from fedgrid.engine.round_metrics import RoundOutcome
 from fedgrid.engine.seeds import generator
 
 BYTES_PER_ENTRY = 4
@@ -167,15 +167,15 @@ class Federation:
         excluded: Sequence[int],
     ) -> dict[str, object]:
         model_bytes = BYTES_PER_ENTRY * self.layout.size
-        return round_row(
-            number=number,
-            temperature=temperature(updates.cosine_distances_KK) if updates.clients else None,
-            clusters=len(set(state.labels_K.tolist())),
-            diagnostics=diagnostics,
+        outcome = RoundOutcome(
+            updates,
+            state,
+            diagnostics,
             bytes_down=model_bytes * sum(len(task.candidates) for task in tasks),
             bytes_up=model_bytes * (len(updates.clients) + len(excluded)),
             excluded=len(excluded),
         )
+        return round_row(number, outcome)
 
     def _client_rows(
         self,

@@ -5,47 +5,59 @@ Source: Tables 1 and 2 of the OCFL journal paper, as its notebooks compute them.
 is what the name says. Labels are integers or strings. Shapes: R rounds, K clients.
 """
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedgrid.tracking.records import Array
+from fedgrid.tracking.scoring.group import Group, computed, score
 
 PUBLISHED_ROUNDS = 50
-"""The published means stop here, also for the runs of 75 and 80 rounds."""
+"""The published means are over these rounds, also for runs of 75 and 80 rounds."""
+
+Labels = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Group:
-    """Scores that belong together."""
+def _against_truth(name: str) -> Callable[[Labels, Labels], float]:
+    """Return a function of scikit-learn's, which takes (hidden groups, clusters) and returns a score."""
 
-    def as_dict(self) -> dict[str, float | int | bool | None]:
-        """Return name -> value, groups within groups laid flat, NaN (not measured) and infinity as None."""
-        flat: dict[str, float | int | bool | None] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Group):
-                flat |= value.as_dict()
-            else:
-                flat[field.name] = None if isinstance(value, float) and not np.isfinite(value) else value
-        return flat
+    def compute(truth_K: Labels, groups_K: Labels) -> float:
+        # Importing scikit-learn takes a second; commands that only show stored scores do without it.
+        from sklearn import metrics
+
+        return float(getattr(metrics, name)(truth_K, groups_K))
+
+    return compute
 
 
 @dataclass(frozen=True)
 class PartitionScores(Group):
-    """One partition against the hidden groups; 1 is perfect."""
+    """One partition against the hidden groups; 1 is perfect. Computed from (truth_K, groups_K)."""
 
-    clusters: int
-    ari: float
-    """Adjusted Rand index."""
-    ami: float
-    """Adjusted mutual information."""
-    homogeneity: float
-    """1 if no cluster mixes groups (singletons: 1)."""
-    completeness: float
-    """1 if no group is torn apart (one cluster: 1)."""
+    clusters: int = score("Number of clusters.", lambda truth_K, groups_K: len(set(groups_K)), in_mlflow=True)
+    ari: float = score(
+        "Adjusted Rand index of the partition and the hidden groups.",
+        _against_truth("adjusted_rand_score"),
+        in_mlflow=True,
+    )
+    ami: float = score(
+        "Adjusted mutual information of the partition and the hidden groups.",
+        _against_truth("adjusted_mutual_info_score"),
+        in_mlflow=True,
+    )
+    homogeneity: float = score(
+        "1 if no cluster mixes hidden groups, as when every client is alone.",
+        _against_truth("homogeneity_score"),
+        in_mlflow=True,
+    )
+    completeness: float = score(
+        "1 if no hidden group is split, as when all clients are in one cluster.",
+        _against_truth("completeness_score"),
+        in_mlflow=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -85,23 +97,9 @@ def of_partition(labels_K: ArrayLike, truth_K: ArrayLike) -> PartitionScores:
 
 
 @lru_cache(maxsize=256)
-def _scored(groups_K: tuple[int, ...], truth_K: tuple[int, ...]) -> PartitionScores:
-    """Score one partition, once: most rounds have the partition of the round before."""
-    # scikit-learn takes a second to import, which whoever only shows scores is spared.
-    from sklearn.metrics import (
-        adjusted_mutual_info_score,
-        adjusted_rand_score,
-        completeness_score,
-        homogeneity_score,
-    )
-
-    return PartitionScores(
-        clusters=len(set(groups_K)),
-        ari=float(adjusted_rand_score(truth_K, groups_K)),
-        ami=float(adjusted_mutual_info_score(truth_K, groups_K)),
-        homogeneity=float(homogeneity_score(truth_K, groups_K)),
-        completeness=float(completeness_score(truth_K, groups_K)),
-    )
+def _scored(groups_K: Labels, truth_K: Labels) -> PartitionScores:
+    """Score one partition; cached, since most rounds keep the partition of the round before."""
+    return PartitionScores(**computed(PartitionScores, truth_K, groups_K))
 
 
 def of_partitions(labels_RK: ArrayLike, truth_K: ArrayLike) -> list[PartitionScores]:
