@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedgrid.tracking.figures.look import GRID, INK, SMALL, look
 from fedgrid.tracking.figures.maps import HUES
 from fedgrid.tracking.figures.panels import Margins, number_rounds, panels
+from fedgrid.tracking.figures.style import GRID, INK, SMALL, paper_style
 from fedgrid.tracking.records import Array
 
 TITLES = {
@@ -30,7 +30,7 @@ def update_norms(epochs: Mapping[str, Array], *, epsilon_1: float, epsilon_2: fl
     common, so the epsilons are in one panel only.
     """
     epoch_E = np.arange(1, len(epochs["loss"]) + 1)
-    with look():
+    with paper_style():
         figure, row = panels(len(TITLES), len(TITLES), 1.35, margins=Margins(gap=0.5))
         for axes, (column, title) in zip(row, TITLES.items(), strict=True):
             axes.set_title(title.format(cooldown=cooldown))

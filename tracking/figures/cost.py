@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedgrid.tracking.figures.look import FAINT, GRID, INK, SMALL, Style, look, styles
 from fedgrid.tracking.figures.panels import NO_RUN, Margins, named_rows, panels, say
+from fedgrid.tracking.figures.style import FAINT, GRID, INK, SMALL, Style, paper_style, styles
 from fedgrid.tracking.scoring.study import Result, Study
 
 SHARE = 0.95
@@ -55,7 +55,7 @@ def cost_to_target(study: Study, *, target: float | None = None) -> Figure:
     axis = {"rounds": "rounds"}
     if known and not any(np.isnan(cost.megabytes) for cost in known):
         axis["megabytes"] = "sent up and down, MB"
-    with look():
+    with paper_style():
         labels, left, height = named_rows(study.algorithms)
         margins = Margins(left=left, right=0.62, head=0.42, gap=0.75)
         figure, row = panels(len(axis), len(axis), max(0.6, (height + 0.05) * len(labels)), margins=margins)

@@ -10,21 +10,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 
-from fedgrid.tracking.figures.look import Style, look, styles
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
     entries,
     number_rounds,
     panels,
-    require_one,
     say,
     share_y,
     title,
 )
+from fedgrid.tracking.figures.style import Style, paper_style, styles
 from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring.scores import mean
-from fedgrid.tracking.scoring.study import Result, Study
+from fedgrid.tracking.scoring.study import Result, Study, require_one
 
 
 def ari_per_round(study: Study) -> Figure:
@@ -75,7 +74,7 @@ def band(axes: Axes, round_R: Array, low_R: Array, high_R: Array, colour: str) -
 
 def _by_split(study: Study, curve: str, label: str) -> Figure:
     require_one(study, "dataset", "clients")
-    with look():
+    with paper_style():
         style = styles(study.algorithms)
         splits = study.splits
         figure, row = panels(len(splits), len(splits), 1.35, legend=entries(style))
@@ -94,7 +93,7 @@ def _by_split(study: Study, curve: str, label: str) -> Figure:
 
 
 def _draw(axes: Axes, study: Study, curve: str, style: Mapping[str, Style]) -> None:
-    for position, (algorithm, look_of) in enumerate(style.items()):
+    for position, (algorithm, own_style) in enumerate(style.items()):
         results = study.where(algorithm=algorithm).finished
         if not any((~np.isnan(result.curves[curve])).any() for result in results):
             continue
@@ -102,9 +101,9 @@ def _draw(axes: Axes, study: Study, curve: str, style: Mapping[str, Style]) -> N
         there_R = ~np.isnan(values_SR).all(axis=0)
         round_R, values_SR = round_R[there_R], values_SR[:, there_R]
         every = marks(position, len(style), len(round_R))
-        axes.plot(round_R, mean(values_SR.T), label=algorithm, markevery=every, **look_of.of_line)
+        axes.plot(round_R, mean(values_SR.T), label=algorithm, markevery=every, **own_style.of_line)
         low_R, high_R = np.fmin.reduce(values_SR), np.fmax.reduce(values_SR)
         if (low_R < high_R).any():
-            band(axes, round_R, low_R, high_R, look_of.colour)
+            band(axes, round_R, low_R, high_R, own_style.colour)
     if axes.lines:
         number_rounds(axes, np.unique(np.concatenate([result.round_R for result in study.finished])))

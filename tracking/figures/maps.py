@@ -11,19 +11,18 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from fedgrid.tracking.figures.look import INK, look
 from fedgrid.tracking.figures.panels import (
     LINE,
     NO_RUN,
     Margins,
     number_rounds,
     panels,
-    require_one,
     rule,
     say,
 )
+from fedgrid.tracking.figures.style import INK, paper_style
 from fedgrid.tracking.records import Array
-from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.scoring.study import Study, require_one
 
 HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 MIXED = "#9A9A9A"
@@ -52,7 +51,7 @@ def cluster_maps(study: Study) -> Figure:
     titles = [fill(name, TITLE) + scores.get(name, "") for name in algorithms]
     head = 0.08 + LINE * max((title.count("\n") + 1 for title in titles), default=1)
     num_clients = study.runs[0].clients if study.runs else 0
-    with look():
+    with paper_style():
         figure, places = panels(
             len(algorithms),
             PANELS_A_ROW,

@@ -18,9 +18,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from fedgrid.tracking.figures.look import COLUMN, FAINT, GRID, PAGE, SMALL, PaperFigure, Style
+from fedgrid.tracking.figures.style import COLUMN, FAINT, GRID, PAGE, SMALL, PaperFigure, Style
 from fedgrid.tracking.records import Array
-from fedgrid.tracking.scoring.study import Study
 
 LETTER = 0.059
 """Inches that a letter takes, on the average."""
@@ -161,11 +160,11 @@ def share_y(row: Sequence[Axes], high: float, ticks: Sequence[float], label: str
     row[0].set_ylabel(label)
 
 
-def rule(axes: Axes, places: Iterable[float], *, upright: bool = False, **look_of: Any) -> None:
+def rule(axes: Axes, places: Iterable[float], *, upright: bool = False, **own_style: Any) -> None:
     """Draw straight lines across a panel, for less than those of ticks cost."""
     lines = [((at, 0), (at, 1)) if upright else ((0, at), (1, at)) for at in places]
     transform = axes.get_xaxis_transform() if upright else axes.get_yaxis_transform()
-    style = {"colors": GRID, "linewidths": 0.6, "zorder": 0, **look_of}
+    style = {"colors": GRID, "linewidths": 0.6, "zorder": 0, **own_style}
     axes.add_collection(LineCollection(lines, transform=transform, **style), autolim=False)
 
 
@@ -178,18 +177,3 @@ def scale_y(axes: Axes, largest: float) -> None:
         formatter.set_offset_string(f"×10{str(power).translate(SUPERSCRIPT)}")
         axes.yaxis.set_major_formatter(formatter)
         axes.yaxis.get_offset_text().set_fontsize(SMALL)
-
-
-def require_one(study: Study, *parts: str) -> None:
-    """Check that the runs of a study are alike in some of `dataset`, `clients` and `split`.
-
-    Raises:
-        ValueError: if they are not.
-    """
-    for part in parts:
-        values = list(dict.fromkeys(getattr(run, part) for run in study.runs))
-        if len(values) > 1:
-            raise ValueError(
-                f"this figure is of one {part}, and {study.name} has {', '.join(map(str, values))}: "
-                f"choose with study.where({part}={values[0]!r})"
-            )

@@ -6,8 +6,8 @@ from itertools import count
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedgrid.tracking.figures.look import INK, PAGE, PaperFigure, Style, look, styles
 from fedgrid.tracking.figures.panels import named_rows, say
+from fedgrid.tracking.figures.style import INK, PAGE, PaperFigure, Style, paper_style, styles
 
 AXIS = 0.42
 """Inches from the top of the figure to the line of the ranks."""
@@ -31,7 +31,7 @@ def critical_difference(
     height = names_from + step * max(1, -(-len(known) // 2))
     side = width + 0.1
     inches = (PAGE - 2 * side) / max(1, len(known) - 1)
-    with look():
+    with paper_style():
         figure = PaperFigure(figsize=(PAGE, height))
         axes = figure.add_axes((0, 0, 1, 1), xlim=(0, PAGE), ylim=(height, 0))
         axes.axis("off")

@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedgrid.tracking import records
-from fedgrid.tracking.figures.look import GRID, INK, SMALL, look, save
 from fedgrid.tracking.figures.maps import HUES, by_group, draw_map
 from fedgrid.tracking.figures.panels import Margins, number_rounds, panels, say, scale_y
+from fedgrid.tracking.figures.style import GRID, INK, SMALL, paper_style, save
 from fedgrid.tracking.records import Array, Records
 from fedgrid.tracking.scoring.partitions import clustering_round
 
@@ -28,7 +28,7 @@ BRIGHTNESS = np.array([0.299, 0.587, 0.114])
 def temperature(found: Records) -> Figure:
     """Draw the temperature of each round, with the clustering round marked."""
     temperature_R = found.rounds["temperature"]
-    with look():
+    with paper_style():
         figure, [axes] = panels(1, 1, 1.5, margins=Margins(head=0.24))
         axes.set_ylabel("temperature")
         if np.isnan(temperature_R).all():
@@ -52,7 +52,7 @@ def cluster_map(found: Records) -> Figure:
     """
     truth_K, labels_RK = found.truth_K, found.clients["cluster"]
     num_clients = len(truth_K)
-    with look():
+    with paper_style():
         figure, [axes] = panels(1, 1, max(1.0, ROW * num_clients), margins=Margins(head=0.24))
         draw_map(axes, labels_RK, truth_K, found.round_R)
         number_rounds(axes, found.round_R)

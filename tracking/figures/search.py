@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from fedgrid.tracking.figures.look import FAINT, GRID, INK, PUBLISHED, look
 from fedgrid.tracking.figures.panels import Margins, panels, say
+from fedgrid.tracking.figures.style import FAINT, GRID, INK, PUBLISHED, paper_style
 from fedgrid.tracking.records import Array
 
 PIXELS = 120
@@ -97,11 +97,11 @@ def score_curves(
     """
     values = sorted({trial.params[choice] for trial in tried}, key=str) if choice else []
     series = {value: SERIES[number % len(SERIES)] for number, value in enumerate(values)}
-    legend = [_entry(f"{choice} {value}", *look_of) for value, look_of in series.items()]
+    legend = [_entry(f"{choice} {value}", *own_style) for value, own_style in series.items()]
     others = [key for key in (tried[0].params if tried else ()) if key != axes[0].name]
     alone = all(len({str(trial.params[key]) for trial in tried}) == 1 for key in others)
     margins = Margins(left=0.5, head=0.24, row_gap=0.6, gap=0.2)
-    with look():
+    with paper_style():
         figure, places = panels(
             len(scores) * len(axes), len(axes), 1.35, margins=margins, legend=[*legend, _best_entry()]
         )
@@ -134,7 +134,7 @@ def heat_map(tried: Sequence[Tried], x: Axis, y: Axis, scores: Scores) -> Figure
     """
     legend = [Line2D([], [], label="a trial", **DOT), _best_entry()]
     margins = Margins(left=0.5, right=0.55, head=0.26, gap=0.85)
-    with look():
+    with paper_style():
         figure, places = panels(len(scores), len(scores), 2.4, margins=margins, legend=legend)
         for panel, (score, least) in zip(places, scores.items(), strict=True):
             panel.set_title(score)

@@ -13,21 +13,20 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from fedgrid.tracking.figures.curves import band, by_round
-from fedgrid.tracking.figures.look import GRID, INK, Style, look, styles
 from fedgrid.tracking.figures.panels import (
     NO_RUN,
     Margins,
     entries,
     number_rounds,
     panels,
-    require_one,
     say,
     scale_y,
     title,
 )
+from fedgrid.tracking.figures.style import GRID, INK, Style, paper_style, styles
 from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring.scores import mean
-from fedgrid.tracking.scoring.study import Result, Study
+from fedgrid.tracking.scoring.study import Result, Study, require_one
 
 UNKNOWN = "no temperature was recorded"
 PANELS_A_ROW = 3
@@ -43,7 +42,7 @@ def temperatures(study: Study) -> Figure:
         ValueError: if the study has several data sets or numbers of clients.
     """
     require_one(study, "dataset", "clients")
-    with look():
+    with paper_style():
         style, splits = styles(study.algorithms), study.splits
         margins = Margins(gap=0.4)
         figure, row = panels(len(splits), len(splits), 1.35, margins=margins, legend=entries(style))
@@ -71,7 +70,7 @@ def temperature_bands(study: Study, *, normalised: bool) -> Figure:
     rounds of the OCFL algorithms. Source: Figures 3 and 4 of the OCFL journal paper.
     """
     parts = _parts(study)
-    with look():
+    with paper_style():
         style = styles([name for name in study.algorithms if name.startswith(FAMILY)])
         margins = Margins(head=0.22, gap=0.4, row_gap=0.62)
         figure, places = panels(len(parts), PANELS_A_ROW, 1.35, margins=margins, legend=_legend(style))
@@ -124,18 +123,18 @@ def _draw_band(axes: Axes, study: Study, style: Mapping[str, Style], *, normalis
     if len(results) > 1:
         low_R, high_R = _interval(values_SR)
         band(axes, round_R, low_R, high_R, INK)
-    for position, (algorithm, look_of) in enumerate(style.items()):
+    for position, (algorithm, own_style) in enumerate(style.items()):
         found = [result.clustering.clustering_round for result in study.where(algorithm=algorithm).finished]
         numbers = [number for number in found if number is not None]
         if numbers:
             where = float(np.mean(numbers))
-            axes.axvline(where, color=look_of.colour, linestyle=DASHES, linewidth=0.8, label=algorithm)
+            axes.axvline(where, color=own_style.colour, linestyle=DASHES, linewidth=0.8, label=algorithm)
             axes.plot(
                 [where],
                 [0.96 - 0.09 * position],
                 transform=axes.get_xaxis_transform(),
                 linestyle="none",
-                **look_of.of_marker,
+                **own_style.of_marker,
             )
     _finish(axes)
     if normalised:
@@ -186,7 +185,7 @@ def _legend(style: Mapping[str, Style]) -> list[Line2D | Patch]:
     return [
         Line2D([], [], color=INK, label="mean temperature"),
         Patch(facecolor=INK, alpha=0.12, linewidth=0, label="95 % interval"),
-        *entries({name: replace(look_of, line=DASHES) for name, look_of in style.items()}),
+        *entries({name: replace(own_style, line=DASHES) for name, own_style in style.items()}),
     ]
 
 

@@ -1,8 +1,8 @@
-"""Scores of partitions: the right conventions, and the published ones under their own names.
+"""Scores of partitions in the right conventions, and in the published ones under names of their own.
 
-Source: Tables 1 and 2 of the OCFL journal paper, as its notebooks compute them. What is named
-`published_...` keeps their conventions (first 50 rounds, homogeneity under the name COM); everything else
-is what the name says. Labels are integers or strings. Shapes: R rounds, K clients.
+Scores named `published_...` follow Tables 1 and 2 of the OCFL journal paper as its notebooks compute them
+(first 50 rounds, homogeneity under the name COM); all others are what their names say. Labels are integers or
+strings. Shapes: R rounds, K clients.
 """
 
 from collections.abc import Callable
@@ -62,7 +62,7 @@ class PartitionScores(Group):
 
 @dataclass(frozen=True)
 class ClusteringScores(Group):
-    """How a run clustered: its last partition, and means over all of its rounds."""
+    """The partitions of a run: scores of the last one, and means over all rounds."""
 
     final: PartitionScores
     mean_ari: float
@@ -70,11 +70,11 @@ class ClusteringScores(Group):
     mean_homogeneity: float
     mean_completeness: float
     clustering_round: int | None
-    """First round, from 1, in which a partition was decided, even one that changes nothing."""
+    """First round, from 1, in which the algorithm decided on a partition, even an unchanged one."""
     last_change_round: int | None
-    """Last round in which the partition (not its labels) changed."""
+    """Last round in which the partition changed; renamed clusters are no change."""
     exactly_right: bool
-    """Whether the last partition is the hidden one."""
+    """Whether the last partition equals the hidden groups."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,11 @@ class PublishedClustering(Group):
     """Mean ARI of the first 50 rounds."""
     published_ami: float
     published_com: float
-    """Called completeness, but with the arguments exchanged: mean homogeneity of the first 50 rounds."""
+    """Mean homogeneity of the first 50 rounds: called completeness, but computed with the arguments
+    exchanged."""
     published_round: int
-    """Round, from 1, in which the last labels first hold; 1 if they never changed. A renaming counts."""
+    """Round, from 1, of the last change of labels, even if clusters were only renamed; 1 if there was
+    none."""
 
 
 def of_partition(labels_K: ArrayLike, truth_K: ArrayLike) -> PartitionScores:
@@ -103,7 +105,7 @@ def _scored(groups_K: Labels, truth_K: Labels) -> PartitionScores:
 
 
 def of_partitions(labels_RK: ArrayLike, truth_K: ArrayLike) -> list[PartitionScores]:
-    """Score each round's partition; one that is that of the round before is not looked at again."""
+    """Score each round's partition; one that equals that of the round before is not scored again."""
     labels_RK = np.asarray(labels_RK)
     is_new_R = np.append(True, (labels_RK[1:] != labels_RK[:-1]).any(axis=1))
     scored = [of_partition(row_K, truth_K) for row_K in labels_RK[is_new_R]]
@@ -113,10 +115,10 @@ def of_partitions(labels_RK: ArrayLike, truth_K: ArrayLike) -> list[PartitionSco
 def clustering(
     labels_RK: ArrayLike, truth_K: ArrayLike, clustered_R: ArrayLike | None = None
 ) -> ClusteringScores:
-    """Score a run's partitions by the right conventions.
+    """Score a run's partitions in the right conventions.
 
-    `clustered_R` says in which rounds a partition was decided; without it, those in which the labels
-    changed. Before the first round all clients are in one cluster.
+    `clustered_R` says in which rounds the algorithm decided on a partition; without it, these are the rounds
+    in which the labels changed. Before the first round all clients are in one cluster.
     """
     labels_RK = np.asarray(labels_RK)
     parts = of_partitions(labels_RK, truth_K)
@@ -134,7 +136,7 @@ def clustering(
 
 
 def clustering_round(labels_RK: ArrayLike, clustered_R: ArrayLike | None = None) -> int | None:
-    """Return the first round, from 1, in which a partition was decided; arguments as in `clustering`."""
+    """Return the first round, from 1, with a decision on the partition; arguments as in `clustering`."""
     decided_R = _changes(np.asarray(labels_RK))
     if clustered_R is not None:
         decided_R = decided_R | np.asarray(clustered_R, bool)
@@ -160,13 +162,15 @@ def _mean(values: list[float]) -> float:
 
 
 def _by_first_member(labels_K: Array) -> Array:
-    """Number the clusters in the order of their first client, so that names play no part."""
+    """Number the clusters in the order of their first client, so that partitions compare whatever the
+    labels."""
     _, first, inverse_K = np.unique(labels_K, return_index=True, return_inverse=True)
     return np.asarray(np.argsort(np.argsort(first))[inverse_K])
 
 
 def _changes(labels_RK: Array) -> Array:
-    """Return, shape (R,), whether a row differs from the one before; before the first, all are alike."""
+    """Return, shape (R,), whether a row differs from the one before; before the first, all labels are
+    equal."""
     before_RK = np.concatenate([np.broadcast_to(labels_RK[:1, :1], labels_RK[:1].shape), labels_RK[:-1]])
     return np.asarray((labels_RK != before_RK).any(axis=1))
 

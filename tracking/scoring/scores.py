@@ -1,8 +1,8 @@
-"""Every score of a client, a round and a run, from the records.
+"""The scores of clients, rounds and runs, computed from the records.
 
-Source of the `published_...` ones: Figure 2 of the OCFL journal paper, as its notebooks compute it (F1 over
-the union of true and predicted classes, generalisation of the local models); everything else is what the
-name says. Scores of partitions are in `tracking.scoring.partitions`. Shapes: R rounds, K clients.
+Scores named `published_...` follow Figure 2 of the OCFL journal paper as its notebooks compute it (F1 over
+the union of true and predicted classes, generalisation of the local models); all others are what their names
+say. Scores of partitions are in `tracking.scoring.partitions`. Shapes: R rounds, K clients.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set

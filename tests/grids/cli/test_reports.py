@@ -51,7 +51,7 @@ def test_a_report_says_what_it_is_of_and_where_it_is(grids, tmp_path):
     result = report(grids, "--to", tmp_path / "report")
     assert (result.code, result.err) == (0, "")
     words = result.out.split()
-    assert "one at a glance" in result.out
+    assert "Overview of one" in result.out
     assert str(tmp_path / "report" / "index.html") in words
     assert "BNC" in words
     assert "OCFL-HDB as published" in result.out

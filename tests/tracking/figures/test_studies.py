@@ -12,7 +12,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.figures.look import styles
+from fedgrid.tracking.figures.style import styles
 from fedgrid.tracking.scoring.study import SPLITS
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
 

@@ -15,7 +15,7 @@ COLUMN, PAGE = 3.4, 7.0
 INK, FAINT, GRID = "#333333", "#777777", "#E3E3E3"
 SMALL = 6.5
 """Points, of what is written into a panel."""
-LOOK = {
+SETTINGS = {
     "axes.axisbelow": True,
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
@@ -120,19 +120,19 @@ class PaperFigure(Figure):
 
     def draw(self, renderer: Any) -> None:
         """Draw with our settings: ticks are made, and fonts found, no sooner than here."""
-        with look():
+        with paper_style():
             super().draw(renderer)
 
 
 @contextmanager
-def look() -> Iterator[None]:
+def paper_style() -> Iterator[None]:
     """Draw with our settings, whatever the user's matplotlibrc says; ids in an svg are left to `save`."""
     salt = {"svg.hashsalt": matplotlib.rcParams["svg.hashsalt"]}
-    with matplotlib.rc_context(), style.context(["default", LOOK, salt]):
+    with matplotlib.rc_context(), style.context(["default", SETTINGS, salt]):
         yield
 
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure as svg, pdf or png, by the end of the name."""
-    with look(), matplotlib.rc_context({"svg.hashsalt": path.name}):
+    with paper_style(), matplotlib.rc_context({"svg.hashsalt": path.name}):
         figure.savefig(path, metadata=WITHOUT_DATES.get(path.suffix))
