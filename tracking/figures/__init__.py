@@ -1,6 +1,6 @@
-"""Figures of runs and of studies, each a function that returns a matplotlib figure; `save` writes it.
+"""Figures of runs and of studies: functions that return a matplotlib figure, which `save` writes.
 
-They are drawn without pyplot and with settings of their own, so that the same records give the same bytes.
+They use their own settings and no pyplot, so that the same records give the same bytes.
 """
 
 from fedgrid.tracking.figures.centralised import update_norms

@@ -1,4 +1,4 @@
-"""How well a run's models do at home and abroad: a segment between the two.
+"""Personalised and generalised F1 as the two ends of a segment.
 
 Shapes: S runs, E = 2 ends of a segment.
 """
@@ -32,12 +32,12 @@ RIGHT = {"generalised_f1": "generalised F1", "personalised_f1": "personalised F1
 
 
 def segments(study: Study, *, published: bool = True) -> Figure:
-    """Draw a segment from generalised (open) to personalised (filled) F1, a row an algorithm.
+    """Draw a segment from generalised (open) to personalised (filled) F1, one row per algorithm.
 
-    A panel a split and number of clients; means over rounds, clients and seeds, pale bars over the range
-    of the seeds. `published` draws what Figure 2 of the OCFL journal paper does, F1 over the union of
-    classes and generalisation of the local models before aggregation; without it both are of the
-    cluster's model, over the classes that the test set holds.
+    There is one panel per split and number of clients. Ends are means over rounds, clients and seeds; pale
+    bars show the range of the seeds. `published` draws Figure 2 of the OCFL journal paper: F1 over the union
+    of classes, and generalisation of the local models before aggregation. Otherwise both ends are of the
+    cluster's model, over the classes in the test set.
 
     Raises:
         ValueError: if the study has several data sets.
