@@ -1,4 +1,5 @@
-"""The report of a grid of 280 runs with 50 rounds, from the prompt: seconds, memory, the same bytes again.
+"""`fedgrid report` for a grid of 280 runs with 50 rounds: seconds, memory, and whether a repetition has the
+same bytes.
 
 python -m benchmarks.report
 """
@@ -31,14 +32,14 @@ from fedgrid.tracking.scoring.scores import of_run
 
 NUM_ROUNDS, NUM_GROUPS, NUM_CLASSES = 50, 3, 10
 EVERY = 0.1
-"""Seconds between two looks at the memory."""
+"""Seconds between two samples of the memory."""
 DIFFERING_SHOWN = 5
 RIGHT = {"bnc": 0.0, "sattler": 0.4, "briggs": 0.2, "ocfl-affinity": 0.3, "ocfl-meanshift": 0.7}
 """Share of runs that find the hidden groups; 0.9 for the others."""
 
 
 def main() -> None:
-    """Make the grid, report on it twice, and print what both cost."""
+    """Make the grid, write its report twice, and print seconds and memory of both."""
     with tempfile.TemporaryDirectory() as folder:
         storage = Storage.of(folder)
         started = time.perf_counter()

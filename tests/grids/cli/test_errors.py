@@ -163,7 +163,7 @@ def test_a_storage_that_cannot_be_created():
 
 @pytest.mark.parametrize("uri", ["bogus", "file:///tmp/mlruns", "http://", "http://[::1", "sqlite://"])
 def test_a_malformed_tracking_address(refused, uri):
-    refused(*IN_PROCESS, says=f"MLFLOW_TRACKING_URI is '{uri}', which is no addr", MLFLOW_TRACKING_URI=uri)
+    refused(*IN_PROCESS, says=f"MLFLOW_TRACKING_URI is '{uri}'", MLFLOW_TRACKING_URI=uri)
 
 
 def test_brackets_are_no_markup(refused, tmp_path):
