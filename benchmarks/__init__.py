@@ -1,1 +1,1 @@
-"""Each prints a ratio; none is a test."""
+"""Benchmarks: each prints a ratio; none is a test."""

@@ -2,8 +2,8 @@
 
     python -m benchmarks.clustering
 
-Prints seconds, the ratio to a Gram matrix made tensor by tensor (each tensor of all updates stacked and
-multiplied, the usual way) in the same minute, and the peak of memory that ours adds.
+Prints seconds, the ratio to the usual way in the same minute (a Gram matrix for each tensor, from the stacked
+updates), and the peak memory that the streamed one adds.
 """
 
 import time
@@ -25,7 +25,7 @@ REPEATS = 3
 
 
 def fill_store(layout: Layout) -> list[Vector]:
-    """Return views of updates that lie in the object store."""
+    """Put updates into the object store and return views of them."""
     refs = []
     for client in range(CLIENTS):
         rng = np.random.default_rng(client)
@@ -34,13 +34,13 @@ def fill_store(layout: Layout) -> list[Vector]:
 
 
 def streamed(vectors: list[Vector], layout: Layout) -> float:
-    """Return the temperature, by blocks of columns."""
+    """Return the temperature, computed by blocks of columns."""
     updates = Updates(dict(enumerate(vectors)), layout, similarity_over="state", threads=THREADS)
     return temperature(updates.cosine_distances_KK)
 
 
 def by_tensor(vectors: list[Vector], layout: Layout) -> float:
-    """Return the temperature, by one Gram matrix a tensor."""
+    """Return the temperature, computed by one Gram matrix per tensor."""
     gram_KK: Matrix = np.zeros((CLIENTS, CLIENTS))
     for _, part, _ in layout.slices():
         block = np.stack([vector[part] for vector in vectors])
@@ -50,7 +50,7 @@ def by_tensor(vectors: list[Vector], layout: Layout) -> float:
 
 
 def resident_mb() -> float:
-    """Return the private memory of this process; the object store is shared and does not count."""
+    """Return the private memory of this process in MB, without the shared object store."""
     fields = dict(
         line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line
     )
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def resident_peak(vectors: list[Vector], layout: Layout) -> float:
-    """Return the peak private memory during one streamed pass, sampled every millisecond."""
+    """Return the peak private memory in MB during one streamed pass, sampled every millisecond."""
     done, peak = Event(), [resident_mb()]
 
     def sample() -> None:

@@ -1,4 +1,4 @@
-"""One run on Ray without Tune: a server actor and its clients, as benchmarks need them."""
+"""One run on Ray without Tune: a server actor and its clients, for benchmarks."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from fedgrid.grids.planning.cluster import connected
 
 @contextmanager
 def started(run: RunConfig, storage: Path, data_dir: Path) -> Iterator[Callable[[], RoundRecord]]:
-    """Start `run` on as many actors as fit; yield what runs its next round."""
+    """Start `run` on as many actors as fit; yield a function that runs its next round."""
     with connected():
         placement = plan(run.clients, cluster_nodes(), Request())
         server = start_server(reserve(placement), placement, data_dir)

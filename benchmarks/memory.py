@@ -1,4 +1,4 @@
-"""Memory of a run after 20 rounds and after 200: it must not grow with the rounds.
+"""Memory of a run after 20 rounds and after 200, which must not grow with the rounds.
 
 python -m benchmarks.memory
 """
@@ -33,7 +33,7 @@ def actors() -> dict[str, float]:
 
 
 def main() -> None:
-    """Run 200 rounds of digits and print what each actor holds on the way."""
+    """Run 200 rounds of digits and print the memory of each actor after 20 and after 200."""
     run = complete({"algorithm": "ocfl-kmeans", "training": {"rounds": LATE}}, default_data_dir())
     data_dir = default_data_dir()
     with tempfile.TemporaryDirectory() as storage, started(run, Path(storage), data_dir) as next_round:

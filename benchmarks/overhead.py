@@ -1,4 +1,4 @@
-"""The engine's own cost of a round: 8 images a client and one epoch, against the same plain loop.
+"""The overhead of the engine in a round: 8 images per client and one epoch, against a plain loop.
 
 python -m benchmarks.overhead
 """

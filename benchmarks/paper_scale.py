@@ -1,27 +1,27 @@
-"""What the round store would save of the paper's 280 runs, worked out from the published tables.
+"""How much the round cache would save for the paper's 280 runs, computed from the published tables.
 
     python -m benchmarks.paper_scale
 
-Nothing is trained. From Tables 1 and 2 follows in which round a run leaves the trunk, the rounds that it
-shares with plain federated averaging (BNC). The trunk is computed once a scenario; a run that leaves it in
-round r of R computes the rounds r..R itself. The first that leaves in round r leaves the plain mean behind
-(`grids.planning.start_order`); for others that leave there the similarities are in the store, but no mean
-over their clusters, so the clients train once more. Sources (arXiv:2509.01587, its authors' archive), and
-traps in them:
+Nothing is trained. Tables 1 and 2 show in which round a run leaves the trunk: the rounds that it shares with
+plain federated averaging (BNC). The trunk is computed once per scenario; a run that leaves it in round r of R
+computes the rounds r..R itself. The first run that leaves in round r also stores the plain mean
+(`grids.planning.start_order`). For other runs that leave in this round the cache has the similarities but no
+means over their clusters, so that the clients are trained again. Sources: arXiv:2509.01587 and its authors'
+archive. Pitfalls:
 
-- a run that scores 0 in all three columns of Table 1 has one cluster to the end, whatever Table 2 says (a
-  new name for the same cluster counts there): it never leaves the trunk;
-- for SCL Table 2 has the last of many splits; the first is in round 22 of all 16 runs that split;
-- the seeds were not common: published rounds of one scenario's OCFL runs differ by one or two where ours,
-  which see the same temperature, are the same. Taken as they are they share less than ours do;
-- the tables give no partitions, but a score of 1 in every round from Table 2's on means the hidden groups.
-  Two such runs that act in the same round are one run from there on. What is needed lies between nothing
-  shared after leaving and these shared; wrong partitions that happen to be the same would share more.
+- A run that scores 0 in all three columns of Table 1 has one cluster to the end and never leaves the trunk,
+  whatever Table 2 says (there, a renamed cluster counts as a change).
+- For SCL Table 2 has the last of many splits; the first is in round 22 in all 16 runs that split.
+- The seeds of the published runs differ: the rounds of one scenario's OCFL runs differ by one or two, whereas
+  ours see the same temperature and are equal. Used as they are, they share less than ours.
+- The tables have no partitions, but a score of 1 in every round from Table 2's on means the hidden groups.
+  Two such runs that leave in the same round are equal from there on. The true need lies between sharing
+  nothing after leaving (`apart`) and sharing these (`shared`); equal wrong partitions would share more.
 
-Disk: a computed round leaves one mean update, as large as the model, for each cluster. The tables do not say
-how many clusters there are: counted are the 3 hidden ones (the archive's runs end with 2 to 13), or as many
-as clients where a run has homogeneity 1 and an ARI of 0 (BCL on ResNets leaves everybody alone). Statistics
-are what `benchmarks.store` saw, by the client.
+Disk: a computed round stores one mean update, as large as the model, per cluster. The tables do not have the
+number of clusters: the 3 hidden groups are assumed (the archive's runs end with 2 to 13 clusters), or one
+cluster per client if a run has homogeneity 1 and ARI 0 (BCL on ResNets). The size of statistics per client
+is the one that `benchmarks.store` measured.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,28 +39,28 @@ from fedgrid.tracking.scoring.partitions import PUBLISHED_ROUNDS, PublishedClust
 GROUPS = 3
 SATTLER_SPLITS = 22
 BYTES = 4
-"""Of an entry of a state, a float32."""
+"""Bytes of an entry of a state, a float32."""
 STATISTICS = 1600
-"""Bytes of a client and round that are no state: reports, tests and products."""
+"""Bytes per client and round apart from states: reports, tests and products."""
 LIMIT = 200e9
-"""Bytes: the `--store-limit` that is looked at."""
+"""Bytes: the assumed `--store-limit`."""
 
 
 @dataclass(frozen=True)
 class Branch:
-    """How a run leaves the trunk."""
+    """A run that leaves the trunk."""
 
     algorithm: str
     start: int
-    """The first round, from 1, that is no longer BNC's."""
+    """The first round, from 1, that differs from BNC's."""
     clusters: int
     is_exact: bool
-    """Whether its clusters are known to be the hidden groups from the start."""
+    """Whether its clusters equal the hidden groups from this round on."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """What the runs of one or more scenarios ask for and need."""
+    """Rounds and bytes of the runs of one or more scenarios."""
 
     asked: int = 0
     """Rounds of all runs."""
@@ -71,11 +71,11 @@ class Need:
     trunk_bytes: int = 0
     """States of the trunk."""
     alone_bytes: int = 0
-    """States of the branches in which every client is alone."""
+    """States of the branches with one cluster per client."""
     other_bytes: int = 0
-    """States of the other branches, where partitions that are the same share them."""
+    """States of the other branches; equal partitions share them."""
     statistics_bytes: int = 0
-    """All else, likewise."""
+    """Statistics of all computed rounds."""
 
     @property
     def state_bytes(self) -> int:
@@ -87,17 +87,17 @@ class Need:
 
 
 def branch(algorithm: str, clients: int, scores: PublishedClustering) -> Branch | None:
-    """Return how a published run leaves the trunk, None if it never does."""
+    """Return the branch of a published run, None if it never leaves the trunk."""
     if scores.published_rand == scores.published_ami == scores.published_com == 0:
         return None
     start = SATTLER_SPLITS if algorithm == "SCL" else scores.published_round
     whole = digits_of((PUBLISHED_ROUNDS + 1 - start) / PUBLISHED_ROUNDS)
-    is_alone = scores.published_rand == 0 and scores.published_com == whole
-    return Branch(algorithm, start, clients if is_alone else GROUPS, scores.published_rand == whole)
+    is_singletons = scores.published_rand == 0 and scores.published_com == whole
+    return Branch(algorithm, start, clients if is_singletons else GROUPS, scores.published_rand == whole)
 
 
 def need(rounds: int, clients: int, model_bytes: int, runs: int, branches: Iterable[Branch]) -> Need:
-    """Return what one scenario's runs of `rounds` rounds need, one of them BNC's."""
+    """Return the need of one scenario's `runs` runs of `rounds` rounds, one of them BNC's."""
     lengths = {each: rounds + 1 - each.start for each in branches}
     trunk = rounds - len({each.start for each in lengths})
     computed = {f"{each.start}" if each.is_exact else each.algorithm: each for each in lengths}.values()
@@ -116,7 +116,7 @@ def need(rounds: int, clients: int, model_bytes: int, runs: int, branches: Itera
 
 
 def published_needs() -> Mapping[Scenario, Need]:
-    """Return what the published runs of each scenario need."""
+    """Return the need of the published runs of each scenario."""
     runs: dict[Scenario, dict[str, PublishedClustering]] = {}
     for (scenario, algorithm), scores in clustering().items():
         runs.setdefault(scenario, {})[algorithm] = scores
@@ -139,7 +139,7 @@ def model_size(dataset: str) -> int:
 
 
 def main() -> None:
-    """Print a row a data set, all of them, and what the disk would see."""
+    """Print one row per data set, their total, and the size on disk."""
     needs = published_needs()
     by_dataset: dict[str, list[Need]] = {}
     for (dataset, *_), each in needs.items():
@@ -165,9 +165,10 @@ def main() -> None:
         f"Of {total.asked:,} rounds {total.shared:,} to {total.apart:,} are computed, "
         f"{total.shared / total.asked:.0%} to {total.apart / total.asked:.0%} "
         f"(ResNet-34 has {model_size('cifar10'):,} entries).\n"
-        f"All states are {gigabytes(total.state_bytes)} GB, of a scenario at most {gigabytes(largest)} GB, "
-        f"which go with its last run; statistics, which stay, {gigabytes(total.statistics_bytes)} GB.\n"
-        f"Every trunk together, {gigabytes(total.trunk_bytes)} GB, "
+        f"All states take {gigabytes(total.state_bytes)} GB, "
+        f"those of a scenario at most {gigabytes(largest)} GB, deleted with its last run; "
+        f"statistics, which are kept, {gigabytes(total.statistics_bytes)} GB.\n"
+        f"All trunks together, {gigabytes(total.trunk_bytes)} GB, "
         f"{'fits' if total.trunk_bytes < LIMIT else 'does not fit'} into {gigabytes(LIMIT)} GB."
     )
 

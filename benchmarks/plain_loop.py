@@ -1,7 +1,7 @@
-"""The other side of the benchmarks: federated averaging as a plain PyTorch loop in two processes.
+"""The baseline of the benchmarks: federated averaging as a plain PyTorch loop in two processes.
 
-The same clients, images, model, batches and epochs; no Ray, no records, no clustering. Each process trains
-every second client, one after the other, and sends back the sum of its updates through a pipe.
+It has the same clients, images, model, batch size and epochs, but no Ray, no records and no clustering. Each
+process trains every second client in turn and returns the sum of its updates through a pipe.
 """
 
 from multiprocessing import get_context
@@ -20,7 +20,7 @@ PROCESSES = 2
 
 
 class PlainLoop:
-    """Two processes that train a round when told to."""
+    """Federated averaging in two processes; `next_round` trains one round."""
 
     def __init__(self, setup: Setup) -> None:
         context = get_context("spawn")
@@ -47,7 +47,7 @@ class PlainLoop:
             process.join()
 
     def next_round(self) -> None:
-        """Train every client and move the model by the mean of their updates."""
+        """Train every client and add the mean of their updates to the model."""
         for _, pipe in self._workers:
             pipe.send(self._model)
         self._model = self._model + sum(pipe.recv() for _, pipe in self._workers) / self._num_clients
@@ -61,7 +61,7 @@ def work(
     num_classes: int,
     training: Training,
 ) -> None:
-    """Train `clients` whenever a model comes through the pipe, until None does."""
+    """Train `clients` for each model from the pipe, until it sends None."""
     torch.set_num_threads(1)
     module = build(model, shape, num_classes)
     data = [

@@ -1,4 +1,5 @@
-"""The report of a grid of 280 runs with 50 rounds, from the prompt: seconds, memory, the same bytes again.
+"""`fedgrid report` for a grid of 280 runs with 50 rounds: seconds, memory, and whether a repetition has the
+same bytes.
 
 python -m benchmarks.report
 """
@@ -19,7 +20,7 @@ import pyarrow.parquet as pq
 from fedgrid.engine.data.datasets import default_data_dir
 from fedgrid.engine.partition.ocfl import sizes_of
 from fedgrid.engine.partition.scenarios import Scenario
-from fedgrid.engine.records import CLIENTS, ROUNDS, SCORES, TESTS
+from fedgrid.engine.records import CLIENTS, SCORES, TESTS, rounds_schema
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import DONE, folder_of
 from fedgrid.engine.storage.storage import Storage
@@ -31,14 +32,14 @@ from fedgrid.tracking.scoring.scores import of_run
 
 NUM_ROUNDS, NUM_GROUPS, NUM_CLASSES = 50, 3, 10
 EVERY = 0.1
-"""Seconds between two looks at the memory."""
+"""Seconds between two samples of the memory."""
 DIFFERING_SHOWN = 5
 RIGHT = {"bnc": 0.0, "sattler": 0.4, "briggs": 0.2, "ocfl-affinity": 0.3, "ocfl-meanshift": 0.7}
 """Share of runs that find the hidden groups; 0.9 for the others."""
 
 
 def main() -> None:
-    """Make the grid, report on it twice, and print what both cost."""
+    """Make the grid, write its report twice, and print seconds and memory of both."""
     with tempfile.TemporaryDirectory() as folder:
         storage = Storage.of(folder)
         started = time.perf_counter()
@@ -124,7 +125,7 @@ def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table,
         "max_norm": 0.5 - 0.2 * learnt_R,
         "silhouette": 0.4 * learnt_R,
     }
-    return pa.table(rounds, schema=ROUNDS), pa.table(columns, schema=CLIENTS)
+    return pa.table(rounds, schema=rounds_schema()), pa.table(columns, schema=CLIENTS)
 
 
 def measure(*arguments: str) -> tuple[float, float]:

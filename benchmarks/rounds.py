@@ -1,4 +1,4 @@
-"""Times rounds of the Ray engine and of a plain loop in turns, in the same minute."""
+"""Times rounds of the Ray engine and of a plain loop alternately, in the same minute."""
 
 import os
 import statistics
@@ -17,17 +17,17 @@ from fedgrid.engine.session import prepare
 
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 NEVER = 10**6
-"""Rounds of a run that is never finished, so that the last round's tests are not timed."""
+"""So many rounds that the last one, with its tests, is never reached."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds a round, one value a repetition."""
+    """Seconds per round, one value per repetition."""
 
     engine: list[float]
     plain: list[float]
     samples: int
-    """Images trained on in a round, epochs counted."""
+    """Images in the local training of a round, times epochs."""
 
     @property
     def ratio(self) -> float:
@@ -36,7 +36,7 @@ class Timing:
 
 
 def data_dir() -> Path:
-    """Return where MNIST lies: FEDGRID_DATA, or the shared folder beside this checkout."""
+    """Return the folder with MNIST: FEDGRID_DATA, or the shared folder next to this checkout."""
     return Path(os.environ.get("FEDGRID_DATA", SHARED_DATA)).absolute()
 
 
@@ -53,7 +53,7 @@ def config(draws: int, epochs: int) -> RunConfig:
 
 
 def compare(run: RunConfig, *, rounds: int, repetitions: int) -> Timing:
-    """Time `rounds` rounds of each side, `repetitions` times in turns."""
+    """Time `rounds` rounds of each side, alternately, `repetitions` times."""
     setup, _ = prepare(run, data_dir())
     samples = run.training.local_epochs * sum(len(client.train) for client in setup.clients)
     with (
@@ -78,6 +78,6 @@ def show(timing: Timing, title: str) -> None:
     """Print both sides and their ratio."""
     engine, plain = statistics.median(timing.engine), statistics.median(timing.plain)
     print(title)
-    print(f"engine  {engine:.3f} s a round, {timing.samples / engine:,.0f} training samples/s")
-    print(f"plain   {plain:.3f} s a round, {timing.samples / plain:,.0f} training samples/s")
+    print(f"engine  {engine:.3f} s per round, {timing.samples / engine:,.0f} training samples/s")
+    print(f"plain   {plain:.3f} s per round, {timing.samples / plain:,.0f} training samples/s")
     print(f"throughput engine / plain {timing.ratio:.2f}, cost engine / plain {1 / timing.ratio:.2f}")

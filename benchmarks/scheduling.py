@@ -1,4 +1,4 @@
-"""What a run costs beyond its rounds: many runs of one small round each, once the actors are warm.
+"""The overhead of a run beyond its rounds: many runs of one small round each, after a warm-up.
 
 python -m benchmarks.scheduling [--runs 280]
 """
@@ -23,7 +23,7 @@ WARM_RUNS = 4
 
 
 def main() -> None:
-    """Launch the runs through Ray Tune and print seconds a run outside of rounds."""
+    """Launch the runs through Ray Tune and print the seconds per run."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--runs", type=int, default=280)
     runs = options.parse_args().runs
@@ -44,7 +44,7 @@ def main() -> None:
 
         launch(0, WARM_RUNS)
         seconds = launch(WARM_RUNS, WARM_RUNS + runs)
-    print(f"{seconds / runs:.2f} s a run, start of the actors included")
+    print(f"{seconds / runs:.2f} s per run, start of the actors included")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""The round store: what a round costs that another run has done, what keeping one costs, what the disk holds.
+"""The round cache: cost of a hit, cost of storing a round, and size on disk.
 
     python -m benchmarks.store [--quick]
 
 15 clients with about 256 MNIST images each, 3 local epochs, tinyvgg, every model tested on 1,000 images of
-the server's, all clients in this process; `--quick` has a tenth of the images. The paper's rounds have ten
-times as many, so that the store's part is a tenth of what is seen here. The same rounds are computed without
-a store and into an empty one, in turns; then another run takes them from there. What keeping a round costs is
-a ratio of processor time: it is less than the difference between two equal rounds by the clock on the wall.
+the server, all clients in this process; `--quick` uses a tenth of the images. The paper's rounds have ten
+times as many images, so that the cache's share is a tenth of the one measured here. The same rounds are
+computed alternately without a cache and into an empty one; then another run takes them from the cache. The
+cost of storing is a ratio of processor time, because it is smaller than the variation of wall-clock time.
 """
 
 import argparse
@@ -35,18 +35,18 @@ ROUNDS, QUICK_ROUNDS = 3, 6
 
 @dataclass(frozen=True)
 class Seconds:
-    """One round, by this machine's clock."""
+    """Seconds of one round."""
 
     work: float
-    """Of the round itself."""
+    """Wall-clock time of the round itself."""
     whole: float
-    """With the run's records and state on disk."""
+    """Wall-clock time with writing the run's records and state."""
     processor: float
-    """What this process was busy in the whole."""
+    """Processor time of this process in `whole`."""
 
 
 def main() -> None:
-    """Measure, and print what was seen."""
+    """Measure, and print the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.store", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the images")
     quick: bool = parser.parse_args().quick
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def config(quick: bool, rounds: int) -> RunConfig:
-    """Return a run of the trunk that all of them have in common."""
+    """Return a BNC run, whose rounds all sessions have in common."""
     parts = QUICK if quick else 1
     values = {
         "dataset": "mnist",
@@ -76,17 +76,17 @@ def config(quick: bool, rounds: int) -> RunConfig:
 
 
 def opened(run: RunConfig, storage: Storage, store: CacheOptions | None) -> Session:
-    """Return a session, clients of its own included, that is ready for the run's first round."""
+    """Return a session with its own clients, ready for the run's first round."""
     session = Session(InProcessPool(), data_dir(), store=store)
     session.open(run, storage)
     return session
 
 
 def in_turns(sessions: Sequence[Session], rounds: int, *, trained: int = 15) -> list[list[Seconds]]:
-    """Run `rounds` rounds in every session; return what each took, a list a session.
+    """Run `rounds` rounds in every session; return the seconds of each, one list per session.
 
-    The first of each round changes from round to round. A round in which not `trained` clients were trained
-    is not the one to be measured: RuntimeError.
+    The order of the sessions alternates from round to round. A round with another number of trained clients
+    than `trained` is not the one to measure: RuntimeError.
     """
     seen: list[list[Seconds]] = [[] for _ in sessions]
     for number in range(rounds):

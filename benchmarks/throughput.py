@@ -1,9 +1,9 @@
-"""Training samples a second of the Ray engine against a plain two-process PyTorch loop.
+"""Training samples per second of the Ray engine against a plain two-process PyTorch loop.
 
     python -m benchmarks.throughput
 
-15 clients with about 256 MNIST images each, 3 local epochs, tinyvgg, batch 32; whole rounds, state and
-records on disk included on the engine's side.
+15 clients with about 256 MNIST images each, 3 local epochs, tinyvgg, batch size 32. The engine's rounds
+include writing the state and the records.
 """
 
 from benchmarks.rounds import compare, config, show

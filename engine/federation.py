@@ -12,8 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from fedgrid.algorithms.clustering.graph import silhouette
-from fedgrid.algorithms.clustering.temperature import temperature
-from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, State
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Labels, State
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import Order, Served
 from fedgrid.algorithms.contract.updates import Updates
@@ -25,8 +24,10 @@ from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.records import RoundRecord, client_row, round_row
-from fedgrid.engine.round_cache.cached_round import CachedRound
-from fedgrid.engine.round_cache.session_cache import SessionCache
+from fedgrid.engine.round_cache.cached_round import RoundWork
+from fedgrid.engine.round_cache.packing import Tests
+from fedgrid.engine.round_cache.shared import Shared
+from fedgrid.engine.round_metrics import RoundOutcome
 from fedgrid.engine.seeds import generator
 
 R = TypeVar("R")
@@ -218,15 +219,16 @@ class Federation:
         traffic: tuple[int, int],
         excluded: Sequence[int],
     ) -> dict[str, object]:
-        return round_row(
-            number=number,
-            temperature=temperature(updates.cosine_distances_KK) if updates.clients else None,
-            clusters=len(set(state.labels_K.tolist())),
-            diagnostics=diagnostics,
-            bytes_down=traffic[0],
-            bytes_up=traffic[1],
+        model_bytes = BYTES_PER_ENTRY * self.layout.size
+        outcome = RoundOutcome(
+            updates,
+            state,
+            diagnostics,
+            bytes_down=model_bytes * sum(len(task.candidates) for task in tasks),
+            bytes_up=model_bytes * (len(updates.clients) + len(excluded)),
             excluded=len(excluded),
         )
+        return round_row(number, outcome)
 
     def _client_rows(
         self,

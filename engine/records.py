@@ -1,7 +1,8 @@
-"""What a run leaves behind, row by row; the same bytes every time, so no clock reading here.
+"""The records of a run: schemas and rows of `rounds.parquet`, `clients.parquet` and `timings.parquet`.
 
-`rounds` has one row a round, `clients` one row a round and client. Everything else (scores, tables,
-figures) is computed from these.
+`rounds` has one row per round, `clients` one row per round and client; both have the same bytes whenever the
+run is repeated. Wall-clock times and peak memory are in `timings`. Scores, tables and figures are computed
+from the records. A new number of a round is declared in `engine.round_metrics`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,9 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from fedgrid.algorithms.contract.base import Diagnostics, Labels
-from fedgrid.engine.clients.messages import TrainReport
-from fedgrid.engine.training.confusion import Counts, Scores, scores
+from fedgrid.algorithms.contract.base import Labels
+from fedgrid.engine import round_metrics
+from fedgrid.engine.clients.messages import Counts, TrainReport
+from fedgrid.engine.round_metrics import RoundOutcome
+from fedgrid.engine.training.confusion import Scores, scores
 
 SCORES = {
     "loss": pa.float64(),
@@ -22,28 +25,19 @@ SCORES = {
     "balanced_accuracy": pa.float64(),
     "recall": pa.list_(pa.float64()),
 }
-"""`f1_union` averages over the classes true or predicted (as published), `f1_own` over the true ones;
-`recall` has one value a class, NaN where the class is absent."""
+"""`f1_union` averages over the classes that are true or predicted (as published), `f1_own` over those in the
+test set; `recall` has one value per class, NaN for a class that the test set lacks."""
 
 TESTS = ("local_own", "local_server", "cluster_own", "cluster_server")
-"""Which model (the locally trained one; its cluster's, after aggregation) on which test set (the client's
-own; the server's)."""
+"""Model (the client's after local training; its cluster's after aggregation) and test set (the client's own;
+the server's)."""
 
-ROUNDS = pa.schema(
-    {
-        "round": pa.int32(),
-        "temperature": pa.float64(),
-        "clusters": pa.int32(),
-        "clustered": pa.bool_(),
-        "bytes_down": pa.int64(),
-        "bytes_up": pa.int64(),
-        "excluded": pa.int32(),
-        "warnings": pa.int32(),
-        "mean_norm": pa.float64(),
-        "max_norm": pa.float64(),
-        "silhouette": pa.float64(),
-    }
-)
+
+def rounds_schema() -> pa.Schema:
+    """Return the columns of `rounds.parquet`: the round's number, then `ROUND_METRICS`."""
+    numbers = {metric.name: metric.type for metric in round_metrics.ROUND_METRICS}
+    return pa.schema({"round": pa.int32(), **numbers})
+
 
 CLIENTS = pa.schema(
     {
@@ -63,13 +57,6 @@ CLIENTS = pa.schema(
     }
 )
 
-LATER = {
-    "rounds": ("silhouette",),
-    "clients": ("part", "placed"),
-    "timings": ("computed_by", "reached_clients", "trained_clients", "waited_seconds", "alone_seconds"),
-}
-"""Columns that the records of earlier versions lack, in their order: null in the rounds from then."""
-
 TIMINGS = pa.schema(
     {
         "round": pa.int32(),
@@ -87,19 +74,25 @@ TIMINGS = pa.schema(
         "alone_seconds": pa.float64(),
     }
 )
-"""What a clock or the kernel says.
+"""Wall-clock times and peak memory of a round.
 
-`seconds` are those that the run itself was at work, without `waited_seconds` for another run to finish the
-same round. `computed_by` is the id of the run that trained the round's clients: this one, or another from
-which it was taken (`engine.round_cache.cached_round`). Of the `reached_clients`, who have an update in this
-round, this run trained `trained_clients` itself. `alone_seconds` are what the round would have cost it alone.
-`peak_memory_mb` is of the server's and the clients' processes together, each its peak since it started (see
-`engine.clients.peak_memory`)."""
+`seconds` excludes `waited_seconds`, the time spent waiting for another run that computed the same round.
+`computed_by` is the id of the run that trained the clients of this round: this run, or the one whose round
+was taken from the cache (`engine.round_cache.cached_round`). `reached_clients` have an update in this round;
+`trained_clients` of them were trained by this run. `alone_seconds` is the time that the round would have
+taken without the cache. `peak_memory_mb` is the sum over the server's and the clients' processes of the peak
+of each since it started (`engine.clients.peak_memory`)."""
+
+
+def schemas() -> dict[str, pa.Schema]:
+    """Return name of the file, without its suffix -> columns."""
+    return {"rounds": rounds_schema(), "clients": CLIENTS, "timings": TIMINGS}
 
 
 PARTS = ("trained", "excluded", "dropped", "not asked", "not joined")
-"""What part a client had in a round: `trained` sent an update that counts, `excluded` one that is NaN or
-infinite, `dropped` none although it was asked."""
+"""A client's part in a round: `trained` sent a usable update, `excluded` one that is NaN or infinite,
+`dropped` was sampled but sent none, `not asked` was not sampled, `not joined` is not in the federation
+yet."""
 
 
 @dataclass(frozen=True)
@@ -110,33 +103,12 @@ class RoundRecord:
     clients: Sequence[Mapping[str, Any]]
     timing: Mapping[str, Any]
     warnings: tuple[str, ...]
-    """In words, for the log; `round` holds their number."""
+    """Lines for `log.txt`; `round` has their number."""
 
 
-def round_row(
-    *,
-    number: int,
-    temperature: float | None,
-    clusters: int,
-    diagnostics: Diagnostics,
-    bytes_down: int,
-    bytes_up: int,
-    excluded: int,
-) -> dict[str, Any]:
-    """Return the row of `ROUNDS`; `number` counts from 1."""
-    return {
-        "round": number,
-        "temperature": temperature,
-        "clusters": clusters,
-        "clustered": diagnostics.clustered,
-        "bytes_down": bytes_down,
-        "bytes_up": bytes_up,
-        "excluded": excluded,
-        "warnings": excluded + len(diagnostics.warnings),
-        "mean_norm": diagnostics.mean_norm,
-        "max_norm": diagnostics.max_norm,
-        "silhouette": diagnostics.silhouette,
-    }
+def round_row(number: int, outcome: RoundOutcome) -> dict[str, Any]:
+    """Return the row of `rounds.parquet`; `number` counts from 1."""
+    return {"round": number, **round_metrics.values(outcome)}
 
 
 def client_row(
@@ -152,9 +124,10 @@ def client_row(
     test_images: int,
     tests: Mapping[str, Counts | None],
 ) -> dict[str, Any]:
-    """Return the row of `CLIENTS` of one client; what was not trained or tested leaves nulls.
+    """Return a client's row of `CLIENTS`, null where it was not trained or not tested.
 
-    `part` is one of `PARTS`; `placed` says why the client was put into a cluster that it came late for.
+    `part` is one of `PARTS`. `placed` is the reason for the cluster of a client that was absent from the
+    clustering.
     """
     row: dict[str, Any] = {
         "round": number,

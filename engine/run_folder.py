@@ -14,12 +14,11 @@ import pyarrow.parquet as pq
 from fedgrid.engine import checkpoint
 from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.errors import ConfigError, RunError
-from fedgrid.engine.records import CLIENTS, LATER, ROUNDS, TIMINGS, RoundRecord
+from fedgrid.engine.records import RoundRecord, schemas
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.atomic import delete_partial, disk_errors, write_text
 from fedgrid.engine.storage.storage import Storage
 
-SCHEMAS = {"rounds": ROUNDS, "clients": CLIENTS, "timings": TIMINGS}
 DONE, FAILED, CONFIG, LOG = "done.json", "failed.json", "config.json", "log.txt"
 
 
@@ -105,7 +104,7 @@ class RunFolder:
             "clients": record.clients,
             "timings": [record.timing],
         }
-        for name, schema in SCHEMAS.items():
+        for name, schema in schemas().items():
             new = pa.Table.from_pylist(list(rows[name]), schema=schema)
             self._tables[name] = pa.concat_tables([self._tables[name], new]).combine_chunks()
         with disk_errors(self.path):
@@ -148,11 +147,11 @@ class RunFolder:
         return json.dumps(self.config.model_dump(mode="json"), indent=2, sort_keys=True) + "\n"
 
     def _newest(self) -> Progress | None:
-        stored = checkpoint.stored_rounds(self.path)
-        tables = {name: self._read(name) for name in SCHEMAS}
-        last_recorded = min(_last_round(table) for table in tables.values())
-        is_any_undamaged = False
-        for number in stored:
+        kept = checkpoint.kept(self.path)
+        tables = {name: self._read(name) for name in schemas()}
+        reach = min(_last_round(table) for table in tables.values())
+        is_any_whole = False
+        for number in kept:
             progress = checkpoint.load(self.path, number)
             is_any_undamaged = is_any_undamaged or progress is not None
             if progress is not None and number <= last_recorded:
@@ -171,22 +170,23 @@ class RunFolder:
             self.log(
                 f"warning: the records end before round {stored[-1]} or are damaged: all rounds are run again"
             )
-        self._drop(stored)
-        self._tables = {name: schema.empty_table() for name, schema in SCHEMAS.items()}
+        self._drop(kept)
+        self._tables = {name: schema.empty_table() for name, schema in schemas().items()}
         return None
 
     def _read(self, name: str) -> pa.Table:
-        """Return the stored records of a table, an empty table if they are missing or damaged."""
+        """Return the records on disk, empty if they are missing or damaged; a column that they lack is
+        null."""
+        schema = schemas()[name]
         try:
             table = pq.read_table(self.path / f"{name}.parquet", page_checksum_verification=True)
         except (OSError, pa.ArrowException):
-            return SCHEMAS[name].empty_table()
-        schema = SCHEMAS[name]
-        for column in LATER.get(name, ()):
+            return schema.empty_table()
+        for column in schema.names:
             if column not in table.column_names:
                 nulls = pa.nulls(table.num_rows, schema.field(column).type)
                 table = table.add_column(schema.get_field_index(column), schema.field(column), nulls)
-        # A flipped bit in a column's name would look like a table without that column.
+        # A column with an unknown name is damage: a flipped bit in a name must not read as a missing column.
         return table.cast(schema) if table.schema.equals(schema) else schema.empty_table()
 
     def _write(self, progress: Progress) -> None:

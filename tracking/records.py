@@ -1,6 +1,7 @@
-"""What tracking reads from a run's Parquet files: arrays by column, nulls as NaN.
+"""Reads a run's Parquet records into arrays by column, nulls as NaN.
 
-Shapes: R rounds, K clients.
+All numbers of `rounds.parquet` are read, whatever their names, so that a new one needs no change here. A
+column that a file lacks, because an earlier version wrote it, is all NaN. Shapes: R rounds, K clients.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,20 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-ROUND_COLUMNS = (
-    "temperature",
-    "silhouette",
-    "clusters",
-    "clustered",
-    "bytes_down",
-    "bytes_up",
-    "excluded",
-    "warnings",
-)
-LATER = ("silhouette",)
-"""Columns that the records of earlier versions lack."""
 TESTS = ("local_own", "local_server", "cluster_own", "cluster_server")
-"""Which model (the locally trained one; its cluster's) on which test set (the client's own; the server's)."""
+"""Model (the client's after local training; its cluster's) and test set (the client's own; the server's)."""
 TEST_SCORES = ("loss", "accuracy", "f1_union", "f1_own", "balanced_accuracy")
 CLIENT_COLUMNS = (
     "cluster",
@@ -36,6 +25,10 @@ CLIENT_COLUMNS = (
     *(f"{test}_{score}" for test in TESTS for score in TEST_SCORES),
 )
 
+ROUND_KEYS = ("round", "clustered")
+CLIENT_KEYS = ("round", "client", "cluster", "true_cluster")
+"""Columns without which a file cannot be read."""
+
 Array = NDArray[Any]
 
 
@@ -43,16 +36,27 @@ class RecordsError(ValueError):
     """A run's records are missing or do not fit together."""
 
 
+class Columns(dict[str, Array]):
+    """Arrays of one shape by name; a name that the records lack gives an array of NaN."""
+
+    def __init__(self, shape: tuple[int, ...], columns: Mapping[str, Array]) -> None:
+        super().__init__(columns)
+        self._shape = shape
+
+    def __missing__(self, name: str) -> Array:
+        return np.full(self._shape, np.nan)
+
+
 @dataclass(frozen=True)
 class Records:
-    """The records of R whole rounds of one run."""
+    """The records of R complete rounds of one run."""
 
     round_R: Array
     """Numbers of the rounds, from 1, ascending."""
-    rounds: Mapping[str, Array]
-    """`ROUND_COLUMNS`, each of shape (R,)."""
-    clients: Mapping[str, Array]
-    """`CLIENT_COLUMNS`, each of shape (R, K), clients ascending; NaN where a test was not made."""
+    rounds: Columns
+    """The numbers of each round, shape (R,)."""
+    clients: Columns
+    """`CLIENT_COLUMNS`, each of shape (R, K), clients ascending; NaN where there was no test."""
 
     @property
     def truth_K(self) -> Array:
@@ -61,26 +65,28 @@ class Records:
 
 
 def of_rows(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any]]) -> Records:
-    """Return the records of one round that is still in memory."""
+    """Return the records of one round from its rows, before or after they are on disk."""
     rows = sorted(client_rows, key=lambda row: int(row["client"]))
     return Records(
         np.array([round_row["round"]]),
-        {name: np.array([_number(round_row[name])]) for name in ROUND_COLUMNS},
-        {name: np.array([[_number(row[name]) for row in rows]]) for name in CLIENT_COLUMNS},
+        Columns((1,), {name: np.array([_number(round_row[name])]) for name in round_row if name != "round"}),
+        Columns(
+            (1, len(rows)),
+            {name: np.array([[_number(row[name]) for row in rows]]) for name in CLIENT_COLUMNS},
+        ),
     )
 
 
 def read(run_folder: Path) -> Records:
     """Return the records of a run, finished or not.
 
-    A run that was killed may have left a round in one file and not yet in the other: such a round is
-    left out.
+    A run that was killed may have left a round in one of the two files only; such a round is left out.
 
     Raises:
-        RecordsError: if there is no whole round yet, or the files do not fit together.
+        RecordsError: if there is no complete round yet, or the files do not match.
     """
-    rounds = _table(run_folder / "rounds.parquet", ("round", *ROUND_COLUMNS)).sort_by("round")
-    clients = _table(run_folder / "clients.parquet", ("round", "client", *CLIENT_COLUMNS)).sort_by(
+    rounds = _table(run_folder / "rounds.parquet", ROUND_KEYS).sort_by("round")
+    clients = _table(run_folder / "clients.parquet", CLIENT_KEYS, CLIENT_COLUMNS).sort_by(
         [("round", "ascending"), ("client", "ascending")]
     )
     whole_R = np.intersect1d(rounds["round"].to_numpy(), clients["round"].to_numpy())
@@ -88,27 +94,39 @@ def read(run_folder: Path) -> Records:
         raise RecordsError(f"{run_folder} has no finished round yet; let the run go on and try again")
     rounds, clients = _only(rounds, whole_R), _only(clients, whole_R)
     if len(rounds) != len(whole_R) or len(clients) % len(whole_R):
-        raise RecordsError(f"the records in {run_folder} are not one row a round and client; run it again")
+        raise RecordsError(
+            f"the records in {run_folder} do not have one row per round and client; run it again"
+        )
     shape = (len(whole_R), len(clients) // len(whole_R))
+    numbers = [field.name for field in rounds.schema if field.name != "round" and _is_number(field.type)]
     return Records(
         whole_R,
-        {name: rounds[name].to_numpy() for name in ROUND_COLUMNS},
-        {name: clients[name].to_numpy().reshape(shape) for name in CLIENT_COLUMNS},
+        Columns(shape[:1], {name: rounds[name].to_numpy() for name in numbers}),
+        Columns(
+            shape,
+            {
+                name: clients[name].to_numpy().reshape(shape)
+                for name in CLIENT_COLUMNS
+                if name in clients.column_names
+            },
+        ),
     )
 
 
-def _table(path: Path, columns: Sequence[str]) -> pa.Table:
+def _table(path: Path, keys: Sequence[str], columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the table with those of `columns` (None: all) that it has, and its `keys`."""
     if not path.exists():
         raise RecordsError(f"no {path.name} in {path.parent}; a run's folder has one after its first round")
     try:
         there = pq.read_schema(path).names
-        table = pq.read_table(path, columns=[name for name in columns if name in there or name not in LATER])
-        for name in LATER:
-            if name in columns and name not in there:
-                table = table.append_column(name, pa.nulls(len(table), pa.float64()))
-        return table
+        wanted = there if columns is None else [name for name in columns if name in there]
+        return pq.read_table(path, columns=[*dict.fromkeys((*keys, *wanted))])
     except (pa.ArrowException, OSError) as error:
         raise RecordsError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
 def _only(table: pa.Table, rounds_R: Array) -> pa.Table:

@@ -72,7 +72,9 @@ class Diagnostics:
     (communities)."""
     warnings: tuple[str, ...] = ()
     placed: Mapping[int, str] = field(default_factory=dict)
-    """Latecomers that joined a cluster in this round, each with the reason for that one."""
+    """Clients that came too late for a clustering and found their cluster in this round, and why that one."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Other numbers of the round, by the names that `engine.round_metrics` declares."""
 
 
 class Algorithm(ABC):

@@ -18,7 +18,7 @@ from fedgrid.engine.partition import blueprint
 from fedgrid.engine.partition.groups import class_sets, cluster_sizes
 from fedgrid.engine.partition.ocfl import sizes_of
 from fedgrid.engine.partition.scenarios import PUBLISHED_NUM_CLUSTERS, Scenario
-from fedgrid.engine.records import CLIENTS, ROUNDS
+from fedgrid.engine.records import CLIENTS, rounds_schema
 from fedgrid.grids.archive.csv_files import Table, lines_of, malformed, number, whole
 from fedgrid.grids.archive.layout import MAPPING, TEMPERATURE, Found
 
@@ -41,7 +41,7 @@ class ArchivedRun:
     """The records of one run of the archive."""
 
     rounds: pa.Table
-    """As `engine.records.ROUNDS`, R rows."""
+    """As `engine.records.rounds_schema`, R rows."""
     clients: pa.Table
     """As `engine.records.CLIENTS`, N rows."""
     absent: tuple[str, ...]
@@ -79,7 +79,7 @@ def read(found: Found, *, published_truth: bool) -> ArchivedRun:
     }
     for name, test in TESTS.items():
         clients |= _test(found.folder / name, test, labels_RK.shape, DATASETS[scenario.dataset].num_classes)
-    return ArchivedRun(_table(rounds, ROUNDS), _table(clients, CLIENTS), _absent(found))
+    return ArchivedRun(_table(rounds, rounds_schema()), _table(clients, CLIENTS), _absent(found))
 
 
 def _absent(found: Found) -> tuple[str, ...]:

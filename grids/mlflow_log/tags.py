@@ -1,4 +1,4 @@
-"""What MLflow shows of a run: its tags, and the metrics of a round."""
+"""A run in MLflow: its tags, and the metrics of a round."""
 
 import os
 import subprocess
@@ -7,43 +7,31 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import node, python_version
 
+from fedgrid.engine import round_metrics
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.tracking.mlflow.runs import Metrics
+from fedgrid.tracking.scoring.group import declared
 from fedgrid.tracking.scoring.scores import RoundScores
 
 VERSIONS = ("fedgrid", "torch", "ray", "scikit-learn", "hdbscan", "numpy")
 ARCHIVE = {"source": "the OCFL authors' archive"}
-METRICS = (
-    "temperature",
-    "silhouette",
-    "clusters",
-    "ari",
-    "ami",
-    "homogeneity",
-    "completeness",
-    "personalised_accuracy",
-    "personalised_f1",
-    "personalised_loss",
-    "generalised_accuracy",
-    "generalised_f1",
-    "generalised_loss",
-    "learning_gap",
-    "worst_client_accuracy",
-    "train_loss",
-    "train_accuracy",
-    "warnings",
-    "bytes_down",
-    "bytes_up",
-)
-"""The scores of a round that MLflow gets, beside `round` itself. Its UI grows slow with more; the published
-variants, balanced accuracies and all that is known of a single client are in the Parquet artifacts."""
+
+
+def described() -> dict[str, str]:
+    """Return name -> meaning of the metrics that MLflow shows of a round, beside `round` itself.
+
+    Declared in `engine.round_metrics` and in `tracking.scoring.scores`. They are few because MLflow's UI
+    slows down with more; the others are in the Parquet artifacts.
+    """
+    recorded = {metric.name: metric.meaning for metric in round_metrics.ROUND_METRICS if metric.in_mlflow}
+    return recorded | {score.name: score.meaning for score in declared(RoundScores) if score.in_mlflow}
 
 
 def metrics(scores: RoundScores) -> Metrics:
-    """Return the `METRICS` of a round."""
+    """Return the metrics of a round, None where the round has none."""
     values = scores.as_dict()
-    return {name: values[name] for name in METRICS}
+    return {name: values.get(name) for name in described()}
 
 
 def tags(config: RunConfig, grid_name: str) -> dict[str, str]:

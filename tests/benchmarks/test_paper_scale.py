@@ -18,7 +18,7 @@ def branches(scenario) -> list[Branch | None]:
     ]
 
 
-def test_how_the_runs_of_a_scenario_leave_its_trunk():
+def test_branches_of_a_scenario_from_the_published_tables():
     """Table 2: KM 3, AFF 4, MS 3, HDB 3, BCL 21; KM and HDB score 0.96 = 48 of 50 rounds, so both are right.
 
     BCL has a homogeneity of 0.6 = 30 of 50 rounds with an ARI of 0: everybody is alone. SCL never splits.
@@ -34,7 +34,7 @@ def test_how_the_runs_of_a_scenario_leave_its_trunk():
     ]
 
 
-def test_what_the_runs_of_a_scenario_need():
+def test_rounds_and_bytes_that_the_runs_of_a_scenario_need():
     """Seven runs of 75 rounds, each computing the rounds from the one in which it leaves the trunk:
 
     apart: 75 + BCL 55 + KM 73 + AFF 72 + MS 73 + HDB 73 = 421, but for rounds 3, 4 and 21, which whoever
@@ -49,20 +49,20 @@ def test_what_the_runs_of_a_scenario_need():
     assert found.statistics_bytes == 345 * 15 * STATISTICS
 
 
-def test_a_run_that_merges_all_in_one_cluster_never_leaves_the_trunk():
+def test_a_run_with_one_cluster_to_the_end_never_leaves_the_trunk():
     """Table 2 has a round for it, as its one cluster got another name."""
     scores = clustering()[("mnist", 15, "overlapping", "balanced"), "BCL"]
     assert scores.published_round == 21
     assert branch("BCL", 15, scores) is None
 
 
-def test_sattler_leaves_the_trunk_at_its_first_split_and_table_2_has_the_last():
+def test_sattler_leaves_the_trunk_at_its_first_split_not_at_that_of_table_2():
     scores = clustering()[("mnist", 15, "nonoverlapping", "balanced"), "SCL"]
     assert scores.published_round == 31
     assert branch("SCL", 15, scores) == Branch("SCL", 22, clusters=3, is_exact=False)
 
 
-def test_runs_in_the_same_round_are_one_only_if_both_are_known_to_be_right():
+def test_runs_that_leave_in_the_same_round_share_only_if_both_are_exact():
     right, also = (Branch(name, 3, 3, is_exact=True) for name in ("OCFL-KM", "OCFL-MS"))
     wrong, later = Branch("OCFL-AFF", 3, 3, is_exact=False), Branch("OCFL-HDB", 4, 3, is_exact=True)
     # Rounds 3 and 4 are the trunk's and those of whoever leaves in them first.
@@ -70,7 +70,7 @@ def test_runs_in_the_same_round_are_one_only_if_both_are_known_to_be_right():
     assert (found.apart, found.shared) == (8 + 8 + 8 + 8 + 7, 8 + 8 + 8 + 7)
 
 
-def test_as_many_runs_are_right_and_as_many_never_split_as_the_archive_says():
+def test_numbers_of_exact_and_never_split_runs_are_those_of_the_archive():
     """The hidden groups: 31 of KM, 15 of MS, 30 of HDB (4 of SCL too, but not from its first split on).
 
     Everybody alone: 24 of BCL. One cluster to the end: 24 of SCL, 12 of BCL, 2 of AFF, 3 of MS.

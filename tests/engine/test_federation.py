@@ -16,8 +16,7 @@ from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.federation import Federation
-from fedgrid.engine.records import CLIENTS, ROUNDS, TESTS
-from fedgrid.engine.training.confusion import Counts
+from fedgrid.engine.records import CLIENTS, TESTS, rounds_schema
 
 LAYOUT = Layout(("weight",), ((2,),), 2)
 MODEL_BYTES = 8
@@ -387,7 +386,7 @@ def test_with_everybody_there_every_row_says_so():
     _, [(_, record)] = attended(FULL)
     assert [row["part"] for row in record.clients] == ["trained"] * 3
     assert [row["placed"] for row in record.clients] == [None] * 3
-    assert set(record.round) == set(ROUNDS.names)
+    assert set(record.round) == set(rounds_schema().names)
     assert {frozenset(row) for row in record.clients} == {frozenset(CLIENTS.names)}
 
 

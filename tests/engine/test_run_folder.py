@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from fedgrid.algorithms.contract.base import Diagnostics, State
+from fedgrid.algorithms.contract.base import State
 from fedgrid.engine import checkpoint
 from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.clients.messages import TrainReport
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.errors import ConfigError, RunError
-from fedgrid.engine.records import LATER, TESTS, RoundRecord, client_row, round_row
+from fedgrid.engine.records import TESTS, RoundRecord, client_row, schemas
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import Failure, RunFolder, folder_of
 from fedgrid.engine.storage import atomic
@@ -52,15 +52,18 @@ def record(number):
     counts = Counts(np.array([[number, 1], [0, 0]]), 1 / 3)
     labels_K = progress(number).state.labels_K
     return RoundRecord(
-        round=round_row(
-            number=number,
-            temperature=1 / (number + 1),
-            clusters=2,
-            diagnostics=Diagnostics(clustered=tested, mean_norm=0.1 if tested else None),
-            bytes_down=100,
-            bytes_up=10,
-            excluded=1,
-        ),
+        round={
+            **dict.fromkeys(schemas()["rounds"].names),
+            "round": number,
+            "temperature": 1 / (number + 1),
+            "clusters": 2,
+            "clustered": tested,
+            "mean_norm": 0.1 if tested else None,
+            "bytes_down": 100,
+            "bytes_up": 10,
+            "excluded": 1,
+            "warnings": 1,
+        },
         clients=[
             client_row(
                 number=number,
@@ -166,17 +169,41 @@ def test_a_resumed_run_leaves_the_same_bytes(tmp_path, uninterrupted, stops):
     assert content(folder.path) == uninterrupted
 
 
-def test_run_of_an_earlier_version_continues_with_nulls_in_new_columns(tmp_path):
+EARLIER = {
+    "rounds": ["silhouette", "bytes_up"],
+    "clients": ["part", "placed", "cluster_own_loss"],
+    "timings": ["computed_by", "reached_clients", "trained_clients", "waited_seconds", "alone_seconds"],
+}
+"""Columns that an earlier version might not have recorded."""
+
+
+def test_resumed_run_has_nulls_in_columns_that_an_earlier_version_did_not_record(tmp_path):
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2)
-    for name, columns in LATER.items():
+    for name, columns in EARLIER.items():
         path = folder.path / f"{name}.parquet"
-        pq.write_table(pq.read_table(path).drop_columns(list(columns)), path)
+        pq.write_table(pq.read_table(path).drop_columns(columns), path)
     folder, kept = open_folder(tmp_path)
     assert kept.rounds_done == 2
     save(folder, 3)
     clients = pq.read_table(folder.path / "clients.parquet").to_pylist()
     assert [row["part"] for row in clients[3:]] == [None] * 3 + ["trained", "trained", "excluded"]
+    rounds = pq.read_table(folder.path / "rounds.parquet")
+    assert rounds["bytes_up"].to_pylist() == [None, None, 10]
+    assert rounds.schema.equals(schemas()["rounds"])
+
+
+def test_records_with_an_unknown_column_count_as_damaged(tmp_path):
+    """A flipped bit in a column's name must not read as a missing column."""
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1)
+    path = folder.path / "rounds.parquet"
+    table = pq.read_table(path)
+    pq.write_table(
+        table.rename_columns(["qilhouette" if n == "silhouette" else n for n in table.column_names]), path
+    )
+    _, kept = open_folder(tmp_path)
+    assert kept is None
 
 
 class Killed(BaseException):

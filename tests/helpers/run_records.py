@@ -34,8 +34,8 @@ def write_records(
             "excluded": 0,
             "warnings": 0,
             "silhouette": float("nan"),
-            "mean_norm": None,
-            "max_norm": None,
+            "mean_norm": float("nan"),
+            "max_norm": float("nan"),
         }
         for number, labels_K in enumerate(labels_RK, start=1)
     ]

@@ -1,4 +1,4 @@
-"""What a centralised training says about Sattler's epsilons: loss and norms of each epoch.
+"""Loss and norms of a centralised training by epoch, from which Sattler's epsilons are proposed.
 
 Shapes: E epochs.
 """
@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedgrid.tracking.figures.look import GRID, INK, SMALL, look
 from fedgrid.tracking.figures.maps import HUES
 from fedgrid.tracking.figures.panels import Margins, number_rounds, panels
+from fedgrid.tracking.figures.style import GRID, INK, SMALL, paper_style
 from fedgrid.tracking.records import Array
 
 TITLES = {
@@ -19,18 +19,18 @@ TITLES = {
     "update_l2": "L2 norm of the update\nwith the epsilons proposed",
     "weights_l1_change": "change of the weights' L1 norm\nas published",
 }
-"""Column -> what it is."""
+"""Column -> title of its panel."""
 DASHES = (0, (4, 3))
 
 
 def update_norms(epochs: Mapping[str, Array], *, epsilon_1: float, epsilon_2: float, cooldown: int) -> Figure:
-    """Draw by epoch the loss, the norm of the update, and what was published in its place.
+    """Draw the loss, the norm of the update, and the number published in its place, by epoch.
 
-    `epochs` holds the columns of `TITLES`, each of shape (E,). The scales of the two norms have nothing in
-    common, so the epsilons are in one panel only.
+    `epochs` has the columns of `TITLES`, each of shape (E,). The two norms have unrelated scales, so that the
+    epsilons are drawn in only one panel.
     """
     epoch_E = np.arange(1, len(epochs["loss"]) + 1)
-    with look():
+    with paper_style():
         figure, row = panels(len(TITLES), len(TITLES), 1.35, margins=Margins(gap=0.5))
         for axes, (column, title) in zip(row, TITLES.items(), strict=True):
             axes.set_title(title.format(cooldown=cooldown))

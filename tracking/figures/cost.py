@@ -1,4 +1,4 @@
-"""What it costs to reach a score: rounds, and bytes sent."""
+"""The cost of a target score: rounds, and bytes sent."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,24 +8,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedgrid.tracking.figures.look import FAINT, GRID, INK, SMALL, Style, look, styles
 from fedgrid.tracking.figures.panels import NO_RUN, Margins, named_rows, panels, say
+from fedgrid.tracking.figures.style import FAINT, GRID, INK, SMALL, Style, paper_style, styles
 from fedgrid.tracking.scoring.study import Result, Study
 
 SHARE = 0.95
-"""Of the best final score of a scenario: its target."""
+"""Target as a share of the best last score in the scenario."""
 NAMES = {
     "personalised_f1": "personalised F1 (own classes)",
     "published_pf1": "PF1 (union of classes, as published)",
 }
 MEGABYTE = 1e6
 SPREAD = 0.3
-"""Of a row's height, that its runs take to either side."""
+"""Share of a row's height over which its runs are spread to either side."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one run, infinite if it never reaches the target."""
+    """The cost of one run, infinite if it never reaches the target."""
 
     rounds: float
     megabytes: float
@@ -35,11 +35,11 @@ class Cost:
 def cost_to_target(study: Study, *, target: float | None = None) -> Figure:
     """Draw the rounds, and the megabytes sent up and down, until the personalised F1 reaches a target.
 
-    A row an algorithm, a dot a run, a line at the median; runs that never reach it are counted at the
-    right. F1 is the mean over the clients over the classes of their test sets, or if that of a run is
-    unknown the published one for all, over the union of classes. By default the target is 95 % of the
-    best final score, mean over the seeds, of any algorithm in the scenario. There is no panel of bytes
-    if those of a run are unknown.
+    There is one row per algorithm, one dot per run, and a bar at the median; the number of runs that never
+    reach the target is at the right. F1 is the mean over clients, over the classes in their test sets; if it
+    is unknown for a run, the published F1 over the union of classes is used for all. By default the target
+    is 95 % of the best last score (mean over seeds) of any algorithm in the scenario. There is no panel of
+    bytes if those of a run are unknown.
     """
     curve = _curve(study.finished)
     targets = _targets(study, curve) if target is None else dict.fromkeys(study.scenarios, target)
@@ -55,7 +55,7 @@ def cost_to_target(study: Study, *, target: float | None = None) -> Figure:
     axis = {"rounds": "rounds"}
     if known and not any(np.isnan(cost.megabytes) for cost in known):
         axis["megabytes"] = "sent up and down, MB"
-    with look():
+    with paper_style():
         labels, left, height = named_rows(study.algorithms)
         margins = Margins(left=left, right=0.62, head=0.42, gap=0.75)
         figure, row = panels(len(axis), len(axis), max(0.6, (height + 0.05) * len(labels)), margins=margins)

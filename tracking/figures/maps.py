@@ -1,4 +1,4 @@
-"""Which client was in which cluster when, as a picture of one pixel a client and round.
+"""Cluster maps: the cluster of each client by round, one pixel per client and round.
 
 Shapes: K clients, R rounds.
 """
@@ -11,35 +11,34 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from fedgrid.tracking.figures.look import INK, look
 from fedgrid.tracking.figures.panels import (
     LINE,
     NO_RUN,
     Margins,
     number_rounds,
     panels,
-    require_one,
     rule,
     say,
 )
+from fedgrid.tracking.figures.style import INK, paper_style
 from fedgrid.tracking.records import Array
-from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.scoring.study import Study, require_one
 
 HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 MIXED = "#9A9A9A"
 GOLDEN = 0.382
-"""Steps of the golden section through an interval never meet, and neighbours stay apart."""
+"""Golden section: its multiples modulo 1 are distinct, and successive ones far apart."""
 PANELS_A_ROW = 4
 TITLE = 28
-"""Letters of a name that stand in one line above a panel."""
+"""Letters of a name that fit in one line above a panel."""
 NAMED_GROUPS = 6
-"""More have no room for their names."""
+"""Largest number of hidden groups with room for their names."""
 
 
 def cluster_maps(study: Study) -> Figure:
-    """Draw client by round of a scenario's first seed, a panel an algorithm, with its last partition's ARI.
+    """Draw the maps of a scenario's first seed, one panel per algorithm, with the ARI of the last partition.
 
-    Colours as in `draw_map`, so that equal partitions look alike.
+    Colours are those of `draw_map`, so that equal partitions have equal colours.
 
     Raises:
         ValueError: if the study has several scenarios.
@@ -52,7 +51,7 @@ def cluster_maps(study: Study) -> Figure:
     titles = [fill(name, TITLE) + scores.get(name, "") for name in algorithms]
     head = 0.08 + LINE * max((title.count("\n") + 1 for title in titles), default=1)
     num_clients = study.runs[0].clients if study.runs else 0
-    with look():
+    with paper_style():
         figure, places = panels(
             len(algorithms),
             PANELS_A_ROW,
@@ -79,10 +78,10 @@ def cluster_maps(study: Study) -> Figure:
 
 
 def draw_map(axes: Axes, labels_RK: Array, truth_K: Array, round_R: Array) -> None:
-    """Draw client by round, the clients of a hidden group together, with lines between the groups.
+    """Draw the cluster of each client by round; hidden groups are adjacent, with lines between them.
 
-    A cluster has the hue of the hidden group that most of its clients are from, grey if no group has the
-    majority, and a shade of its own.
+    A cluster has the hue of the hidden group of the majority of its clients, grey without a majority, and a
+    shade of its own.
     """
     order_K = by_group(truth_K)
     last = len(truth_K) - 0.5
@@ -98,7 +97,7 @@ def draw_map(axes: Axes, labels_RK: Array, truth_K: Array, round_R: Array) -> No
 
 
 def name_groups(axes: Axes, truth_K: Array) -> None:
-    """Write the hidden groups' names on the y axis."""
+    """Label the hidden groups on the y axis."""
     edges = _edges(truth_K)
     if len(edges) - 1 <= NAMED_GROUPS:
         names = [f"group {truth}" for truth in np.unique(truth_K)]
@@ -115,12 +114,12 @@ def _legend(truth_K: Array) -> list[Patch]:
 
 
 def by_group(truth_K: Array) -> Array:
-    """Return the clients in the order in which maps show them: group by group."""
+    """Return the clients in the order of maps: by hidden group."""
     return np.argsort(truth_K, kind="stable")
 
 
 def _edges(truth_K: Array) -> Array:
-    """Return where the groups begin in the order of `by_group`, and K."""
+    """Return the first place of each group in the order of `by_group`, then K."""
     return np.concatenate([[0], np.cumsum(np.unique(truth_K, return_counts=True)[1])])
 
 

@@ -1,7 +1,7 @@
-"""Figures of panels: axes placed by the inch, one legend for all, and what an empty panel says.
+"""Figures of panels: axes at fixed places in inches, one legend for all, and texts of empty panels.
 
-A layout engine would find the same places, in half of the time that a figure takes; so do ticks that are
-not there.
+Fixed places spare the layout engine, which would take half of the time of a figure; drawing grid lines
+without ticks saves time too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,20 +18,19 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from fedgrid.tracking.figures.look import COLUMN, FAINT, GRID, PAGE, SMALL, PaperFigure, Style
+from fedgrid.tracking.figures.style import COLUMN, FAINT, GRID, PAGE, SMALL, PaperFigure, Style
 from fedgrid.tracking.records import Array
-from fedgrid.tracking.scoring.study import Study
 
 LETTER = 0.059
-"""Inches that a letter takes, on the average."""
+"""Mean width of a letter, in inches."""
 LINE = 0.115
-"""Inches from one line of text to the next."""
+"""Height of a line of text, in inches."""
 HANDLE = 0.45
-"""Inches that a line before an entry of the legend takes, and the space behind it."""
+"""Width of the line before a legend entry and of the space after the entry, in inches."""
 X_LABEL, Y_LABEL = 0.2, 0.13
-"""Inches from the x axis to its label, and from the edge of the figure to the far side of the y axis's."""
+"""Distance from the x axis to its label, and from the figure's edge to the label of the y axis, in inches."""
 LONG = 30
-"""Letters of a name that still stand in one line."""
+"""Letters of a name that fit in one line."""
 NO_RUN = "no run is finished"
 FIFTHS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -60,8 +59,8 @@ def panels(
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure and its panels, row by row, each `height` inches high, the legend above them.
 
-    There is always a panel, to say why there are no others. One is as wide as a column of a paper, several
-    are as wide as a page.
+    There is at least one panel, to say why it is empty. A figure of one column of panels is as wide as a
+    column of a paper, others are as wide as a page.
     """
     count = max(1, count)
     columns = max(1, min(columns, count))
@@ -99,13 +98,14 @@ def _legend_height(legend: Sequence[Artist], width: float) -> float:
     if not legend:
         return 0.0
     heights = [LINE * (str(entry.get_label()).count("\n") + 1) + 0.04 for entry in legend]
-    # As matplotlib deals them out.
+    # matplotlib distributes the entries over columns like this.
     columns = np.array_split(np.array(heights), _entries_a_line(legend, width))
     return 0.03 + float(max(column.sum() for column in columns))
 
 
 def _entries_a_line(legend: Sequence[Artist], width: float) -> int:
-    """Return how many stand side by side: all if they fit, else as many as columns of the longest do."""
+    """Return the number of entries in a line: all if they fit, else as many as columns of the longest
+    entry."""
     lengths = [max(map(len, str(entry.get_label()).split("\n"))) for entry in legend]
     if sum(HANDLE + LETTER * length for length in lengths) <= width:
         return len(legend)
@@ -118,7 +118,7 @@ def entries(styles: Mapping[str, Style]) -> list[Line2D]:
 
 
 def named_rows(names: Sequence[str]) -> tuple[list[str], float, float]:
-    """Return names in lines that are not too long, and in inches their width and the height of a row."""
+    """Return the names, wrapped; their width and the height of a row, in inches."""
     labels = [fill(name, LONG) for name in names]
     lines = [label.split("\n") for label in labels]
     longest = max((len(line) for label in lines for line in label), default=0)
@@ -126,7 +126,7 @@ def named_rows(names: Sequence[str]) -> tuple[list[str], float, float]:
 
 
 def say(axes: Axes, reason: str) -> None:
-    """Leave a panel empty but for the reason."""
+    """Write into an empty panel why it is empty."""
     axes.set_xticks([])
     axes.set_xlabel("")
     note: dict[str, Any] = {"ha": "center", "va": "center", "color": FAINT, "backgroundcolor": "white"}
@@ -134,24 +134,24 @@ def say(axes: Axes, reason: str) -> None:
 
 
 def title(axes: Axes, split: tuple[str, str]) -> None:
-    """Head a panel with a split, in two lines, which fit above a quarter of a page."""
+    """Set the split as title of a panel, in two lines to fit a quarter of a page."""
     axes.set_title("\n".join(split))
 
 
 def name_row(axes: Axes, text: str) -> None:
-    """Write beside the last panel of a row what is drawn in the row."""
+    """Label a row of panels at the right of its last panel."""
     axes.text(1.04, 0.5, text, transform=axes.transAxes, rotation=270, ha="left", va="center")
 
 
 def number_rounds(axes: Axes, round_R: Array) -> None:
-    """Make the x axis one of rounds."""
+    """Set up the x axis for rounds."""
     axes.set_xlabel("round")
     axes.set_xlim(round_R[0] - 0.5, round_R[-1] + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
 
 
 def share_y(row: Sequence[Axes], high: float, ticks: Sequence[float], label: str) -> None:
-    """Give a row of panels one y axis from 0, at the first of them, and lines across all."""
+    """Give a row of panels a common y axis from 0, drawn at the first panel, and grid lines in all."""
     for axes in row:
         axes.set_ylim(0, high)
         axes.yaxis.set_visible(False)
@@ -161,16 +161,16 @@ def share_y(row: Sequence[Axes], high: float, ticks: Sequence[float], label: str
     row[0].set_ylabel(label)
 
 
-def rule(axes: Axes, places: Iterable[float], *, upright: bool = False, **look_of: Any) -> None:
-    """Draw straight lines across a panel, for less than those of ticks cost."""
+def rule(axes: Axes, places: Iterable[float], *, upright: bool = False, **own_style: Any) -> None:
+    """Draw straight lines across a panel, faster than grid lines of ticks."""
     lines = [((at, 0), (at, 1)) if upright else ((0, at), (1, at)) for at in places]
     transform = axes.get_xaxis_transform() if upright else axes.get_yaxis_transform()
-    style = {"colors": GRID, "linewidths": 0.6, "zorder": 0, **look_of}
+    style = {"colors": GRID, "linewidths": 0.6, "zorder": 0, **own_style}
     axes.add_collection(LineCollection(lines, transform=transform, **style), autolim=False)
 
 
 def scale_y(axes: Axes, largest: float) -> None:
-    """Number the y axis in units of a power of ten, which is written above it, if the values are tiny."""
+    """Scale the labels of the y axis by a power of ten, shown above it, if the values are tiny."""
     power = floor(log10(largest)) if largest > 0 else 0
     axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
     if power < -2:
@@ -178,18 +178,3 @@ def scale_y(axes: Axes, largest: float) -> None:
         formatter.set_offset_string(f"×10{str(power).translate(SUPERSCRIPT)}")
         axes.yaxis.set_major_formatter(formatter)
         axes.yaxis.get_offset_text().set_fontsize(SMALL)
-
-
-def require_one(study: Study, *parts: str) -> None:
-    """Check that the runs of a study are alike in some of `dataset`, `clients` and `split`.
-
-    Raises:
-        ValueError: if they are not.
-    """
-    for part in parts:
-        values = list(dict.fromkeys(getattr(run, part) for run in study.runs))
-        if len(values) > 1:
-            raise ValueError(
-                f"this figure is of one {part}, and {study.name} has {', '.join(map(str, values))}: "
-                f"choose with study.where({part}={values[0]!r})"
-            )

@@ -1,4 +1,4 @@
-"""How well a run's models do at home and abroad: a segment between the two.
+"""Personalised and generalised F1 as the two ends of a segment.
 
 Shapes: S runs, E = 2 ends of a segment.
 """
@@ -12,7 +12,6 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedgrid.tracking.figures.look import FAINT, Style, look, styles
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
@@ -20,32 +19,32 @@ from fedgrid.tracking.figures.panels import (
     name_row,
     named_rows,
     panels,
-    require_one,
     rule,
     say,
     title,
 )
+from fedgrid.tracking.figures.style import FAINT, Style, paper_style, styles
 from fedgrid.tracking.scoring.scores import mean
-from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.scoring.study import Study, require_one
 
 PUBLISHED = {"published_gf1": "GF1 (generalisation)", "published_pf1": "PF1 (personalisation)"}
 RIGHT = {"generalised_f1": "generalised F1", "personalised_f1": "personalised F1, over own classes"}
 
 
 def segments(study: Study, *, published: bool = True) -> Figure:
-    """Draw a segment from generalised (open) to personalised (filled) F1, a row an algorithm.
+    """Draw a segment from generalised (open) to personalised (filled) F1, one row per algorithm.
 
-    A panel a split and number of clients; means over rounds, clients and seeds, pale bars over the range
-    of the seeds. `published` draws what Figure 2 of the OCFL journal paper does, F1 over the union of
-    classes and generalisation of the local models before aggregation; without it both are of the
-    cluster's model, over the classes that the test set holds.
+    There is one panel per split and number of clients. Ends are means over rounds, clients and seeds; pale
+    bars show the range of the seeds. `published` draws Figure 2 of the OCFL journal paper: F1 over the union
+    of classes, and generalisation of the local models before aggregation. Otherwise both ends are of the
+    cluster's model, over the classes in the test set.
 
     Raises:
         ValueError: if the study has several data sets.
     """
     require_one(study, "dataset")
     ends = PUBLISHED if published else RIGHT
-    with look():
+    with paper_style():
         style, splits = styles(study.algorithms), study.splits
         labels, left, row_height = named_rows(study.algorithms)
         figure, places = panels(
@@ -76,19 +75,19 @@ def _draw(axes: Axes, study: Study, style: Mapping[str, Style], curves: Sequence
     rule(axes, FIFTHS, upright=True)
     ranges: list[tuple[tuple[float, int], tuple[float, int]]] = []
     colours: list[str] = []
-    for row, (algorithm, look_of) in enumerate(style.items()):
+    for row, (algorithm, own_style) in enumerate(style.items()):
         results = study.where(algorithm=algorithm).finished
         ends_ES = np.array([[result.mean(curve) for result in results] for curve in curves])
         if np.isnan(ends_ES).all():
             continue
         ends = mean(ends_ES), [row, row]
-        line = {**look_of.of_line, "markersize": 4.5, "linewidth": 1.4}
-        axes.plot(*ends, label=algorithm, markevery=[1], **{**line, "markerfacecolor": look_of.colour})
+        line = {**own_style.of_line, "markersize": 4.5, "linewidth": 1.4}
+        axes.plot(*ends, label=algorithm, markevery=[1], **{**line, "markerfacecolor": own_style.colour})
         axes.plot(*ends, markevery=[0], **{**line, "markerfacecolor": "white", "linestyle": "none"})
         for low, high in zip(np.fmin.reduce(ends_ES, axis=1), np.fmax.reduce(ends_ES, axis=1), strict=True):
             if low < high:
                 ranges.append(((low, row), (high, row)))
-                colours.append(look_of.colour)
+                colours.append(own_style.colour)
     bars = LineCollection(ranges, colors=colours, alpha=0.3, linewidths=4, zorder=1)
     axes.add_collection(bars, autolim=False)
     if not study.finished:

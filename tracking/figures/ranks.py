@@ -1,4 +1,5 @@
-"""Which algorithms are better than which, and which cannot be told apart."""
+"""The critical-difference diagram: average ranks of algorithms, and groups without a significant
+difference."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -6,8 +7,8 @@ from itertools import count
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedgrid.tracking.figures.look import INK, PAGE, PaperFigure, Style, look, styles
 from fedgrid.tracking.figures.panels import named_rows, say
+from fedgrid.tracking.figures.style import INK, PAGE, PaperFigure, Style, paper_style, styles
 
 AXIS = 0.42
 """Inches from the top of the figure to the line of the ranks."""
@@ -19,7 +20,8 @@ UNKNOWN = "no scenario has a result of every algorithm"
 def critical_difference(
     ranks: Mapping[str, float], cliques: Sequence[Sequence[str]], num_scenarios: int
 ) -> Figure:
-    """Draw average ranks on a line, 1 is best, and bars that join what does not differ significantly.
+    """Draw average ranks on a line, 1 is best, and bars that join algorithms without a significant
+    difference.
 
     An algorithm whose rank is NaN is left out. Source: Demsar, Statistical comparisons of classifiers over
     multiple data sets, JMLR 7, 2006, Figure 1.
@@ -31,7 +33,7 @@ def critical_difference(
     height = names_from + step * max(1, -(-len(known) // 2))
     side = width + 0.1
     inches = (PAGE - 2 * side) / max(1, len(known) - 1)
-    with look():
+    with paper_style():
         figure = PaperFigure(figsize=(PAGE, height))
         axes = figure.add_axes((0, 0, 1, 1), xlim=(0, PAGE), ylim=(height, 0))
         axes.axis("off")
@@ -62,7 +64,7 @@ def _draw_axis(axes: Axes, places: Sequence[float], num_scenarios: int) -> None:
 
 
 def _draw_name(axes: Axes, text: str, style: Style, place: tuple[float, float], edge: float) -> None:
-    """Write a name at the side and lead a line from it to its rank."""
+    """Write a name at the side, with a line to its rank."""
     x, y = place
     axes.plot([x, x, edge], [AXIS, y, y], color=INK, linewidth=0.7, label=text)
     axes.plot([x], [AXIS], linestyle="none", **style.of_marker)
@@ -71,7 +73,7 @@ def _draw_name(axes: Axes, text: str, style: Style, place: tuple[float, float], 
 
 
 def _levels(cliques: Sequence[Sequence[float]]) -> list[tuple[int, float, float]]:
-    """Return level, least and greatest rank of each clique of two or more; those of a level do not meet."""
+    """Return level, least and greatest rank of each clique of two or more; bars of a level do not overlap."""
     bars: list[tuple[int, float, float]] = []
     for low, high in sorted((min(ranks), max(ranks)) for ranks in cliques if len(ranks) > 1):
         taken = {level for level, _, end in bars if end >= low}

@@ -1,4 +1,4 @@
-"""The two figures of a run: its temperature, and which client was in which cluster when.
+"""The two figures of a run: temperature by round, and the cluster of each client by round.
 
 Shapes: R rounds, K clients.
 """
@@ -11,24 +11,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedgrid.tracking import records
-from fedgrid.tracking.figures.look import GRID, INK, SMALL, look, save
 from fedgrid.tracking.figures.maps import HUES, by_group, draw_map
 from fedgrid.tracking.figures.panels import Margins, number_rounds, panels, say, scale_y
+from fedgrid.tracking.figures.style import GRID, INK, SMALL, paper_style, save
 from fedgrid.tracking.records import Array, Records
 from fedgrid.tracking.scoring.partitions import clustering_round
 
 ROW = 0.1
-"""Inches that a client has in the map."""
+"""Height of a client in the map, in inches."""
 NUMBER_WIDTH = 0.04
-"""Share of the map's width that a cluster's number needs."""
+"""Width of a cluster's number as a share of the map's."""
 BRIGHTNESS = np.array([0.299, 0.587, 0.114])
-"""Of red, green and blue."""
+"""Weights of red, green and blue."""
 
 
 def temperature(found: Records) -> Figure:
     """Draw the temperature of each round, with the clustering round marked."""
     temperature_R = found.rounds["temperature"]
-    with look():
+    with paper_style():
         figure, [axes] = panels(1, 1, 1.5, margins=Margins(head=0.24))
         axes.set_ylabel("temperature")
         if np.isnan(temperature_R).all():
@@ -45,14 +45,15 @@ def temperature(found: Records) -> Figure:
 
 
 def cluster_map(found: Records) -> Figure:
-    """Draw client by round, with the clusters' numbers and lines between the hidden groups.
+    """Draw the cluster of each client by round, with the clusters' numbers and lines between the hidden
+    groups.
 
-    A cluster has the hue of the hidden group that most of its clients are from, grey if no group has the
-    majority, and a shade of its own.
+    A cluster has the hue of the hidden group of the majority of its clients, grey without a majority, and a
+    shade of its own.
     """
     truth_K, labels_RK = found.truth_K, found.clients["cluster"]
     num_clients = len(truth_K)
-    with look():
+    with paper_style():
         figure, [axes] = panels(1, 1, max(1.0, ROW * num_clients), margins=Margins(head=0.24))
         draw_map(axes, labels_RK, truth_K, found.round_R)
         number_rounds(axes, found.round_R)
@@ -65,7 +66,7 @@ def cluster_map(found: Records) -> Figure:
 
 
 def write(run_folder: Path) -> list[Path]:
-    """Write both figures as png into `figures` of the run's folder and return their paths.
+    """Write both figures as PNG into `figures` of the run's folder and return their paths.
 
     A run without any temperature has only the map.
 
@@ -85,7 +86,7 @@ def write(run_folder: Path) -> list[Path]:
 
 
 def _number_clusters(axes: Axes, labels_KR: Array, round_R: Array) -> None:
-    """Number each stretch that a client spends in one cluster, unless the client above starts it too."""
+    """Write the cluster's number where a client enters a cluster, unless the client above enters it too."""
     picture = np.asarray(axes.images[0].get_array())
     above: set[tuple[int, int]] = set()
     for row, labels_R in enumerate(labels_KR):

@@ -1,7 +1,7 @@
-"""What a search has found: scores over the settings it varied, and as a map over two of them.
+"""The scores of a search's trials over the settings, as curves and as a map over two settings.
 
-A panel has one score, and its title says which: what needs the hidden groups never shares a panel with what
-does not. Shapes: T trials, S places at which there are trials, N pixels along a side.
+Each panel shows one score, named in its title: scores that need the hidden groups never share a panel with
+others. Shapes: T trials, S places at which there are trials, N pixels along a side.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from fedgrid.tracking.figures.look import FAINT, GRID, INK, PUBLISHED, look
 from fedgrid.tracking.figures.panels import Margins, panels, say
+from fedgrid.tracking.figures.style import FAINT, GRID, INK, PUBLISHED, paper_style
 from fedgrid.tracking.records import Array
 
 PIXELS = 120
-"""Of a map, along a side."""
+"""Pixels along a side of a map."""
 DECADE = (1, 2, 5)
-"""What is written along an axis of ratios."""
+"""Digits of the ticks on a logarithmic axis."""
 NO_TRIAL = "no trial has this score"
 SERIES = [(style.colour, style.marker) for name, style in PUBLISHED.items() if name != "BNC"]
 RING: dict[str, Any] = {
@@ -47,16 +47,16 @@ BEST = "the best"
 
 @dataclass(frozen=True)
 class Tried:
-    """A trial that ended."""
+    """A finished trial."""
 
     params: Mapping[str, Any]
     scores: Mapping[str, float]
-    """By the title of the panel; not those that it lacks."""
+    """Title of the panel -> score, without the scores that the trial lacks."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A setting that is a number."""
+    """A numeric setting."""
 
     name: str
     low: float
@@ -65,12 +65,12 @@ class Axis:
     whole: bool = False
 
     def place(self, values: Any) -> Array:
-        """Return where values stand along the axis."""
+        """Return the positions of values on the axis."""
         return np.asarray(np.log10(values) if self.log else values, np.float64)
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Where the axis begins and ends."""
+        """Positions of the ends of the axis."""
         return float(self.place(self.low)), float(self.place(self.high))
 
     def ticks(self) -> list[float]:
@@ -84,24 +84,24 @@ class Axis:
 
 
 Scores = Mapping[str, tuple[float, float] | None]
-"""Title of a panel -> the least range that it shows; None: that of the trials."""
+"""Title of a panel -> the range that it shows at least; None: the range of the trials."""
 
 
 def score_curves(
     tried: Sequence[Tried], axes: Sequence[Axis], scores: Scores, choice: str | None = None
 ) -> Figure:
-    """Draw each score (a row) over each setting (a column), a marker a trial, the best one ringed.
+    """Draw each score (a row) over each setting (a column), one marker per trial, the best with a ring.
 
-    `choice` is a setting that is no number: its values have colours. Where the trials differ in nothing but
-    one setting, a line joins them.
+    `choice` is a setting that is not a number: its values have colours. If the trials differ in only one
+    setting, a line joins them.
     """
     values = sorted({trial.params[choice] for trial in tried}, key=str) if choice else []
     series = {value: SERIES[number % len(SERIES)] for number, value in enumerate(values)}
-    legend = [_entry(f"{choice} {value}", *look_of) for value, look_of in series.items()]
+    legend = [_entry(f"{choice} {value}", *own_style) for value, own_style in series.items()]
     others = [key for key in (tried[0].params if tried else ()) if key != axes[0].name]
     alone = all(len({str(trial.params[key]) for trial in tried}) == 1 for key in others)
     margins = Margins(left=0.5, head=0.24, row_gap=0.6, gap=0.2)
-    with look():
+    with paper_style():
         figure, places = panels(
             len(scores) * len(axes), len(axes), 1.35, margins=margins, legend=[*legend, _best_entry()]
         )
@@ -127,14 +127,14 @@ def score_curves(
 
 
 def heat_map(tried: Sequence[Tried], x: Axis, y: Axis, scores: Scores) -> Figure:
-    """Draw scores over two settings, a panel a score: the colour of a place is that of the nearest trial.
+    """Draw scores over two settings, one panel per score; each pixel has the colour of the nearest trial.
 
-    Of several trials at one place, which differ in other settings, it is the mean. A dot is a trial, the
-    best one is ringed.
+    Trials at the same place, which differ in other settings, are averaged. A dot is a trial; the best has a
+    ring.
     """
     legend = [Line2D([], [], label="a trial", **DOT), _best_entry()]
     margins = Margins(left=0.5, right=0.55, head=0.26, gap=0.85)
-    with look():
+    with paper_style():
         figure, places = panels(len(scores), len(scores), 2.4, margins=margins, legend=legend)
         for panel, (score, least) in zip(places, scores.items(), strict=True):
             panel.set_title(score)
@@ -202,7 +202,7 @@ def _colour(
 
 
 def _nearest(places_T2: Array, scores_T: Array, ends_22: Array) -> Array:
-    """Return the score at the nearest place with a trial, shape (N, N), bottom row first."""
+    """Return the mean score at the nearest place with trials, shape (N, N), bottom row first."""
     places_S2, place_T = np.unique(places_T2, axis=0, return_inverse=True)
     means_S = np.bincount(place_T, scores_T) / np.bincount(place_T)
     at_S2 = (places_S2 - ends_22[:, 0]) / (ends_22[:, 1] - ends_22[:, 0])

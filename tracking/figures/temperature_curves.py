@@ -1,4 +1,4 @@
-"""Temperatures by round: of the algorithms of a scenario, and on the average over scenarios.
+"""Temperatures by round: of the algorithms of a scenario, and means over scenarios.
 
 Shapes: S runs, R rounds, B resamples.
 """
@@ -13,21 +13,20 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from fedgrid.tracking.figures.curves import band, by_round
-from fedgrid.tracking.figures.look import GRID, INK, Style, look, styles
 from fedgrid.tracking.figures.panels import (
     NO_RUN,
     Margins,
     entries,
     number_rounds,
     panels,
-    require_one,
     say,
     scale_y,
     title,
 )
+from fedgrid.tracking.figures.style import GRID, INK, Style, paper_style, styles
 from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring.scores import mean
-from fedgrid.tracking.scoring.study import Result, Study
+from fedgrid.tracking.scoring.study import Result, Study, require_one
 
 UNKNOWN = "no temperature was recorded"
 PANELS_A_ROW = 3
@@ -37,19 +36,19 @@ DASHES = (0, (3, 2))
 
 
 def temperatures(study: Study) -> Figure:
-    """Draw the temperature of each round, a panel a split and a line a run, its clustering round marked.
+    """Draw the temperature by round, one panel per split, one line per run, clustering rounds marked.
 
     Raises:
         ValueError: if the study has several data sets or numbers of clients.
     """
     require_one(study, "dataset", "clients")
-    with look():
+    with paper_style():
         style, splits = styles(study.algorithms), study.splits
         margins = Margins(gap=0.4)
         figure, row = panels(len(splits), len(splits), 1.35, margins=margins, legend=entries(style))
         row[0].set_ylabel("temperature")
         if not splits:
-            _leave(row[0], NO_RUN)
+            _empty(row[0], NO_RUN)
         for axes, split in zip(row, splits, strict=False):
             title(axes, split)
             results = study.where(split=split).finished
@@ -57,28 +56,28 @@ def temperatures(study: Study) -> Figure:
             if known:
                 _draw_runs(axes, known, style)
             else:
-                _leave(axes, UNKNOWN if results else NO_RUN)
+                _empty(axes, UNKNOWN if results else NO_RUN)
     return figure
 
 
 def temperature_bands(study: Study, *, normalised: bool) -> Figure:
-    """Draw the mean temperature over splits and seeds, a panel a data set, or a number of clients of one.
+    """Draw the mean temperature over splits and seeds, one panel per data set (or number of clients of one).
 
-    Bands are 95 % bootstrap intervals of the mean over the runs. These are the runs that know their
-    temperature in every round and never cluster (BNC), and if there are none those of the OCFL algorithms,
-    which may know it only until they cluster: then rounds are drawn that half of the runs know.
-    `normalised` scales each run to its own least and greatest value. Dashed lines are mean clustering
-    rounds of the OCFL algorithms. Source: Figures 3 and 4 of the OCFL journal paper.
+    Bands are 95 % bootstrap intervals of the mean over the runs. The runs are those that never cluster (BNC)
+    and have a temperature in every round. If there are none, they are the runs of the OCFL algorithms, which
+    may have a temperature only until they cluster; then only rounds with at least half of the runs are drawn.
+    `normalised` scales each run to its own least and greatest value. Dashed lines are mean clustering rounds
+    of the OCFL algorithms. Source: Figures 3 and 4 of the OCFL journal paper.
     """
     parts = _parts(study)
-    with look():
+    with paper_style():
         style = styles([name for name in study.algorithms if name.startswith(FAMILY)])
         margins = Margins(head=0.22, gap=0.4, row_gap=0.62)
         figure, places = panels(len(parts), PANELS_A_ROW, 1.35, margins=margins, legend=_legend(style))
         for axes in places[::PANELS_A_ROW]:
             axes.set_ylabel("temperature, min-max scaled" if normalised else "temperature")
         if not parts:
-            _leave(places[0], NO_RUN)
+            _empty(places[0], NO_RUN)
         for axes, (name, part) in zip(places, parts.items(), strict=False):
             axes.set_title(name)
             _draw_band(axes, part, style, normalised=normalised)
@@ -86,7 +85,7 @@ def temperature_bands(study: Study, *, normalised: bool) -> Figure:
 
 
 def _draw_runs(axes: Axes, results: Sequence[Result], style: Mapping[str, Style]) -> None:
-    """Draw a line a run, ever thinner, so that runs show which coincide until one of them clusters."""
+    """Draw one line per run, each thinner than the last, so that coinciding runs stay visible."""
     order = list(style)
     for result in sorted(results, key=lambda result: order.index(result.run.algorithm)):
         algorithm = result.run.algorithm
@@ -100,7 +99,7 @@ def _draw_runs(axes: Axes, results: Sequence[Result], style: Mapping[str, Style]
 
 
 def _finish(axes: Axes) -> None:
-    """Fit the axes to what is drawn."""
+    """Fit the axes to the lines."""
     box = axes.dataLim
     axes.margins(y=0.08)
     axes.grid(axis="y", color=GRID, linewidth=0.6)
@@ -111,12 +110,12 @@ def _finish(axes: Axes) -> None:
 def _draw_band(axes: Axes, study: Study, style: Mapping[str, Style], *, normalised: bool) -> None:
     results = _with_temperatures(study.finished)
     if not results:
-        _leave(axes, UNKNOWN if study.finished else NO_RUN)
+        _empty(axes, UNKNOWN if study.finished else NO_RUN)
         return
     round_R, values_SR = by_round(results, "temperature")
     if normalised:
         values_SR = _scaled(values_SR)
-    # The few runs that know it longest are not the mean of all.
+    # A mean over the few runs that recorded it longest would not be one of all runs.
     count_R = (~np.isnan(values_SR)).sum(axis=0)
     there_R = 2 * count_R >= count_R.max()
     round_R, values_SR = round_R[there_R], values_SR[:, there_R]
@@ -124,18 +123,18 @@ def _draw_band(axes: Axes, study: Study, style: Mapping[str, Style], *, normalis
     if len(results) > 1:
         low_R, high_R = _interval(values_SR)
         band(axes, round_R, low_R, high_R, INK)
-    for position, (algorithm, look_of) in enumerate(style.items()):
+    for position, (algorithm, own_style) in enumerate(style.items()):
         found = [result.clustering.clustering_round for result in study.where(algorithm=algorithm).finished]
         numbers = [number for number in found if number is not None]
         if numbers:
             where = float(np.mean(numbers))
-            axes.axvline(where, color=look_of.colour, linestyle=DASHES, linewidth=0.8, label=algorithm)
+            axes.axvline(where, color=own_style.colour, linestyle=DASHES, linewidth=0.8, label=algorithm)
             axes.plot(
                 [where],
                 [0.96 - 0.09 * position],
                 transform=axes.get_xaxis_transform(),
                 linestyle="none",
-                **look_of.of_marker,
+                **own_style.of_marker,
             )
     _finish(axes)
     if normalised:
@@ -143,14 +142,15 @@ def _draw_band(axes: Axes, study: Study, style: Mapping[str, Style], *, normalis
 
 
 def _parts(study: Study) -> dict[str, Study]:
-    """Return title -> study: the data sets, or if it is one the numbers of clients."""
+    """Return title -> study: by data set, or by number of clients if there is one data set."""
     if len(study.datasets) > 1:
         return {dataset: study.where(dataset=dataset) for dataset in study.datasets}
     return {f"{name}, {clients} clients": study.where(clients=clients) for name, clients in study.blocks}
 
 
 def _with_temperatures(results: Sequence[Result]) -> list[Result]:
-    """Return the runs to average: one a scenario and seed of those that never cluster, as they are alike."""
+    """Return the runs to average; of those that never cluster one per scenario and seed, as they are
+    equal."""
     known = [result for result in results if not np.isnan(result.curves["temperature"]).all()]
     whole = {
         (result.run.scenario, result.run.seed): result
@@ -161,16 +161,16 @@ def _with_temperatures(results: Sequence[Result]) -> list[Result]:
 
 
 def _scaled(values_SR: Array) -> Array:
-    """Scale each run to reach from 0 to 1; one that stays as it is is 0."""
+    """Scale each run to the range from 0 to 1; a constant run is 0."""
     low_S = np.fmin.reduce(values_SR, axis=1)[:, None]
     span_S = np.fmax.reduce(values_SR, axis=1)[:, None] - low_S
     return np.asarray((values_SR - low_S) / np.where(span_S > 0, span_S, 1.0))
 
 
 def _interval(values_SR: Array) -> Array:
-    """Return the 2.5 and the 97.5 % quantile of the means of resampled runs, shape (2, R).
+    """Return the 2.5 % and 97.5 % quantiles of the means of resampled runs, shape (2, R).
 
-    Resampling is seeded. A round that a resample does not know is left to the others.
+    Resampling is seeded. A resample without a value in a round is left out of its quantiles.
     """
     generator = np.random.default_rng(0)
     chosen_BS = generator.integers(len(values_SR), size=(RESAMPLES, len(values_SR)))
@@ -186,10 +186,10 @@ def _legend(style: Mapping[str, Style]) -> list[Line2D | Patch]:
     return [
         Line2D([], [], color=INK, label="mean temperature"),
         Patch(facecolor=INK, alpha=0.12, linewidth=0, label="95 % interval"),
-        *entries({name: replace(look_of, line=DASHES) for name, look_of in style.items()}),
+        *entries({name: replace(own_style, line=DASHES) for name, own_style in style.items()}),
     ]
 
 
-def _leave(axes: Axes, reason: str) -> None:
+def _empty(axes: Axes, reason: str) -> None:
     axes.set_yticks([])
     say(axes, reason)

@@ -1,8 +1,8 @@
-"""The runs of one MLflow experiment: found with one search, no metric twice, none missing.
+"""The runs of one MLflow experiment: found by one search, and no metric is logged twice or lost.
 
-The rounds of a run are logged in their order, each within one transaction. So the number of the last one says
-what the store has of a run, and that number is itself a metric, `round`: nobody reads a history. One process
-writes, through `MlflowClient` only: the fluent API's active run is global state of the process.
+Rounds are logged in order, each in one transaction, together with the metric `round`. Its last value says
+which rounds the store has, so that no metric history is read. One process writes, and only through
+`MlflowClient`, because the active run of the fluent API is global state.
 """
 
 import time
@@ -17,13 +17,13 @@ from fedgrid.tracking.mlflow.store import TrackingError, connect, one_line, show
 RUN_ID_TAG = "fedgrid.run_id"
 ROUND = "round"
 TOTALS = ("seconds", "alone_seconds", "rounds_computed", "peak_memory_mb", "runs_done", "runs_failed")
-"""Metrics of a whole run or grid, not of a round."""
+"""Metrics of a whole run or grid rather than of a round."""
 METRICS_PER_BATCH = 1000
 PARAMS_PER_BATCH = 100
-"""MLflow refuses larger batches."""
+"""Limits of a batch in MLflow."""
 PARAM_LENGTH = 6000
 TAG_LENGTH = 8000
-"""MLflow refuses longer values."""
+"""Limits of the length of a value in MLflow."""
 RUNS_PER_PAGE = 100
 
 Metrics = Mapping[str, float | int | bool | None]
@@ -31,25 +31,25 @@ Status: TypeAlias = Literal["FINISHED", "FAILED", "KILLED"]
 
 
 @dataclass(slots=True)
-class LoggedRun:
-    """What the store has of a run."""
+class Entry:
+    """The state of a run in the store."""
 
     mlflow_run_id: str
     status: str
     rounds: int = 0
-    """It has rounds 1 to this one."""
+    """Rounds 1 to this one are logged."""
     totals: dict[str, float] = field(default_factory=dict)
     described: bool = False
-    """Whether the parameters are there."""
+    """Whether the parameters are logged."""
     opened: bool = False
-    """Whether this process has set it running, and not ended it yet."""
+    """Whether this process has set it to RUNNING and not finished it yet."""
 
 
 class Experiment:
-    """An experiment and the entries of its runs, by the tag `fedgrid.run_id`; `Experiment.open` makes it.
+    """An experiment and the entries of its runs, by the tag `fedgrid.run_id`; made by `Experiment.open`.
 
-    Every method raises `TrackingError`, in one line, if the store fails. What arrived is unknown then: open
-    the experiment again.
+    Every method raises a `TrackingError` with a message of one line if the store fails. It is then unknown
+    what was stored: open the experiment again.
     """
 
     def __init__(self, uri: str, client: Any, experiment_id: str, entries: dict[str, LoggedRun]) -> None:
@@ -60,9 +60,10 @@ class Experiment:
 
     @classmethod
     def open(cls, uri: str, name: str, artifact_root: Path) -> "Experiment":
-        """Find or create an experiment, and the store itself.
+        """Find or create an experiment, and create the store if it is missing.
 
-        A new one's artifacts go to `artifact_root`, unless the store is a server, which has its own place.
+        The artifacts of a new experiment go to `artifact_root`, unless the store is a server, which has its
+        own.
         """
         client = connect(uri)
         with one_line(uri):
@@ -72,15 +73,15 @@ class Experiment:
                 return cls(uri, client, str(client.create_experiment(name, artifact_location=location)), {})
             if found.lifecycle_stage == "deleted":
                 raise TrackingError(
-                    f"experiment '{name}' in {shown(uri)} was deleted; bring it back with `mlflow "
+                    f"experiment '{name}' in {shown(uri)} was deleted; restore it with `mlflow "
                     f"experiments restore --experiment-id {found.experiment_id}`, or use another name"
                 )
             return cls(uri, client, str(found.experiment_id), _entries(client, str(found.experiment_id)))
 
-    def start(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, Any]) -> LoggedRun:
-        """Set a run running: a new one with `tags` and `params`, a known one with `tags` set anew.
+    def start(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, Any]) -> Entry:
+        """Create a run with `tags` and `params`, or set an existing one to RUNNING and update its `tags`.
 
-        `params` may be nested; a run keeps those that it was created with.
+        `params` may be nested; an existing run keeps its own.
         """
         from mlflow.entities import Param
 
@@ -102,11 +103,11 @@ class Experiment:
         entry.status, entry.described, entry.opened = "RUNNING", True, True
         return entry
 
-    def log_rounds(self, entry: LoggedRun, rounds: Sequence[tuple[int, Metrics]], millis: int) -> int:
-        """Log the rounds after `entry.rounds` in few batches, none torn apart, and return their number.
+    def log_rounds(self, entry: Entry, rounds: Sequence[tuple[int, Metrics]], millis: int) -> int:
+        """Log the rounds after `entry.rounds` in few batches, no round split, and return their number.
 
         Metrics that are None, NaN or infinite are left out (MLflow would store 1.8e308 for infinity).
-        `millis` is the points' time: those that are in the store with that time already are not added.
+        `millis` is the timestamp of the points; the store ignores points that it already has with it.
 
         Raises:
             ValueError: if a round is missing in between.
@@ -134,8 +135,8 @@ class Experiment:
         self._log(entry, batch, last)
         return entry.rounds - before
 
-    def log_totals(self, entry: LoggedRun, totals: Mapping[str, float]) -> None:
-        """Log those of `TOTALS` that are not in the store with this value already."""
+    def log_totals(self, entry: Entry, totals: Mapping[str, float]) -> None:
+        """Log `totals`, except those that the store already has with this value."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
@@ -146,14 +147,14 @@ class Experiment:
                 self._client.log_batch(entry.mlflow_run_id, metrics=points)
             entry.totals |= new
 
-    def log_artifacts(self, entry: LoggedRun, paths: Iterable[Path], folder: str | None = None) -> None:
-        """Upload files, in `folder` of the run's artifacts; those of an earlier time are replaced."""
+    def log_artifacts(self, entry: Entry, paths: Iterable[Path], folder: str | None = None) -> None:
+        """Upload files into `folder` of the run's artifacts; existing files are replaced."""
         with one_line(self._uri):
             for path in paths:
                 self._client.log_artifact(entry.mlflow_run_id, str(path), folder)
 
-    def log_folder(self, entry: LoggedRun, folder: Path, name: str) -> None:
-        """Upload all that is in a folder, as the folder `name` of the run's artifacts."""
+    def log_folder(self, entry: Entry, folder: Path, name: str) -> None:
+        """Upload the content of a folder as folder `name` of the run's artifacts."""
         with one_line(self._uri):
             self._client.log_artifacts(entry.mlflow_run_id, str(folder), name)
 
@@ -162,22 +163,22 @@ class Experiment:
         with one_line(self._uri):
             self._client.log_text(entry.mlflow_run_id, text, name)
 
-    def set_tags(self, entry: LoggedRun, tags: Mapping[str, str]) -> None:
-        """Set tags anew; the others stay."""
+    def set_tags(self, entry: Entry, tags: Mapping[str, str]) -> None:
+        """Set tags; other tags are kept."""
         from mlflow.entities import RunTag
 
         marks = [RunTag(key, value[:TAG_LENGTH]) for key, value in tags.items()]
         with one_line(self._uri):
             self._client.log_batch(entry.mlflow_run_id, tags=marks)
 
-    def finish(self, entry: LoggedRun, status: Status) -> None:
-        """Set the run's status and the time of its end."""
+    def finish(self, entry: Entry, status: Status) -> None:
+        """Set the run's final status and end time."""
         with one_line(self._uri):
             self._client.set_terminated(entry.mlflow_run_id, status)
         entry.status, entry.opened = status, False
 
     def forget(self, run_id: str) -> None:
-        """Delete a run, if there is one; a new one is created when it is started again."""
+        """Delete a run if it exists; `start` then creates a new one."""
         entry = self.entries.pop(run_id, None)
         if entry is not None:
             with one_line(self._uri):

@@ -1,4 +1,5 @@
-"""Where MLflow is, and how to reach it. MLflow takes two seconds to import: that happens in the functions."""
+"""The address of the MLflow store, and connections to it. Functions import MLflow, which takes two
+seconds."""
 
 import logging
 import os
@@ -13,37 +14,38 @@ from urllib.parse import urlsplit
 
 SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https")
 REACH_SECONDS = 10
-"""How long a server may take to answer at all."""
+"""Timeout of the first request to a server."""
 REQUEST_SECONDS = 30
-"""How long a server may take for a request."""
+"""Timeout of each request to a server."""
 SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": str(REQUEST_SECONDS),
 }
-"""Of MLflow's client, where the environment does not say otherwise."""
+"""Settings of MLflow's client, unless the environment has other values."""
 
 
 class TrackingError(ValueError):
-    """MLflow cannot be used as asked: a malformed address, a store that does not answer or refuses."""
+    """MLflow cannot be used: a malformed address, or a store that does not answer or fails."""
 
 
 def default_uri(storage: Path) -> str:
-    """Return the address of the sqlite store in `storage`; absolute, as Ray changes the directory."""
+    """Return the address of the SQLite store in `storage`, absolute because Ray changes the working
+    directory."""
     return f"sqlite:///{storage.absolute() / 'mlflow.db'}"
 
 
 def tracking_uri(storage: Path) -> str:
-    """Return MLFLOW_TRACKING_URI where it is set, else the store in `storage`.
+    """Return MLFLOW_TRACKING_URI if it is set, else the address of the store in `storage`.
 
     Raises:
-        TrackingError: if MLFLOW_TRACKING_URI is not an address that can be written to.
+        TrackingError: if MLFLOW_TRACKING_URI is not the address of a store.
     """
     uri = os.environ.get("MLFLOW_TRACKING_URI") or default_uri(storage)
     scheme, separator, rest = uri.partition("://")
     if not _splits(uri) or not separator or not rest.strip("/") or scheme.split("+")[0] not in SCHEMES:
         raise TrackingError(
-            f"MLFLOW_TRACKING_URI is '{shown(uri)}', which is no address of an MLflow store; give "
+            f"MLFLOW_TRACKING_URI is '{shown(uri)}', which is not the address of an MLflow store; use "
             "sqlite:////absolute/path/mlflow.db, a postgresql:// or mysql:// address, or http(s)://host:port"
         )
     if scheme == "sqlite" and not rest.startswith("//"):
@@ -52,7 +54,7 @@ def tracking_uri(storage: Path) -> str:
 
 
 def prepare(uri: str) -> None:
-    """Create the store's schema; once, in the driver, as MLflow's migrations break when run at a time.
+    """Create the store's schema, once, in the driver: concurrent migrations of MLflow fail.
 
     Raises:
         TrackingError: if the store cannot be reached or created.
@@ -61,7 +63,7 @@ def prepare(uri: str) -> None:
 
 
 def connect(uri: str) -> Any:
-    """Return an `MlflowClient` of a store that answers; the store is created if need be.
+    """Return an `MlflowClient` of the store, which must answer; a missing SQLite store is created.
 
     Raises:
         TrackingError: if the store cannot be reached or created.
@@ -80,12 +82,12 @@ def connect(uri: str) -> Any:
 
 
 def database_file(uri: str) -> Path | None:
-    """Return the file of a sqlite store, None for others."""
+    """Return the file of a SQLite store, None for other stores."""
     return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
 
 
 def shown(uri: str) -> str:
-    """Return the address without a user name or password, to be printed."""
+    """Return the address for messages, without user name and password."""
     if not _splits(uri):
         return uri.rpartition("@")[2]
     return uri.replace(urlsplit(uri).netloc, urlsplit(uri).netloc.rpartition("@")[2], 1)
@@ -93,9 +95,9 @@ def shown(uri: str) -> str:
 
 @contextmanager
 def one_line(uri: str) -> Iterator[None]:
-    """Turn whatever a store fails with into a `TrackingError` of one line that names the store."""
-    # Nothing of ours should call home, or wait for it on a cluster without a way out. A request that failed
-    # may have arrived: sent again by MLflow, unseen by us, it could create a run twice.
+    """Convert the errors of a store to a `TrackingError` with one line that names the store."""
+    # No telemetry: it would wait for a timeout on a cluster without internet. No retries by MLflow: a failed
+    # request may have arrived, and repeating it could create a run twice.
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     from alembic.util import CommandError
@@ -118,7 +120,7 @@ def _splits(uri: str) -> bool:
 
 
 def _reach(uri: str) -> None:
-    """Fail at once where MLflow would retry for minutes."""
+    """Check that the store answers; MLflow would retry for minutes."""
     scheme = urlsplit(uri).scheme
     if scheme == "sqlite":
         with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as database:
@@ -127,10 +129,10 @@ def _reach(uri: str) -> None:
         try:
             urllib.request.urlopen(f"{shown(uri).rstrip('/')}/health", timeout=REACH_SECONDS).close()
         except urllib.error.HTTPError as error:
-            # An answer all the same: whether it lets us in is for MLflow to find out.
+            # The server answers; MLflow reports whether it grants access.
             error.close()
         except OSError as error:
             raise TrackingError(
                 f"no MLflow server answers at {shown(uri)} ({getattr(error, 'reason', error)}); start it, or "
-                "unset MLFLOW_TRACKING_URI to keep the metrics in a file beside the runs"
+                "unset MLFLOW_TRACKING_URI to keep the metrics in a file next to the runs"
             ) from error

@@ -1,4 +1,4 @@
-"""The MLflow UI on a store of runs, on this machine only."""
+"""Runs the MLflow UI for a store, reachable only from this machine."""
 
 import os
 import signal
@@ -14,21 +14,21 @@ from fedgrid.tracking.mlflow.store import TrackingError, connect, one_line, show
 
 HOST = "127.0.0.1"
 END_SECONDS = 10
-"""How long the server may take to end when it is asked to."""
+"""Time for the server to exit after SIGTERM."""
 VIEW = "workflowType=machine_learning&orderByKey=tags.%60mlflow.runName%60&orderByAsc=true"
-"""Runs rather than traces of language models, by name: sorted by time, as it is unless told, MLflow's list
-folds a grid's runs into the grid's own."""
+"""Shows runs (not traces of language models) sorted by name. Sorted by time, MLflow's default, its list hides
+a grid's runs below the grid's own run."""
 GUARD = ("sh", "-c", "read _; kill -TERM 0")
-"""Ends its process group when its standard input closes, as it does with a parent that is killed."""
+"""Terminates its process group when its standard input closes, which happens when the parent is killed."""
 
 
 def address(port: int) -> str:
-    """Return what to open in a browser."""
+    """Return the address of the UI."""
     return f"http://{HOST}:{port}"
 
 
 def experiment_address(uri: str, port: int, grid_name: str) -> str:
-    """Return what to open in a browser to see a grid's runs; all experiments if it has none yet."""
+    """Return the address of a grid's runs in the UI; of all experiments if the grid has none yet."""
     with suppress(TrackingError), one_line(uri):
         found = connect(uri).get_experiment_by_name(grid_name)
         if found is not None:
@@ -40,10 +40,10 @@ def command(uri: str, artifacts: Path, port: int) -> list[str]:
     """Return the command of an MLflow server on the store `uri`, with one worker, bound to loopback.
 
     Raises:
-        TrackingError: if `uri` is a server already.
+        TrackingError: if `uri` is a server itself.
     """
     if uri.startswith(("http://", "https://")):
-        raise TrackingError(f"the runs are on an MLflow server already: open {shown(uri)} in a browser")
+        raise TrackingError(f"the runs are already on an MLflow server: open {shown(uri)} in a browser")
     return [
         *(sys.executable, "-m", "mlflow", "server"),
         *("--backend-store-uri", uri),
@@ -55,21 +55,21 @@ def command(uri: str, artifacts: Path, port: int) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return the server's environment: no job runner (180 MB that nobody here uses), no telemetry."""
+    """Return the server's environment: without telemetry and without the unused job runner (180 MB)."""
     return {"MLFLOW_DISABLE_TELEMETRY": "true", **os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 
 
 @contextmanager
 def started(uri: str, artifacts: Path, port: int) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run the server within this context; at its end the server and its workers are gone, and also when
-    this process is killed.
+    """Run the server within this context; the server and its workers end with it, even if this process is
+    killed.
 
     Raises:
-        TrackingError: if `port` is taken, or `uri` is a server already.
+        TrackingError: if `port` is in use, or `uri` is a server itself.
     """
     arguments = command(uri, artifacts, port)
     _check_free(port)
-    # In a process group of its own, so that its workers can be ended with it: MLflow leaves them behind.
+    # A process group of its own: MLflow leaves its workers running, the group is terminated with them.
     server = subprocess.Popen(arguments, env=environment(), process_group=0)
     with subprocess.Popen(GUARD, stdin=subprocess.PIPE, process_group=server.pid):
         try:
@@ -79,12 +79,12 @@ def started(uri: str, artifacts: Path, port: int) -> Iterator["subprocess.Popen[
 
 
 def serve(uri: str, artifacts: Path, port: int = 5000, announce: Callable[[], None] = lambda: None) -> int:
-    """Run the server until it ends, Ctrl-C or SIGTERM; return its exit code, 0 when interrupted.
+    """Run the server until it exits, Ctrl-C or SIGTERM; return its exit code, 0 if interrupted.
 
-    `announce` is called once it is starting.
+    `announce` is called while it starts.
 
     Raises:
-        TrackingError: if `port` is taken, or `uri` is a server already.
+        TrackingError: if `port` is in use, or `uri` is a server itself.
     """
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -108,8 +108,8 @@ def _check_free(port: int) -> None:
             probe.bind((HOST, port))
         except (OSError, OverflowError) as error:
             raise TrackingError(
-                f"cannot listen on {address(port)} ({getattr(error, 'strerror', None) or error}); end what "
-                f"uses port {port}, or choose another with --port"
+                f"cannot listen on {address(port)} ({getattr(error, 'strerror', None) or error}); stop the "
+                f"process that uses port {port}, or choose another with --port"
             ) from error
 
 

@@ -1,10 +1,10 @@
-"""The numbers that the OCFL papers published, or that follow from their authors' archived results.
+"""The numbers that the OCFL papers published, or that follow from the archived results of their authors.
 
-Source: Zuziak et al. 2025, arXiv:2509.01587. `clustering.csv` has Tables 1 and 2 with the digits of
-the archive, recomputed in the conventions of its notebooks and rounded to five digits, then to four; a cell
-of the paper is its rounding to two. `personalisation.csv` has means over the eight scenarios of a
-data set, computed from the archive (three digits), in the published conventions; PBA, which the papers do
-not have, is the mean recall over the client's own classes.
+Source: Zuziak et al. 2025, arXiv:2509.01587. `clustering.csv` has Tables 1 and 2 with the digits of the
+archive: recomputed in the conventions of its notebooks, rounded to five digits, then to four. The paper shows
+two. `personalisation.csv` has means over the eight scenarios of a data set, computed from the archive (three
+digits) in the published conventions. PBA, which is not in the papers, is the mean recall over the client's
+own classes.
 """
 
 import csv
@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent
 DIGITS = (5, 4)
 """The clustering scores were rounded to five digits, then to four: 0.509855, 0.50985, 0.5098."""
 SCENARIOS = 8
-"""Of a data set: four splits, 15 and 30 clients."""
+"""Scenarios per data set: four splits, each with 15 and with 30 clients."""
 
 Scenario = tuple[str, int, str, str]
 
@@ -49,9 +49,9 @@ def personalisation() -> Mapping[tuple[str, str], Mapping[str, float]]:
 
 
 def digits_of(value: float) -> float:
-    """Return a clustering score with the digits that the published ones have."""
+    """Return a clustering score rounded like the published ones."""
     for digits in DIGITS:
-        # numpy's rounding, halves to even: it is what the published numbers went through.
+        # numpy rounds halves to even, as was done for the published numbers.
         value = float(np.round(value, digits))
     return value
 

@@ -1,4 +1,4 @@
-"""What stands in the report of a grid, and in that of two grids side by side, in which order."""
+"""The sections, tables and figures of a grid's report, and of a comparison of two grids."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -19,21 +19,22 @@ from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 PUBLISHED, CLUSTERS = "as published", "of the clusters' models"
 """Labels of the two conventions."""
 CONVENTIONS = """\
-As published: what the papers' notebooks compute. Clustering is averaged over the first 50 rounds, also of \
-longer runs; COM is homogeneity (the arguments of completeness exchanged); the AMI of OCFL-HDB is a copy of \
-its ARI; the clustering round is the last one in which a label changed, a renaming included; F1 is over the \
-union of true and predicted classes; what is called generalisation is of the local models before aggregation.
+As published: the numbers that the papers' notebooks compute. Clustering scores are means over the first 50 \
+rounds, also of longer runs; COM is homogeneity (the arguments of completeness exchanged); the AMI of \
+OCFL-HDB is a copy of its ARI; the clustering round is the last one in which a label changed, even if \
+clusters were only renamed; F1 is over the union of true and predicted classes; generalisation is of the \
+local models before aggregation.
 
-Everything else is what its name says: all rounds or the last one; homogeneity and completeness both; the \
-first round in which a partition was decided; F1 over the classes that a test set holds; generalisation of \
-the clusters' models.
+All other numbers are what their names say: of all rounds or of the last one; both homogeneity and \
+completeness; the first round in which the algorithm decided on a partition; F1 over the classes in the test \
+set; generalisation of the clusters' models.
 
-Seeds are averaged within a scenario first, and scenarios count alike. A mean over less than the grid asks \
-for says so; a cell without any result is empty."""
+Scores are averaged over the seeds of a scenario first, and all scenarios have the same weight. A mean over \
+fewer runs than the grid has shows their number; a cell without any result is empty."""
 
 
 def report_page(study: Study, *, other: Study | None = None, published: bool = False) -> Page:
-    """Return the report of a grid; beside the published numbers, or beside another grid, if asked."""
+    """Return the report of a grid, if asked with a comparison to the published numbers or to another grid."""
     sections = [
         _overview(study),
         *([_lacking(study)] if study.unfinished else []),
@@ -48,7 +49,7 @@ def report_page(study: Study, *, other: Study | None = None, published: bool = F
 
 
 def comparison_page(one: Study, other: Study) -> Page:
-    """Return two grids side by side."""
+    """Return the comparison of two grids."""
     facts = tuple(
         (study.name, f"{len(study.finished)} of {len(study.runs)} runs finished") for study in (one, other)
     )
@@ -92,8 +93,8 @@ def _diagram(name: str, result: Comparison) -> Plate:
         f"ranks-{name.replace(' ', '-')}",
         f"Average ranks: {name}",
         f"Critical-difference diagram over {result.num_scenarios} scenarios. Rank 1 is best; a bar joins "
-        "algorithms between which Wilcoxon's signed-rank test with Holm's correction finds no difference at "
-        f"the level of {statistics.ALPHA}. {' '.join(result.remarks)}".strip(),
+        "algorithms between which Wilcoxon's signed-rank test with Holm's correction finds no significant "
+        f"difference (level {statistics.ALPHA}). {' '.join(result.remarks)}".strip(),
         partial(figures.critical_difference, ranks, result.cliques, result.num_scenarios),
     )
 
@@ -106,12 +107,12 @@ def _lacking(study: Study) -> Section:
     table = Table(
         f"lacking-{plain(study.name)}",
         f"Runs without a result: {study.name}",
-        f"{len(rows)} of {len(study.runs)} runs are not finished; no number here or elsewhere is of them.",
-        (Column("algorithm"), Column("seed"), Column("how far")),
+        f"{len(rows)} of {len(study.runs)} runs are not finished; no number in this report includes them.",
+        (Column("algorithm"), Column("seed"), Column("state")),
         tuple(rows),
         corner="run",
     )
-    return Section(f"lacking-{plain(study.name)}", f"Not there yet: {study.name}", items=(table,))
+    return Section(f"lacking-{plain(study.name)}", f"Not finished: {study.name}", items=(table,))
 
 
 def _published(study: Study) -> Section:
@@ -156,7 +157,7 @@ def _segments(study: Study, dataset: str) -> Iterator[tuple[str, Plate]]:
             Plate(
                 f"segments-{'published-' if published else ''}{dataset}",
                 f"Generalisation and personalisation: {dataset}",
-                "From F1 on the server's test set to F1 on the clients' own, "
+                "Segments from F1 on the server's test set to F1 on the clients' own test sets, "
                 + ("in the published conventions (Figure 2)." if published else "of the clusters' models."),
                 partial(figures.segments, study, published=published),
             ),
@@ -176,15 +177,15 @@ def _block(study: Study) -> Section:
         (
             "temperature",
             "Temperature by round",
-            "Half the root mean square of the cosine distances between the clients' updates; the round of "
-            "the first clustering is marked.",
+            "Half the root mean square of the cosine distances between the clients' updates. Markers: rounds "
+            "of the first clustering.",
             figures.temperatures,
         ),
         (
             "cost",
             "Cost of a target score",
-            "Rounds, and bytes both ways, until the mean personalised F1 first reaches 95 % of the best last "
-            "score in its scenario.",
+            "Rounds, and bytes sent up and down, until the mean personalised F1 first reaches 95 % of the "
+            "best last score in the scenario.",
             figures.cost_to_target,
         ),
     )
@@ -219,10 +220,10 @@ def _maps(study: Study, name: str) -> Iterator[tuple[str, Plate]]:
             split_name(split),
             Plate(
                 f"clusters-{name}-{'-'.join(split)}",
-                f"Who was in which cluster when: {name}, {split_name(split)}",
-                "Client by round, for the first seed; lines part the hidden groups. A cluster has the colour "
-                "of the group that most of its clients are of, and a shade of its own; grey: no group has "
-                "most.",
+                f"Clusters by round: {name}, {split_name(split)}",
+                "The cluster of each client by round, for the first seed; lines separate the hidden groups. "
+                "A cluster has the colour of the group of the majority of its clients, and a shade of its "
+                "own; grey: no majority.",
                 partial(figures.cluster_maps, study.where(split=split)),
             ),
         )
@@ -236,8 +237,8 @@ def _temperature(study: Study) -> Section:
             Plate(
                 f"temperature-{'normalised' if normalised else 'raw'}",
                 f"Temperature, {label}",
-                "Mean and band over the scenarios (Figures 3 and 4); dashed: the mean round in which OCFL "
-                "clusters.",
+                "Mean over the scenarios with its 95 % interval (Figures 3 and 4). Dashed: mean rounds in "
+                "which the OCFL algorithms cluster.",
                 partial(figures.temperature_bands, study, normalised=normalised),
             ),
         )

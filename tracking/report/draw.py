@@ -1,4 +1,4 @@
-"""Figures drawn into files, in two processes where that is sooner done."""
+"""Draws figures into files, in two processes if that is faster."""
 
 import os
 import signal
@@ -14,14 +14,14 @@ from fedgrid.tracking.report.page import Plate
 FORMATS = ("svg", "png")
 PROCESSES = 2
 FEW = 8
-"""Figures up to which another process is not worth its start: about two seconds of imports."""
+"""Up to this many figures one process is faster: a second one takes about two seconds to import."""
 
 
 def draw(plates: Sequence[Plate], folder: Path, drawn: Callable[[int], object]) -> None:
-    """Write `<name>.svg` and `<name>.png` of each plate into `folder`; call `drawn` with how many there are.
+    """Write `<name>.svg` and `<name>.png` of each plate into `folder`; call `drawn` with the number so far.
 
-    Many figures are drawn by processes that are spawned: a script that calls this keeps its statements
-    under `if __name__ == "__main__":`.
+    Many figures are drawn in spawned processes: a script that calls this needs
+    `if __name__ == "__main__":`.
     """
     folder.mkdir()
     if len(plates) <= FEW or _cores() < PROCESSES:
@@ -29,7 +29,7 @@ def draw(plates: Sequence[Plate], folder: Path, drawn: Callable[[int], object]) 
             _draw(plate, folder)
             drawn(number)
         return
-    pool = ProcessPoolExecutor(PROCESSES, get_context("spawn"), _leave_with_parent)
+    pool = ProcessPoolExecutor(PROCESSES, get_context("spawn"), _exit_with_parent)
     try:
         jobs = [pool.submit(_draw, plate, folder) for plate in plates]
         for number, job in enumerate(as_completed(jobs), start=1):
@@ -49,8 +49,8 @@ def _draw(plate: Plate, folder: Path) -> None:
         raise
 
 
-def _leave_with_parent() -> None:
-    """Leave Ctrl-C to the parent, and end with it even if it was killed: a pool's processes would wait."""
+def _exit_with_parent() -> None:
+    """Ignore Ctrl-C, which the parent handles, and exit when the parent does, even if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     assert parent is not None, "only spawned processes come here"
@@ -63,6 +63,6 @@ def _leave_with_parent() -> None:
 
 
 def _cores() -> int:
-    """Return on how many cores this process may run."""
+    """Return the number of cores that this process may use."""
     # macOS has no affinity.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

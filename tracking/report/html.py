@@ -1,4 +1,4 @@
-"""A page as one HTML document that needs nothing beside it: style, script and figures are inside."""
+"""Renders a page as one HTML document with style, script and figures inside."""
 
 import re
 from base64 import b64encode
@@ -20,43 +20,43 @@ ASSETS = Path(__file__).parent
 LEGEND = {
     "better": "better",
     "worse": "worse",
-    "partial": "some of the runs only",
-    "empty": "not there yet",
+    "partial": "only some of the runs",
+    "empty": "no result yet",
 }
 GAP = 2
 """Characters between two columns."""
 DENSE = 110
-"""Characters that fit beside the navigation on a screen of 1280 pixels."""
+"""Characters of a table that fit beside the navigation on a screen of 1280 pixels."""
 PIXELS_PER_POINT = 1.3 * 96 / 72
-"""Figures are set for paper, which is read from nearer than a screen."""
+"""Scale of figures, which are designed for paper: a screen is read from farther away."""
 
 
 @dataclass(frozen=True)
 class _Column:
-    """A column, as HTML needs it."""
+    """A column as the template needs it."""
 
     name: str
     index: int
-    """From 1; 0 are the rows' names."""
+    """From 1; column 0 has the rows' names."""
     first: bool
-    """Whether a group begins with it."""
+    """Whether it is the first of a group."""
     notes: tuple[str, ...]
     is_text: bool
-    """Whether its cells are words, which are set from the left."""
+    """Whether its cells are words, which are aligned to the left."""
     number: int
     """Characters of its longest number, or of its longest words."""
     tail: int
-    """Characters of the longest `± 0.02 (2/3)` behind a number: room for them makes numbers end alike."""
+    """Characters of the longest `± 0.02 (2/3)` after a number; a fixed width aligns the numbers."""
 
     def width(self, *, stacked: bool) -> int:
-        """Return its characters with the tails below the numbers, or beside them."""
+        """Return its width in characters with the tails below the numbers (`stacked`) or beside them."""
         widths = (self.number, self.tail) if stacked else (self.number + self.tail,)
         return max(*map(len, self.name.split(" ")), *widths) + GAP
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Neighbouring columns under one heading, or under none."""
+    """Neighbouring columns with a common heading, or without."""
 
     name: str
     columns: tuple[_Column, ...]
@@ -64,7 +64,7 @@ class _Group:
 
 @dataclass(frozen=True)
 class _View:
-    """A table, as HTML needs it."""
+    """A table as the template needs it."""
 
     groups: tuple[_Group, ...]
     parts: tuple[tuple[str, tuple[Row, ...]], ...]
@@ -80,12 +80,12 @@ class _View:
 
     @property
     def is_dense(self) -> bool:
-        """Whether the tails go below the numbers, as beside them they would make the table too wide."""
+        """Whether the tails are below the numbers because the table would be too wide otherwise."""
         return any(column.tail for column in self.columns) and self.width(stacked=False) > DENSE
 
     @property
     def characters(self) -> int:
-        """How wide the table is; on paper its letters are as large as this allows."""
+        """Width of the table, which determines its font size on paper."""
         return self.width(stacked=self.is_dense)
 
     def width(self, *, stacked: bool) -> int:
@@ -102,7 +102,7 @@ class _Image:
 
 
 def render(page: Page, folder: Path) -> Iterator[str]:
-    """Yield the document in pieces; figures are read one by one, from `folder/figures/<name>.svg`."""
+    """Yield the document in pieces; figures are read one at a time from `folder/figures/<name>.svg`."""
     environment = Environment(
         loader=FileSystemLoader(ASSETS),
         autoescape=True,
@@ -118,7 +118,7 @@ def render(page: Page, folder: Path) -> Iterator[str]:
         page=page,
         style=_asset("report.css"),
         script=_asset("report.js"),
-        look_at=_look_at,
+        view_of=_view_of,
         image_of=lambda plate: _image((folder / "figures" / f"{plate.name}.svg").read_bytes()),
         to_latex=to_latex,
         table_formats=TABLE_FORMATS,
@@ -132,13 +132,13 @@ def _asset(name: str) -> Markup:
 
 def _image(svg: bytes) -> _Image:
     size = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
-    assert size, "matplotlib begins its files with a viewBox in points"
+    assert size, "an SVG by matplotlib has a viewBox in points"
     width, height = (round(float(points) * PIXELS_PER_POINT) for points in size.groups())
     return _Image(f"data:image/svg+xml;base64,{b64encode(svg).decode()}", width, height)
 
 
-def _look_at(table: Table) -> _View:
-    """Return a table with its neighbours put together: columns by group, rows by section."""
+def _view_of(table: Table) -> _View:
+    """Return a table with columns by group and rows by section."""
     cells = [cell for row in table.rows for cell in row.cells]
     kinds = {"empty" if not cell.text else cell.tone for cell in cells}
     return _View(

@@ -1,4 +1,4 @@
-"""A page before it is HTML and files: sections of tables and of figures yet to be drawn."""
+"""The content of a report, independent of the format: sections with tables and figures to draw."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from fedgrid.tracking.tables.table import Table
 
 @dataclass(frozen=True)
 class Plate:
-    """A figure and what is said of it."""
+    """A figure with its title and caption."""
 
     name: str
-    """Its files' name, as `segments-mnist`."""
+    """Name of its files, as `segments-mnist`."""
     title: str
     caption: str
-    """What is drawn, and how to read it, in a sentence or two."""
+    """What the figure shows and how to read it, in a sentence or two."""
     draw: Callable[[], Figure]
-    """May be called in another process: a `functools.partial` of a function of `tracking.figures`."""
+    """A `functools.partial` of a function of `tracking.figures`, since another process may call it."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The same in several conventions, of which HTML shows one at a time: label and item."""
+    """Alternatives, as (label, item), of which the HTML page shows one at a time."""
 
     options: tuple[tuple[str, Table | Plate], ...]
 
@@ -36,7 +36,7 @@ class Section:
     """Its anchor, as `mnist`."""
     title: str
     text: str = ""
-    """A paragraph or two (a blank line between), plain text."""
+    """Plain text; a blank line separates paragraphs."""
     items: tuple[Table | Plate | Choice, ...] = ()
     sections: tuple["Section", ...] = ()
 
@@ -47,15 +47,15 @@ class Page:
 
     title: str
     facts: tuple[tuple[str, str], ...]
-    """Short label and value, for the head of the page: `runs`, `280 of 280`."""
+    """Label and value for the head of the page: `runs`, `280 of 280`."""
     sections: tuple[Section, ...]
 
     def tables(self) -> Iterator[Table]:
-        """Yield all tables in their order."""
+        """Yield all tables in the order of the page."""
         return (item for item in _items(self.sections) if isinstance(item, Table))
 
     def plates(self) -> Iterator[Plate]:
-        """Yield all figures in their order."""
+        """Yield all figures in the order of the page."""
         return (item for item in _items(self.sections) if isinstance(item, Plate))
 
 

@@ -1,4 +1,4 @@
-"""A report as files: one HTML document, and beside it each table and figure in the formats papers take."""
+"""Writes a report: one HTML document, and each table and figure as files for papers."""
 
 import re
 import shutil
@@ -13,8 +13,8 @@ from fedgrid.tracking.report.page import Page, Section
 from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
 
 INDEX = "index.html"
-PARTIAL = ".writing-"
-"""How the folder begins in which a report is put together."""
+TEMPORARY = ".writing-"
+"""Prefix of the temporary folder in which a report is written."""
 WRITERS = {"md": to_markdown, "tex": to_latex, "csv": to_csv}
 NAME = r"\w[\w.+-]*"
 LISTED = re.compile(rf'href="((?:tables|figures)/{NAME})"')
@@ -22,29 +22,28 @@ LISTED = re.compile(rf'href="((?:tables|figures)/{NAME})"')
 
 @dataclass(frozen=True)
 class Written:
-    """What a report is made of; names are relative to its folder."""
+    """The files of a report, relative to its folder."""
 
     files: tuple[str, ...]
     """The document first."""
     removed: tuple[str, ...]
-    """Files of the report that was there before and is replaced."""
+    """Files of the earlier report that this one no longer has."""
 
 
 def write(page: Page, folder: Path, drawn: Callable[[int], object] = lambda number: None) -> Written:
     """Write `index.html`, `tables/<name>.md|.tex|.csv` and `figures/<name>.svg|.png`.
 
-    The same page gives the same bytes. Each file is put in place whole, the document last. Of what was
-    there before, only the files that the former document links to are removed. A folder has one writer at
-    a time.
+    The same page gives the same bytes. Each file is replaced atomically, the document last. Of the files in
+    the folder, only those that the earlier document links to are removed. A folder has one writer at a time.
 
     Args:
         page: what to write.
-        folder: where to; made if need be.
+        folder: where to write; created if missing.
         drawn: called with the number of figures drawn so far.
 
     Raises:
-        OSError: if it cannot be written; the report that was there before is still there.
-        ValueError: if two tables, figures or sections of the page have one name, or a name is no file's.
+        OSError: if it cannot be written; the earlier report is unchanged.
+        ValueError: if two tables, figures or sections have the same name, or a name is no file name.
     """
     _check_names(page)
     tables, plates = tuple(page.tables()), tuple(page.plates())
@@ -54,22 +53,22 @@ def write(page: Page, folder: Path, drawn: Callable[[int], object] = lambda numb
         *(f"figures/{plate.name}.{suffix}" for plate in plates for suffix in draw.FORMATS),
     )
     folder.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.glob(f"{PARTIAL}*"):
+    for leftover in folder.glob(f"{TEMPORARY}*"):
         shutil.rmtree(leftover)
-    with TemporaryDirectory(prefix=PARTIAL, dir=folder) as name:
-        aside = Path(name)
-        draw.draw(plates, aside / "figures", drawn)
-        (aside / "tables").mkdir()
+    with TemporaryDirectory(prefix=TEMPORARY, dir=folder) as name:
+        temporary = Path(name)
+        draw.draw(plates, temporary / "figures", drawn)
+        (temporary / "tables").mkdir()
         for table in tables:
             for suffix, text_of in WRITERS.items():
-                _write_text(aside / "tables" / f"{table.name}.{suffix}", [text_of(table)])
-        _write_text(aside / INDEX, html.render(page, aside))
+                _write_text(temporary / "tables" / f"{table.name}.{suffix}", [text_of(table)])
+        _write_text(temporary / INDEX, html.render(page, temporary))
         removed = tuple(sorted(_listed(folder / INDEX) - set(files)))
         for file in removed:
             (folder / file).unlink(missing_ok=True)
         for file in reversed(files):
             (folder / file).parent.mkdir(exist_ok=True)
-            (aside / file).replace(folder / file)
+            (temporary / file).replace(folder / file)
     return Written(files, removed)
 
 
@@ -82,7 +81,7 @@ def _check_names(page: Page) -> None:
     for kind, names in kinds.items():
         for name, count in Counter(names).items():
             if count > 1:
-                raise ValueError(f"{count} {kind} are called {name!r}; files and anchors need a name each")
+                raise ValueError(f"{count} {kind} are called {name!r}; files and anchors need distinct names")
             if not re.fullmatch(NAME, name):
                 raise ValueError(
                     f"{kind} cannot be called {name!r}: expected letters, digits and any of . _ + -"
@@ -96,11 +95,11 @@ def _all(sections: tuple[Section, ...]) -> Iterator[Section]:
 
 
 def _listed(index: Path) -> set[str]:
-    """Return the files that an earlier report's document links to."""
+    """Return the files that the document of an earlier report links to."""
     return set(LISTED.findall(index.read_text(encoding="utf-8"))) if index.exists() else set()
 
 
 def _write_text(path: Path, pieces: Iterable[str]) -> None:
-    # Not in the platform's way: its line ends and encoding would be other bytes.
+    # Fixed line ends and encoding: the same bytes on every platform.
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(pieces)

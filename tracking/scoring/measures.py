@@ -1,4 +1,9 @@
-"""What runs are compared by: a name, where it is in a result, and whether more is better."""
+"""Measures by which runs are compared: a name, the number of a result, and whether more is better.
+
+A measure is declared once. Those in `CLUSTERING` and `PUBLISHED_CLUSTERING` are columns of the table of all
+scenarios; a curve of `tracking.scoring.scores.curves` becomes a measure by `mean_over_rounds` or
+`last_round`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,11 +18,11 @@ class Measure:
     """A number of a finished run."""
 
     name: str
-    """As tables head it."""
+    """The heading of its column."""
     of: Callable[[Result], float]
     """NaN where the run has none."""
     highest: bool | None = True
-    """Whether more is better; None: neither."""
+    """Whether more is better; None if neither is."""
     digits: int = 3
 
 
@@ -58,6 +63,22 @@ ROUND_PUBLISHED = Measure(
     "round as published", lambda result: float(result.published.published_round), None, 1
 )
 
+CLUSTERING = (
+    MEAN_ARI,
+    MEAN_AMI,
+    MEAN_HOMOGENEITY,
+    MEAN_COMPLETENESS,
+    FINAL_ARI,
+    FINAL_AMI,
+    FINAL_HOMOGENEITY,
+    FINAL_COMPLETENESS,
+    CLUSTERS,
+    CLUSTERING_ROUND,
+    LAST_CHANGE,
+)
+PUBLISHED_CLUSTERING = {"RAND": RAND_PUBLISHED, "AMI": AMI_PUBLISHED, "COM": COM_PUBLISHED}
+"""By their headings in the published Table 1."""
+
 PF1_MEAN_PUBLISHED = mean_over_rounds("mean PF1 as published", "published_pf1")
 PF1_LAST_PUBLISHED = last_round("last PF1 as published", "published_pf1")
 GF1_LAST_PUBLISHED = last_round("last GF1 as published", "published_gf1")
@@ -67,9 +88,9 @@ PA_LAST = last_round("last PA", "personalised_accuracy")
 
 
 def last_f1(study: Study) -> tuple[Measure, Measure]:
-    """Return last PF1 and GF1; those of the published conventions if no run has the right ones.
+    """Return last PF1 and GF1, in the published conventions if no run has the right ones.
 
-    The authors' archive has F1 over the union of classes only, and no test of the clusters' models on the
+    The authors' archive has only F1 over the union of classes, and no test of the clusters' models on the
     server's images.
     """
     if any(not isnan(PF1_LAST.of(result)) for result in study.finished):

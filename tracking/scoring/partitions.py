@@ -1,56 +1,68 @@
-"""Scores of partitions: the right conventions, and the published ones under their own names.
+"""Scores of partitions in the right conventions, and in the published ones under names of their own.
 
-Source: Tables 1 and 2 of the OCFL journal paper, as its notebooks compute them. What is named
-`published_...` keeps their conventions (first 50 rounds, homogeneity under the name COM); everything else
-is what the name says. Labels are integers or strings. Shapes: R rounds, K clients.
+Scores named `published_...` follow Tables 1 and 2 of the OCFL journal paper as its notebooks compute them
+(first 50 rounds, homogeneity under the name COM); all others are what their names say. Labels are integers or
+strings. Shapes: R rounds, K clients.
 """
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedgrid.tracking.records import Array
+from fedgrid.tracking.scoring.group import Group, computed, score
 
 PUBLISHED_ROUNDS = 50
-"""The published means stop here, also for the runs of 75 and 80 rounds."""
+"""The published means are over these rounds, also for runs of 75 and 80 rounds."""
+
+Labels = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Group:
-    """Scores that belong together."""
+def _against_truth(name: str) -> Callable[[Labels, Labels], float]:
+    """Return a function of scikit-learn's, which takes (hidden groups, clusters) and returns a score."""
 
-    def as_dict(self) -> dict[str, float | int | bool | None]:
-        """Return name -> value, groups within groups laid flat, NaN (not measured) and infinity as None."""
-        flat: dict[str, float | int | bool | None] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Group):
-                flat |= value.as_dict()
-            else:
-                flat[field.name] = None if isinstance(value, float) and not np.isfinite(value) else value
-        return flat
+    def compute(truth_K: Labels, groups_K: Labels) -> float:
+        # Importing scikit-learn takes a second; commands that only show stored scores do without it.
+        from sklearn import metrics
+
+        return float(getattr(metrics, name)(truth_K, groups_K))
+
+    return compute
 
 
 @dataclass(frozen=True)
 class PartitionScores(Group):
-    """One partition against the hidden groups; 1 is perfect."""
+    """One partition against the hidden groups; 1 is perfect. Computed from (truth_K, groups_K)."""
 
-    clusters: int
-    ari: float
-    """Adjusted Rand index."""
-    ami: float
-    """Adjusted mutual information."""
-    homogeneity: float
-    """1 if no cluster mixes groups (singletons: 1)."""
-    completeness: float
-    """1 if no group is torn apart (one cluster: 1)."""
+    clusters: int = score("Number of clusters.", lambda truth_K, groups_K: len(set(groups_K)), in_mlflow=True)
+    ari: float = score(
+        "Adjusted Rand index of the partition and the hidden groups.",
+        _against_truth("adjusted_rand_score"),
+        in_mlflow=True,
+    )
+    ami: float = score(
+        "Adjusted mutual information of the partition and the hidden groups.",
+        _against_truth("adjusted_mutual_info_score"),
+        in_mlflow=True,
+    )
+    homogeneity: float = score(
+        "1 if no cluster mixes hidden groups, as when every client is alone.",
+        _against_truth("homogeneity_score"),
+        in_mlflow=True,
+    )
+    completeness: float = score(
+        "1 if no hidden group is split, as when all clients are in one cluster.",
+        _against_truth("completeness_score"),
+        in_mlflow=True,
+    )
 
 
 @dataclass(frozen=True)
 class ClusteringScores(Group):
-    """How a run clustered: its last partition, and means over all of its rounds."""
+    """The partitions of a run: scores of the last one, and means over all rounds."""
 
     final: PartitionScores
     mean_ari: float
@@ -58,11 +70,11 @@ class ClusteringScores(Group):
     mean_homogeneity: float
     mean_completeness: float
     clustering_round: int | None
-    """First round, from 1, in which a partition was decided, even one that changes nothing."""
+    """First round, from 1, in which the algorithm decided on a partition, even an unchanged one."""
     last_change_round: int | None
-    """Last round in which the partition (not its labels) changed."""
+    """Last round in which the partition changed; renamed clusters are no change."""
     exactly_right: bool
-    """Whether the last partition is the hidden one."""
+    """Whether the last partition equals the hidden groups."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +85,11 @@ class PublishedClustering(Group):
     """Mean ARI of the first 50 rounds."""
     published_ami: float
     published_com: float
-    """Called completeness, but with the arguments exchanged: mean homogeneity of the first 50 rounds."""
+    """Mean homogeneity of the first 50 rounds: called completeness, but computed with the arguments
+    exchanged."""
     published_round: int
-    """Round, from 1, in which the last labels first hold; 1 if they never changed. A renaming counts."""
+    """Round, from 1, of the last change of labels, even if clusters were only renamed; 1 if there was
+    none."""
 
 
 def of_partition(labels_K: ArrayLike, truth_K: ArrayLike) -> PartitionScores:
@@ -85,27 +99,13 @@ def of_partition(labels_K: ArrayLike, truth_K: ArrayLike) -> PartitionScores:
 
 
 @lru_cache(maxsize=256)
-def _scored(groups_K: tuple[int, ...], truth_K: tuple[int, ...]) -> PartitionScores:
-    """Score one partition, once: most rounds have the partition of the round before."""
-    # scikit-learn takes a second to import, which whoever only shows scores is spared.
-    from sklearn.metrics import (
-        adjusted_mutual_info_score,
-        adjusted_rand_score,
-        completeness_score,
-        homogeneity_score,
-    )
-
-    return PartitionScores(
-        clusters=len(set(groups_K)),
-        ari=float(adjusted_rand_score(truth_K, groups_K)),
-        ami=float(adjusted_mutual_info_score(truth_K, groups_K)),
-        homogeneity=float(homogeneity_score(truth_K, groups_K)),
-        completeness=float(completeness_score(truth_K, groups_K)),
-    )
+def _scored(groups_K: Labels, truth_K: Labels) -> PartitionScores:
+    """Score one partition; cached, since most rounds keep the partition of the round before."""
+    return PartitionScores(**computed(PartitionScores, truth_K, groups_K))
 
 
 def of_partitions(labels_RK: ArrayLike, truth_K: ArrayLike) -> list[PartitionScores]:
-    """Score each round's partition; one that is that of the round before is not looked at again."""
+    """Score each round's partition; one that equals that of the round before is not scored again."""
     labels_RK = np.asarray(labels_RK)
     is_new_R = np.append(True, (labels_RK[1:] != labels_RK[:-1]).any(axis=1))
     scored = [of_partition(row_K, truth_K) for row_K in labels_RK[is_new_R]]
@@ -115,10 +115,10 @@ def of_partitions(labels_RK: ArrayLike, truth_K: ArrayLike) -> list[PartitionSco
 def clustering(
     labels_RK: ArrayLike, truth_K: ArrayLike, clustered_R: ArrayLike | None = None
 ) -> ClusteringScores:
-    """Score a run's partitions by the right conventions.
+    """Score a run's partitions in the right conventions.
 
-    `clustered_R` says in which rounds a partition was decided; without it, those in which the labels
-    changed. Before the first round all clients are in one cluster.
+    `clustered_R` says in which rounds the algorithm decided on a partition; without it, these are the rounds
+    in which the labels changed. Before the first round all clients are in one cluster.
     """
     labels_RK = np.asarray(labels_RK)
     parts = of_partitions(labels_RK, truth_K)
@@ -136,7 +136,7 @@ def clustering(
 
 
 def clustering_round(labels_RK: ArrayLike, clustered_R: ArrayLike | None = None) -> int | None:
-    """Return the first round, from 1, in which a partition was decided; arguments as in `clustering`."""
+    """Return the first round, from 1, with a decision on the partition; arguments as in `clustering`."""
     decided_R = _changes(np.asarray(labels_RK))
     if clustered_R is not None:
         decided_R = decided_R | np.asarray(clustered_R, bool)
@@ -162,13 +162,15 @@ def _mean(values: list[float]) -> float:
 
 
 def _by_first_member(labels_K: Array) -> Array:
-    """Number the clusters in the order of their first client, so that names play no part."""
+    """Number the clusters in the order of their first client, so that partitions compare whatever the
+    labels."""
     _, first, inverse_K = np.unique(labels_K, return_index=True, return_inverse=True)
     return np.asarray(np.argsort(np.argsort(first))[inverse_K])
 
 
 def _changes(labels_RK: Array) -> Array:
-    """Return, shape (R,), whether a row differs from the one before; before the first, all are alike."""
+    """Return, shape (R,), whether a row differs from the one before; before the first, all labels are
+    equal."""
     before_RK = np.concatenate([np.broadcast_to(labels_RK[:1, :1], labels_RK[:1].shape), labels_RK[:-1]])
     return np.asarray((labels_RK != before_RK).any(axis=1))
 

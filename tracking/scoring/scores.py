@@ -1,23 +1,23 @@
-"""Every score of a client, a round and a run, from the records.
+"""The scores of clients, rounds and runs, computed from the records.
 
-Source of the `published_...` ones: Figure 2 of the OCFL journal paper, as its notebooks compute it (F1 over
-the union of true and predicted classes, generalisation of the local models); everything else is what the
-name says. Scores of partitions are in `tracking.scoring.partitions`. Shapes: R rounds, K clients.
+Scores named `published_...` follow Figure 2 of the OCFL journal paper as its notebooks compute it (F1 over
+the union of true and predicted classes, generalisation of the local models); all others are what their names
+say. Scores of partitions are in `tracking.scoring.partitions`. Shapes: R rounds, K clients.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedgrid.tracking import records
-from fedgrid.tracking.records import Array, Records
+from fedgrid.tracking.records import Array, Columns, Records
+from fedgrid.tracking.scoring.group import Group, computed, declared, score
 from fedgrid.tracking.scoring.partitions import (
     ClusteringScores,
-    Group,
     PartitionScores,
     PublishedClustering,
     clustering,
@@ -26,148 +26,173 @@ from fedgrid.tracking.scoring.partitions import (
     published_clustering,
 )
 
-VIEWS = {"personalised": "cluster_own", "generalised": "cluster_server"}
-"""Both of the cluster's model after aggregation: on the client's own test set, on the server's."""
-MEASURES = {
-    "accuracy": "accuracy",
-    "f1": "f1_own",
-    "f1_union": "f1_union",
-    "balanced_accuracy": "balanced_accuracy",
-    "loss": "loss",
-}
+Tests: TypeAlias = Mapping[str, ArrayLike]
+"""`cluster_own_accuracy` and so on: the columns of tests in the records, clients on the last axis."""
+
+
+def _mean_of(column: str) -> Callable[[Tests], Array]:
+    return lambda tests: mean(tests[column])
+
+
+def _gap_between(one: str, other: str) -> Callable[[Tests], Array]:
+    """Return a function for the mean over clients of the absolute difference of two columns."""
+    return lambda tests: mean(
+        np.abs(np.asarray(tests[one], np.float64) - np.asarray(tests[other], np.float64))
+    )
+
+
+def _least(column: str) -> Callable[[Tests], Array]:
+    return lambda tests: np.fmin.reduce(np.asarray(tests[column], np.float64), axis=-1)
+
+
+OWN = "of the clusters' models on their clients' own test sets, mean over clients"
+SERVER = "of the clusters' models on the server's test set, mean over clients"
 
 
 @dataclass(frozen=True)
 class ClientScores(Group):
-    """Means over the clients of one round; F1 is over the classes that the test set holds."""
+    """Means over the clients of one round, computed from `Tests`; F1 is over the classes in the test set."""
 
-    personalised_accuracy: float
-    personalised_f1: float
-    personalised_f1_union: float
-    personalised_balanced_accuracy: float
-    personalised_loss: float
-    generalised_accuracy: float
-    generalised_f1: float
-    generalised_f1_union: float
-    generalised_balanced_accuracy: float
-    generalised_loss: float
-    learning_gap: float
-    """Mean over the clients of |personalised - generalised| accuracy."""
-    learning_gap_f1: float
-    worst_client_accuracy: float
-    """Least personalised accuracy."""
+    personalised_accuracy: float = score(f"Accuracy {OWN}.", _mean_of("cluster_own_accuracy"), in_mlflow=True)
+    personalised_f1: float = score(
+        f"Macro F1 over the classes in the test set, {OWN}.", _mean_of("cluster_own_f1_own"), in_mlflow=True
+    )
+    personalised_f1_union: float = score(
+        f"Macro F1 over the true and predicted classes, {OWN}.", _mean_of("cluster_own_f1_union")
+    )
+    personalised_balanced_accuracy: float = score(
+        f"Balanced accuracy {OWN}.", _mean_of("cluster_own_balanced_accuracy")
+    )
+    personalised_loss: float = score(f"Loss {OWN}.", _mean_of("cluster_own_loss"), in_mlflow=True)
+    generalised_accuracy: float = score(
+        f"Accuracy {SERVER}.", _mean_of("cluster_server_accuracy"), in_mlflow=True
+    )
+    generalised_f1: float = score(
+        f"Macro F1 over the classes in the test set, {SERVER}.",
+        _mean_of("cluster_server_f1_own"),
+        in_mlflow=True,
+    )
+    generalised_f1_union: float = score(
+        f"Macro F1 over the true and predicted classes, {SERVER}.", _mean_of("cluster_server_f1_union")
+    )
+    generalised_balanced_accuracy: float = score(
+        f"Balanced accuracy {SERVER}.", _mean_of("cluster_server_balanced_accuracy")
+    )
+    generalised_loss: float = score(f"Loss {SERVER}.", _mean_of("cluster_server_loss"), in_mlflow=True)
+    learning_gap: float = score(
+        "Absolute difference of personalised and generalised accuracy, mean over clients.",
+        _gap_between("cluster_own_accuracy", "cluster_server_accuracy"),
+        in_mlflow=True,
+    )
+    learning_gap_f1: float = score(
+        "Absolute difference of personalised and generalised F1, mean over clients.",
+        _gap_between("cluster_own_f1_own", "cluster_server_f1_own"),
+    )
+    worst_client_accuracy: float = score(
+        "Least personalised accuracy of a client.", _least("cluster_own_accuracy"), in_mlflow=True
+    )
 
 
 @dataclass(frozen=True)
 class PublishedClients(Group):
-    """The published personalisation and generalisation: means over all rounds and clients."""
+    """The published personalisation and generalisation: means over all rounds and clients, from `Tests`."""
 
-    published_pf1: float
-    """F1 over the union of classes, of the cluster's model on the client's test set."""
-    published_gf1: float
-    """F1 over the union of classes, of the local model before aggregation on the server's test set."""
-    published_pa: float
-    published_ga: float
-    published_learning_gap: float
-    """The notebooks' DIST: |accuracy behind PA - accuracy behind GA|, row by row."""
+    published_pf1: float = score(
+        "F1 over the union of classes, of the cluster's model on the client's test set.",
+        _mean_of("cluster_own_f1_union"),
+    )
+    published_gf1: float = score(
+        "F1 over the union of classes, of the local model before aggregation on the server's test set.",
+        _mean_of("local_server_f1_union"),
+    )
+    published_pa: float = score(
+        "Accuracy of the cluster's model on the client's test set.", _mean_of("cluster_own_accuracy")
+    )
+    published_ga: float = score(
+        "Accuracy of the local model before aggregation on the server's test set.",
+        _mean_of("local_server_accuracy"),
+    )
+    published_learning_gap: float = score(
+        "The notebooks' DIST: |accuracy behind PA - accuracy behind GA|, row by row.",
+        _gap_between("cluster_own_accuracy", "local_server_accuracy"),
+    )
+
+
+@dataclass(frozen=True)
+class TrainScores(Group):
+    """Local training in one round, computed from the columns of `clients.parquet`."""
+
+    train_loss: float = score(
+        "Loss in local training, mean over clients.", _mean_of("train_loss"), in_mlflow=True
+    )
+    train_accuracy: float = score(
+        "Accuracy in local training, mean over clients.", _mean_of("train_accuracy"), in_mlflow=True
+    )
 
 
 @dataclass(frozen=True)
 class RoundScores(Group):
-    """What is shown of one round."""
+    """The scores of one round."""
 
-    temperature: float
-    silhouette: float
-    """Of the partition, on the distances that the algorithm looks at; needs no truth."""
+    recorded: Mapping[str, float | int | bool]
+    """The columns of `rounds.parquet`, NaN where null: `temperature`, `silhouette`, `bytes_up`, ..."""
     partition: PartitionScores
     clients: ClientScores
     published_gf1: float
-    train_loss: float
-    train_accuracy: float
-    excluded: int
-    warnings: int
-    bytes_down: int
-    bytes_up: int
+    train: TrainScores
 
 
 @dataclass(frozen=True)
 class RunScores(Group):
-    """What is shown of one run, finished or not."""
+    """The scores of one run, finished or not."""
 
     rounds: int
     silhouette: float
-    """Of the last round in which there is one."""
+    """Of the last round in which it is defined."""
     evaluated_round: int | None
-    """The last round in which the aggregated models were tested: `clients` is of this one."""
+    """The last round in which the clusters' models were tested: `clients` is of this round."""
     clustering: ClusteringScores
     clients: ClientScores
     published_clustering: PublishedClustering
     published_clients: PublishedClients
 
 
-def of_clients(tests: Mapping[str, ArrayLike]) -> ClientScores:
-    """Average one round over its clients; `tests` has `cluster_own_accuracy` and so on, of shape (K,)."""
-    return ClientScores(**{name: float(value) for name, value in _over_clients(tests).items()})
+def of_clients(tests: Tests) -> ClientScores:
+    """Average the tests of one round over its clients; each column has shape (K,)."""
+    return ClientScores(**_numbers(ClientScores, tests))
 
 
-def _over_clients(tests: Mapping[str, ArrayLike]) -> dict[str, Array]:
-    """Average over the clients, the last axis; the names are those of `ClientScores`."""
-    means = {
-        f"{view}_{name}": mean(tests[f"{test}_{column}"])
-        for view, test in VIEWS.items()
-        for name, column in MEASURES.items()
-    }
-    return {
-        **means,
-        "learning_gap": _gap(tests, "cluster_own_accuracy", "cluster_server_accuracy"),
-        "learning_gap_f1": _gap(tests, "cluster_own_f1_own", "cluster_server_f1_own"),
-        "worst_client_accuracy": np.fmin.reduce(
-            np.asarray(tests["cluster_own_accuracy"], np.float64), axis=-1
-        ),
-    }
+def curves(found: Records) -> Columns:
+    """Score every round: name -> (R,), NaN in rounds without the score, and for names that do not exist.
 
-
-def curves(found: Records) -> dict[str, Array]:
-    """Score every round: name -> (R,), NaN in rounds without it.
-
-    The names are those of `ClientScores`, of `PartitionScores` and of `PublishedClients` (means over one
-    round's clients), `temperature`, `silhouette`, `train_loss`, `train_accuracy`, and `bytes`: sent
-    since the start, up and down.
+    The names are the columns of `rounds.parquet`, the scores of `ClientScores`, `PartitionScores`,
+    `PublishedClients` (means over one round's clients) and `TrainScores`, and `bytes`: sent since the start,
+    up and down.
     """
     parts = of_partitions(found.clients["cluster"], found.truth_K)
     sent_R = (found.rounds["bytes_down"] + found.rounds["bytes_up"]).astype(np.float64)
-    return {
-        **_over_clients(found.clients),
-        **_published_over_clients(found.clients),
-        **{
-            field.name: np.array([getattr(part, field.name) for part in parts], np.float64)
-            for field in fields(PartitionScores)
+    return Columns(
+        found.round_R.shape,
+        {
+            **{name: np.asarray(values_R, np.float64) for name, values_R in found.rounds.items()},
+            **computed(ClientScores, found.clients),
+            **computed(PublishedClients, found.clients),
+            **computed(TrainScores, found.clients),
+            **{
+                each.name: np.array([getattr(part, each.name) for part in parts], np.float64)
+                for each in declared(PartitionScores)
+            },
+            "bytes": np.cumsum(sent_R),
         },
-        "temperature": np.asarray(found.rounds["temperature"], np.float64),
-        "silhouette": np.asarray(found.rounds["silhouette"], np.float64),
-        "train_loss": mean(found.clients["train_loss"]),
-        "train_accuracy": mean(found.clients["train_accuracy"]),
-        "bytes": np.cumsum(sent_R),
-    }
+    )
 
 
-def published_clients(tests: Mapping[str, ArrayLike]) -> PublishedClients:
+def published_clients(tests: Tests) -> PublishedClients:
     """Average a run as Figure 2 did; `tests` has `cluster_own_` and `local_server_` `accuracy` and
     `f1_union`, each of shape (R, K).
     """
     rows = {name: np.asarray(values, np.float64).ravel() for name, values in tests.items()}
-    return PublishedClients(**{name: float(value) for name, value in _published_over_clients(rows).items()})
-
-
-def _published_over_clients(tests: Mapping[str, ArrayLike]) -> dict[str, Array]:
-    """Average over the last axis; the names are those of `PublishedClients`."""
-    return {
-        "published_pf1": mean(tests["cluster_own_f1_union"]),
-        "published_gf1": mean(tests["local_server_f1_union"]),
-        "published_pa": mean(tests["cluster_own_accuracy"]),
-        "published_ga": mean(tests["local_server_accuracy"]),
-        "published_learning_gap": _gap(tests, "cluster_own_accuracy", "local_server_accuracy"),
-    }
+    return PublishedClients(**_numbers(PublishedClients, rows))
 
 
 def of_round(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any]]) -> RoundScores:
@@ -176,7 +201,7 @@ def of_round(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, An
 
 
 def of_rounds(run_folder: Path, skip: Set[int] = frozenset()) -> Iterator[tuple[int, RoundScores]]:
-    """Yield (round, scores) of the recorded rounds but those to `skip`.
+    """Yield (round, scores) of the recorded rounds, except those in `skip`.
 
     Raises:
         RecordsError: if there are no records.
@@ -210,20 +235,17 @@ def of_run(run_folder: Path, *, ami_is_ari: bool = False) -> RunScores:
 
 def _at(found: Records, index: int) -> RoundScores:
     clients = {name: values_RK[index] for name, values_RK in found.clients.items()}
-    row = {name: values_R[index].item() for name, values_R in found.rounds.items()}
     return RoundScores(
-        temperature=row["temperature"],
-        silhouette=row["silhouette"],
+        recorded={name: values_R[index].item() for name, values_R in found.rounds.items()},
         partition=of_partition(clients["cluster"], found.truth_K),
         clients=of_clients(clients),
-        published_gf1=_mean(clients["local_server_f1_union"]),
-        train_loss=_mean(clients["train_loss"]),
-        train_accuracy=_mean(clients["train_accuracy"]),
-        excluded=row["excluded"],
-        warnings=row["warnings"],
-        bytes_down=row["bytes_down"],
-        bytes_up=row["bytes_up"],
+        published_gf1=float(mean(clients["local_server_f1_union"])),
+        train=TrainScores(**_numbers(TrainScores, clients)),
     )
+
+
+def _numbers(group: type[Group], tests: Tests) -> dict[str, float]:
+    return {name: float(value) for name, value in computed(group, tests).items()}
 
 
 def _last(values_R: ArrayLike) -> float:
@@ -232,18 +254,10 @@ def _last(values_R: ArrayLike) -> float:
     return float(measured[-1]) if len(measured) else float("nan")
 
 
-def _mean(values: ArrayLike) -> float:
-    return float(mean(np.ravel(values)))
-
-
 def mean(values: ArrayLike) -> Array:
-    """Average over the last axis what was measured, NaN where nothing was."""
+    """Return the mean over the last axis without the NaNs, NaN where there is nothing else."""
     values = np.asarray(values, np.float64)
     measured = ~np.isnan(values)
     count = measured.sum(axis=-1)
     total = np.where(measured, values, 0.0).sum(axis=-1)
     return np.asarray(np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0))
-
-
-def _gap(tests: Mapping[str, ArrayLike], one: str, other: str) -> Array:
-    return mean(np.abs(np.asarray(tests[one], np.float64) - np.asarray(tests[other], np.float64)))

@@ -18,9 +18,9 @@ from fedgrid.tracking.scoring.study import Study
 
 ALPHA = 0.05
 LEAST_SCENARIOS = 6
-"""With five, even five wins of five have p = 2 / 2^5 > 0.05."""
+"""With five scenarios, p is at least 2 / 2^5 > 0.05, even if one algorithm wins all five."""
 DIGITS = 12
-"""To which scores are compared, so that means over seeds that are equal are ties."""
+"""Decimal digits to which scores are compared, so that equal means over seeds are ties despite rounding."""
 
 Scores = Mapping[str, Mapping[Any, Mapping[int, float]]]
 """Algorithm -> scenario -> seed -> score."""
@@ -28,31 +28,32 @@ Scores = Mapping[str, Mapping[Any, Mapping[int, float]]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Algorithms compared by one measure over the scenarios in which all of them have it."""
+    """Algorithms compared by one measure, over the scenarios in which all of them have a score."""
 
     measure: str
     algorithms: tuple[str, ...]
-    """Best rank first; none if nothing can be compared."""
+    """Best rank first; empty if nothing can be compared."""
     ranks: tuple[float, ...]
-    """Average rank of each, 1 is best, ties share theirs."""
+    """Average rank of each algorithm; 1 is best, ties share their mean rank."""
     num_scenarios: int
     friedman_p: float | None
-    """None if there was no test, which `remarks` explain, as they do all that is missing here."""
+    """None if there was no test; `remarks` say why, as for anything else that is missing."""
     p_values: Array | None
     """Shape (A, A): two-sided Wilcoxon after Holm's correction, 1 on the diagonal."""
     cliques: tuple[tuple[str, ...], ...]
-    """Neighbours in rank of which no two differ significantly, as many as possible, at least two."""
+    """Maximal groups of two or more neighbours in rank of which no two differ significantly."""
     remarks: tuple[str, ...]
-    """Sentences: who was left out and why, which tests could not be made."""
+    """Sentences: which algorithms are left out and why, which tests were not possible."""
 
     @property
     def where(self) -> str:
-        """Over what it is, in words."""
+        """The scenarios of the comparison, as a part of a sentence."""
         return f"over the {self.num_scenarios} scenarios in which all algorithms compared have it"
 
 
 def compare(study: Study, measure: Measure) -> Comparison:
-    """Compare the algorithms of a study; `measure.highest` says which end is rank 1, None as False."""
+    """Compare the algorithms of a study; rank 1 is the highest score if `measure.highest`, else the
+    lowest."""
     scores: dict[str, dict[Any, dict[int, float]]] = {algorithm: {} for algorithm in study.algorithms}
     for result in study.finished:
         value = measure.of(result)
@@ -66,44 +67,49 @@ def compare(study: Study, measure: Measure) -> Comparison:
 def compare_scores(
     scores: Scores, measure: str, *, highest: bool = True, num_scenarios: int | None = None
 ) -> Comparison:
-    """Compare algorithms by their scores, of `num_scenarios` that there are to be (default: those scored).
+    """Compare algorithms by their scores in `num_scenarios` scenarios (default: those with a score).
 
-    An algorithm with a score in less than half of the scenarios is left out, since it would leave few to
-    the others. Then only scenarios and seeds count that all others have, and a scenario's seeds are averaged.
+    An algorithm with a score in less than half of the scenarios is left out, because it would leave few
+    scenarios to compare the others in. Then only the scenarios and seeds that all others have are used, and
+    scores are averaged over the seeds of a scenario.
     """
     scored = dict.fromkeys(scenario for by_scenario in scores.values() for scenario in by_scenario)
     asked = len(scored) if num_scenarios is None else num_scenarios
-    kept = {name: has for name, has in scores.items() if has and 2 * len(has) >= asked}
+    compared = {name: has for name, has in scores.items() if has and 2 * len(has) >= asked}
     remarks = [
         f"{name} is left out: it has a score in {len(has)} of {asked} scenarios."
         for name, has in scores.items()
-        if name not in kept
+        if name not in compared
     ]
-    blocks_SA, fewer_seeds = _blocks(kept, scored)
-    if len(kept) > 1 and 0 < len(blocks_SA) < asked:
-        remarks.append(f"{len(blocks_SA)} of {asked} scenarios are compared: those that all algorithms have.")
+    blocks_SA, fewer_seeds = _blocks(compared, scored)
+    if len(compared) > 1 and 0 < len(blocks_SA) < asked:
+        remarks.append(
+            f"{len(blocks_SA)} of {asked} scenarios are used: those in which all algorithms have a score."
+        )
     if fewer_seeds:
         where = "1 scenario" if fewer_seeds == 1 else f"{fewer_seeds} scenarios"
-        remarks.append(f"In {where} only the seeds that all algorithms have are averaged.")
-    if len(kept) < 2:
-        remarks = [f"Nothing to compare: fewer than two algorithms have it in half of {asked} scenarios."]
+        remarks.append(f"In {where} only the seeds with a score of all algorithms are averaged.")
+    if len(compared) < 2:
+        remarks = [
+            f"Nothing to compare: fewer than two algorithms have a score in half of {asked} scenarios."
+        ]
     elif not len(blocks_SA):
-        remarks.append("Nothing to compare: no scenario has all of the algorithms.")
-    if len(kept) < 2 or not len(blocks_SA):
+        remarks.append("Nothing to compare: no scenario has a score of every algorithm.")
+    if len(compared) < 2 or not len(blocks_SA):
         return Comparison(measure, (), (), 0, None, None, (), tuple(remarks))
-    return _compared(measure, tuple(kept), -blocks_SA if highest else blocks_SA, remarks)
+    return _compared(measure, tuple(compared), -blocks_SA if highest else blocks_SA, remarks)
 
 
 def average_ranks(losses_SA: Array) -> Array:
-    """Return, shape (A,), the mean over scenarios of the ranks, 1 for the least, ties sharing theirs."""
+    """Return the mean rank over scenarios, shape (A,): 1 for the least loss, ties share their mean rank."""
     from scipy.stats import rankdata
 
     return np.asarray(rankdata(losses_SA, axis=1).mean(axis=0))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for their number (Holm 1979): the i-th least of m is multiplied by m - i + 1,
-    and is no less than those before it and at most 1.
+    """Return p-values after Holm's correction (1979): the i-th least of m is multiplied by m - i + 1; the
+    results do not decrease with i and are at most 1.
     """
     corrected = [0.0] * len(p_values)
     least = 0.0
@@ -129,8 +135,8 @@ def _compared(measure: str, names: tuple[str, ...], losses_SA: Array, remarks: l
     num_scenarios = len(losses_SA)
     if num_scenarios < LEAST_SCENARIOS:
         remarks.append(
-            f"No tests: {num_scenarios} scenarios are too few for a two-sided p below {ALPHA}, which takes "
-            f"{LEAST_SCENARIOS}."
+            f"No tests: a two-sided p below {ALPHA} takes at least {LEAST_SCENARIOS} scenarios, and there "
+            f"are {num_scenarios}."
         )
         return Comparison(measure, algorithms, ranks, num_scenarios, None, None, (), tuple(remarks))
     friedman_p = _friedman(losses_SA, remarks)
@@ -139,13 +145,14 @@ def _compared(measure: str, names: tuple[str, ...], losses_SA: Array, remarks: l
     least = num_pairs * 2 / 2**num_scenarios
     if least >= ALPHA and (p_AA >= ALPHA).all():
         remarks.append(
-            f"{num_scenarios} scenarios cannot tell any two of {len(names)} algorithms apart: even if one "
-            f"wins them all, p is {min(least, 1.0):.2f} after the correction for {num_pairs} pairs."
+            f"{num_scenarios} scenarios are too few to find a difference between any two of {len(names)} "
+            f"algorithms: even if one wins in all of them, p is {min(least, 1.0):.2f} after the correction "
+            f"for {num_pairs} pairs."
         )
     if friedman_p is not None and friedman_p >= ALPHA:
         remarks.append(
-            f"Friedman's test finds no difference among them (p = {friedman_p:.2f}): nothing is to be read "
-            "into single pairs."
+            f"Friedman's test finds no difference among the algorithms (p = {friedman_p:.2f}); differences "
+            "of single pairs are not to be interpreted."
         )
         cliques: tuple[tuple[str, ...], ...] = (algorithms,)
     else:
@@ -154,7 +161,8 @@ def _compared(measure: str, names: tuple[str, ...], losses_SA: Array, remarks: l
 
 
 def _blocks(scores: Scores, scenarios: Mapping[Any, None]) -> tuple[Array, int]:
-    """Return, shape (S, A), the scores of scenarios that all have, and in how many seeds were left out."""
+    """Return the scores of scenarios that all have, shape (S, A), and in how many of these seeds are left
+    out."""
     rows, fewer_seeds = [], 0
     for scenario in scenarios:
         cells = [by_scenario.get(scenario, {}) for by_scenario in scores.values()]
@@ -169,7 +177,7 @@ def _friedman(losses_SA: Array, remarks: list[str]) -> float | None:
     from scipy.stats import friedmanchisquare
 
     if losses_SA.shape[1] < 3:
-        remarks.append("Two algorithms: Wilcoxon's test alone, since Friedman's takes three.")
+        remarks.append("Two algorithms: only Wilcoxon's test, since Friedman's needs three.")
         return None
     if (losses_SA == losses_SA[:, :1]).all():
         remarks.append("All algorithms have the same score in every scenario.")
@@ -188,7 +196,7 @@ def _pairwise(losses_SA: Array) -> Array:
 
 
 def _cliques(p_AA: Array) -> list[tuple[int, int]]:
-    """Return start and stop of the largest runs of neighbours without a significant difference."""
+    """Return start and stop of the maximal ranges of neighbours without a significant difference."""
     found: list[tuple[int, int]] = []
     for start in range(len(p_AA)):
         stop = start + 1

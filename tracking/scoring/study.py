@@ -1,4 +1,4 @@
-"""The runs of a grid, and what there is of them: what tables, figures and reports are made from.
+"""A study is the runs of a grid and their results: tables, figures and reports are functions of it.
 
 Shapes: R rounds, K clients.
 """
@@ -27,7 +27,7 @@ SPLITS = (
     ("overlapping", "balanced"),
     ("overlapping", "imbalanced"),
 )
-"""Those of the papers, in the order of their tables."""
+"""The splits of the papers, in the order of their tables."""
 AMI_IS_ARI = "OCFL-HDB"
 """The algorithm whose AMI is a copy of its ARI in the published tables."""
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Run:
-    """What is known of a run without opening it."""
+    """A run, as known from its configuration."""
 
     run_id: str
     name: str
@@ -46,12 +46,12 @@ class Run:
     balance: str
     clients: int
     algorithm: str
-    """What tables call it, unique among the runs of one scenario and seed: `OCFL-HDB`, `SCL as published`."""
+    """Its name in tables, unique among the runs of one scenario and seed: `OCFL-HDB`, `SCL as published`."""
     published: str | None
-    """The row of the published tables that it stands beside: `OCFL-HDB`, `SCL`; None if it has none."""
+    """The row of the published tables to compare it with: `OCFL-HDB`, `SCL`; None if there is none."""
     seed: int
     rounds: int
-    """That it is to have."""
+    """Number of rounds when it is finished."""
 
     @property
     def split(self) -> tuple[str, str]:
@@ -60,25 +60,25 @@ class Run:
 
     @property
     def block(self) -> tuple[str, int]:
-        """Data set and number of clients: what has a table of its own in the papers."""
+        """Data set and number of clients: the papers have one table for each."""
         return self.dataset, self.clients
 
     @property
     def scenario(self) -> tuple[str, int, str, str]:
-        """Who holds which images, up to the seed."""
+        """Data set, number of clients, overlap and balance."""
         return self.dataset, self.clients, self.overlap, self.balance
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a report needs of one finished run: a few kilobytes."""
+    """The scores and partitions of one finished run, a few kilobytes."""
 
     run: Run
     clustering: ClusteringScores
     published: PublishedClustering
     round_R: Array
     curves: Mapping[str, Array]
-    """`tracking.scoring.scores.curves`: name -> (R,), NaN in rounds without it."""
+    """Name -> score of each round, shape (R,), NaN in rounds without it: `tracking.scoring.scores.curves`."""
     labels_RK: Array
     truth_K: Array
 
@@ -99,14 +99,14 @@ class Result:
 
 @dataclass(frozen=True)
 class Study:
-    """The runs of a grid, in its order, and the results of those that are finished."""
+    """The runs of a grid in its order, and the results of the finished runs."""
 
     name: str
     runs: tuple[Run, ...]
     results: Mapping[str, Result]
     """By run id."""
     lacking: Mapping[str, str]
-    """Run id -> how far a run is that has no result: `30 of 50 rounds`, `not started`, `failed: ...`."""
+    """Run id -> state of a run without a result: `30 of 50 rounds`, `not started`, `failed: ...`."""
 
     def where(
         self,
@@ -116,7 +116,7 @@ class Study:
         split: tuple[str, str] | None = None,
         algorithm: str | None = None,
     ) -> "Study":
-        """Return the study of the runs that are all of this."""
+        """Return the study of the runs with all of these values."""
         wanted = {"dataset": dataset, "clients": clients, "split": split, "algorithm": algorithm}
         asked = {name: value for name, value in wanted.items() if value is not None}
         return self._of(
@@ -134,7 +134,7 @@ class Study:
 
     @property
     def finished(self) -> tuple[Result, ...]:
-        """The results there are, in the order of the runs."""
+        """The results of the finished runs, in the order of the runs."""
         return tuple(self.results[run.run_id] for run in self.runs if run.run_id in self.results)
 
     @property
@@ -144,12 +144,12 @@ class Study:
 
     @property
     def datasets(self) -> tuple[str, ...]:
-        """In the order of the runs, as everything below."""
+        """In the order of the runs, like all properties below."""
         return _distinct(run.dataset for run in self.runs)
 
     @property
     def blocks(self) -> tuple[tuple[str, int], ...]:
-        """Data sets and numbers of clients, those of a data set together, fewer clients first."""
+        """Pairs of data set and number of clients; those of a data set are adjacent, fewer clients first."""
         sizes = {
             dataset: sorted({r.clients for r in self.runs if r.dataset == dataset})
             for dataset in self.datasets
@@ -158,13 +158,13 @@ class Study:
 
     @property
     def splits(self) -> tuple[tuple[str, str], ...]:
-        """Those of `SPLITS` that there are, then others."""
+        """The splits of the runs: those of `SPLITS` first, then others."""
         there = _distinct(run.split for run in self.runs)
         return _distinct(split for split in (*SPLITS, *there) if split in there)
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """As tables call them."""
+        """Their names in tables."""
         return _distinct(run.algorithm for run in self.runs)
 
     @property
@@ -176,7 +176,7 @@ class Study:
         )
 
     def cells(self) -> Mapping[tuple[tuple[str, int, str, str], str], "Study"]:
-        """Return (scenario, algorithm) -> the study of its runs, which differ in their seeds only."""
+        """Return (scenario, algorithm) -> the study of its runs, which differ only in their seeds."""
         groups: dict[tuple[tuple[str, int, str, str], str], list[Run]] = {}
         for run in self.runs:
             groups.setdefault((run.scenario, run.algorithm), []).append(run)
@@ -184,7 +184,7 @@ class Study:
 
 
 def read_result(run: Run) -> Result:
-    """Read what a report needs of a run: its records by column, the classes' recalls left out.
+    """Return the result of a run, computed from its records.
 
     Raises:
         RecordsError: if there are no records.
@@ -202,9 +202,29 @@ def read_result(run: Run) -> Result:
     )
 
 
+def require_one(study: Study, *parts: str) -> None:
+    """Check that the runs of a study agree in some of `dataset`, `clients` and `split`.
+
+    Raises:
+        ValueError: if they do not.
+    """
+    for part in parts:
+        values = _distinct(getattr(run, part) for run in study.runs)
+        if len(values) > 1:
+            raise ValueError(
+                f"{study.name} has several values of {part} ({', '.join(map(str, values))}), expected one: "
+                f"choose with study.where({part}={values[0]!r})"
+            )
+
+
 def plain(name: str) -> str:
-    """Return a name that can be a file's and an anchor's."""
+    """Return a name with only those characters that file names and anchors may have."""
     return re.sub(r"[^A-Za-z0-9._+-]+", "_", name)
+
+
+def slug(name: str) -> str:
+    """Return a name in lower case, with hyphens for all but letters and digits: part of a file name."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def _distinct(values: Iterable[T]) -> tuple[T, ...]:

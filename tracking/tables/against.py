@@ -1,37 +1,38 @@
-"""Our cells beside the published ones, in the published conventions, with the known reasons as footnotes."""
+"""Our numbers beside the published ones, in the published conventions, with known reasons as footnotes."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from fedgrid.tracking.published import numbers
-from fedgrid.tracking.scoring.measures import last_round, mean_over_rounds
+from fedgrid.tracking.scoring.measures import PUBLISHED_CLUSTERING
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables import reasons
 from fedgrid.tracking.tables.cells import explained, over_scenarios, split_name, title_of
-from fedgrid.tracking.tables.clustering import PUBLISHED, published_cell, published_round
+from fedgrid.tracking.tables.clustering import published_cell, published_round
+from fedgrid.tracking.tables.personalisation import LAST, MEAN, PUBLISHED, measure_of
 from fedgrid.tracking.tables.table import ABSENT, FAR, NONE, Cell, Column, Row, Table, Tone, fixed, lettered
 
 FAR_SCORE = 0.1
 FAR_ROUNDS = 5
-HOW = "Ours / published, both in the published conventions."
+CONVENTIONS = "Ours / published, both in the published conventions."
 MEASURES = {
-    "pf1_mean": ("PF1", mean_over_rounds, "published_pf1"),
-    "gf1_mean": ("GF1", mean_over_rounds, "published_gf1"),
-    "pa_mean": ("PA", mean_over_rounds, "published_pa"),
-    "gap_mean": ("gap", mean_over_rounds, "published_learning_gap"),
-    "pf1_last": ("PF1", last_round, "published_pf1"),
-    "gf1_last": ("GF1", last_round, "published_gf1"),
-    "pa_last": ("PA", last_round, "published_pa"),
-    "ga_last": ("GA", last_round, "published_ga"),
-    "pba_last": ("PBA", last_round, "personalised_balanced_accuracy"),
+    "pf1_mean": (MEAN, "PF1"),
+    "gf1_mean": (MEAN, "GF1"),
+    "pa_mean": (MEAN, "PA"),
+    "gap_mean": (MEAN, "gap"),
+    "pf1_last": (LAST, "PF1"),
+    "gf1_last": (LAST, "GF1"),
+    "pa_last": (LAST, "PA"),
+    "ga_last": (LAST, "GA"),
+    "pba_last": (LAST, "PBA"),
 }
-SPANS = {mean_over_rounds: "mean over rounds", last_round: "last round"}
+"""Column of the published numbers -> span of rounds and heading."""
 
 
 def against_published(study: Study) -> tuple[Table, ...]:
-    """Return Table 1, Table 2 and the personalisation of every data set that was published; none if none was.
+    """Return Table 1, Table 2 and the personalisation of every data set with published numbers.
 
-    An algorithm stands beside the row of `Run.published`; one without such a row is left out.
+    An algorithm is compared with the row of `Run.published`; one without such a row is left out.
     """
     scenarios = {scenario for scenario, _ in numbers.clustering()}
     rows = {row for _, row in numbers.clustering()}
@@ -46,9 +47,10 @@ def against_published(study: Study) -> tuple[Table, ...]:
 
 
 def beside(cell: Cell, reference: float, text: str, *, far: float, highest: bool | None = True) -> Cell:
-    """Return a cell beside a reference that is printed as `text`; an empty one stays empty.
+    """Return a cell with its reference, which is printed as `text`; an empty cell stays empty.
 
-    It is better or worse if it is printed differently, and has the note `FAR` if it is further than `far`.
+    The cell is better or worse if the printed numbers differ. It has the note `FAR` if they differ by more
+    than `far`.
     """
     if not cell.text or cell.text == ABSENT:
         return replace(cell, reference=reference)
@@ -66,13 +68,13 @@ def beside(cell: Cell, reference: float, text: str, *, far: float, highest: bool
 
 def _clustering(study: Study) -> Table:
     ((dataset, clients),) = study.blocks
-    columns = [(split, heading) for split in study.splits for heading in PUBLISHED]
+    columns = [(split, heading) for split in study.splits for heading in PUBLISHED_CLUSTERING]
     known = reasons.sentences(dataset, "first-50", "runs", "cnn")
     rows = _rows(study, lambda part: [_score(part.where(split=split), heading) for split, heading in columns])
     table = Table(
         f"against-table1-{dataset}-{clients}",
         f"Table 1 beside the published one: {title_of(dataset, clients)}",
-        " ".join([HOW, "–: one cluster in all rounds.", *known]),
+        " ".join([CONVENTIONS, "–: one cluster in all rounds.", *known]),
         tuple(reasons.of_column(Column(heading, split_name(split))) for split, heading in columns),
         rows,
         corner="algorithm",
@@ -82,8 +84,8 @@ def _clustering(study: Study) -> Table:
 
 
 def _score(study: Study, heading: str) -> Cell:
-    """Return a cell of Table 1, with the digits that the published one was printed from."""
-    measure = PUBLISHED[heading]
+    """Return a cell of Table 1, rounded like the published one before printing."""
+    measure = PUBLISHED_CLUSTERING[heading]
     cell = published_cell(study, measure)
     if not study.runs:
         return cell
@@ -106,7 +108,7 @@ def _rounds(study: Study) -> Table:
     table = Table(
         f"against-table2-{dataset}",
         f"Table 2 beside the published one: {dataset}",
-        " ".join([HOW, "–: the labels never change.", *reasons.sentences(dataset, "runs", "cnn")]),
+        " ".join([CONVENTIONS, "–: the labels never change.", *reasons.sentences(dataset, "runs", "cnn")]),
         tuple(Column(split_name(split), f"{clients} clients") for clients, split in columns),
         rows,
         corner="algorithm",
@@ -131,8 +133,8 @@ def _personalisation(study: Study) -> Table:
 
     def cells_of(part: Study) -> Iterator[Cell]:
         row = known[dataset, str(part.runs[0].published)]
-        for key, (heading, span, curve) in MEASURES.items():
-            measure = span(heading, curve, highest=None if heading == "gap" else True)
+        for key, (span, heading) in MEASURES.items():
+            measure = measure_of(span, heading, PUBLISHED[heading])
             cell = over_scenarios(part, measure, expected=expected)
             text = fixed(row[key], measure.digits)
             yield beside(cell, row[key], text, far=FAR_SCORE, highest=measure.highest)
@@ -142,13 +144,13 @@ def _personalisation(study: Study) -> Table:
         f"Personalisation and generalisation beside the published: {dataset}",
         " ".join(
             [
-                HOW,
-                f"Means over the {numbers.SCENARIOS} published scenarios; names as in the table of "
+                CONVENTIONS,
+                f"Means over the {numbers.SCENARIOS} published scenarios. Names as in the table of "
                 "personalisation. PBA is recomputed from the authors' results.",
                 *reasons.sentences(dataset, "runs", "noise", "cnn"),
             ]
         ),
-        tuple(reasons.of_column(Column(heading, SPANS[span])) for heading, span, _ in MEASURES.values()),
+        tuple(reasons.of_column(Column(heading, span)) for span, heading in MEASURES.values()),
         _rows(study, cells_of),
         corner="algorithm",
         notes=reasons.texts(reasons.FAR_MEAN),

@@ -1,4 +1,4 @@
-"""Cells of the runs of a study, means over seeds and scenarios, and what captions say of both."""
+"""Cells with means over seeds and scenarios, and the sentences on them in captions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from fedgrid.tracking.scoring.measures import Measure
-from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.scoring.study import Study, require_one
 from fedgrid.tracking.tables.table import ABSENT, Cell, Table, dash, mean, number
 
 NAMED = 4
-"""Unfinished runs that a caption names; the table of all scenarios has the others."""
+"""Number of unfinished runs that a caption names; the table of all scenarios has all of them."""
 
 
 def block_of(study: Study) -> tuple[str, int]:
@@ -20,11 +20,7 @@ def block_of(study: Study) -> tuple[str, int]:
     Raises:
         ValueError: if it has several.
     """
-    if len(study.blocks) != 1:
-        raise ValueError(
-            f"{study.name} has {len(study.blocks)} combinations of data set and clients, this table is of "
-            "one: study.where(dataset=..., clients=...)"
-        )
+    require_one(study, "dataset", "clients")
     return study.blocks[0]
 
 
@@ -34,11 +30,7 @@ def dataset_of(study: Study) -> str:
     Raises:
         ValueError: if it has several.
     """
-    if len(study.datasets) != 1:
-        raise ValueError(
-            f"{study.name} has {len(study.datasets)} data sets, this table is of one: "
-            "study.where(dataset=...)"
-        )
+    require_one(study, "dataset")
     return study.datasets[0]
 
 
@@ -51,10 +43,10 @@ def over_seeds(study: Study, measure: Measure) -> Cell:
 
 
 def over_scenarios(study: Study, measure: Measure, *, expected: int = 0) -> Cell:
-    """Return the mean of one algorithm over scenarios, each of which counts alike.
+    """Return the mean of one algorithm over scenarios, all with the same weight.
 
-    Its spread is over seeds, of the means over scenarios, and is not given where a run lacks.
-    `expected` is the number of runs that the mean should be of, where that is more than the study has.
+    The spread is over seeds, of their means over scenarios, and is left out if a run is missing.
+    `expected` is the number of runs that the mean should have, if that is more than the study has.
     """
     if not study.runs:
         return Cell(ABSENT)
@@ -78,14 +70,14 @@ def over_scenarios(study: Study, measure: Measure, *, expected: int = 0) -> Cell
 
 
 def explained(table: Table, study: Study) -> Table:
-    """Return the table with a caption that also says what stands behind its numbers and what it lacks."""
+    """Return the table with seeds, means of some of the runs, and missing runs explained in its caption."""
     cells = [cell for row in table.rows for cell in row.cells]
     seeds = len({run.seed for run in study.runs})
     count = "One seed" if seeds == 1 else f"{seeds} seeds"
     is_mean = any(cell.spread is not None for cell in cells)
     words = [table.caption, f"{count}{': mean ± standard deviation (n - 1)' if is_mean else ''}."]
     if any(cell.tone == "partial" and "(" in cell.text for cell in cells):
-        words.append("In brackets: runs behind a mean that is not over all of them.")
+        words.append("In brackets: number of runs, if a mean is not over all of them.")
     if any(cell.text == ABSENT for cell in cells):
         words.append(f"{ABSENT}: not in this grid.")
     words.append(lacking(study))
@@ -93,7 +85,7 @@ def explained(table: Table, study: Study) -> Table:
 
 
 def lacking(study: Study) -> str:
-    """Return how many runs of a study have no result yet, and the first of their names; empty if none."""
+    """Return a sentence with the number and first names of the runs without a result; empty if none."""
     runs = study.unfinished
     if not runs:
         return ""
@@ -104,12 +96,12 @@ def lacking(study: Study) -> str:
 
 
 def split_name(split: tuple[str, str]) -> str:
-    """Return a split as headings name it."""
+    """Return the name of a split in headings."""
     return " ".join(split)
 
 
 def title_of(dataset: str, clients: int | None = None) -> str:
-    """Return what a table is of, for its title."""
+    """Return the data set, and the number of clients if given, for the title of a table."""
     return dataset if clients is None else f"{dataset}, {clients} clients"
 
 

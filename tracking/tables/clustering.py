@@ -1,4 +1,5 @@
-"""Tables 1 and 2: how well and when each algorithm clustered, in the published and in the right conventions.
+"""Tables 1 and 2: scores and rounds of each algorithm's clustering, in the published and the right
+conventions.
 
 Source: OCFL journal paper, arXiv:2509.01587, Tables 1 and 2; conventions in `tracking.scoring.partitions`.
 """
@@ -17,11 +18,6 @@ from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold
 
 CELL_OF = Callable[[Study, Measure], Cell]
 
-PUBLISHED = {
-    "RAND": measures.RAND_PUBLISHED,
-    "AMI": measures.AMI_PUBLISHED,
-    "COM": measures.COM_PUBLISHED,
-}
 MEAN = {
     "ARI": measures.MEAN_ARI,
     "AMI": measures.MEAN_AMI,
@@ -44,31 +40,32 @@ def published_clustering(study: Study) -> Table:
         f"table1-{dataset}-{clients}",
         f"Table 1, as published: {title_of(dataset, clients)}",
         f"Published conventions: means over the first {PUBLISHED_ROUNDS} rounds; RAND is the adjusted Rand "
-        "index, COM is homogeneity, the AMI of OCFL-HDB is its RAND. Best of a column in bold; –: one "
+        "index, COM is homogeneity, the AMI of OCFL-HDB is its RAND. Best of a column in bold. –: one "
         "cluster in all of these rounds.",
-        *_by_split(study, PUBLISHED, published_cell),
+        *_by_split(study, measures.PUBLISHED_CLUSTERING, published_cell),
         corner="algorithm",
     )
     return explained(table, study)
 
 
 def published_cell(study: Study, measure: Measure) -> Cell:
-    """Return a cell of Table 1: a dash where no run of the cell ever had two clusters."""
+    """Return a cell of Table 1: a dash if no run ever had two clusters."""
     if not any((result.curves["clusters"][:PUBLISHED_ROUNDS] > 1).any() for result in study.finished):
         return _dash(study, 0.0)
     return over_seeds(study, measure)
 
 
 def clustering(study: Study, *, final: bool) -> Table:
-    """Return the scores of one data set and number of clients: means over all rounds, or of the last one."""
+    """Return the scores of one data set and number of clients: means over all rounds, or of the last
+    round."""
     dataset, clients = block_of(study)
     kind, words = ("final", "of the last partition") if final else ("mean", "means over all rounds")
     table = Table(
         f"clustering-{kind}-{dataset}-{clients}",
         f"Clustering, {words}: {title_of(dataset, clients)}",
         f"Scores against the hidden groups, {words}: adjusted Rand index, adjusted mutual information, "
-        "homogeneity (1: no cluster mixes groups) and completeness (1: no group is torn apart, as with one "
-        "cluster for all). Best of a column in bold.",
+        "homogeneity (1: no cluster mixes groups) and completeness (1: no group is split, as with one "
+        "cluster for all clients). Best of a column in bold.",
         *_by_split(study, FINAL if final else MEAN, over_seeds),
         corner="algorithm",
     )
@@ -82,8 +79,8 @@ def published_rounds(study: Study) -> Table:
     table = Table(
         _name("table2", study),
         f"Table 2, as published: {dataset}",
-        "Published convention: the round, from 1, from which on the labels of the clusters are the last "
-        "ones, a renaming counted as a change. –: they never change.",
+        "Published convention: the round, from 1, of the last change of the clients' cluster labels; renamed "
+        "clusters count as a change. –: the labels never change.",
         tuple(Column(split_name(split), f"{clients} clients") for clients, split in columns),
         _rows(
             study,
@@ -95,7 +92,7 @@ def published_rounds(study: Study) -> Table:
 
 
 def published_round(study: Study) -> Cell:
-    """Return a cell of Table 2; runs whose labels never change are a dash, and are in no mean."""
+    """Return a cell of Table 2; runs whose labels never change are in no mean, and a dash if all are such."""
     rounds = [float(result.published.published_round) for result in study.finished]
     if not rounds or set(rounds) == {1.0}:
         return _dash(study, 1.0)
@@ -104,7 +101,7 @@ def published_round(study: Study) -> Cell:
 
 
 def rounds(study: Study) -> Table:
-    """Return when the runs of one data set clustered: the first time, and for the last time."""
+    """Return the first and the last clustering round of the runs of one data set."""
     columns = tuple(_scenarios(study))
 
     def cells_of(cells: Study) -> list[Cell]:
@@ -117,8 +114,9 @@ def rounds(study: Study) -> Table:
     table = Table(
         _name("rounds", study),
         f"Clustering rounds: {dataset_of(study)}",
-        "First: the round, from 1, in which a partition was first decided, even one that changes nothing. "
-        "Last: the last one in which the partition changed, whatever its clusters are called. –: never.",
+        "First: the first round, counted from 1, in which the algorithm decided on a partition, even an "
+        "unchanged one. Last: the last round in which the partition changed; renamed clusters are no change. "
+        "–: never.",
         tuple(
             Column(name, f"{clients} clients, {split_name(split)}")
             for clients, split in columns
@@ -131,7 +129,7 @@ def rounds(study: Study) -> Table:
 
 
 def exactly_right(study: Study) -> Table:
-    """Return how many runs end with exactly the hidden groups."""
+    """Return the numbers of runs whose last partition equals the hidden groups, by data set."""
     algorithms = study.algorithms
     parts = [(dataset, study.where(dataset=dataset)) for dataset in study.datasets]
     if len(parts) > 1:
@@ -139,7 +137,8 @@ def exactly_right(study: Study) -> Table:
     table = Table(
         "exactly-right",
         "Runs whose last partition is exactly right",
-        "Finished runs (scenarios x seeds) in whose last round each cluster is one hidden group, of all.",
+        "Runs (scenarios x seeds) in whose last round the clusters equal the hidden groups, out of all "
+        "finished runs.",
         tuple(Column(algorithm) for algorithm in algorithms),
         tuple(
             Row(name, tuple(right_share(part.where(algorithm=algorithm)) for algorithm in algorithms))
@@ -151,7 +150,7 @@ def exactly_right(study: Study) -> Table:
 
 
 def right_share(study: Study) -> Cell:
-    """Return how many of the runs end with exactly the hidden groups."""
+    """Return the cell of the number of runs whose last partition equals the hidden groups."""
     if not study.runs:
         return Cell(ABSENT)
     right = sum(result.clustering.exactly_right for result in study.finished)
@@ -161,7 +160,7 @@ def right_share(study: Study) -> Cell:
 def _by_split(
     study: Study, headings: dict[str, Measure], cell_of: CELL_OF
 ) -> tuple[tuple[Column, ...], tuple[Row, ...]]:
-    """Return columns, a group a split, and rows, one an algorithm."""
+    """Return the columns, a group for each split, and the rows, one per algorithm."""
     columns = tuple(Column(name, split_name(split)) for split in study.splits for name in headings)
     rows = _rows(
         study,
@@ -196,6 +195,6 @@ def _digits(study: Study) -> int:
 
 
 def _name(kind: str, study: Study) -> str:
-    """Return a file name: of a data set, or of one number of clients of it."""
+    """Return a file name with the data set, and with the number of clients if there is one."""
     clients = [str(clients) for _, clients in study.blocks]
     return "-".join([kind, dataset_of(study), *(clients if len(clients) == 1 else [])])

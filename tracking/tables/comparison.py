@@ -1,6 +1,5 @@
 """Two grids side by side, paired by scenario and algorithm."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,7 +17,7 @@ from fedgrid.tracking.scoring.measures import (
     Measure,
 )
 from fedgrid.tracking.scoring.statistics import LEAST_SCENARIOS, wilcoxon
-from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.scoring.study import Study, slug
 from fedgrid.tracking.tables.cells import lacking
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, Tone, fixed
 
@@ -32,7 +31,7 @@ MEASURES = (
     PA_LAST,
 )
 NAMED = 6
-"""Cells without a partner that a caption names."""
+"""Number of cells without a partner that a caption names."""
 
 Scenario = tuple[str, int, str, str]
 
@@ -43,32 +42,32 @@ class Pair:
 
     scenario: Scenario
     algorithm: str
-    """Both names, where they differ."""
+    """Both names if they differ."""
     one: Study
     other: Study
 
     def scores(self, measure: Measure) -> tuple[float, float]:
-        """Return the means over the seeds of both, NaN where there is no score."""
+        """Return the means over the seeds of each, NaN without a score."""
         return _score(self.one, measure), _score(self.other, measure)
 
 
 def compare(one: Study, other: Study) -> tuple[Table, ...]:
-    """Return a table a measure (data sets by algorithms), and one of all pairs.
+    """Return one table per measure (data sets by algorithms), and one of all pairs.
 
-    Algorithms of the same name are paired; those left then, by the published row that they stand beside.
-    Cells with a finished run in one grid only are counted and named, and are in no mean.
+    Algorithms are paired by name, and the rest by their row of the published tables. Cells with a finished
+    run in only one grid are counted and named, and are in no mean.
     """
     names = paired_algorithms(one, other)
     pairs, unpaired = _pairs(one, other, names)
-    told = _told(one, other, pairs, unpaired)
+    remarks = _remarks(one, other, pairs, unpaired)
     return (
-        *(_of_measure(measure, pairs, (one.name, other.name), told) for measure in MEASURES),
-        _of_pairs(pairs, (one.name, other.name), told),
+        *(_of_measure(measure, pairs, (one.name, other.name), remarks) for measure in MEASURES),
+        _of_pairs(pairs, (one.name, other.name), remarks),
     )
 
 
 def paired_algorithms(one: Study, other: Study) -> dict[str, str]:
-    """Return algorithm of the one grid -> its partner in the other."""
+    """Return algorithm of the first grid -> its partner in the other."""
     pairs = {name: name for name in one.algorithms if name in other.algorithms}
     rest = {run.algorithm: run.published for run in other.runs if run.algorithm not in pairs}
     for algorithm, published in {run.algorithm: run.published for run in one.runs}.items():
@@ -80,7 +79,7 @@ def paired_algorithms(one: Study, other: Study) -> dict[str, str]:
 
 
 def _pairs(one: Study, other: Study, names: dict[str, str]) -> tuple[list[Pair], list[str]]:
-    """Return the pairs in the order of the first grid, and the cells that have no partner."""
+    """Return the pairs in the order of the first grid, and the names of the cells without a partner."""
     cells, others = ({key: c for key, c in study.cells().items() if c.finished} for study in (one, other))
     pairs, unpaired = [], []
     for scenario in dict.fromkeys((*one.scenarios, *other.scenarios)):
@@ -98,8 +97,8 @@ def _pairs(one: Study, other: Study, names: dict[str, str]) -> tuple[list[Pair],
     return pairs, unpaired
 
 
-def _told(one: Study, other: Study, pairs: Sequence[Pair], unpaired: Sequence[str]) -> str:
-    """Return what all captions say: seeds, what is not paired, what is not finished."""
+def _remarks(one: Study, other: Study, pairs: Sequence[Pair], unpaired: Sequence[str]) -> str:
+    """Return the sentences of all captions: seeds, cells without a partner, unfinished runs."""
     seeds = {study.name: sorted({run.seed for run in study.runs}) for study in (one, other)}
     counts = ", ".join(f"{name}: {len(numbers)}" for name, numbers in seeds.items())
     noun = "pair" if len(pairs) == 1 else "pairs"
@@ -113,7 +112,7 @@ def _told(one: Study, other: Study, pairs: Sequence[Pair], unpaired: Sequence[st
     return " ".join(words)
 
 
-def _of_measure(measure: Measure, pairs: Sequence[Pair], names: tuple[str, str], told: str) -> Table:
+def _of_measure(measure: Measure, pairs: Sequence[Pair], names: tuple[str, str], remarks: str) -> Table:
     rows = []
     for dataset in dict.fromkeys(pair.scenario[0] for pair in pairs):
         of_dataset = [pair for pair in pairs if pair.scenario[0] == dataset]
@@ -123,11 +122,11 @@ def _of_measure(measure: Measure, pairs: Sequence[Pair], names: tuple[str, str],
             )
             rows.append(Row(algorithm, _cells(scores_S2, measure), dataset))
     return Table(
-        f"compare-{_slug(measure.name)}",
+        f"compare-{slug(measure.name)}",
         f"{measure.name}: {names[0]} and {names[1]}",
-        f"Means over the scenarios in which both have the {measure.name}, their difference, and, from "
-        f"{LEAST_SCENARIOS} pairs on, the two-sided p of Wilcoxon's signed-rank test (not corrected for the "
-        f"number of tests). {told}",
+        f"Means over the scenarios in which both grids have the {measure.name}, their difference, and, with "
+        f"{LEAST_SCENARIOS} pairs or more, the two-sided p of Wilcoxon's signed-rank test (not corrected for "
+        f"the number of tests). {remarks}",
         tuple(map(Column, ("pairs", *names, "difference", "p"))),
         tuple(rows),
         corner="algorithm",
@@ -136,9 +135,9 @@ def _of_measure(measure: Measure, pairs: Sequence[Pair], names: tuple[str, str],
 
 
 def _cells(scores_S2: Array, measure: Measure) -> tuple[Cell, ...]:
-    """Return pairs, both means, difference and p; `scores_S2` has a row a scenario."""
-    whole_S2 = scores_S2[~np.isnan(scores_S2).any(axis=1)]
-    num_pairs, asked = len(whole_S2), len(scores_S2)
+    """Return pairs, both means, difference and p; `scores_S2` has one row per scenario."""
+    both_S2 = scores_S2[~np.isnan(scores_S2).any(axis=1)]
+    num_pairs, asked = len(both_S2), len(scores_S2)
     count = Cell(
         str(num_pairs) if num_pairs == asked else f"{num_pairs} of {asked}",
         float(num_pairs),
@@ -146,9 +145,9 @@ def _cells(scores_S2: Array, measure: Measure) -> tuple[Cell, ...]:
     )
     if not num_pairs:
         return count, *([Cell(NONE)] * 4)
-    means = whole_S2.mean(axis=0)
+    means = both_S2.mean(axis=0)
     difference = float(means[0] - means[1])
-    p = wilcoxon(whole_S2[:, 0], whole_S2[:, 1]) if num_pairs >= LEAST_SCENARIOS else None
+    p = wilcoxon(both_S2[:, 0], both_S2[:, 1]) if num_pairs >= LEAST_SCENARIOS else None
     return (
         count,
         *(Cell(fixed(float(value), measure.digits), float(value)) for value in means),
@@ -157,11 +156,11 @@ def _cells(scores_S2: Array, measure: Measure) -> tuple[Cell, ...]:
     )
 
 
-def _of_pairs(pairs: Sequence[Pair], names: tuple[str, str], told: str) -> Table:
+def _of_pairs(pairs: Sequence[Pair], names: tuple[str, str], remarks: str) -> Table:
     return Table(
         "compare-scenarios",
         f"All pairs: {names[0]} and {names[1]}",
-        f"{names[0]} / {names[1]}, means over seeds. –: no such score. {told}",
+        f"{names[0]} / {names[1]}, means over seeds. –: no such score. {remarks}",
         tuple(Column(measure.name) for measure in MEASURES),
         tuple(
             Row(
@@ -207,7 +206,3 @@ def _signed(value: float, digits: int) -> str:
 def _title(scenario: Scenario) -> str:
     dataset, clients, overlap, balance = scenario
     return f"{dataset} {clients} {overlap} {balance}"
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

@@ -1,4 +1,4 @@
-"""Tables as Markdown, LaTeX and csv: the same bytes for the same table."""
+"""Tables as Markdown, LaTeX and csv; the same table gives the same bytes."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ LATEX = {
 
 
 def to_markdown(table: Table) -> str:
-    """Return a table of GitHub's kind under its caption, sections as bold rows, notes as a list below."""
+    """Return a GitHub Markdown table below its caption, sections as bold rows, notes as a list below."""
     heading = [table.corner, *(_marked(heading_of(column), column.notes, _raise) for column in table.columns)]
     lines: list[Sequence[str]] = []
     for section, rows in _sections(table):
@@ -78,12 +78,11 @@ def to_latex(table: Table) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """Return a csv file: the rows' sections (if any) and names, and of each column its values in full.
+    """Return a csv file: the rows' sections (if any) and names, then each column's values in full digits.
 
-    A column is called as `heading_of` says. After it come, where any of its cells has them, its standard
-    deviations over seeds (`... spread`), its numbers of runs (`... count`; only where there are several)
-    and what it stands beside (`... reference`). What is not there yet, and dashes that stand for no
-    number, are empty.
+    Column names are those of `heading_of`. If any cell has them, a column is followed by its standard
+    deviations over seeds (`... spread`), its numbers of runs (`... count`, if more than one) and its
+    reference numbers (`... reference`). Cells without a result, and dashes without a number, are empty.
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""How well the models serve their own clients, and everybody: PF1, GF1, accuracies, gap and recall."""
+"""Personalisation and generalisation of the models: PF1, GF1, accuracies, learning gap and recall."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -24,39 +24,40 @@ RIGHT = {
     "gap": "learning_gap",
     "PBA": "personalised_balanced_accuracy",
 }
-SPANS = {"mean over rounds": mean_over_rounds, "last round": last_round}
+MEAN, LAST = "mean over rounds", "last round"
+SPANS = {MEAN: mean_over_rounds, LAST: last_round}
 EVERYTHING = "all scenarios"
 
 
 def published_personalisation(study: Study) -> Table:
-    """Return the scores as Figure 2 of the OCFL journal paper has them."""
+    """Return the scores in the conventions of Figure 2 of the OCFL journal paper."""
     return _table(
         study,
         PUBLISHED,
         "personalisation-published",
         "Personalisation and generalisation, as published",
         "Published conventions. PF1 and PA: F1 and accuracy of the cluster's model on the client's own test "
-        "set; GF1 and GA: of the locally trained model, before aggregation, on the server's. F1 is over the "
-        "union of true and predicted classes. gap: mean over clients of |PA - GA|.",
+        "set. GF1 and GA: F1 and accuracy of the locally trained model, before aggregation, on the server's "
+        "test set. F1 is over the union of true and predicted classes. gap: mean over clients of |PA - GA|.",
     )
 
 
 def personalisation(study: Study) -> Table:
-    """Return the scores of the clusters' models, F1 over the classes that a test set holds."""
+    """Return the scores of the clusters' models, F1 over the classes in the test set."""
     return _table(
         study,
         RIGHT,
         "personalisation",
         "Personalisation and generalisation",
-        "All of the cluster's model after aggregation: F1 and accuracy on the client's own test set (PF1, "
-        "PA) and on the server's (GF1, GA). F1 is over the classes that the test set holds. gap: mean over "
+        "All scores are of the cluster's model after aggregation: F1 and accuracy on the client's own test "
+        "set (PF1, PA) and on the server's (GF1, GA). F1 is over the classes in the test set. gap: mean over "
         "clients of |PA - GA|.",
     )
 
 
 def _table(study: Study, curves: Mapping[str, str], name: str, title: str, caption: str) -> Table:
     measures = {
-        (span, heading): _measure(span, heading, curve)
+        (span, heading): measure_of(span, heading, curve)
         for span, (heading, curve) in product(SPANS, curves.items())
     }
     parts = [(dataset, study.where(dataset=dataset)) for dataset in study.datasets]
@@ -84,6 +85,6 @@ def _table(study: Study, curves: Mapping[str, str], name: str, title: str, capti
     return explained(table, study)
 
 
-def _measure(span: str, heading: str, curve: str) -> Measure:
-    """Return a measure; a small gap is no merit of its own."""
+def measure_of(span: str, heading: str, curve: str) -> Measure:
+    """Return the measure of a curve over one of `SPANS`; neither a small nor a large gap is better."""
     return SPANS[span](heading, curve, highest=None if heading == "gap" else True)

@@ -1,6 +1,6 @@
-"""Why our numbers and the published ones differ: what is known, and where each reason applies.
+"""Known reasons why our numbers differ from the published ones, and where each applies.
 
-Source: what the authors' archive and code show, against what the papers say (docs/algorithms.md, "As
+Source: differences between the authors' archive and code and the papers (docs/algorithms.md, "As
 published").
 """
 
@@ -16,31 +16,33 @@ MEDICAL = ("pathmnist", "bloodmnist")
 OCFL = ("OCFL-KM", "OCFL-AFF", "OCFL-MS", "OCFL-HDB")
 MISSCORED = ("bloodmnist", 30, "overlapping", "imbalanced")
 
-FAR_SCORE = "The two differ by more than 0.1: more than clustering five rounds sooner or later, of 50, makes."
-FAR_MEAN = "The two differ by more than 0.1, more than runs of the same algorithm do by chance."
+FAR_SCORE = (
+    "The two differ by more than 0.1: more than clustering five rounds earlier or later, of 50, explains."
+)
+FAR_MEAN = "The two differ by more than 0.1, more than runs of the same algorithm differ by chance."
 FAR_ROUND = "The two differ by more than five rounds."
 
 
 @dataclass(frozen=True)
 class Reason:
-    """A footnote, and where it stands; what is not said is no condition."""
+    """A footnote and the conditions under which it applies; an empty field is no condition."""
 
     text: str
     datasets: Collection[str] = ()
     algorithms: Collection[str] = ()
     """Rows of the published tables."""
     plain: bool = False
-    """Only of algorithms that are not as published: those share the published one's mistake."""
+    """Applies only to algorithms that are not `as published`: the others share the published mistake."""
     measures: Collection[str] = ()
     """Headings of columns."""
     scenario: tuple[str, int, str, str] | None = None
 
     def fits(self, dataset: str) -> bool:
-        """Return whether it is about this data set."""
+        """Return whether the reason applies to a data set."""
         return not self.datasets or dataset in self.datasets
 
     def is_of_row(self, run: Run) -> bool:
-        """Return whether it is about this algorithm and data set, as far as these matter."""
+        """Return whether the reason applies to the algorithm and data set of a run."""
         return (
             self.fits(run.dataset)
             and (not self.algorithms or run.published in self.algorithms)
@@ -51,37 +53,37 @@ class Reason:
 AS_PUBLISHED = "as published"
 
 OF_ALL = {
-    "cnn": Reason("The authors' network for these images is not published; ours is of its kind.", CNN),
+    "cnn": Reason("The authors' network for these images is not published; ours is similar.", CNN),
     "runs": Reason(
-        "Each published number is of one run from an unseeded initial model; OCFL clusters a round or two "
-        "earlier or later from one run to the next."
+        "Each published number is of one run from an unseeded initial model; the round in which OCFL "
+        "clusters differs by one or two between runs."
     ),
     "noise": Reason(
         "BNC and SCL are the same algorithm on this network: their published last PF1 differ with a standard "
-        "deviation of 0.027, which is what chance does.",
+        "deviation of 0.027, which is due to chance.",
         RESNET,
     ),
     "first-50": Reason("Both are means over the first 50 rounds, though the runs are longer.", RESNET),
 }
-"""Of whole tables: sentences of their captions."""
+"""Reasons for whole tables: sentences of their captions."""
 
 OF_ROWS = {
     "affinity": Reason(
         "The published runs gave distances to an algorithm that takes similarities, so that hidden groups "
-        "traded members; the plain OCFL-AFF gives similarities.",
+        "exchanged members; the plain OCFL-AFF gives similarities.",
         algorithms=("OCFL-AFF",),
         plain=True,
     ),
     "briggs-cnn": Reason(
-        "The published runs gave similarities in the place of distances, with a threshold of 0.05: all "
-        "clients merged (12 of 16 runs) or the hidden groups were mixed. The plain BCL gives distances.",
+        "The published runs used similarities in the place of distances, with a threshold of 0.05: all "
+        "clients merged (12 of 16 runs) or the hidden groups were mixed. The plain BCL uses distances.",
         CNN,
         ("BCL",),
         plain=True,
     ),
     "briggs-resnet": Reason(
-        "The published runs gave similarities in the place of distances, with a threshold of 0.05: every "
-        "client was alone from round 21 on. The plain BCL gives distances.",
+        "The published runs used similarities in the place of distances, with a threshold of 0.05: every "
+        "client was alone from round 21 on. The plain BCL uses distances.",
         RESNET,
         ("BCL",),
         plain=True,
@@ -94,28 +96,28 @@ OF_ROWS = {
         plain=True,
     ),
     "sattler-resnet": Reason(
-        "The published runs never split: the norm of their updates counts BatchNorm's counters, which alone "
-        "exceed epsilon 1. SCL is BNC there.",
+        "The published runs never split: the norm of their updates includes BatchNorm's counters, which "
+        "alone exceed epsilon 1. There, SCL equals BNC.",
         RESNET,
         ("SCL",),
         plain=True,
     ),
     "noise-clients": Reason(
-        "In the published runs the clients that HDBSCAN calls noise share a cluster of their own; in the "
-        "plain OCFL-HDB each joins the nearest.",
+        "In the published runs the clients that HDBSCAN labels as noise share a cluster of their own; in the "
+        "plain OCFL-HDB each joins the nearest cluster.",
         algorithms=("OCFL-HDB",),
         plain=True,
     ),
     "buffers": Reason(
-        "The published distances are over BatchNorm's statistics and counters too, and the counters outweigh "
-        "all else; ours are over the weights, unless `similarity_over` is `state`.",
+        "The published distances include BatchNorm's statistics and counters, and the counters outweigh all "
+        "else; ours are over the weights, unless `similarity_over` is `state`.",
         RESNET,
         OCFL,
         plain=True,
     ),
     "learning-rate": Reason(
-        "With learning rates of 1e-7 (PathMNIST) and 1e-6 (BloodMNIST) the weights hardly move: what the "
-        "published runs clustered are BatchNorm's statistics.",
+        "With learning rates of 1e-7 (PathMNIST) and 1e-6 (BloodMNIST) the weights hardly change: the "
+        "published runs clustered BatchNorm's statistics.",
         MEDICAL,
         OCFL,
         plain=True,
@@ -124,17 +126,17 @@ OF_ROWS = {
 
 OF_COLUMNS = {
     "homogeneity": Reason(
-        "Called completeness, but homogeneity: the two arguments were exchanged. Ours is computed likewise "
-        "here.",
+        "Homogeneity, though called completeness: the two arguments were exchanged. In this table ours is "
+        "computed in the same way.",
         measures=("COM",),
     ),
     "union": Reason(
         "F1 over the union of true and predicted classes: one prediction outside of a client's classes adds "
-        "a class of score 0.",
+        "a class with a score of 0.",
         measures=("PF1", "GF1"),
     ),
     "local": Reason(
-        "Of the locally trained models before aggregation, not of the clusters' models.",
+        "Score of the locally trained models before aggregation, not of the clusters' models.",
         measures=("GF1", "GA", "gap"),
     ),
 }
@@ -156,18 +158,18 @@ OF_CELLS = {
 
 
 def texts(far: str) -> Mapping[str, str]:
-    """Return the notes of a table by key, with what `FAR` means in it."""
+    """Return the notes of a table by key; `far` is the text of `FAR`."""
     known = {**OF_ROWS, **OF_COLUMNS, **OF_CELLS}
     return {FAR: far, **{key: reason.text for key, reason in known.items()}}
 
 
 def sentences(dataset: str, *keys: str) -> Iterator[str]:
-    """Yield those of `OF_ALL` that are about a data set."""
+    """Yield the texts of those of `OF_ALL` that apply to a data set."""
     return (OF_ALL[key].text for key in keys if OF_ALL[key].fits(dataset))
 
 
 def of_row(row: Row, run: Run) -> Row:
-    """Return a row with the notes of its algorithm on its data set."""
+    """Return a row with the notes that apply to the algorithm and data set of a run."""
     notes = tuple(key for key, reason in OF_ROWS.items() if reason.is_of_row(run))
     return replace(row, notes=row.notes + notes)
 

@@ -1,4 +1,4 @@
-"""The whole of a study at a glance, and the whole of it in full."""
+"""Two tables of a whole study: an overview, and every score of every scenario."""
 
 from collections.abc import Callable, Mapping
 
@@ -13,7 +13,7 @@ from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, bold_c
 
 
 def overview(study: Study) -> Table:
-    """Return one row an algorithm: how many runs are finished, and the scores that matter most."""
+    """Return one row per algorithm: how many runs are finished, and the main scores."""
     pf1, gf1 = measures.last_f1(study)
     comparison = compare(study, pf1)
     ranks = dict(zip(comparison.algorithms, comparison.ranks, strict=True))
@@ -32,9 +32,9 @@ def overview(study: Study) -> Table:
         rows.append(Row(algorithm, cells))
     table = Table(
         "overview",
-        f"{study.name} at a glance",
-        "Finished runs; those whose last partition is exactly right; adjusted Rand index of the last "
-        "partition; F1 of the last round, personalised (PF1) and generalised (GF1), as in the tables of "
+        f"Overview of {study.name}",
+        "Finished runs; runs whose last partition equals the hidden groups; adjusted Rand index (ARI) of the "
+        "last partition; F1 of the last round, personalised (PF1) and generalised (GF1), as in the tables of "
         f"personalisation (means over scenarios); {ranked}. Best of a column in bold.",
         tuple(map(Column, ("finished", "exactly right", *(measure.name for measure in scores), "mean rank"))),
         bold_columns(rows, [None, True, True, True, True, False]),
@@ -44,7 +44,7 @@ def overview(study: Study) -> Table:
 
 
 def per_scenario(study: Study) -> Table:
-    """Return one row a scenario and algorithm with everything that the other tables are made of."""
+    """Return one row per scenario and algorithm with all scores that the other tables average."""
     columns = _measures()
     rows = tuple(
         Row(
@@ -54,7 +54,7 @@ def per_scenario(study: Study) -> Table:
                 _finished(runs),
                 right_share(runs),
                 *(over_seeds(runs, measure) for measure in columns.values()),
-                Cell("; ".join(_lacks(runs, run) for run in runs.unfinished) or NONE),
+                Cell("; ".join(_unfinished(runs, run) for run in runs.unfinished) or NONE),
             ),
         )
         for ((dataset, clients, overlap, balance), algorithm), runs in study.cells().items()
@@ -62,12 +62,12 @@ def per_scenario(study: Study) -> Table:
     table = Table(
         "scenarios",
         "All scenarios",
-        "Everything by scenario and algorithm, in the published conventions and in the right ones; names as "
-        "in the other tables.",
+        "All scores by scenario and algorithm, in the published conventions and in the right ones. Names are "
+        "as in the other tables.",
         (
             *map(Column, ("data set", "clients", "overlap", "balance", "finished", "exactly right")),
             *(Column(name, group) for group, name in columns),
-            Column("not there yet"),
+            Column("not finished"),
         ),
         rows,
         corner="algorithm",
@@ -77,33 +77,12 @@ def per_scenario(study: Study) -> Table:
 
 def _measures() -> Mapping[tuple[str, str], Measure]:
     """Return group and heading -> measure."""
-    published = {
-        "RAND": measures.RAND_PUBLISHED,
-        "AMI": measures.AMI_PUBLISHED,
-        "COM": measures.COM_PUBLISHED,
-        "round": measures.ROUND_PUBLISHED,
-    }
-    right = {
-        measure.name: measure
-        for measure in (
-            measures.MEAN_ARI,
-            measures.MEAN_AMI,
-            measures.MEAN_HOMOGENEITY,
-            measures.MEAN_COMPLETENESS,
-            measures.FINAL_ARI,
-            measures.FINAL_AMI,
-            measures.FINAL_HOMOGENEITY,
-            measures.FINAL_COMPLETENESS,
-            measures.CLUSTERS,
-            measures.CLUSTERING_ROUND,
-            measures.LAST_CHANGE,
-        )
-    }
+    published = {**measures.PUBLISHED_CLUSTERING, "round": measures.ROUND_PUBLISHED}
     spans: Mapping[str, Callable[[str, str], Measure]] = {"mean": mean_over_rounds, "last": last_round}
     clients = {"as published": personalisation.PUBLISHED, "clients": personalisation.RIGHT}
     return {
         **{("as published", name): measure for name, measure in published.items()},
-        **{("clustering", name): measure for name, measure in right.items()},
+        **{("clustering", measure.name): measure for measure in measures.CLUSTERING},
         **{
             (group, f"{span} {name}"): of_span(name, curve)
             for group, curves in clients.items()
@@ -118,5 +97,5 @@ def _finished(study: Study) -> Cell:
     return Cell(f"{finished}/{asked}", float(finished), tone="" if finished == asked else "partial")
 
 
-def _lacks(study: Study, run: Run) -> str:
+def _unfinished(study: Study, run: Run) -> str:
     return f"s{run.seed}: {study.lacking[run.run_id]}"

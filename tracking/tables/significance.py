@@ -1,16 +1,16 @@
-"""Which differences between algorithms are significant."""
-
-import re
+"""The table of significance tests between algorithms."""
 
 from fedgrid.tracking.scoring.statistics import ALPHA, Comparison
+from fedgrid.tracking.scoring.study import slug
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, fixed
 
 LEAST_P = 0.001
-"""Smaller ones are printed as smaller than this."""
+"""Smaller p-values are printed as `<0.001`."""
 
 
 def significance(comparison: Comparison) -> Table:
-    """Return the p-values of all pairs, best rank first, and which of a pair is better."""
+    """Return the table of ranks and pairwise p-values, best rank first, with the better of each pair
+    marked."""
     names = comparison.algorithms if comparison.p_values is not None else ()
     ranked = list(zip(comparison.algorithms, comparison.ranks, strict=True))
     rows = tuple(
@@ -23,16 +23,16 @@ def significance(comparison: Comparison) -> Table:
     friedman = comparison.friedman_p
     words = [
         f"Average rank (1 is best) by {comparison.measure}, {comparison.where}, and two-sided p of "
-        f"Wilcoxon's signed-rank test of each pair after Holm's correction; bold below {ALPHA}, with + where "
-        "the row is better and - where the column is.",
-        "" if friedman is None else f"Friedman's test of all: p {_p_text(friedman, 'is ')}.",
+        f"Wilcoxon's signed-rank test of each pair after Holm's correction. Bold: below {ALPHA}; + if the "
+        "row is better, - if the column is.",
+        "" if friedman is None else f"Friedman's test of all algorithms: p {_p_text(friedman, 'is ')}.",
         *comparison.remarks,
     ]
     if not ranked:
         words = [*comparison.remarks]
     return Table(
-        f"significance-{re.sub(r'[^a-z0-9]+', '-', comparison.measure.lower()).strip('-')}",
-        f"Which differences are significant: {comparison.measure}",
+        f"significance-{slug(comparison.measure)}",
+        f"Significance of differences: {comparison.measure}",
         " ".join(word for word in words if word),
         tuple(map(Column, ("rank", *names))),
         rows,

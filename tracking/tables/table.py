@@ -1,4 +1,4 @@
-"""A table before it is Markdown, LaTeX, csv or HTML: cells with a value in full and as it is printed."""
+"""Tables independent of the format: each cell has its value in full digits and its text as printed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,38 +9,38 @@ from typing import Literal
 import numpy as np
 
 NONE = "–"
-"""Printed where there is nothing to have: no clustering, no score."""
+"""Printed where the finished runs have no such number: no clustering, no score."""
 ABSENT = "·"
-"""Printed where the grid has no run: nothing is awaited there."""
+"""Printed where the grid has no run."""
 FAR = "*"
-"""The key of a note that keeps its place before the lettered ones: a number far from its reference."""
+"""The key of the note for a number far from its reference; it comes before the lettered notes."""
 
 Tone = Literal["", "better", "worse", "partial"]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What stands in one place of a table; without text it is not there yet."""
+    """One cell; no text means that no run is finished yet."""
 
     text: str = ""
     value: float | None = None
-    """In full: what is sorted by, and what a csv file holds."""
+    """In full digits, for sorting and csv files."""
     spread: float | None = None
     """Standard deviation over seeds (n - 1), where there are several."""
     count: int = 0
-    """Values that `value` is the mean of."""
+    """Number of values that `value` is the mean of."""
     bold: bool = False
     tone: Tone = ""
-    """How HTML colours it: against another number, or as the mean of some of the runs only."""
+    """Colour in HTML: better or worse than the reference, or a mean of only some of the runs."""
     notes: tuple[str, ...] = ()
     """Keys of the table's notes."""
     reference: float | None = None
-    """The number that it stands beside, where there is one: a published one, another grid's."""
+    """The number to compare with, if any: the published one or another grid's."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column, under a heading that neighbours with the same `group` share."""
+    """A column; neighbours with the same `group` share a heading above their names."""
 
     name: str
     group: str = ""
@@ -49,7 +49,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A row, in a part of the table that neighbours with the same `section` share."""
+    """A row; neighbours with the same `section` are a part of the table with a heading."""
 
     name: str
     cells: tuple[Cell, ...]
@@ -62,25 +62,25 @@ class Table:
     """A table that can be written in every format."""
 
     name: str
-    """Its files' name, as `table1-mnist-15`."""
+    """Name of its files, as `table1-mnist-15`."""
     title: str
     caption: str
-    """What a cell is and by which convention, in a sentence or two."""
+    """The content of the cells and its convention, in a sentence or two."""
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     corner: str = ""
     """Heading of the rows' names."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """Footnotes by key, in the order of their first mention; the key is what is printed: `a`, `b`."""
+    """Footnotes by their printed key (`a`, `b`), in the order of their first mention."""
     part: str = "part"
-    """What a section is: `data set`. Heads the sections' names in a csv file."""
+    """The kind of the sections, as `data set`: heading of their column in a csv file."""
 
 
 def number(values: Sequence[float], *, expected: int = 1, digits: int = 2) -> Cell:
-    """Return the cell of a mean over seeds, of which `expected` were asked for.
+    """Return the cell of a mean over seeds, of which the grid has `expected`.
 
-    NaN among the values is a score that there is not: without any other the cell is a dash. A mean of
-    fewer than expected says so: `0.86 (3/5)`.
+    NaN among the values is a missing score; if all are NaN the cell is a dash. A mean of fewer values than
+    expected shows how many: `0.86 (3/5)`.
     """
     there = [value for value in values if not np.isnan(value)]
     if not values:
@@ -92,18 +92,19 @@ def number(values: Sequence[float], *, expected: int = 1, digits: int = 2) -> Ce
 
 
 def mean(value: float, spread: float | None, *, count: int, expected: int, digits: int) -> Cell:
-    """Return the cell of a mean of `count` values, of which there are to be `expected`."""
+    """Return the cell of a mean of `count` out of `expected` values."""
     text = fixed(value, digits) + (f" ± {fixed(spread, digits)}" if spread is not None else "")
     return _counted(Cell(text, value, spread, count), count, expected)
 
 
 def dash(value: float | None = None, *, expected: int, finished: int) -> Cell:
-    """Return the cell of what the finished runs do not have; `value` is what stands for it in csv files."""
+    """Return the cell of a number that the finished runs do not have; csv files show `value` for it."""
     return _counted(Cell(NONE, value, count=finished), finished, expected)
 
 
 def share(part: int, finished: int, expected: int) -> Cell:
-    """Return the cell of how many of the finished runs are something: `31/40`, `31/38 of 40`."""
+    """Return the cell of a count among the finished runs: `31/40`, or `31/38 of 40` if two are not
+    finished."""
     if not finished:
         return Cell()
     cell = Cell(f"{part}/{finished}", part / finished, count=finished)
@@ -111,14 +112,14 @@ def share(part: int, finished: int, expected: int) -> Cell:
 
 
 def is_dash(cell: Cell) -> bool:
-    """Return whether the cell says that there is nothing to have."""
+    """Return whether the cell is a dash."""
     return cell.text.startswith(NONE)
 
 
 def embolden(cells: Sequence[Cell], *, highest: bool = True) -> tuple[Cell, ...]:
-    """Return the cells with the best printed bold, and those that are printed like it.
+    """Return the cells with the best in bold, and with it all that have the same printed text.
 
-    Dashes do not compete. As long as a competitor, or a part of its mean, is not there yet, none is best.
+    Dashes are not compared. No cell is bold while a cell, or a part of its mean, has no result yet.
     """
     values = {
         index: cell.value for index, cell in enumerate(cells) if cell.value is not None and not is_dash(cell)
@@ -133,7 +134,7 @@ def embolden(cells: Sequence[Cell], *, highest: bool = True) -> tuple[Cell, ...]
 
 
 def bold_columns(rows: Sequence[Row], highest: Sequence[bool | None]) -> tuple[Row, ...]:
-    """Return the rows with the best of each column bold, within each section; None: neither is best."""
+    """Return the rows with the best of each column in bold, by section; None in `highest`: no best."""
     sections: dict[str, list[Row]] = {}
     for row in rows:
         sections.setdefault(row.section, []).append(row)
@@ -149,9 +150,9 @@ def bold_columns(rows: Sequence[Row], highest: Sequence[bool | None]) -> tuple[R
 
 
 def lettered(table: Table) -> Table:
-    """Return the table with its notes called a, b, ... in the order of their first mention.
+    """Return the table with its notes renamed to a, b, ... in the order of their first mention.
 
-    Notes that nothing mentions are left out.
+    Notes without a mention are left out.
     """
     mentioned = dict.fromkeys(
         key
@@ -183,7 +184,7 @@ def lettered(table: Table) -> Table:
 
 
 def fixed(value: float, digits: int) -> str:
-    """Return `value` with so many digits, halves away from zero (0.345 is 0.35), never as -0.00."""
+    """Return `value` with this many decimals, halves rounded away from zero (0.345 is 0.35), never -0.00."""
     rounded = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
     return str(abs(rounded) if rounded.is_zero() else rounded)
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from fedgrid.engine.errors import DataError
-from fedgrid.engine.records import CLIENTS, ROUNDS
+from fedgrid.engine.records import CLIENTS, rounds_schema
 from fedgrid.grids.archive import layout, one_run
 from tests.helpers.small_archive import (
     METRICS,
@@ -49,7 +49,7 @@ def client_row(run, number, client):
 
 def test_archived_rounds_count_from_1_and_temperature_ends_at_the_clustering(archive):
     run = read(archive)
-    assert run.rounds.schema == ROUNDS
+    assert run.rounds.schema == rounds_schema()
     assert [
         [row[name] for name in ("round", "temperature", "clusters", "clustered")]
         for row in run.rounds.to_pylist()

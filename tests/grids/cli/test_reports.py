@@ -51,7 +51,7 @@ def test_report_prints_its_first_table_and_its_path(grids, tmp_path):
     result = report(grids, "--to", tmp_path / "report")
     assert (result.code, result.err) == (0, "")
     words = result.out.split()
-    assert "one at a glance" in result.out
+    assert "Overview of one" in result.out
     assert str(tmp_path / "report" / "index.html") in words
     assert "BNC" in words
     assert "OCFL-HDB as published" in result.out

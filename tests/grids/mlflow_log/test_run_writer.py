@@ -10,7 +10,7 @@ from mlflow.tracking import MlflowClient
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.mlflow_log import run_writer
 from fedgrid.grids.mlflow_log.run_writer import Writer, is_logged
-from fedgrid.grids.mlflow_log.tags import METRICS
+from fedgrid.grids.mlflow_log.tags import described
 from fedgrid.tracking import figures
 from fedgrid.tracking.mlflow.store import TrackingError, default_uri
 from tests.helpers.command_line import new_storage
@@ -74,8 +74,8 @@ def test_run_has_name_tags_and_parameters(storage, store, writer):
     assert (run.data.metrics["seconds"], run.data.metrics["peak_memory_mb"]) == (2.0, 400.0)
     assert (run.data.metrics["alone_seconds"], run.data.metrics["rounds_computed"]) == (2.0, ROUNDS)
     totals = ("seconds", "alone_seconds", "rounds_computed", "peak_memory_mb")
-    assert set(run.data.metrics) <= {*METRICS, "round", *totals}
-    assert len(METRICS) + 1 == 21
+    assert set(run.data.metrics) <= {*described(), "round", *totals}
+    assert len(described()) + 1 == 21
     kept = store.artifacts(CONFIG.name)
     assert kept == {"config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "figures"}
     assert store.artifacts(CONFIG.name, "figures") == {"figures/temperature.png", "figures/clusters.png"}

@@ -15,13 +15,13 @@ def drawn():
     return figures.update_norms(EPOCHS, epsilon_1=0.3, epsilon_2=1.5, cooldown=2)
 
 
-def test_a_panel_a_column_by_epoch_from_1():
+def test_there_is_one_panel_per_column_by_epoch_from_1():
     for axes, values in zip(drawn().axes, EPOCHS.values(), strict=True):
         assert axes.lines[0].get_xydata().tolist() == [[1, values[0]], [2, values[1]], [3, values[2]]]
         assert axes.get_xlabel() == "epoch"
 
 
-def test_the_epsilons_are_lines_among_the_norms_of_updates_only():
+def test_the_epsilons_are_lines_only_in_the_panel_of_update_norms():
     loss, norms, published = drawn().axes
     assert list(loss.lines[1].get_xdata()) == [2, 2]
     assert [line.get_ydata()[0] for line in norms.lines[1:]] == [0.3, 1.5]
@@ -30,11 +30,11 @@ def test_the_epsilons_are_lines_among_the_norms_of_updates_only():
     assert published.get_title().endswith("as published")
 
 
-def test_a_negative_change_is_not_cut_off():
+def test_a_negative_norm_change_is_inside_the_axes():
     assert [axes.get_ylim()[0] for axes in drawn().axes] == [0, 0, -4.4]
 
 
-def test_the_same_numbers_give_the_same_bytes(tmp_path):
+def test_the_same_epochs_give_a_figure_with_the_same_bytes(tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         for suffix in ("png", "svg"):

@@ -44,7 +44,7 @@ def test_a_tiny_temperature_is_numbered_in_units_of_a_power_of_ten(write_run):
     assert (formatter(2.5e-6), formatter.get_offset()) == ("2.5", "×10⁻⁶")
 
 
-def test_a_run_that_never_clusters_has_no_mark(write_run):
+def test_a_run_that_never_clusters_has_no_clustering_mark(write_run):
     axes = figures.temperature(read(write_run(LABELS[:1], TRUTH))).axes[0]
     assert len(axes.lines) == 1
     assert not axes.texts
@@ -90,7 +90,7 @@ def test_the_same_records_give_the_same_bytes_whatever_matplotlib_is_set_to(writ
     ]
 
 
-def test_a_run_without_a_temperature_has_no_figure_of_it_and_loses_an_old_one(write_run):
+def test_a_run_without_a_temperature_has_no_temperature_figure_and_an_old_one_is_removed(write_run):
     figures.write(write_run(LABELS, TRUTH))
     folder = write_run(LABELS, TRUTH, temperature_R=[np.nan] * 3)
     assert figures.write(folder) == [folder / "figures" / "clusters.png"]

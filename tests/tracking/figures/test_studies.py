@@ -12,7 +12,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.figures.look import styles
+from fedgrid.tracking.figures.style import styles
 from fedgrid.tracking.scoring.study import SPLITS
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
 
@@ -67,7 +67,7 @@ def test_a_published_algorithm_has_a_colour_and_a_marker_of_its_own_whatever_els
     assert styles(["mine", "SCL"])["SCL"] == style["SCL"]
 
 
-def test_what_is_as_published_is_a_dashed_open_variant():
+def test_an_as_published_algorithm_is_drawn_dashed_with_open_markers():
     style = styles(ELEVEN)
     plain, published = style["OCFL-HDB"], style["OCFL-HDB as published"]
     assert (published.colour, published.marker) == (plain.colour, plain.marker)
@@ -76,7 +76,7 @@ def test_what_is_as_published_is_a_dashed_open_variant():
     assert not published.filled
 
 
-def test_other_algorithms_are_told_apart_by_colour_and_marker():
+def test_other_algorithms_differ_in_colour_and_marker():
     names = [f"OCFL-HDB (window {number})" for number in range(12)]
     style = styles(names)
     assert len({(style[name].colour, style[name].marker) for name in names}) == 12
@@ -120,7 +120,7 @@ def test_a_segment_in_the_right_convention_is_of_the_clusters_model():
     assert lines(axes) == {"BNC": [pytest.approx([0.4, 0]), pytest.approx([0.9, 0])]}
 
 
-def test_a_temperature_is_drawn_as_far_as_it_is_known_with_a_marker_in_the_clustering_round():
+def test_a_temperature_line_ends_with_its_last_value_and_marks_the_clustering_round():
     known = {"temperature": (0.4, NAN)}
     early = finished("OCFL-KM", WHOLE, clustered=[1], curves=known)
     late = finished("BNC", curves={"temperature": (0.4, 0.6)})
@@ -149,7 +149,7 @@ def test_the_band_is_of_the_runs_that_never_cluster_one_a_scenario_and_seed():
     assert band.get_xy()[:2].tolist() == [pytest.approx([1, 0.2]), pytest.approx([2, 0.4])]
 
 
-def test_a_scaled_temperature_reaches_from_0_to_1_and_one_that_stays_is_0():
+def test_a_scaled_temperature_ranges_from_0_to_1_and_a_constant_one_is_0():
     results = [
         finished(curves={"temperature": (5e-6, 3e-6)}),
         finished(curves={"temperature": (2, 2)}, overlap="overlapping"),
@@ -208,7 +208,7 @@ def test_an_ari_below_0_is_inside_the_axes():
     assert axes.get_ylim()[0] < -0.3
 
 
-def test_the_learning_gap_is_right_or_published():
+def test_the_learning_gap_is_drawn_in_the_right_or_the_published_convention():
     curves = {"learning_gap": (0.1, 0.2), "published_learning_gap": (0.3, NAN)}
     [right] = figures.learning_gap(study(finished(curves=curves))).axes
     [published] = figures.learning_gap(study(finished(curves=curves)), published=True).axes
@@ -357,7 +357,7 @@ def _written(axes):
 @pytest.mark.parametrize("name", ["segments", "temperatures", "ari", "maps", "gap"])
 def test_a_figure_of_one_data_set_refuses_two(name):
     two = study(finished(), finished(dataset="cifar10"))
-    with pytest.raises(ValueError, match=r"mnist, cifar10: choose with study.where\(dataset='mnist'\)"):
+    with pytest.raises(ValueError, match=r"mnist, cifar10.*study.where\(dataset='mnist'\)"):
         OF_STUDIES[name](two)
 
 
@@ -391,13 +391,13 @@ def test_an_svg_keeps_its_letters_and_a_pixel_a_client_and_round(tmp_path):
     assert 'width="2" height="6"' in svg
 
 
-def test_drawing_needs_no_pyplot_and_nothing_slow_to_import():
+def test_drawing_imports_neither_pyplot_nor_slow_modules():
     code = "import sys; from fedgrid.tracking import figures; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"matplotlib.pyplot", "scipy", "sklearn", "mlflow", "torch"} & set(modules.stdout.split())
 
 
-def test_the_example_draws_three_figures(tmp_path, monkeypatch):
+def test_the_example_in_the_docs_draws_three_figures(tmp_path, monkeypatch):
     curves = {"learning_gap": (0.1, 0.2), "published_gf1": (0.1, 0.2), "published_pf1": (0.5, 0.6)}
     monkeypatch.setattr(
         "fedgrid.grids.results.study.load", lambda grid, storage: study(finished(curves=curves))

@@ -213,13 +213,13 @@ def test_a_forgotten_run_starts_anew(opened):
     assert len(opened().entries) == 1
 
 
-def test_a_deleted_experiment_says_how_to_get_it_back(opened, client):
+def test_a_deleted_experiment_is_an_error_that_says_how_to_restore_it(opened, client):
     client.delete_experiment(opened().experiment_id)
-    with pytest.raises(TrackingError, match="'quickstart' in .* was deleted; bring it back with `mlflow exp"):
+    with pytest.raises(TrackingError, match="'quickstart' in .* was deleted.*`mlflow experiments restore"):
         opened()
 
 
-def test_a_store_that_fails_while_logging_is_one_line(opened, monkeypatch):
+def test_a_store_that_fails_while_logging_is_an_error_of_one_line(opened, monkeypatch):
     experiment = opened()
     entry = start(experiment)
 

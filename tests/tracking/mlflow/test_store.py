@@ -32,13 +32,15 @@ def test_a_relative_sqlite_file_is_made_absolute(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "uri", ["htp://host:5000", "./mlruns", "file:///tmp/mlruns", "http://", "sqlite:///"]
 )
-def test_an_address_that_is_none_is_refused_with_what_is_allowed(uri, tmp_path, monkeypatch):
+def test_a_malformed_store_address_is_refused_with_the_allowed_ones(uri, tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    with pytest.raises(TrackingError, match=r"MLFLOW_TRACKING_URI is '.*give sqlite:////absolute"):
+    with pytest.raises(
+        TrackingError, match=r"MLFLOW_TRACKING_URI is '.*sqlite:////absolute.*postgresql.*http"
+    ):
         store.tracking_uri(tmp_path)
 
 
-def test_a_server_that_does_not_answer_is_one_line(tmp_path):
+def test_an_mlflow_server_that_does_not_answer_is_an_error_of_one_line(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -39,12 +39,12 @@ def test_the_server_has_one_worker_on_loopback_and_our_store(tmp_path, monkeypat
     assert ui.environment()["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
 
 
-def test_a_store_that_is_a_server_has_its_own_ui(tmp_path):
-    with pytest.raises(TrackingError, match=r"already: open http://head:5000 in a browser"):
+def test_the_ui_refuses_a_store_that_is_a_server_itself(tmp_path):
+    with pytest.raises(TrackingError, match=r"server: open http://head:5000 "):
         ui.command("http://me:secret@head:5000", tmp_path, 5000)
 
 
-def test_a_taken_port_is_one_line(tmp_path):
+def test_a_port_in_use_is_an_error_of_one_line(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

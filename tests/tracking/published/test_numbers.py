@@ -9,8 +9,10 @@ from tests.helpers.reference import OVERLAPS, REFERENCE, rows_of
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
 
 
-def test_the_clustering_numbers_are_those_of_the_reference():
-    rows = rows_of(REFERENCE / "published_clustering.csv")
+
+def test_the_published_clustering_numbers_are_those_of_the_reference(shared: Path):
+    with (shared / "reference" / "published_clustering.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
     assert len(rows) == len(numbers.clustering()) == 280
     for row in rows:
         scenario = (row["dataset"].lower(), int(row["n"]), OVERLAPS[row["overlap"]], row["balance"])
@@ -20,7 +22,7 @@ def test_the_clustering_numbers_are_those_of_the_reference():
         ]
 
 
-def test_the_personalisation_is_of_35_rows_some_of_which_we_know_by_heart():
+def test_the_published_personalisation_has_35_rows_with_these_known_values():
     """facts/OCFL.md, section 7."""
     known = numbers.personalisation()
     assert len(known) == 35
@@ -32,7 +34,7 @@ def test_the_personalisation_is_of_35_rows_some_of_which_we_know_by_heart():
     }
 
 
-def test_digits_are_rounded_twice():
+def test_published_scores_are_rounded_to_five_digits_and_then_to_four():
     assert numbers.digits_of(0.50985475) == 0.5098
     assert numbers.digits_of(0.0) == 0.0
 
@@ -46,13 +48,13 @@ def cell_of(table, algorithm: str, column: int) -> Cell:
     return next(row for row in table.rows if row.name == algorithm).cells[column]
 
 
-def test_what_is_not_published_has_no_table():
+def test_a_data_set_without_published_numbers_has_no_table_beside_them():
     assert against_published(study_of([result_of(run_of(dataset="digits"), ONE)])) == ()
     assert against_published(study_of([result_of(run_of("LADD"), ONE)])) == ()
     assert against_published(study_of([result_of(run_of(clients=60), ONE)])) == ()
 
 
-def test_there_are_tables_of_scores_rounds_and_personalisation():
+def test_published_data_sets_have_tables_of_scores_rounds_and_personalisation():
     runs = [
         result_of(run_of(dataset=name, clients=n), ONE) for name in ("mnist", "cifar10") for n in (15, 30)
     ]
@@ -74,7 +76,7 @@ def test_there_are_tables_of_scores_rounds_and_personalisation():
         (0, "– / 0.96", "worse", True),
     ],
 )
-def test_a_cell_beside_the_published_one(rounds_whole, text, tone, is_far):
+def test_a_score_is_better_worse_or_far_from_the_published_one(rounds_whole, text, tone, is_far):
     """Published for OCFL-KM on mnist 15 nonoverlapping balanced: 0.96, right from round 3 on."""
     study = study_of([result_of(run_of("OCFL-KM"), run_for(rounds_whole))])
     table = against_published(study)[0]
@@ -85,7 +87,7 @@ def test_a_cell_beside_the_published_one(rounds_whole, text, tone, is_far):
     assert (FAR in table.notes) == is_far
 
 
-def test_dashes_meet_dashes_and_empty_cells_stay_empty():
+def test_a_dash_beside_a_published_dash_is_equal_and_empty_cells_stay_empty():
     study = study_of([result_of(run_of(), ONE)], [run_of("SCL"), run_of(overlap="overlapping")])
     scores, rounds, _ = against_published(study)
     assert cell_of(scores, "BNC", 0).text == cell_of(rounds, "BNC", 0).text == f"{NONE} / {NONE}"
@@ -128,25 +130,26 @@ def notes_of(algorithm: str, dataset: str, table: int = 0, **scenario) -> list[s
     ],
 )
 @pytest.mark.parametrize("table", [0, 1, 2])
-def test_reasons_stand_at_the_algorithms_they_are_about(algorithm, dataset, words, table):
+def test_reasons_are_notes_of_the_rows_of_their_algorithms(algorithm, dataset, words, table):
     found = notes_of(algorithm, dataset, table)
     assert len(found) == len(words)
     for word in words:
         assert any(word in text for text in found)
 
 
-def test_columns_of_com_are_homogeneity_and_hdbscans_ami_a_copy():
+def test_notes_explain_com_as_homogeneity_and_the_ami_of_hdbscan_as_a_copy():
     study = study_of([result_of(run_of(name), WHOLE) for name in ("OCFL-HDB", "OCFL-KM")])
     table = against_published(study)[0]
-    assert [[table.notes[key][:17] for key in column.notes] for column in table.columns] == [
-        *([], [], ["Called completene"]),
-    ]
-    copied = "The published AMI of OCFL-HDB is a copy of its RAND; so is ours in this table."
+    rand, ami, com = ([table.notes[key] for key in column.notes] for column in table.columns)
+    assert (rand, ami) == ([], [])
+    [reason] = com
+    assert "completeness" in reason
+    assert "homogeneity" in reason.lower()
     marked = [
         (row.name, column.name)
         for row in table.rows
         for column, cell in zip(table.columns, row.cells, strict=True)
-        if copied in [table.notes[key] for key in cell.notes]
+        if any("copy of its RAND" in table.notes[key] for key in cell.notes)
     ]
     assert marked == [("OCFL-HDB", "AMI")]
 
@@ -169,7 +172,7 @@ def test_the_wrongly_scored_scenario_is_marked_where_the_truth_matters():
     assert marked == [("OCFL-KM", "overlapping imbalanced")] * 3
 
 
-def test_captions_say_what_all_cells_have_in_common():
+def test_reasons_that_apply_to_all_cells_are_in_the_caption():
     captions = [
         table.caption
         for table in against_published(study_of([result_of(run_of("BCL", dataset="cifar10"), ONE)]))
@@ -201,13 +204,13 @@ def personalised(splits) -> Cell:
     return against_published(study_of(runs))[-1].rows[0].cells[0]
 
 
-def test_personalisation_is_of_all_eight_scenarios_or_says_of_how_many():
+def test_published_personalisation_shows_how_many_of_the_eight_scenarios_ours_has():
     whole, part = personalised(SPLITS), personalised(SPLITS[:6])
     assert (whole.text, whole.tone, whole.reference) == ("0.920 / 0.925", "worse", 0.925)
     assert (part.text, part.tone) == ("0.920 (6/8) / 0.925", "partial")
 
 
-def test_seeds_stand_beside_the_one_published_run():
+def test_a_mean_over_seeds_is_compared_with_the_one_published_run():
     runs = [result_of(run_of("OCFL-KM", seed=seed), run_for(n)) for seed, n in enumerate((48, 46))]
     cell = against_published(study_of(runs))[0].rows[0].cells[0]
     assert cell.text == "0.94 ± 0.03 / 0.96"

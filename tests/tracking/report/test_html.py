@@ -84,7 +84,7 @@ def test_nothing_is_fetched_and_every_file_linked_to_is_there(demo, document):
     assert "default-src 'none'" in document.find(".//meta[@http-equiv]").get("content")
 
 
-def test_a_figure_is_inside_as_it_is_in_its_file(demo, document):
+def test_the_document_embeds_a_figure_with_the_bytes_of_its_file(demo, document):
     """4.2 x 2.6 inches, 1.3 times as large, are 524 x 324 pixels of 1/96 inch."""
     image = document.find(".//figure[@id='figure-temperature-mnist']//img")
     svg = base64.b64decode(image.get("src").split(",")[1])
@@ -106,7 +106,7 @@ def test_columns_of_a_group_share_a_heading(document):
     assert texts(table, "tbody/tr/th[@scope='row']") == list(ALGORITHMS)
 
 
-def test_a_column_without_a_group_reaches_down_to_the_cells(tmp_path):
+def test_the_heading_of_a_column_without_a_group_spans_both_rows(tmp_path):
     columns = (Column("alone"), Column("one", "pair"), Column("two", "pair"))
     found = table_of(tmp_path, Row("a", (Cell("1"), Cell("2"), Cell("3"))), columns=columns)
     top, below = found.findall(".//thead/tr")
@@ -120,12 +120,12 @@ def test_sections_of_rows_have_a_body_each(document):
     assert texts(table, "tbody/tr/th[@scope='rowgroup']") == ["15 clients", "30 clients"]
 
 
-def test_what_looks_like_markup_is_text(document):
+def test_text_that_looks_like_markup_is_escaped(document):
     table = document.find(".//figure[@id='table-summary']//table")
     assert texts(table, "tbody/tr/th[@scope='row']")[1] == WORST_NAME
 
 
-def test_a_cell_keeps_its_value_in_full_and_says_what_it_is(tmp_path):
+def test_a_cell_has_its_value_in_full_digits_and_its_tone_as_class(tmp_path):
     cells = (
         Cell("0.33", 1 / 3, bold=True),
         Cell("0.95", 0.95, tone="better"),
@@ -143,11 +143,11 @@ def test_a_cell_keeps_its_value_in_full_and_says_what_it_is(tmp_path):
         "0.10 (2/3)",
     )
     assert (dash.get("data-value"), text(dash)) == (None, NONE)
-    assert (empty.get("class"), empty.get("title"), text(empty)) == ("empty", "not there yet", "")
-    assert texts(found, "p[@class='legend']/span") == ["better", "some of the runs only", "not there yet"]
+    assert (empty.get("class"), empty.get("title"), text(empty)) == ("empty", "no result yet", "")
+    assert texts(found, "p[@class='legend']/span") == ["better", "only some of the runs", "no result yet"]
 
 
-def test_numbers_of_a_column_end_at_one_place(tmp_path):
+def test_numbers_of_a_column_are_aligned_at_their_end(tmp_path):
     """Behind the numbers of a column there is room for the longest of what follows them: `± 0.10`."""
     rows = [Row("a", (Cell("0.5", 0.5),)), Row("b", (Cell("9.5 ± 0.10", 9.5),)), Row("c", (Cell(NONE),))]
     found = table_of(tmp_path, *rows, columns=(Column("x"),))
@@ -155,7 +155,7 @@ def test_numbers_of_a_column_end_at_one_place(tmp_path):
     assert rooms == [("", "--room: 6"), ("± 0.10", "--room: 6"), ("", "--room: 6")]
 
 
-def test_words_are_left_whole(tmp_path):
+def test_cells_of_words_are_not_split_into_number_and_tail(tmp_path):
     found = table_of(tmp_path, Row("a", (Cell("30 of 50 rounds"),)), columns=(Column("state"),))
     cell = found.find(".//td")
     assert (cell.get("class"), text(cell), cell.findall("span")) == ("words", "30 of 50 rounds", [])
@@ -185,7 +185,7 @@ def test_a_note_leads_back_to_its_first_mention(tmp_path):
     ]
 
 
-def test_of_a_choice_the_first_is_chosen_and_all_are_there(document):
+def test_a_choice_shows_its_first_option_and_contains_all(document):
     choice = document.find(".//section[@id='mnist']//div[@class='choice']")
     assert (
         texts(choice, "fieldset/label")

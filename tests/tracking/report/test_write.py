@@ -59,7 +59,7 @@ def test_two_processes_draw_what_one_draws(tmp_path, monkeypatch):
     assert files_in(tmp_path / "one") == files_in(tmp_path / "two")
 
 
-def test_what_is_no_longer_in_the_report_goes_and_all_else_stays(tmp_path):
+def test_files_that_the_report_no_longer_has_are_removed_and_other_files_stay(tmp_path):
     write(page_of("kept", "dropped"), tmp_path)
     others = {
         "tables/mine.csv": b"mine",
@@ -78,7 +78,7 @@ def test_what_is_no_longer_in_the_report_goes_and_all_else_stays(tmp_path):
     assert {name: files_in(tmp_path)[name] for name in others} == others
 
 
-def test_a_file_that_is_linked_to_but_gone_is_no_matter(tmp_path):
+def test_a_missing_file_of_an_earlier_report_is_ignored(tmp_path):
     write(page_of("one"), tmp_path)
     (tmp_path / "tables" / "one.csv").unlink()
     write(page_of("two"), tmp_path)
@@ -90,7 +90,7 @@ def no_figure(error: str) -> Figure:
 
 
 @pytest.mark.parametrize("few", [100, pytest.param(0, marks=pytest.mark.slow)])
-def test_a_figure_that_cannot_be_drawn_is_named_and_the_report_before_stays(tmp_path, monkeypatch, few):
+def test_a_figure_that_fails_is_named_and_the_earlier_report_stays(tmp_path, monkeypatch, few):
     monkeypatch.setattr(draw, "FEW", few)
     monkeypatch.setattr(draw, "_cores", lambda: 2)
     write(page_of("one"), tmp_path)
@@ -104,21 +104,21 @@ def test_a_figure_that_cannot_be_drawn_is_named_and_the_report_before_stays(tmp_
     assert not list(tmp_path.glob(".*"))
 
 
-def test_what_a_killed_writer_left_is_swept(tmp_path):
+def test_the_temporary_folder_of_a_killed_writer_is_removed(tmp_path):
     (tmp_path / ".writing-killed" / "tables").mkdir(parents=True)
     (tmp_path / ".writing-killed" / "tables" / "half.csv").touch()
     write(page_of("one"), tmp_path)
     assert not list(tmp_path.glob(".*"))
 
 
-def test_two_tables_of_one_name_are_refused(tmp_path):
+def test_two_tables_with_the_same_name_are_refused(tmp_path):
     with pytest.raises(ValueError, match="2 tables are called 'one'"):
         write(page_of("one", "one"), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["../one", "a b", "", ".hidden"])
-def test_a_name_that_is_no_file_s_is_refused(tmp_path, name):
+def test_a_name_that_cannot_be_a_file_name_is_refused(tmp_path, name):
     with pytest.raises(ValueError, match="tables cannot be called"):
         write(page_of(name), tmp_path)
 
@@ -130,7 +130,7 @@ def wait_for_ever() -> Figure:
 
 
 @pytest.mark.slow
-def test_a_killed_writer_takes_its_processes_with_it(tmp_path):
+def test_drawing_processes_exit_when_their_parent_is_killed(tmp_path):
     """They hold the pipe, which ends when all are gone."""
     code = (
         "from pathlib import Path; from test_write import wait_for_ever; "
@@ -147,4 +147,4 @@ def test_a_killed_writer_takes_its_processes_with_it(tmp_path):
     assert writer.stdout.readline() == b"started\n"
     writer.kill()
     rest, _ = writer.communicate(timeout=60)
-    assert rest in (b"", b"started\n")
+    assert rest.rstrip() in (b"", b"started")

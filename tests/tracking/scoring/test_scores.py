@@ -60,7 +60,7 @@ def test_the_published_ami_of_hdbscan_is_its_ari():
     assert partitions.published_clustering([MIXED], TRUTH).published_ami != published.published_ami
 
 
-def test_a_renaming_is_a_published_change_and_a_decision_but_no_change_of_partition():
+def test_renamed_clusters_are_a_published_change_and_a_decision_but_no_change_of_partition():
     labels_RK = [["A"] * 6, ["A"] * 6, ["AA"] * 6, ["AA"] * 6]
     assert partitions.published_clustering(labels_RK, TRUTH).published_round == 3
     right = partitions.clustering(labels_RK, TRUTH)
@@ -96,7 +96,7 @@ TWO_ROUNDS = {
 }
 
 
-def test_the_scores_of_a_run(write_run):
+def test_scores_of_a_run_with_two_rounds(write_run):
     """Final: second round, means of two clients; the learning gap is (|0.9-0.5| + |0.6-0.7|) / 2 = 0.25.
 
     Published: means of all four rows; DIST is (|0.5-0.1| + |0.7-0.3| + |0.9-0.4| + |0.6-0.8|) / 4.
@@ -166,7 +166,7 @@ def test_a_round_is_scored_the_same_from_its_rows_as_from_the_files(write_run):
     assert 20 <= len(from_rows.as_dict()) <= 30
 
 
-def test_rounds_that_are_known_are_skipped(write_run):
+def test_rounds_to_skip_are_not_scored(write_run):
     folder = write_run([[0, 0], [0, 1], [0, 1]], [0, 1])
     assert [number for number, _ in scores.of_rounds(folder, skip={1, 3})] == [2]
 
@@ -178,7 +178,7 @@ def test_a_round_that_reached_only_one_file_is_left_out(write_run):
     assert scores.of_run(folder).rounds == 1
 
 
-def test_a_run_without_records_says_so(tmp_path: Path, write_run):
+def test_missing_or_damaged_records_are_an_error_that_names_the_file(tmp_path: Path, write_run):
     with pytest.raises(records.RecordsError, match="no rounds.parquet in"):
         scores.of_run(tmp_path)
     folder = write_run([[0, 0]], [0, 1])
@@ -191,7 +191,7 @@ def test_a_run_without_records_says_so(tmp_path: Path, write_run):
 
 
 def test_the_engine_records_every_column_that_is_read():
-    from fedgrid.engine.records import CLIENTS, ROUNDS
+    from fedgrid.engine.records import CLIENTS, rounds_schema
 
-    assert {"round", *records.ROUND_COLUMNS} <= set(ROUNDS.names)
-    assert {"round", "client", *records.CLIENT_COLUMNS} <= set(CLIENTS.names)
+    assert {*records.ROUND_KEYS} <= set(rounds_schema().names)
+    assert {*records.CLIENT_KEYS, *records.CLIENT_COLUMNS} <= set(CLIENTS.names)

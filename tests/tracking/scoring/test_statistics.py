@@ -17,7 +17,7 @@ def scores(**columns: list[float]) -> dict[str, dict[int, dict[int, float]]]:
     }
 
 
-def test_holm_multiplies_the_least_by_the_most_and_never_falls():
+def test_holm_multiplies_the_least_p_by_the_number_of_tests_and_never_decreases():
     """Ordered: 0.005 x 4 = 0.02, 0.01 x 3 = 0.03, 0.03 x 2 = 0.06, 0.04 x 1 = 0.04, lifted to 0.06."""
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.6, 0.7]) == [1.0, 1.0]
@@ -30,14 +30,14 @@ def test_ranks_are_averaged_and_ties_share_theirs():
     assert average_ranks(losses_SA) == pytest.approx([1.5, 5.5 / 3, 8 / 3])
 
 
-def test_six_wins_of_six_are_the_least_that_is_significant():
+def test_six_wins_in_six_scenarios_are_significant_and_fewer_are_not():
     """All ranks have one sign: p = 2 / 2^6; of five it would be 2 / 2^5 = 0.0625."""
     wins = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
     assert wilcoxon(wins, np.zeros(6)) == pytest.approx(2 / 64)
     assert wilcoxon(wins[:5], np.zeros(5)) == pytest.approx(2 / 32)
 
 
-def test_equal_scores_do_not_differ():
+def test_wilcoxon_of_equal_scores_is_1():
     assert wilcoxon(np.ones(6), np.ones(6)) == 1.0
     assert wilcoxon(np.full(6, 0.1 + 0.2), np.full(6, 0.3)) == 1.0
 
@@ -74,7 +74,7 @@ def test_a_clique_joins_neighbours_that_do_not_differ():
     assert result.p_values[0, 2] < 0.05
 
 
-def test_all_alike_is_one_clique_and_says_so():
+def test_equal_algorithms_are_one_clique_with_a_remark():
     result = compare_scores(scores(a=[0.5] * 6, b=[0.5] * 6, c=[0.5] * 6), "score")
     assert result.friedman_p == 1.0
     assert result.ranks == (2.0, 2.0, 2.0)
@@ -88,55 +88,57 @@ def test_two_algorithms_have_no_friedman_test():
     assert result.friedman_p is None
     assert result.p_values is not None
     assert result.p_values[0, 1] == pytest.approx(2 / 64)
-    assert result.remarks == ("Two algorithms: Wilcoxon's test alone, since Friedman's takes three.",)
+    [remark] = result.remarks
+    assert "Two algorithms" in remark
+    assert "Friedman" in remark
 
 
-def test_few_scenarios_have_ranks_but_no_test():
+def test_five_scenarios_give_ranks_but_no_test():
     result = compare_scores(scores(a=[1.0] * 5, b=[0.0] * 5), "score")
     assert (result.ranks, result.p_values, result.cliques) == ((1.0, 2.0), None, ())
-    assert result.remarks == (
-        "No tests: 5 scenarios are too few for a two-sided p below 0.05, which takes 6.",
-    )
+    [remark] = result.remarks
+    assert remark.startswith("No tests")
+    assert {"0.05", "6", "5."} <= set(remark.split())
 
 
-def test_many_pairs_over_few_scenarios_cannot_differ_and_that_is_said():
+def test_a_remark_says_that_scenarios_are_too_few_for_the_number_of_pairs():
     """Four algorithms are six pairs: 6 x 2 / 2^6 = 0.19."""
     columns = {name: [place + index / (7 + place) for index in range(6)] for place, name in enumerate("abcd")}
     result = compare_scores(scores(**columns), "score")
-    assert result.remarks == (
-        "6 scenarios cannot tell any two of 4 algorithms apart: even if one wins them all, p is 0.19 after "
-        "the correction for 6 pairs.",
-    )
+    [remark] = result.remarks
+    assert all(words in remark for words in ("6 scenarios", "4 algorithms", "0.19", "6 pairs"))
 
 
-def test_only_scenarios_that_all_have_count_and_who_has_few_is_left_out():
+def test_only_common_scenarios_are_used_and_algorithms_with_few_are_left_out():
     nan = float("nan")
     result = compare_scores(
         scores(a=[1.0] * 8, b=[nan, *[0.0] * 7], few=[1.0, 1.0, 1.0, *[nan] * 5], none=[nan] * 8), "score"
     )
     assert result.algorithms == ("a", "b")
     assert result.num_scenarios == 7
-    assert result.remarks[:3] == (
-        "few is left out: it has a score in 3 of 8 scenarios.",
-        "none is left out: it has a score in 0 of 8 scenarios.",
-        "7 of 8 scenarios are compared: those that all algorithms have.",
-    )
+    few, none, fewer_scenarios = result.remarks[:3]
+    assert (few.split()[0], none.split()[0]) == ("few", "none")
+    assert "3 of 8 scenarios" in few
+    assert "0 of 8 scenarios" in none
+    assert "7 of 8 scenarios" in fewer_scenarios
 
 
-def test_nothing_to_compare_is_said():
+def test_a_remark_says_that_there_is_nothing_to_compare():
     few = compare_scores(scores(a=[1.0]), "score", num_scenarios=4)
-    assert few.remarks == ("Nothing to compare: fewer than two algorithms have it in half of 4 scenarios.",)
+    [remark] = few.remarks
+    assert remark.startswith("Nothing to compare")
+    assert "4 scenarios" in remark
     assert compare_scores({}, "score").algorithms == ()
     apart = compare_scores({"a": {0: {0: 1.0}}, "b": {1: {0: 1.0}}}, "score")
     assert apart.algorithms == ()
-    assert apart.remarks[-1] == "Nothing to compare: no scenario has all of the algorithms."
+    assert apart.remarks[-1].startswith("Nothing to compare: no scenario")
 
 
-def test_seeds_are_averaged_over_those_that_all_have():
+def test_only_seeds_that_all_algorithms_have_are_averaged():
     """Seed 1 of `a` has no partner: without it the two are alike."""
     result = compare_scores({"a": {0: {0: 0.5, 1: 0.9}}, "b": {0: {0: 0.5}}}, "score")
     assert result.ranks == (1.5, 1.5)
-    assert result.remarks[0] == "In 1 scenario only the seeds that all algorithms have are averaged."
+    assert "1 scenario only the seeds" in result.remarks[0]
 
 
 def test_a_study_is_compared_by_a_measure():
@@ -147,10 +149,11 @@ def test_a_study_is_compared_by_a_measure():
     ]
     result = compare(study_of(runs, [run_of("SCL", clients=10)]), FINAL_ARI)
     assert (result.measure, result.algorithms, result.ranks) == ("final ARI", ("OCFL-HDB", "BNC"), (1.0, 2.0))
-    assert result.remarks[0] == "SCL is left out: it has a score in 0 of 6 scenarios."
+    assert result.remarks[0].startswith("SCL is left out")
+    assert "0 of 6 scenarios" in result.remarks[0]
 
 
-def test_the_table_says_who_is_better_and_repeats_the_remarks():
+def test_the_significance_table_marks_the_better_of_a_pair_and_repeats_the_remarks():
     result = compare_scores(scores(b=[0.0] * 6, a=[1.0, 2, 3, 4, 5, 6]), "last PF1")
     table = significance(result)
     assert table.name == "significance-last-pf1"
@@ -163,13 +166,14 @@ def test_the_table_says_who_is_better_and_repeats_the_remarks():
     assert "Two algorithms" in table.caption
 
 
-def test_without_tests_the_table_has_the_ranks():
+def test_the_significance_table_without_tests_has_only_ranks():
     table = significance(compare_scores(scores(a=[1.0] * 5, b=[0.0] * 5), "score"))
     assert [[cell.text for cell in row.cells] for row in table.rows] == [["1.00"], ["2.00"]]
-    assert "too few" in table.caption
+    assert "No tests" in table.caption
 
 
-def test_with_nothing_to_compare_the_table_says_only_that():
+def test_the_significance_table_without_algorithms_has_only_the_remark():
     table = significance(compare_scores({}, "score"))
     assert table.rows == ()
-    assert table.caption == "Nothing to compare: fewer than two algorithms have it in half of 0 scenarios."
+    assert table.caption.startswith("Nothing to compare")
+    assert "Average rank" not in table.caption

@@ -69,7 +69,7 @@ def test_cells_without_a_partner_are_counted_named_and_in_no_mean():
     assert f"other: 1 of 3 runs has no result yet: {late.name} (1 of 2 rounds)." in tables[0].caption
 
 
-def test_a_measure_that_one_side_lacks_is_in_no_pair():
+def test_a_measure_that_one_grid_lacks_is_in_no_pair():
     """A run that never clusters has no clustering round; no run here has tested a client."""
     one, other = (grid(name, (run_of("SCL"), labels)) for name, labels in (("one", LATE), ("other", ONE)))
     tables = compare(one, other)
@@ -84,13 +84,13 @@ def test_a_measure_that_one_side_lacks_is_in_no_pair():
     assert tables[-1].rows[0].cells[1].reference == 0.0
 
 
-def test_both_names_are_shown_where_they_differ():
+def test_paired_algorithms_with_different_names_show_both():
     one = grid("one", (run_of("OCFL-HDB"), WHOLE))
     other = grid("other", (run_of("OCFL-HDB as published"), WHOLE))
     assert [row.name for row in compare(one, other)[0].rows] == ["OCFL-HDB / OCFL-HDB as published"]
 
 
-def test_grids_with_nothing_in_common_have_empty_tables_that_say_so():
+def test_grids_with_nothing_in_common_have_empty_tables_whose_caption_says_so():
     tables = compare(grid("one", (run_of("SCL"), ONE)), grid("other", (run_of("BNC"), ONE)))
     assert all(not table.rows for table in tables)
     assert "0 pairs" in tables[0].caption

@@ -1,4 +1,4 @@
-"""How all figures look, and the files they become: the same bytes for the same figure."""
+"""Colours, markers and settings of all figures, and how they are saved; equal figures give equal bytes."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,11 +11,11 @@ from matplotlib import style
 from matplotlib.figure import Figure
 
 COLUMN, PAGE = 3.4, 7.0
-"""Widths in inches of a column and of a page."""
+"""Widths of a column and of a page, in inches."""
 INK, FAINT, GRID = "#333333", "#777777", "#E3E3E3"
 SMALL = 6.5
-"""Points, of what is written into a panel."""
-LOOK = {
+"""Font size of text inside panels, in points."""
+SETTINGS = {
     "axes.axisbelow": True,
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
@@ -26,14 +26,14 @@ LOOK = {
     "axes.spines.top": False,
     "axes.titlepad": 4,
     "axes.titlesize": 7.5,
-    # Here, and not where matplotlib finds room for it, which takes time.
+    # A fixed place: letting matplotlib search for one takes time.
     "axes.titley": 1.0,
     "figure.facecolor": "white",
     "font.family": "sans-serif",
-    # What a browser or an editor takes for the letters of an svg where the first is not installed.
+    # Fallbacks for an SVG in a browser or editor without the first font.
     "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"],
     "font.size": 7.5,
-    # A map in an svg stays one pixel a client and round, instead of 72 an inch.
+    # A map in an SVG keeps one pixel per client and round, instead of 72 per inch.
     "image.composite_image": False,
     "legend.fontsize": 7,
     "legend.frameon": False,
@@ -63,7 +63,7 @@ DASHED = (0, (3.5, 1.5))
 
 @dataclass(frozen=True)
 class Style:
-    """An algorithm is a colour and a marker."""
+    """Colour, marker and line of an algorithm."""
 
     colour: str
     marker: str
@@ -72,17 +72,17 @@ class Style:
 
     @property
     def of_line(self) -> dict[str, Any]:
-        """As `Axes.plot` takes it."""
+        """Arguments of `Axes.plot`."""
         return {"color": self.colour, "linestyle": self.line, **self.of_marker}
 
     @property
     def of_marker(self) -> dict[str, Any]:
-        """Without the line."""
+        """Arguments of `Axes.plot` for markers without a line."""
         face = self.colour if self.filled else "white"
         return {"marker": self.marker, "markeredgecolor": self.colour, "markerfacecolor": face}
 
 
-# Okabe and Ito (2008), which the colour-blind tell apart, without the yellow, which paper swallows.
+# Okabe and Ito (2008): safe for colour blindness. Their yellow is left out, too pale on paper.
 PUBLISHED = {
     "BNC": Style("#7F7F7F", "o"),
     "SCL": Style("#E69F00", "s"),
@@ -92,13 +92,13 @@ PUBLISHED = {
     "OCFL-MS": Style("#56B4E9", "P"),
     "OCFL-HDB": Style("#009E73", "X"),
 }
-# Tol's muted scheme, of which the same is true.
+# Tol's muted scheme, also safe for colour blindness.
 OTHER_COLOURS = ("#332288", "#882255", "#117733", "#999933", "#88CCEE", "#000000")
 OTHER_MARKERS = ("<", ">", "h", "*", "p")
 
 
 def styles(algorithms: Sequence[str]) -> dict[str, Style]:
-    """Return algorithm -> style: those of the papers have their own, what is as published is dashed."""
+    """Return algorithm -> style: fixed for those of the papers, dashed if `as published`."""
     plain = dict.fromkeys(name.removesuffix(AS_PUBLISHED) for name in algorithms)
     others = [name for name in plain if name not in PUBLISHED]
     known = PUBLISHED | {name: _other(position) for position, name in enumerate(others)}
@@ -116,23 +116,23 @@ def _other(position: int) -> Style:
 
 
 class PaperFigure(Figure):
-    """A figure that looks the same whatever matplotlib is set to when it is drawn."""
+    """A figure that does not depend on the user's matplotlib settings."""
 
     def draw(self, renderer: Any) -> None:
-        """Draw with our settings: ticks are made, and fonts found, no sooner than here."""
-        with look():
+        """Draw with our settings: matplotlib makes ticks and finds fonts only here."""
+        with paper_style():
             super().draw(renderer)
 
 
 @contextmanager
-def look() -> Iterator[None]:
-    """Draw with our settings, whatever the user's matplotlibrc says; ids in an svg are left to `save`."""
+def paper_style() -> Iterator[None]:
+    """Use our settings instead of the user's matplotlibrc; `save` sets the ids in an SVG."""
     salt = {"svg.hashsalt": matplotlib.rcParams["svg.hashsalt"]}
-    with matplotlib.rc_context(), style.context(["default", LOOK, salt]):
+    with matplotlib.rc_context(), style.context(["default", SETTINGS, salt]):
         yield
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as svg, pdf or png, by the end of the name."""
-    with look(), matplotlib.rc_context({"svg.hashsalt": path.name}):
+    """Write a figure as SVG, PDF or PNG, according to the suffix of the path."""
+    with paper_style(), matplotlib.rc_context({"svg.hashsalt": path.name}):
         figure.savefig(path, metadata=WITHOUT_DATES.get(path.suffix))

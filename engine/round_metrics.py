@@ -1,0 +1,140 @@
+"""The numbers that are recorded for each round, each declared once in `ROUND_METRICS`.
+
+A declaration has a name, a type, a meaning, and how the number is obtained. The rest follows from it: the
+column of `rounds.parquet`, the entry of `tracking.records`, the curve of `tracking.scoring.scores`, the
+MLflow metric, and the row of the table in docs/reports.md. Records of a version without the number read as
+null.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from fedgrid.algorithms.clustering.temperature import temperature
+from fedgrid.algorithms.contract.base import Diagnostics, State
+from fedgrid.algorithms.contract.updates import Updates
+
+Value: TypeAlias = float | int | bool | None
+
+
+@dataclass(frozen=True)
+class RoundOutcome:
+    """What the engine knows at the end of a round."""
+
+    updates: Updates
+    """The usable updates; there may be none."""
+    state: State
+    """After the round."""
+    diagnostics: Diagnostics
+    bytes_down: int
+    bytes_up: int
+    excluded: int
+    """Number of updates that were NaN or infinite."""
+
+
+@dataclass(frozen=True)
+class RoundMetric:
+    """The declaration of one number of a round."""
+
+    name: str
+    type: pa.DataType
+    """A type of number, or bool."""
+    meaning: str
+    """One sentence for the documentation and for MLflow."""
+    of: Callable[[RoundOutcome], Value] | None = None
+    """How it is obtained; None if algorithms return it in `Diagnostics.metrics`."""
+    in_mlflow: bool = True
+
+    def value(self, outcome: RoundOutcome) -> Value:
+        """Return the number of this round, None if there is none."""
+        return outcome.diagnostics.metrics.get(self.name) if self.of is None else self.of(outcome)
+
+
+def _temperature(outcome: RoundOutcome) -> float | None:
+    return temperature(outcome.updates.cosine_distances_KK) if outcome.updates.clients else None
+
+
+def _clusters(outcome: RoundOutcome) -> int:
+    return len(set(outcome.state.labels_K.tolist()))
+
+
+def _warnings(outcome: RoundOutcome) -> int:
+    return outcome.excluded + len(outcome.diagnostics.warnings)
+
+
+ROUND_METRICS: tuple[RoundMetric, ...] = (
+    RoundMetric(
+        "temperature",
+        pa.float64(),
+        "Half the root mean square of the cosine distances between the clients' updates.",
+        _temperature,
+    ),
+    RoundMetric("clusters", pa.int32(), "Number of clusters after the round.", _clusters),
+    RoundMetric(
+        "clustered",
+        pa.bool_(),
+        "Whether the algorithm decided on a partition, even an unchanged one.",
+        lambda outcome: outcome.diagnostics.clustered,
+        in_mlflow=False,
+    ),
+    RoundMetric(
+        "bytes_down",
+        pa.int64(),
+        "Bytes of the models that were sent to clients.",
+        lambda outcome: outcome.bytes_down,
+    ),
+    RoundMetric(
+        "bytes_up",
+        pa.int64(),
+        "Bytes of the updates that the server received.",
+        lambda outcome: outcome.bytes_up,
+    ),
+    RoundMetric(
+        "excluded",
+        pa.int32(),
+        "Number of updates left out because they are NaN or infinite.",
+        lambda outcome: outcome.excluded,
+        in_mlflow=False,
+    ),
+    RoundMetric("warnings", pa.int32(), "Number of warnings in `log.txt`.", _warnings),
+    RoundMetric(
+        "mean_norm",
+        pa.float64(),
+        "Largest norm of a cluster's mean update, if the algorithm uses it (Sattler).",
+        lambda outcome: outcome.diagnostics.mean_norm,
+        in_mlflow=False,
+    ),
+    RoundMetric(
+        "max_norm",
+        pa.float64(),
+        "Largest norm of a client's update, if the algorithm uses it (Sattler).",
+        lambda outcome: outcome.diagnostics.max_norm,
+        in_mlflow=False,
+    ),
+    RoundMetric(
+        "silhouette",
+        pa.float64(),
+        "Mean silhouette of the partition on the distances that the algorithm uses; needs no hidden groups. "
+        "None for one cluster, and if every client is alone.",
+        lambda outcome: outcome.diagnostics.silhouette,
+    ),
+)
+"""In the order of the columns of `rounds.parquet`."""
+
+
+def values(outcome: RoundOutcome) -> dict[str, Value]:
+    """Return name -> value of every declared number.
+
+    Raises:
+        ValueError: if the algorithm returned a number that is not declared.
+    """
+    declared = {metric.name for metric in ROUND_METRICS if metric.of is None}
+    for name in outcome.diagnostics.metrics:
+        if name not in declared:
+            raise ValueError(
+                f"Diagnostics.metrics has '{name}', which ROUND_METRICS in engine/round_metrics.py does not "
+                f"declare as an algorithm's; declared: {', '.join(sorted(declared)) or 'none'}"
+            )
+    return {metric.name: metric.value(outcome) for metric in ROUND_METRICS}

@@ -1,0 +1,132 @@
+"""A number of a round that is declared once is recorded, read, scored, shown by MLflow and documented."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fedgrid.algorithms.fedopt import FedOpt
+from fedgrid.engine import round_metrics
+from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.records import rounds_schema
+from fedgrid.engine.round_metrics import ROUND_METRICS, RoundMetric
+from fedgrid.engine.session import Session
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.mlflow_log.tags import described, metrics
+from fedgrid.tracking import records
+from fedgrid.tracking.mlflow.runs import Metrics
+from fedgrid.tracking.scoring import scores
+from fedgrid.tracking.scoring.group import declared
+from tests.helpers.small_runs import ROUNDS, config, play
+
+DOCS = Path(__file__).parents[3] / "docs" / "reports.md"
+GINI = RoundMetric("gini", pa.float64(), "Inequality of the updates' norms.", lambda _: 0.25)
+
+
+def add(monkeypatch, metric):
+    monkeypatch.setattr(round_metrics, "ROUND_METRICS", (*ROUND_METRICS, metric))
+
+
+def let_algorithm_return(monkeypatch, **numbers):
+    step = FedOpt.step
+
+    def step_and_more(self, *given):
+        state, diagnostics = step(self, *given)
+        return state, replace(diagnostics, metrics=numbers)
+
+    monkeypatch.setattr(FedOpt, "step", step_and_more)
+
+
+def shown(folder: Path) -> list[Metrics]:
+    """Return what MLflow gets of each round."""
+    return [metrics(found) for _, found in scores.of_rounds(folder)]
+
+
+def test_added_metric_is_in_parquet_in_tracking_and_in_mlflow(tmp_path, monkeypatch):
+    add(monkeypatch, GINI)
+    folder = play(config(), tmp_path, store=None)
+    table = pq.read_table(folder / "rounds.parquet")
+    assert (table.column_names[-1], table.schema.field("gini").type) == ("gini", pa.float64())
+    assert table["gini"].to_pylist() == [0.25] * ROUNDS
+    found = records.read(folder)
+    assert found.rounds["gini"].tolist() == [0.25] * ROUNDS
+    assert scores.curves(found)["gini"].tolist() == [0.25] * ROUNDS
+    assert [numbers["gini"] for numbers in shown(folder)] == [0.25] * ROUNDS
+    assert described()["gini"] == GINI.meaning
+    assert "| `gini` | yes | Inequality of the updates' norms. |" in documented()[0]
+
+
+def test_added_metric_is_in_the_scores_of_a_round_that_has_just_ended(tmp_path, monkeypatch):
+    add(monkeypatch, GINI)
+    session = Session(InProcessPool(), tmp_path)
+    session.open(config(), Storage.of(tmp_path))
+    record = session.next_round()
+    assert metrics(scores.of_round(record.round, record.clients))["gini"] == 0.25
+
+
+def test_algorithm_returns_an_added_metric_by_its_name(tmp_path, monkeypatch):
+    add(monkeypatch, replace(GINI, of=None))
+    let_algorithm_return(monkeypatch, gini=0.75)
+    folder = play(config(), tmp_path, store=None)
+    assert [numbers["gini"] for numbers in shown(folder)] == [0.75] * ROUNDS
+
+
+def test_metric_of_an_algorithm_that_is_not_declared_is_refused_by_name(tmp_path, monkeypatch):
+    let_algorithm_return(monkeypatch, gini=0.75)
+    with pytest.raises(ValueError, match="gini.*ROUND_METRICS.*round_metrics.py"):
+        play(config(), tmp_path, store=None)
+
+
+def test_older_records_read_as_null_in_an_added_metric_and_the_run_resumes(tmp_path, monkeypatch):
+    folder = play(config(), tmp_path, store=None, until=2)
+    add(monkeypatch, GINI)
+    found = records.read(folder)
+    assert np.isnan(found.rounds["gini"]).all()
+    assert math.isnan(scores.curves(found)["gini"][0])
+    assert [numbers["gini"] for numbers in shown(folder)] == [None, None]
+    play(config(), tmp_path, store=None)
+    assert pq.read_table(folder / "rounds.parquet")["gini"].to_pylist() == [None, None, 0.25]
+
+
+def test_schema_of_rounds_is_pinned():
+    """Records on disk have these columns in this order: a change costs old runs their bytes."""
+    assert [(field.name, str(field.type)) for field in rounds_schema()] == [
+        ("round", "int32"),
+        ("temperature", "double"),
+        ("clusters", "int32"),
+        ("clustered", "bool"),
+        ("bytes_down", "int64"),
+        ("bytes_up", "int64"),
+        ("excluded", "int32"),
+        ("warnings", "int32"),
+        ("mean_norm", "double"),
+        ("max_norm", "double"),
+        ("silhouette", "double"),
+    ]
+    assert rounds_schema().metadata is None
+
+
+def documented() -> list[str]:
+    """Return the tables of docs/reports.md: the recorded numbers, and the scores made from the records."""
+    in_mlflow = described()
+    recorded = {metric.name: metric.meaning for metric in round_metrics.ROUND_METRICS}
+    scored = {each.name: each.meaning for each in declared(scores.RoundScores) if each.name not in recorded}
+    blocks = []
+    for heading, meanings in (("recorded", recorded), ("score", scored)):
+        rows = [f"| {heading} | in MLflow | meaning |", "| --- | --- | --- |"]
+        rows += [
+            f"| `{name}` | {'yes' if name in in_mlflow else ''} | {meaning} |"
+            for name, meaning in meanings.items()
+        ]
+        blocks.append("\n".join(rows))
+    return blocks
+
+
+def test_docs_have_the_table_of_the_declared_numbers():
+    """After a change, replace the tables in docs/reports.md by what `documented` returns."""
+    text = DOCS.read_text()
+    assert [block for block in documented() if block not in text] == []
