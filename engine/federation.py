@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from fedgrid.algorithms.clustering.graph import silhouette
-from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Labels, State
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, State
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import Order, Served
 from fedgrid.algorithms.contract.updates import Updates
@@ -24,9 +24,8 @@ from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.records import RoundRecord, client_row, round_row
-from fedgrid.engine.round_cache.cached_round import RoundWork
-from fedgrid.engine.round_cache.packing import Tests
-from fedgrid.engine.round_cache.shared import Shared
+from fedgrid.engine.round_cache.cached_round import CachedRound
+from fedgrid.engine.round_cache.session_cache import SessionCache
 from fedgrid.engine.round_metrics import RoundOutcome
 from fedgrid.engine.seeds import generator
 
@@ -219,13 +218,13 @@ class Federation:
         traffic: tuple[int, int],
         excluded: Sequence[int],
     ) -> dict[str, object]:
-        model_bytes = BYTES_PER_ENTRY * self.layout.size
+        bytes_down, bytes_up = traffic
         outcome = RoundOutcome(
             updates,
             state,
             diagnostics,
-            bytes_down=model_bytes * sum(len(task.candidates) for task in tasks),
-            bytes_up=model_bytes * (len(updates.clients) + len(excluded)),
+            bytes_down=bytes_down,
+            bytes_up=bytes_up,
             excluded=len(excluded),
         )
         return round_row(number, outcome)

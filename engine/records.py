@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.engine import round_metrics
-from fedgrid.engine.clients.messages import Counts, TrainReport
+from fedgrid.engine.clients.messages import TrainReport
 from fedgrid.engine.round_metrics import RoundOutcome
-from fedgrid.engine.training.confusion import Scores, scores
+from fedgrid.engine.training.confusion import Counts, Scores, scores
 
 SCORES = {
     "loss": pa.float64(),

@@ -147,11 +147,11 @@ class RunFolder:
         return json.dumps(self.config.model_dump(mode="json"), indent=2, sort_keys=True) + "\n"
 
     def _newest(self) -> Progress | None:
-        kept = checkpoint.kept(self.path)
+        stored = checkpoint.stored_rounds(self.path)
         tables = {name: self._read(name) for name in schemas()}
-        reach = min(_last_round(table) for table in tables.values())
-        is_any_whole = False
-        for number in kept:
+        last_recorded = min(_last_round(table) for table in tables.values())
+        is_any_undamaged = False
+        for number in stored:
             progress = checkpoint.load(self.path, number)
             is_any_undamaged = is_any_undamaged or progress is not None
             if progress is not None and number <= last_recorded:
@@ -170,13 +170,12 @@ class RunFolder:
             self.log(
                 f"warning: the records end before round {stored[-1]} or are damaged: all rounds are run again"
             )
-        self._drop(kept)
+        self._drop(stored)
         self._tables = {name: schema.empty_table() for name, schema in schemas().items()}
         return None
 
     def _read(self, name: str) -> pa.Table:
-        """Return the records on disk, empty if they are missing or damaged; a column that they lack is
-        null."""
+        """Return the records on disk, empty if missing or damaged; a column that they lack is null."""
         schema = schemas()[name]
         try:
             table = pq.read_table(self.path / f"{name}.parquet", page_checksum_verification=True)

@@ -17,6 +17,7 @@ from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.federation import Federation
 from fedgrid.engine.records import CLIENTS, TESTS, rounds_schema
+from fedgrid.engine.training.confusion import Counts
 
 LAYOUT = Layout(("weight",), ((2,),), 2)
 MODEL_BYTES = 8

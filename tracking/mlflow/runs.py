@@ -31,8 +31,8 @@ Status: TypeAlias = Literal["FINISHED", "FAILED", "KILLED"]
 
 
 @dataclass(slots=True)
-class Entry:
-    """The state of a run in the store."""
+class LoggedRun:
+    """What the store has of a run."""
 
     mlflow_run_id: str
     status: str
@@ -78,8 +78,8 @@ class Experiment:
                 )
             return cls(uri, client, str(found.experiment_id), _entries(client, str(found.experiment_id)))
 
-    def start(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, Any]) -> Entry:
-        """Create a run with `tags` and `params`, or set an existing one to RUNNING and update its `tags`.
+    def start(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, Any]) -> LoggedRun:
+        """Set a run running: a new one with `tags` and `params`, a known one with `tags` set anew.
 
         `params` may be nested; an existing run keeps its own.
         """
@@ -103,8 +103,8 @@ class Experiment:
         entry.status, entry.described, entry.opened = "RUNNING", True, True
         return entry
 
-    def log_rounds(self, entry: Entry, rounds: Sequence[tuple[int, Metrics]], millis: int) -> int:
-        """Log the rounds after `entry.rounds` in few batches, no round split, and return their number.
+    def log_rounds(self, entry: LoggedRun, rounds: Sequence[tuple[int, Metrics]], millis: int) -> int:
+        """Log the rounds after `entry.rounds` in few batches, none torn apart, and return their number.
 
         Metrics that are None, NaN or infinite are left out (MLflow would store 1.8e308 for infinity).
         `millis` is the timestamp of the points; the store ignores points that it already has with it.
@@ -135,8 +135,8 @@ class Experiment:
         self._log(entry, batch, last)
         return entry.rounds - before
 
-    def log_totals(self, entry: Entry, totals: Mapping[str, float]) -> None:
-        """Log `totals`, except those that the store already has with this value."""
+    def log_totals(self, entry: LoggedRun, totals: Mapping[str, float]) -> None:
+        """Log those of `TOTALS` that are not in the store with this value already."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
@@ -147,14 +147,14 @@ class Experiment:
                 self._client.log_batch(entry.mlflow_run_id, metrics=points)
             entry.totals |= new
 
-    def log_artifacts(self, entry: Entry, paths: Iterable[Path], folder: str | None = None) -> None:
-        """Upload files into `folder` of the run's artifacts; existing files are replaced."""
+    def log_artifacts(self, entry: LoggedRun, paths: Iterable[Path], folder: str | None = None) -> None:
+        """Upload files, in `folder` of the run's artifacts; those of an earlier time are replaced."""
         with one_line(self._uri):
             for path in paths:
                 self._client.log_artifact(entry.mlflow_run_id, str(path), folder)
 
-    def log_folder(self, entry: Entry, folder: Path, name: str) -> None:
-        """Upload the content of a folder as folder `name` of the run's artifacts."""
+    def log_folder(self, entry: LoggedRun, folder: Path, name: str) -> None:
+        """Upload all that is in a folder, as the folder `name` of the run's artifacts."""
         with one_line(self._uri):
             self._client.log_artifacts(entry.mlflow_run_id, str(folder), name)
 
@@ -163,16 +163,16 @@ class Experiment:
         with one_line(self._uri):
             self._client.log_text(entry.mlflow_run_id, text, name)
 
-    def set_tags(self, entry: Entry, tags: Mapping[str, str]) -> None:
-        """Set tags; other tags are kept."""
+    def set_tags(self, entry: LoggedRun, tags: Mapping[str, str]) -> None:
+        """Set tags anew; the others stay."""
         from mlflow.entities import RunTag
 
         marks = [RunTag(key, value[:TAG_LENGTH]) for key, value in tags.items()]
         with one_line(self._uri):
             self._client.log_batch(entry.mlflow_run_id, tags=marks)
 
-    def finish(self, entry: Entry, status: Status) -> None:
-        """Set the run's final status and end time."""
+    def finish(self, entry: LoggedRun, status: Status) -> None:
+        """Set the run's status and the time of its end."""
         with one_line(self._uri):
             self._client.set_terminated(entry.mlflow_run_id, status)
         entry.status, entry.opened = status, False

@@ -9,10 +9,8 @@ from tests.helpers.reference import OVERLAPS, REFERENCE, rows_of
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
 
 
-
-def test_the_published_clustering_numbers_are_those_of_the_reference(shared: Path):
-    with (shared / "reference" / "published_clustering.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+def test_the_clustering_numbers_are_those_of_the_reference():
+    rows = rows_of(REFERENCE / "published_clustering.csv")
     assert len(rows) == len(numbers.clustering()) == 280
     for row in rows:
         scenario = (row["dataset"].lower(), int(row["n"]), OVERLAPS[row["overlap"]], row["balance"])
