@@ -181,12 +181,12 @@ def scale_y(axes: Axes, largest: float) -> None:
 
 
 def require_one(study: Study, *parts: str) -> None:
-    """Check that the runs of a study are alike in some of `dataset`, `clients` and `split`.
+    """Check that the runs of a study are alike in some of `dataset`, `clients` and `split`, and in `setting`.
 
     Raises:
         ValueError: if they are not.
     """
-    for part in parts:
+    for part in (*parts, "setting"):
         values = list(dict.fromkeys(getattr(run, part) for run in study.runs))
         if len(values) > 1:
             raise ValueError(

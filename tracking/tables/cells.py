@@ -25,6 +25,7 @@ def block_of(study: Study) -> tuple[str, int]:
             f"{study.name} has {len(study.blocks)} combinations of data set and clients, this table is of "
             "one: study.where(dataset=..., clients=...)"
         )
+    _require_one_setting(study)
     return study.blocks[0]
 
 
@@ -39,7 +40,16 @@ def dataset_of(study: Study) -> str:
             f"{study.name} has {len(study.datasets)} data sets, this table is of one: "
             "study.where(dataset=...)"
         )
+    _require_one_setting(study)
     return study.datasets[0]
+
+
+def _require_one_setting(study: Study) -> None:
+    if len(study.settings) > 1:
+        raise ValueError(
+            f"{study.name} has {len(study.settings)} combinations of its further axes, this table is of one: "
+            f"study.where(setting={study.settings[0]!r})"
+        )
 
 
 def over_seeds(study: Study, measure: Measure) -> Cell:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedgrid.tracking.records import Array
+from fedgrid.tracking.scoring.axes import setting_words
 from fedgrid.tracking.scoring.measures import (
     CLUSTERING_ROUND,
     FINAL_ARI,
@@ -18,7 +19,7 @@ from fedgrid.tracking.scoring.measures import (
     Measure,
 )
 from fedgrid.tracking.scoring.statistics import LEAST_SCENARIOS, wilcoxon
-from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.scoring.study import Scenario, Study
 from fedgrid.tracking.tables.cells import lacking
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, Tone, fixed
 
@@ -33,8 +34,6 @@ MEASURES = (
 )
 NAMED = 6
 """Cells without a partner that a caption names."""
-
-Scenario = tuple[str, int, str, str]
 
 
 @dataclass(frozen=True)
@@ -205,8 +204,8 @@ def _signed(value: float, digits: int) -> str:
 
 
 def _title(scenario: Scenario) -> str:
-    dataset, clients, overlap, balance = scenario
-    return f"{dataset} {clients} {overlap} {balance}"
+    dataset, clients, overlap, balance, *setting = scenario
+    return " ".join((dataset, str(clients), overlap, balance, *setting_words(setting)))
 
 
 def _slug(name: str) -> str:
