@@ -11,7 +11,7 @@ from fedgrid.engine.errors import unknown
 from fedgrid.engine.partition.scenarios import SCENARIOS
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.presets.axes import Axes, choose, extend, filter_of, items, keep
-from fedgrid.grids.presets.axis_keys import AXES
+from fedgrid.grids.presets.axis_keys import AXES, axis_keys
 from fedgrid.grids.presets.changes import Change
 from fedgrid.grids.presets.expand import Description, expand
 from fedgrid.grids.presets.overrides import Override
@@ -106,7 +106,7 @@ def load_preset(
             nested.append(change)
     chosen = _narrow(_widen(axes, seeds, extends), filters)
     description = replace(preset.description, axes=chosen, changes=tuple(nested))
-    further = tuple(axis for axis in chosen if axis not in AXES)
+    further = tuple(axis for axis in axis_keys() if axis in chosen and axis not in AXES)
     return Grid(name, expand(description, data_dir), text, further)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedgrid.tracking.figures.curves import band, marks
+from fedgrid.tracking.figures.curves import band
 from fedgrid.tracking.figures.look import Style, look, styles
 from fedgrid.tracking.figures.panels import FIFTHS, NO_RUN, Margins, entries, panels, rule, say
 from fedgrid.tracking.records import Array
@@ -63,8 +63,10 @@ def _draw(
         there_V = ~np.isnan(mean_V)
         if not there_V.any():
             continue
-        every = marks(position, len(style), int(there_V.sum())) if there_V.sum() > len(style) else None
-        axes.plot(places_V[there_V], mean_V[there_V], label=algorithm, markevery=every, **look_of.of_line)
+        # Ever thinner, so that lines show that coincide.
+        size = 1 - position / len(style)
+        line = {**look_of.of_line, "linewidth": 0.7 + 0.9 * size, "markersize": 2.6 + 2.6 * size}
+        axes.plot(places_V[there_V], mean_V[there_V], label=algorithm, **line)
         if (low_V[there_V] < high_V[there_V]).any():
             band(axes, places_V[there_V], low_V[there_V], high_V[there_V], look_of.colour)
 

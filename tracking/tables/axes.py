@@ -25,8 +25,8 @@ def over_axis(study: Study, axis: str) -> Table:
         f"axis-{plain(axis)}",
         f"Scores by {axis}",
         "Personalised accuracy of the last round (PA) and adjusted Rand index (ARI) of the last partition "
-        f"for each value of {axis}. Means over scenarios, each of which counts alike; the grid's other axes are "
-        "part of the scenario. Best of a column in bold.",
+        f"for each value of {axis}. Means over scenarios, each of which counts alike; the grid's other axes "
+        "are part of the scenario. Best of a column in bold.",
         tuple(Column(value, measure.name) for measure, value in columns),
         bold_columns(rows, [measure.highest for measure, _ in columns]),
         corner="algorithm",
