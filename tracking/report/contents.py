@@ -105,7 +105,8 @@ def _axes(study: Study) -> tuple[Section, ...]:
             Plate(
                 f"axis-{plain(axis)}",
                 f"Scores by {axis}",
-                "Means over scenarios; bands reach from the least to the greatest mean of a seed.",
+                "Means over the scenarios that were run with a value, counted in the table; bands reach from "
+                "the least to the greatest mean of a seed.",
                 partial(figures.over_axis, study, axis),
             ),
         )

@@ -1,10 +1,12 @@
 """Scores over the values of an axis of the grid, such as `training.local_epochs`."""
 
+from collections.abc import Sequence
+
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.axes import along, at, values_of
 from fedgrid.tracking.scoring.study import Study, plain
 from fedgrid.tracking.tables.cells import explained, over_scenarios
-from fedgrid.tracking.tables.table import Column, Row, Table, bold_columns
+from fedgrid.tracking.tables.table import Cell, Column, Row, Table, bold_columns
 
 MEASURES = (measures.PA_LAST, measures.FINAL_ARI)
 
@@ -14,13 +16,7 @@ def over_axis(study: Study, axis: str) -> Table:
     part = along(study, axis)
     values = values_of(part, axis)
     columns = [(measure, value) for measure in MEASURES for value in values]
-    rows = [
-        Row(
-            algorithm,
-            tuple(over_scenarios(at(of_algorithm, axis, value), measure) for measure, value in columns),
-        )
-        for algorithm, of_algorithm in ((name, part.where(algorithm=name)) for name in part.algorithms)
-    ]
+    rows = [Row(name, _cells(part.where(algorithm=name), axis, values)) for name in part.algorithms]
     table = Table(
         f"axis-{plain(axis)}",
         f"Scores by {axis}",
@@ -32,3 +28,10 @@ def over_axis(study: Study, axis: str) -> Table:
         corner="algorithm",
     )
     return explained(table, part)
+
+
+def _cells(study: Study, axis: str, values: Sequence[str]) -> tuple[Cell, ...]:
+    """Return the cells of one algorithm; a value that was run in fewer scenarios than another says so."""
+    parts = [at(study, axis, value) for value in values]
+    expected = max(len(part.runs) for part in parts)
+    return tuple(over_scenarios(part, measure, expected=expected) for measure in MEASURES for part in parts)

@@ -82,6 +82,17 @@ def test_a_run_is_named_tagged_and_described(storage, store, writer):
     assert store.artifacts("mine") == {"preset.yaml"}
 
 
+def test_a_further_axis_of_the_grid_is_a_tag_and_stands_in_the_name_of_a_run(storage, store):
+    scores = record(storage, CONFIG, ROUNDS)
+    axes = ["training.local_epochs", "algorithm.cooldown"]
+    writer = Writer(default_uri(storage), "mine", storage, storage / "mlartifacts", axes)
+    writer.write(CONFIG, scores, "FINISHED")
+    epochs = str(CONFIG.training.local_epochs)
+    tags = store.runs[f"{CONFIG.name} (training.local_epochs {epochs})"].data.tags
+    assert tags["training.local_epochs"] == epochs
+    assert "algorithm.cooldown" not in tags, "BNC has no such setting"
+
+
 def test_a_run_that_took_rounds_from_the_store_says_what_it_would_have_cost(storage, store, writer):
     """Four rounds of 3 s, of which it took two, in 0.25 s each."""
     scores = record(storage, CONFIG, ROUNDS)

@@ -106,6 +106,14 @@ def test_a_value_that_an_algorithm_was_not_run_with_is_absent():
     assert [cell.text == ABSENT for cell in cells["SCL"]] == [False, True, False, True]
 
 
+def test_a_value_that_was_run_in_fewer_scenarios_says_so():
+    study = two_axes()
+    fewer = study_of([r for r in study.finished if r.run.axes != ((EPOCHS, "10"), (MAJORITY, "1"))])
+    cells = {row.name: row.cells for row in over_axis(fewer, EPOCHS).rows}["BNC"]
+    assert [cell.text for cell in cells[:2]] == ["0.200", "0.500 (1/2)"]
+    assert [cell.bold for cell in cells[:2]] == [True, False]
+
+
 def test_every_combination_of_values_is_a_scenario_of_its_own():
     study = two_axes()
     assert len(study.scenarios) == 4
