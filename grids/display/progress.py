@@ -13,9 +13,9 @@ from rich.text import Text
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.display.tables import ROOMY, duration, result_row
+from fedgrid.grids.presets.axis_keys import SETTING, value_text
 from fedgrid.grids.results.outcome import Outcome
 from fedgrid.grids.results.tally import Tally
-from fedgrid.tracking.mlflow.runs import flatten
 from fedgrid.tracking.scoring.scores import RoundScores
 
 NUMBERS_WIDTH = 64
@@ -140,8 +140,10 @@ class Lines:
 class JsonLines:
     """A JSON object on each line, for programs. Writes to what is standard output when it is created."""
 
-    def __init__(self) -> None:
+    def __init__(self, axes: Sequence[str] = ()) -> None:
+        """Write to standard output; `axes` are the grid's further axes, which a `result` event has too."""
         self._output = sys.stdout
+        self._axes = axes
 
     def __enter__(self) -> "JsonLines":
         return self
@@ -163,7 +165,7 @@ class JsonLines:
 
     def finish(self, outcome: Outcome) -> None:
         """Print a `result` event with the row of the results table."""
-        self._write({"event": "result", **result_row(outcome)})
+        self._write({"event": "result", **result_row(outcome, self._axes)})
 
     def stop(self, config: RunConfig) -> None:
         """Print a `stop` event."""
@@ -228,9 +230,10 @@ def _namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[RunCon
 
 
 def settings_of(run: RunConfig, varied: Sequence[str]) -> str:
-    """Return some settings of a run's algorithm as they stand behind its name, as in ` (threshold 0.4)`."""
-    values = flatten(run.algorithm)
-    return f" ({', '.join(f'{key} {values[key]}' for key in varied)})" if varied else ""
+    """Return a run's values of some axes as they stand behind its name: ` (threshold 0.4)`."""
+    shown = [(key.removeprefix(SETTING), value_text(run, key)) for key in varied]
+    words = ", ".join(f"{key} {value}" for key, value in shown if value is not None)
+    return f" ({words})" if words else ""
 
 
 def _scores(scores: RoundScores) -> str:

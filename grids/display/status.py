@@ -16,6 +16,7 @@ from fedgrid.engine.storage.lease import holder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import duration
+from fedgrid.grids.results.axes import further_axes, name_of
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished
 
@@ -50,7 +51,9 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     driver = holder(storage)
     is_running = driver is not None and driver.what == name
     progress: Mapping[str, Any] = (grid.read_progress() or {}) if is_running else {}
-    under_way = progress.get("running", [])
+    axes = further_axes(runs)
+    names = {run.run_id: name_of(run, axes) for run in runs}
+    under_way = [{**run, "run": names.get(run["run_id"], run["run"])} for run in progress.get("running", [])]
     failures = _failed(runs, storage)
     done = sum(is_finished(storage, run) for run in runs)
     return {

@@ -21,6 +21,7 @@ from fedgrid.grids.display.tables import (
     summary_table,
 )
 from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.results.axes import further_axes
 from fedgrid.grids.results.outcome import Outcome, finished, is_finished
 from fedgrid.grids.results.tally import Tally
 from fedgrid.tracking.mlflow.store import shown
@@ -61,9 +62,9 @@ def show(
     say(f"See it:  fedgrid ui {quote(grid.name)} --storage {quote(storage.uri or str(storage.root))}")
 
 
-def print_finished(runs: Sequence[RunConfig], storage: Storage) -> None:
+def print_finished(runs: Sequence[RunConfig], storage: Storage, axes: Sequence[str] = ()) -> None:
     """Print a `result` event for each of these runs, which were finished before this launch."""
-    lines = JsonLines()
+    lines = JsonLines(axes)
     for run in runs:
         lines.finish(finished(storage.root, run))
 
@@ -72,10 +73,11 @@ def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> 
     """Write `summary.csv` into `folder`: a row for each finished run, as in the results table."""
     path = folder / "summary.csv"
     done = (finished(storage.root, run) for run in runs if is_finished(storage, run))
+    axes = further_axes(runs)
     with path.open("w", newline="") as file:
         writer: csv.DictWriter[str] | None = None
         for outcome in done:
-            row = result_row(outcome)
+            row = result_row(outcome, axes)
             if writer is None:
                 writer = csv.DictWriter(file, row)
                 writer.writeheader()

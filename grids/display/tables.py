@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedgrid.engine.partition.blueprint import Blueprint
+from fedgrid.grids.results.axes import further_axes, setting_of, values_of
 from fedgrid.grids.results.outcome import Outcome
 from fedgrid.grids.results.titles import titles
 from fedgrid.tracking.tables.table import Table as PageTable
@@ -66,8 +67,8 @@ def titled_table(title: str, width: int) -> Table:
     )
 
 
-def result_row(outcome: Outcome) -> dict[str, Any]:
-    """Return one run's row of the results table, by name."""
+def result_row(outcome: Outcome, axes: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the columns of the results table for one run, by name; `axes` are the grid's further axes."""
     scores = outcome.scores or {}
     return {
         "run": outcome.config.name,
@@ -75,6 +76,7 @@ def result_row(outcome: Outcome) -> dict[str, Any]:
         "scenario": outcome.config.scenario,
         "algorithm": outcome.config.algorithm["name"],
         "seed": outcome.config.seed,
+        **values_of(outcome.config, axes),
         **{name: scores.get(name) for name in RESULT_COLUMNS},
         "seconds": round(outcome.times.seconds, 1),
         "alone_seconds": round(outcome.times.alone_seconds, 1),
@@ -90,8 +92,10 @@ def result_table(outcomes: Sequence[Outcome], width: int) -> Group:
     """
     alone = width >= WITH_ALONE and any(outcome.times.has_hits for outcome in outcomes)
     sections: dict[str, list[tuple[str, Outcome]]] = {}
-    for title, outcome in zip(titles([outcome.config for outcome in outcomes]), outcomes, strict=True):
-        sections.setdefault(_section(outcome), []).append((title, outcome))
+    configs = [outcome.config for outcome in outcomes]
+    axes = further_axes(configs)
+    for title, outcome in zip(titles(configs, axes), outcomes, strict=True):
+        sections.setdefault(_section(outcome, axes), []).append((title, outcome))
     return Group(*(_section_table(name, rows, width, alone=alone) for name, rows in sections.items()))
 
 
@@ -113,7 +117,8 @@ def summary_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     A mean is over the runs that have the score; None if no run has it.
     """
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for title, outcome in zip(titles([outcome.config for outcome in outcomes]), outcomes, strict=True):
+    configs = [outcome.config for outcome in outcomes]
+    for title, outcome in zip(titles(configs, further_axes(configs)), outcomes, strict=True):
         scores = {name: (outcome.scores or {}).get(name) for name in SUMMARY_COLUMNS}
         groups.setdefault((outcome.config.dataset, title), []).append(scores)
     return [
@@ -204,8 +209,8 @@ def _counts(counts_L: NDArray[np.int64]) -> list[str]:
     return [str(counts_L.sum()), *(str(count) if count else "·" for count in counts_L)]
 
 
-def _section(outcome: Outcome) -> str:
-    return f"{outcome.config.scenario}, seed {outcome.config.seed}"
+def _section(outcome: Outcome, axes: Sequence[str]) -> str:
+    return f"{outcome.config.scenario}{setting_of(outcome.config, axes)}, seed {outcome.config.seed}"
 
 
 def _seconds(value: float) -> str:

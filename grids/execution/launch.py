@@ -205,5 +205,5 @@ def _waiting(console: Console, options: LaunchOptions, what: str) -> Iterator[No
 
 def _view(grid: Grid, options: LaunchOptions, console: Console) -> Bars | Lines | JsonLines:
     if options.as_json:
-        return JsonLines()
+        return JsonLines(grid.varied)
     return Bars(console, grid.runs, grid.varied) if console.is_terminal else Lines(console, grid.varied)

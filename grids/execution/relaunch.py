@@ -12,6 +12,7 @@ from fedgrid.grids.execution.run import run_grid
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.sync import sync
 from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.results.axes import further_axes
 from fedgrid.grids.results.grid_folder import PRESET, GridFolder
 
 
@@ -24,7 +25,7 @@ def launched(name: str, storage: Storage) -> Grid:
     storage.pull_marks()
     folder = GridFolder(storage, name)
     runs = folder.runs()
-    return Grid(name, runs, (folder.path / PRESET).read_text())
+    return Grid(name, runs, (folder.path / PRESET).read_text(), further_axes(runs))
 
 
 def retry(name: str, storage: Storage, options: LaunchOptions, console: Console) -> LaunchResult:
@@ -48,7 +49,7 @@ def sync_grid(name: str, storage: Storage, console: Console) -> None:
         RunError: if MLflow cannot be reached.
     """
     grid = launched(name, storage)
-    log = RunLog(name, storage.root, warn)
+    log = RunLog(name, storage.root, warn, axes=grid.varied)
     with Lease(storage, name):
         for run in grid.runs:
             storage.pull(RunFolder(storage, run).path.name, skip=("state-",))

@@ -29,7 +29,7 @@ def run_grid(
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if the grid as a whole cannot go on.
     """
-    log = RunLog(grid.name, storage.root, warn)
+    log = RunLog(grid.name, storage.root, warn, axes=grid.varied)
     storage.pull_marks()
     chosen = grid.runs if only is None else only
     todo = [run for run in chosen if options.fresh or not is_finished(storage, run)]
@@ -39,7 +39,7 @@ def run_grid(
     if not options.as_json:
         show(grid, storage, log.uri, result.failures, result.tally, console)
     else:
-        print_finished(done, storage)
+        print_finished(done, storage, grid.varied)
     return result
 
 

@@ -60,10 +60,13 @@ class RunLog:
         storage: Path,
         warn: Callable[[str], None],
         *,
+        axes: Sequence[str] = (),
         pauses: Pauses = Pauses(),
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Log to MLFLOW_TRACKING_URI, else to a file in `storage`; `warn` is called from any thread.
+
+        `axes` are the grid's further axes, of which a run gets tags.
 
         Raises:
             ConfigError: if MLFLOW_TRACKING_URI is malformed.
@@ -72,7 +75,7 @@ class RunLog:
             self.uri = tracking_uri(storage)
         except TrackingError as error:
             raise ConfigError(str(error)) from error
-        self.writer = Writer(self.uri, grid_name, storage, artifact_root(storage))
+        self.writer = Writer(self.uri, grid_name, storage, artifact_root(storage), axes)
         self._grid_name = grid_name
         self._storage = storage
         self._warn = warn

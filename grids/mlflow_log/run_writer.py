@@ -12,6 +12,7 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import write_text
 from fedgrid.grids.mlflow_log.tags import metrics, origin, tags
+from fedgrid.grids.results.axes import name_of
 from fedgrid.grids.results.times import times_of
 from fedgrid.tracking.mlflow.runs import Experiment, LoggedRun, Status
 from fedgrid.tracking.mlflow.store import database_file, one_line, shown
@@ -43,10 +44,16 @@ class Writer:
     the write later.
     """
 
-    def __init__(self, uri: str, grid_name: str, storage: Path, artifacts: Path) -> None:
-        """Write to the store `uri`; if it is not a server, its artifacts go to `artifacts`."""
+    def __init__(
+        self, uri: str, grid_name: str, storage: Path, artifacts: Path, axes: Sequence[str] = ()
+    ) -> None:
+        """Write to the store `uri`; artifacts of a store that is no server go to `artifacts`.
+
+        `axes` are the grid's further axes: they are tags of a run, and stand in its name.
+        """
         self._uri = uri
         self._grid_name = grid_name
+        self._axes = axes
         self._storage = storage
         self._artifacts = artifacts
         self._experiment: Experiment | None = None
@@ -162,8 +169,12 @@ class Writer:
             return entry, False
         self.connect()
         assert self._parent is not None
-        given = {**tags(config, self._grid_name), "mlflow.parentRunId": self._parent.mlflow_run_id}
-        return experiment.start(config.run_id, config.name, given, config.model_dump(mode="json")), True
+        given = {
+            **tags(config, self._grid_name, self._axes),
+            "mlflow.parentRunId": self._parent.mlflow_run_id,
+        }
+        name = name_of(config, self._axes)
+        return experiment.start(config.run_id, name, given, config.model_dump(mode="json")), True
 
     def _finish(self, entry: LoggedRun, folder: Path, status: Status) -> None:
         experiment = self._connected()

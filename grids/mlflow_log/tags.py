@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -9,7 +10,9 @@ from platform import node, python_version
 
 from fedgrid.engine import round_metrics
 from fedgrid.engine.run_config import RunConfig
+from fedgrid.grids.presets.axis_keys import AXES
 from fedgrid.grids.results.archived import is_archived
+from fedgrid.grids.results.axes import pairs_of
 from fedgrid.tracking.mlflow.runs import Metrics
 from fedgrid.tracking.scoring.group import declared
 from fedgrid.tracking.scoring.scores import RoundScores
@@ -34,18 +37,16 @@ def metrics(scores: RoundScores) -> Metrics:
     return {name: values.get(name) for name in described()}
 
 
-def tags(config: RunConfig, grid_name: str) -> dict[str, str]:
-    """Return a tag for each axis, for the UI's filter, and what the run was made with."""
+def tags(config: RunConfig, grid_name: str, axes: Sequence[str] = ()) -> dict[str, str]:
+    """Return a tag for each axis, for the UI's filter, and the versions that the run was made with.
+
+    `axes` are the grid's further axes; their tags have the names of the keys, as `training.local_epochs`.
+    """
     return {
         "grid": grid_name,
         "scenario": config.scenario,
-        "dataset": config.dataset,
-        "overlap": config.overlap,
-        "balance": config.balance,
-        "clients": str(config.clients),
-        "algorithm": config.algorithm["name"],
-        "seed": str(config.seed),
         "model": config.model,
+        **dict(pairs_of(config, (*AXES, *axes))),
         **(ARCHIVE if is_archived(config) else origin()),
     }
 

@@ -1,20 +1,18 @@
-"""The axes of a grid: the keys of a run that may be lists, and what narrows or widens them."""
+"""The axes of one grid with their values: read from a file, narrowed by filters, extended by options."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.errors import ConfigError, hint, unknown
-from fedgrid.grids.presets.yaml_file import Place, at
-
-AXES = ("dataset", "overlap", "balance", "clients", "seed", "algorithm")
-"""In the order of the runs; the last varies fastest."""
+from fedgrid.grids.presets.axis_keys import AXES, text_of
+from fedgrid.grids.presets.yaml_file import Place, at, parse_value
 
 MOST_SEEDS = 10_000
-"""More in one range is a slip of the finger, and would fill the memory before anybody sees it."""
+"""Seeds in one range at most: more are a typing error that would exhaust the memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,37 +21,37 @@ class Item:
 
     value: Any
     place: Place | None = None
-    """Where it stands; None for a default and for the command line."""
+    """Its line in a file; None for a default and for the command line."""
 
     @cached_property
     def label(self) -> str:
-        """What filters compare: the value as text, of an algorithm with settings its name."""
+        """The value as text, which filters compare; for an algorithm with settings, its name."""
         named = isinstance(self.value, Mapping) and "name" in self.value
-        return str(self.value["name"] if named else self.value)
+        return text_of(self.value["name"] if named else self.value)
 
 
 Axes: TypeAlias = Mapping[str, tuple[Item, ...]]
 Choice: TypeAlias = Mapping[str, frozenset[str]]
-"""Axis -> labels; one that is not there does not matter."""
+"""Axis -> allowed labels; an axis that is missing is not restricted."""
 
 
-def axis_name(given: str) -> str:
-    """Return the axis of a name in the singular or the plural.
+def axis_name(given: str, axes: Iterable[str]) -> str:
+    """Return the axis among `axes` that `given` names, in the singular or the plural.
 
     Raises:
         ConfigError: if there is none.
     """
     for axis in (given, given.removesuffix("s")):
-        if axis in AXES:
+        if axis in axes:
             return axis
-    raise unknown("axis", given, AXES)
+    raise unknown("axis", given, axes)
 
 
 def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]:
     """Return the values of an axis: one, a list, or for seeds a range.
 
     Raises:
-        ConfigError: for an empty list, a range that is none, or an algorithm without its name.
+        ConfigError: for an empty list, a malformed range, or an algorithm without its name.
     """
     found: list[Item] = []
     for index, value in enumerate(given if isinstance(given, list) else [given]):
@@ -70,10 +68,10 @@ def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]
 
 
 def seeds_in(text: str) -> list[int]:
-    """Return the seeds that `0..4` (both ends included), `3` or `0,2,5` stands for.
+    """Return the seeds of `0..4` (both ends included), `3` or `0,2,5`.
 
     Raises:
-        ConfigError: if it is none of these.
+        ConfigError: for any other text.
     """
     seeds: list[int] = []
     for part in text.split(","):
@@ -89,16 +87,16 @@ def seeds_in(text: str) -> list[int]:
 
 
 def choose(given: Mapping[Any, Any], axes: Axes, place: Place | None = None) -> Choice:
-    """Return what a mapping of axis -> value or list picks out of `axes`.
+    """Return the labels that a mapping of axis -> value or list selects among those of `axes`.
 
     Raises:
-        ConfigError: for an unknown axis, or a value that is not on it.
+        ConfigError: for an axis or a value that the grid does not have.
     """
     choice: dict[str, frozenset[str]] = {}
     for name, values in given.items():
         where = place and place.under(str(name))
         with at(where):
-            axis = axis_name(str(name))
+            axis = axis_name(str(name), axes)
         picked = items(axis, values, where)
         has = {item.label: None for item in axes[axis]}
         for item in picked:
@@ -113,10 +111,10 @@ def choose(given: Mapping[Any, Any], axes: Axes, place: Place | None = None) -> 
 
 
 def keep(axes: Axes, choice: Choice) -> Axes:
-    """Return the axes without the values that `choice` leaves out.
+    """Return the axes with only the values that `choice` allows.
 
     Raises:
-        ConfigError: if an axis has none left.
+        ConfigError: if an axis has no value left.
     """
     kept = dict(axes)
     for axis, labels in choice.items():
@@ -133,7 +131,7 @@ def filter_of(text: str) -> dict[str, list[str]]:
     """Return axis -> values of `dataset=mnist,clients=15`; an axis may be repeated.
 
     Raises:
-        ConfigError: if it does not read like this.
+        ConfigError: for any other text.
     """
     wanted: dict[str, list[str]] = {}
     for part in text.split(","):
@@ -145,15 +143,15 @@ def filter_of(text: str) -> dict[str, list[str]]:
 
 
 def extend(axes: Axes, text: str) -> Axes:
-    """Return the axes with what `algorithms+=a,b` or `seeds+=5..9` adds.
+    """Return the axes with the values that `algorithms+=a,b` or `seeds+=5..9` adds.
 
     Raises:
-        ConfigError: for an unknown axis, or a value that is there already.
+        ConfigError: for an unknown axis, or a value that the axis already has.
     """
     name, plus, values = text.partition("+=")
     if not (name.strip() and plus and values.strip()):
         raise ConfigError("expected AXIS+=VALUES, as in algorithms+=sattler,briggs or seeds+=5..9")
-    axis = axis_name(name.strip())
+    axis = axis_name(name.strip(), axes)
     has = {item.label for item in axes[axis]}
     for item in (added := _added(axis, values)):
         if item.label in has:
@@ -165,5 +163,7 @@ def extend(axes: Axes, text: str) -> Axes:
 def _added(axis: str, values: str) -> tuple[Item, ...]:
     if axis == "seed":
         return items(axis, values)
+    if axis not in AXES:
+        return items(axis, parse_value(f"[{values}]", f"'{values}'"))
     parts = [part.strip() for part in values.split(",")]
     return items(axis, [int(part) if axis == "clients" and part.isdecimal() else part for part in parts])

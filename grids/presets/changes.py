@@ -1,4 +1,4 @@
-"""What `--set` asks for: a path of keys and the value that replaces what is there."""
+"""Changes of `--set`: a path of keys and its new value."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ class Change:
 
     @classmethod
     def parse(cls, text: str) -> "Change":
-        """Return what `key.key=value` says.
+        """Return the change that `key.key=value` describes.
 
         Raises:
-            ConfigError: if it does not read like this.
+            ConfigError: for any other text.
         """
         key, equals, value = text.partition("=")
         if not equals or not key:
@@ -32,15 +32,21 @@ class Change:
         """Return `values` with this change.
 
         Raises:
-            ConfigError: if a key on the way has no keys itself.
+            ConfigError: if a key on the path has a plain value.
         """
-        return self._with(values, self.keys)
+        return with_value(values, self.keys, self.value, f"--set {self.text}")
 
-    def _with(self, values: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-        key, *rest = keys
-        if not rest:
-            return {**values, key: self.value}
-        inner = values.get(key, {})
-        if not isinstance(inner, Mapping):
-            raise ConfigError(f"--set {self.text}: {key} is {inner!r}, it has no keys")
-        return {**values, key: self._with(inner, rest)}
+
+def with_value(values: Mapping[str, Any], path: Sequence[str], value: Any, source: str) -> dict[str, Any]:
+    """Return nested mappings with `value` at `path`; mappings that are missing are made.
+
+    Raises:
+        ConfigError: if a key on the path has a plain value; begins with `source`.
+    """
+    key, *rest = path
+    if not rest:
+        return {**values, key: value}
+    inner = values.get(key, {})
+    if not isinstance(inner, Mapping):
+        raise ConfigError(f"{source}: {key} is {inner!r}, it has no keys")
+    return {**values, key: with_value(inner, rest, value, source)}

@@ -1,4 +1,4 @@
-"""From a grid's description to the configurations of its runs; errors name the place of the key."""
+"""From a grid's description to the configurations of its runs; errors name file, line and key."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,19 +15,27 @@ from fedgrid.engine.partition import kinds
 from fedgrid.engine.partition.scenarios import Scenario
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.run_config import RunConfig, complete
-from fedgrid.grids.presets.axes import AXES, Axes, Item
-from fedgrid.grids.presets.changes import Change
+from fedgrid.grids.presets.axes import Axes, Item
+from fedgrid.grids.presets.axis_keys import AXES, has, in_run_order
+from fedgrid.grids.presets.changes import Change, with_value
 from fedgrid.grids.presets.overrides import Override, merge
 from fedgrid.grids.presets.yaml_file import Place, at
+
+INDEPENDENT = ("balance", "clients", "seed")
+"""Axes on which no default of another key depends."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """Everything that makes a grid, nothing expanded yet."""
+    """A grid before it is expanded.
+
+    A run's value of a key comes from the last of these that has it: `fixed`, `overrides`, axes other than
+    `AXES`, `changes`.
+    """
 
     axes: Axes
     fixed: Mapping[str, tuple[Any, Place]]
-    """The other keys of a run, each with its place."""
+    """Keys that all runs share, each with its line."""
     overrides: tuple[Override, ...] = ()
     changes: tuple[Change, ...] = ()
 
@@ -36,12 +44,13 @@ def expand(description: Description, data_dir: Path) -> tuple[RunConfig, ...]:
     """Return one configuration for every combination of the axes.
 
     Raises:
-        ConfigError: if one of them cannot be, or two of them are the same run.
+        ConfigError: if one of them is invalid, or two of them are the same run.
     """
     expander = Expander(description, data_dir)
+    order = in_run_order(description.axes)
     seen: dict[str, RunConfig] = {}
-    for combination in product(*(description.axes[axis] for axis in AXES)):
-        run = expander.run(dict(zip(AXES, combination, strict=True)))
+    for combination in product(*(description.axes[axis] for axis in order)):
+        run = expander.run(dict(zip(order, combination, strict=True)))
         if run.run_id in seen:
             raise ConfigError(f"the same run twice: {run.name} ({run.run_id}); check the lists for repeats")
         seen[run.run_id] = run
@@ -49,12 +58,12 @@ def expand(description: Description, data_dir: Path) -> tuple[RunConfig, ...]:
 
 
 class Expander:
-    """Makes runs; what is costly (a folder of own images is looked through) once for all that share it."""
+    """Makes runs. Costly steps, such as reading a folder of images, are done once for all that share them."""
 
     def __init__(self, description: Description, data_dir: Path) -> None:
         self._description = description
         self._data_dir = data_dir
-        self._templates: dict[tuple[Item, Item, Item, tuple[Override, ...]], RunConfig] = {}
+        self._templates: dict[tuple[Item | Override, ...], RunConfig] = {}
         self._num_classes: dict[str, int] = {}
         self._checked: set[tuple[str, Split]] = set()
 
@@ -62,7 +71,7 @@ class Expander:
         """Return the run with these values of the axes.
 
         Raises:
-            ConfigError: if it cannot be; names the place of the key.
+            ConfigError: if it is invalid; names the line of the key.
         """
         template, held = self.complete(items)
         with self._located(items, held):
@@ -71,32 +80,38 @@ class Expander:
         return run
 
     def complete(self, items: Mapping[str, Item]) -> tuple[RunConfig, tuple[Override, ...]]:
-        """Return a run with this data set, overlap and algorithm, and the overrides that hold for the values.
+        """Return a run with these values up to the `INDEPENDENT` axes, and the overrides that apply.
 
         Raises:
-            ConfigError: for a key or value that does not exist; names its place.
+            ConfigError: for a key or value that does not exist; names its line.
         """
         labels = {axis: item.label for axis, item in items.items()}
         held = tuple(override for override in self._description.overrides if override.holds(labels))
-        kind = (items["dataset"], items["overlap"], items["algorithm"], held)
+        kind: tuple[Item | Override, ...] = (
+            *(item for axis, item in items.items() if axis not in INDEPENDENT),
+            *held,
+        )
         if kind not in self._templates:
             with self._located(items, held):
                 self._templates[kind] = self._complete(items, held)
         return self._templates[kind], held
 
     def _complete(self, items: Mapping[str, Item], held: Sequence[Override]) -> RunConfig:
-        values = {axis: item.value for axis, item in items.items()}
+        values = {axis: item.value for axis, item in items.items() if axis in AXES}
         if not isinstance(values["algorithm"], Mapping):
             values["algorithm"] = {"name": values["algorithm"]}
         values |= {key: value for key, (value, _) in self._description.fixed.items()}
         for override in held:
             values = merge(values, override.then)
+        for axis, item in items.items():
+            if axis not in AXES:
+                values = with_value(values, axis.split("."), item.value, f"axis {axis}")
         for change in self._description.changes:
             values = change.apply(values)
         return complete(values, self._data_dir)
 
     def _check_split(self, run: RunConfig) -> None:
-        """Check, without the images, that the split asks for no more than there is."""
+        """Check, without the images, that the data set has enough classes and clients for the split."""
         if (run.scenario, run.split) in self._checked:
             return
         if run.dataset not in self._num_classes:
@@ -117,14 +132,19 @@ class Expander:
     def _find(
         self, key: tuple[str, ...], items: Mapping[str, Item], held: Sequence[Override]
     ) -> Place | None:
-        """Return where a key, or the nearest one above it, got its value; None is the command line."""
+        """Return the line where a key, or the nearest one above it, got its value; None: the command line."""
         given: list[tuple[str, Any, Place | None]] = [
-            *((axis, item.value, item.place) for axis, item in items.items()),
+            *((axis, item.value, item.place) for axis, item in items.items() if axis in AXES),
             *((name, value, place) for name, (value, place) in self._description.fixed.items()),
             *(
                 (name, value, override.place.under(name))
                 for override in held
                 for name, value in override.then.items()
+            ),
+            *(
+                ((path := axis.split("."))[0], with_value({}, path, item.value, axis)[path[0]], item.place)
+                for axis, item in items.items()
+                if axis not in AXES
             ),
             *(
                 (change.keys[0], change.apply({})[change.keys[0]], None)
@@ -133,7 +153,7 @@ class Expander:
         ]
         for length in range(len(key), 0, -1):
             for name, value, place in reversed(given):
-                if name == key[0] and _has(value, key[1:length]):
+                if name == key[0] and has(value, key[1:length]):
                     return place.under(*key[1:length]) if place else None
         return None
 
@@ -147,9 +167,9 @@ def _has(value: Any, path: Sequence[str]) -> bool:
 
 
 def _vary(template: RunConfig, items: Mapping[str, Item]) -> RunConfig:
-    """Return a run that differs from `template` in the axes that nothing else depends on."""
+    """Return `template` with the run's own values of the `INDEPENDENT` axes."""
     values = {key: getattr(template, key) for key in RunConfig.model_fields}
-    axes = {axis: items[axis].value for axis in AXES if axis not in ("dataset", "overlap", "algorithm")}
+    axes = {axis: items[axis].value for axis in INDEPENDENT}
     try:
         return RunConfig(**{**values, **axes})
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""From what a user writes (a preset, a YAML file, options) to the runs of a grid."""
+"""From a preset, a YAML file and options to the runs of a grid."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,8 @@ import yaml
 from fedgrid.engine.errors import unknown
 from fedgrid.engine.partition.scenarios import SCENARIOS
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.grids.presets.axes import AXES, Axes, choose, extend, filter_of, items, keep
+from fedgrid.grids.presets.axes import Axes, choose, extend, filter_of, items, keep
+from fedgrid.grids.presets.axis_keys import AXES, axis_keys
 from fedgrid.grids.presets.changes import Change
 from fedgrid.grids.presets.expand import Description, expand
 from fedgrid.grids.presets.overrides import Override
@@ -36,9 +37,9 @@ class Grid:
     text: str
     """The preset as YAML; without one, the values that options gave."""
     varied: tuple[str, ...] = ()
-    """Settings of the algorithm that are shown beside a run's name, as they tell the runs apart."""
+    """Axes beside `AXES`: their values, which no name has, are shown beside a run's name and tagged."""
     until: Mapping[str, int] = field(default_factory=dict)
-    """Run id -> the round after which it stops, and is kept; the others go to their end."""
+    """Run id -> the round after which it stops and keeps its state; runs not listed run to their end."""
 
 
 def load_grid(
@@ -56,15 +57,15 @@ def load_grid(
 
     Args:
         what: a preset's or a published scenario's name, the path of a YAML file, or None for options alone.
-        options: values that replace those of the file, by axis.
+        options: axis -> value or list; replaces the file's values.
         changes: `key.key=value` each, applied after everything else.
         filters: `axis=value,axis=value` each; a run must pass all of them.
         seeds: `0..4`, `3` or `0,2,5`; replaces the file's seeds.
-        extends: `axis+=value,value` each: what the grid does not have yet.
+        extends: `axis+=value,value` each: values that the grid does not have yet.
         overrides: applied after the file's own.
 
     Raises:
-        ConfigError: if anything is misspelt or cannot be, or no run is left.
+        ConfigError: for an unknown key or an invalid value, and if no run is left.
     """
     name, preset, text = _read(what, options, data_dir)
     described = replace(preset.description, overrides=(*preset.description.overrides, *overrides))
@@ -97,19 +98,20 @@ def load_preset(
     axes |= {axis: items(axis, value) for axis, value in options.items()}
     nested: list[Change] = []
     for change in map(Change.parse, changes):
-        key = change.keys[0]
-        if change.keys == (key,) and key in AXES:
+        key = ".".join(change.keys)
+        if key in axes:
             axes[key] = items(key, change.value)
-            nested = [earlier for earlier in nested if earlier.keys[0] != key]
+            nested = [earlier for earlier in nested if earlier.keys[: len(change.keys)] != change.keys]
         else:
             nested.append(change)
     chosen = _narrow(_widen(axes, seeds, extends), filters)
     description = replace(preset.description, axes=chosen, changes=tuple(nested))
-    return Grid(name, expand(description, data_dir), text)
+    further = tuple(axis for axis in axis_keys() if axis in chosen and axis not in AXES)
+    return Grid(name, expand(description, data_dir), text, further)
 
 
 def scenario_values(name: str) -> dict[str, Any]:
-    """Return the keys that one of the papers' forty scenarios stands for.
+    """Return the keys of one of the papers' forty scenarios.
 
     Raises:
         ConfigError: if there is none of that name.
@@ -126,7 +128,7 @@ def scenario_values(name: str) -> dict[str, Any]:
 
 
 def _read(what: str | None, options: Mapping[str, Any], data_dir: Path) -> tuple[str, Preset, str]:
-    """Return the name, the content and the text of what the command line names."""
+    """Return name, content and text of the preset, file or scenario that the command line names."""
     if what and (what in preset_names() or is_path(what) or what.count("-") <= 2):
         file = open_preset(what)
         return Path(what).stem, read_preset(file, data_dir, (what,)), file.text

@@ -1,23 +1,17 @@
-"""What a preset says about some of its runs only: `when` these values of the axes meet, `then` these keys."""
+"""Overrides: keys for some runs of a grid. `when` selects the runs by their axes, `then` sets their keys."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.errors import ConfigError, unknown_key
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.grids.presets.axes import AXES, Axes, Choice, choose
+from fedgrid.grids.presets.axes import Axes, Choice, choose
+from fedgrid.grids.presets.axis_keys import AXES, SECTIONS, has
 from fedgrid.grids.presets.yaml_file import Place, at
 
-SECTIONS = {
-    name: tuple(field.annotation.model_fields)
-    for name, field in RunConfig.model_fields.items()
-    if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
-}
-"""The keys of a run that have keys themselves."""
-
 OVERRIDABLE = tuple(key for key in RunConfig.model_fields if key not in AXES or key == "algorithm")
+"""Keys that `then` may set."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,18 +21,19 @@ class Override:
     when: Choice
     then: Mapping[str, Any]
     place: Place
-    """Of `then`."""
+    """The line of `then`."""
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Say whether it is about the run whose axes have these labels."""
+        """Return whether it applies to the run whose axes have these labels."""
         return all(labels[axis] in allowed for axis, allowed in self.when.items())
 
 
 def read_overrides(given: Any, axes: Axes, place: Place) -> tuple[Override, ...]:
-    """Return the overrides that a preset lists; `axes` are what it can speak of.
+    """Return the overrides that a preset lists, checked against its `axes`.
 
     Raises:
-        ConfigError: for a key or value that does not exist, and for a `when` that can never hold.
+        ConfigError: for a key or value that does not exist, a `when` that can never hold, and a `then` that
+            sets an axis.
     """
     if not isinstance(given, list):
         with at(place):
@@ -52,16 +47,16 @@ def _read(entry: Any, axes: Axes, place: Place) -> Override:
         if key not in ("when", "then"):
             with at(place.under(str(key))):
                 raise unknown_key(str(key), "overrides", ("when", "then"))
-    for key, known in (("when", AXES), ("then", OVERRIDABLE)):
+    for key, known in (("when", tuple(axes)), ("then", OVERRIDABLE)):
         if not entry.get(key):
             with at(place):
                 raise ConfigError(f"an override needs {key}: with keys such as {', '.join(known)}")
         require_keys(key, entry[key], known, place.under(key))
-    _check_keys(entry["then"], place.under("then"))
+    _check_keys(entry["then"], axes, place.under("then"))
     return Override(choose(entry["when"], axes, place.under("when")), entry["then"], place.under("then"))
 
 
-def _check_keys(then: Mapping[Any, Any], place: Place) -> None:
+def _check_keys(then: Mapping[Any, Any], axes: Axes, place: Place) -> None:
     for key, value in then.items():
         with at(place.under(str(key))):
             if key in AXES and key != "algorithm":
@@ -74,13 +69,17 @@ def _check_keys(then: Mapping[Any, Any], place: Place) -> None:
                 )
         if key in SECTIONS:
             require_keys(f"then.{key}", value, SECTIONS[key], place.under(str(key)))
+    for axis in axes:
+        if axis not in AXES and has(then, path := axis.split(".")):
+            with at(place.under(*path)):
+                raise ConfigError(f"{axis} in then: an axis of this grid cannot change; leave it out")
 
 
 def require_keys(name: str, value: Any, known: Sequence[str], place: Place) -> None:
-    """Check that a value has keys.
+    """Check that a value is a mapping.
 
     Raises:
-        ConfigError: otherwise; names the first that are `known`.
+        ConfigError: if it is not; names the first of the `known` keys.
     """
     if not isinstance(value, Mapping):
         with at(place):
@@ -88,7 +87,7 @@ def require_keys(name: str, value: Any, known: Sequence[str], place: Place) -> N
 
 
 def merge(below: Any, above: Any) -> Any:
-    """Return `below` with the keys of `above` replaced, at any depth."""
+    """Return the mapping `below` with the keys of `above` replaced, at any depth."""
     if not (isinstance(below, Mapping) and isinstance(above, Mapping)):
         return above
     return {**below, **{key: merge(below.get(key), value) for key, value in above.items()}}

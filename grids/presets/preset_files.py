@@ -1,4 +1,4 @@
-"""What a preset's YAML may say, read and checked: keys of a run, lists, seeds, filter, overrides, base."""
+"""Reads and checks a preset's YAML: keys of a run, axes, seeds, filter, overrides, base."""
 
 import os
 from collections.abc import Mapping
@@ -10,41 +10,43 @@ from typing import Any
 
 from fedgrid.engine.errors import ConfigError, DataError, unknown, unknown_key
 from fedgrid.engine.run_config import DEFAULTS, RunConfig
-from fedgrid.grids.presets.axes import AXES, Axes, Choice, Item, choose, items
+from fedgrid.grids.presets.axes import Axes, Choice, Item, choose, items
+from fedgrid.grids.presets.axis_keys import AXES, SECTIONS, check_axis_key, has
 from fedgrid.grids.presets.expand import Description, Expander
-from fedgrid.grids.presets.overrides import SECTIONS, Override, read_overrides, require_keys
+from fedgrid.grids.presets.overrides import Override, read_overrides, require_keys
 from fedgrid.grids.presets.yaml_file import Place, YamlFile, at
 
-KEYS = (*RunConfig.model_fields, "seeds", "filter", "overrides", "base")
-"""What a file may say."""
+SEEDS, AXES_KEY = "seeds", "axes"
+KEYS = (*RunConfig.model_fields, SEEDS, AXES_KEY, "filter", "overrides", "base")
+"""Keys that a file may have."""
 
 PRESETS = files("fedgrid.grids") / "presets"
 
 
 @dataclass(frozen=True)
 class Preset:
-    """What a file says, with what it is based on."""
+    """The content of a file and of its base."""
 
     description: Description
     filter: Choice
 
 
 def preset_names() -> list[str]:
-    """Return the names of the presets that come with fedgrid, the one to begin with first."""
+    """Return the names of the presets that come with fedgrid, quickstart first, then by the alphabet."""
     names = [Path(entry.name).stem for entry in PRESETS.iterdir() if entry.name.endswith(".yaml")]
     return sorted(names, key=lambda name: (name != "quickstart", name))
 
 
 def is_path(what: str) -> bool:
-    """Say whether `what` is meant as a file, not as a preset."""
+    """Return whether `what` names a file, not a preset."""
     return what not in preset_names() and (Path(what).suffix in (".yaml", ".yml") or Path(what).is_file())
 
 
 def open_preset(what: str) -> YamlFile:
-    """Return the file of a preset, or of the user.
+    """Return the file of a preset, or one of the user's.
 
     Raises:
-        ConfigError: if there is none.
+        ConfigError: if there is none, or it cannot be read.
     """
     if what in preset_names():
         return YamlFile(f"{what}.yaml", (PRESETS / f"{what}.yaml").read_bytes())
@@ -59,15 +61,15 @@ def open_preset(what: str) -> YamlFile:
 
 
 def defaults() -> dict[str, tuple[Item, ...]]:
-    """Return the axes of a grid that says nothing."""
+    """Return the axes of an empty file, with one default value each."""
     return {axis: items(axis, DEFAULTS[axis]) for axis in AXES}
 
 
 def read_preset(file: YamlFile, data_dir: Path, trail: tuple[str, ...]) -> Preset:
-    """Return what a file says, on top of its base; `trail` names the files that led here, itself last.
+    """Return the content of a file on top of its base; `trail` names the files that led here, itself last.
 
     Raises:
-        ConfigError: for what cannot be, with its line; also in what a filter leaves out.
+        ConfigError: for an invalid key or value, with its line, also in runs that a filter leaves out.
     """
     for key in file.values:
         if key not in KEYS:
@@ -75,7 +77,7 @@ def read_preset(file: YamlFile, data_dir: Path, trail: tuple[str, ...]) -> Prese
                 raise unknown_key(key, "", KEYS)
     base = _base(file, data_dir, trail)
     own = _axes(file)
-    axes = {**base.description.axes, **own}
+    axes = {axis: values for axis, values in base.description.axes.items() if not _is_fixed(axis, file)} | own
     overrides = read_overrides(file.values.get("overrides", []), axes, Place(file, ("overrides",)))
     description = Description(
         axes,
@@ -101,15 +103,28 @@ def _base(file: YamlFile, data_dir: Path, trail: tuple[str, ...]) -> Preset:
 
 
 def _axes(file: YamlFile) -> dict[str, tuple[Item, ...]]:
-    if "seed" in file.values and "seeds" in file.values:
-        with at(Place(file, ("seeds",))):
-            raise ConfigError("seed and seeds both stand there; leave one out")
-    keys = {**{axis: axis for axis in AXES}, "seeds": "seed"}
-    return {
-        axis: items(axis, file.values[key], Place(file, (key,)))
-        for key, axis in keys.items()
-        if key in file.values
-    }
+    """Return the axes of a file: `AXES` at its top, and any key of a run under `axes`."""
+    place = Place(file, (AXES_KEY,))
+    listed = file.values.get(AXES_KEY, {})
+    require_keys(AXES_KEY, listed, ("seed", "training.rounds"), place)
+    given = [(key, file.values[key], Place(file, (key,))) for key in (*AXES, SEEDS) if key in file.values]
+    given += [(str(key), values, place.under(str(key))) for key, values in listed.items()]
+    found: dict[str, tuple[str, tuple[Item, ...]]] = {}
+    for key, values, where in given:
+        axis = "seed" if key == SEEDS else key
+        with at(where):
+            check_axis_key(axis)
+            if axis in found:
+                raise ConfigError(f"{found[axis][0]} and {key} both give values of one axis; leave one out")
+            if _is_fixed(axis, file):
+                raise ConfigError(f"{axis} has a value outside of axes too; leave one out")
+        found[axis] = key, items(axis, values, where)
+    return {axis: values for axis, (_, values) in found.items()}
+
+
+def _is_fixed(axis: str, file: YamlFile) -> bool:
+    """Return whether a file gives an axis one value for all runs, such as `training: {rounds: 5}`."""
+    return axis not in AXES and has(file.values, axis.split("."))
 
 
 def _fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
@@ -124,30 +139,43 @@ def _fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
 
 def _filter(file: YamlFile, axes: Axes) -> Choice:
     place = Place(file, ("filter",))
-    require_keys("filter", file.values["filter"], AXES, place)
+    require_keys("filter", file.values["filter"], tuple(axes), place)
     return choose(file.values["filter"], axes, place)
 
 
 def _try_each(description: Description, own: Axes, overrides: tuple[Override, ...], data_dir: Path) -> None:
     """Complete a run for each value of a file's own axes, and for each of its own overrides.
 
-    So a typo is found even where a filter leaves its runs out. Images that are missing do not matter here.
+    So a typing error is found even in runs that a filter leaves out. Missing images are no error here.
     """
     alone = {axis: values[0] for axis, values in defaults().items()}
     plain = Expander(Description({}, {}), data_dir)
-    # Seeds were read one by one, and may be thousands.
+    expander = Expander(description, data_dir)
+    first = _first(description.axes, {})
     for axis, values in own.items():
+        # Seeds were read one by one, and may be thousands.
         for item in values if axis != "seed" else ():
             with suppress(DataError):
-                plain.complete({**alone, axis: item})
-    expander = Expander(description, data_dir)
+                if axis in AXES:
+                    plain.complete({**alone, axis: item})
+                else:
+                    _try_value(expander, {**first, axis: item}, axis)
     for override in overrides:
         with suppress(DataError):
             expander.complete(_first(description.axes, override.when))
 
 
+def _try_value(expander: Expander, values: Mapping[str, Item], axis: str) -> None:
+    """Refuse a value that a key never takes; whether it goes with other keys is checked run by run."""
+    try:
+        expander.complete(values)
+    except ConfigError as error:
+        if error.key == tuple(axis.split(".")):
+            raise
+
+
 def _first(axes: Axes, choice: Choice) -> Mapping[str, Item]:
-    """Return the first value of every axis that `choice` allows."""
+    """Return each axis' first value that `choice` allows."""
     return {
         axis: next(item for item in values if item.label in choice.get(axis, {item.label}))
         for axis, values in axes.items()

@@ -12,6 +12,7 @@ from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.results.axes import further_axes, name_of, pairs_of
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.titles import titles
@@ -46,11 +47,12 @@ def load(grid: str, storage: Storage | str = "runs") -> Study:
 
 
 def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
-    """Return the description of each run for a report, with a distinct title for its algorithm."""
+    """Return what a report needs to know of each run, with names for its algorithm that tell it apart."""
+    axes = further_axes(configs)
     return tuple(
         Run(
             run_id=config.run_id,
-            name=config.name,
+            name=name_of(config, axes),
             folder=folder_of(storage.root, config),
             dataset=plain(config.scenario.rsplit("-", 3)[0]),
             overlap=config.overlap,
@@ -60,8 +62,10 @@ def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
             published=ALGORITHMS[config.algorithm["name"]].title.removesuffix(AS_PUBLISHED),
             seed=config.seed,
             rounds=config.training.rounds,
+            method=ALGORITHMS[config.algorithm["name"]].title,
+            axes=pairs_of(config, axes),
         )
-        for config, title in zip(configs, titles(configs), strict=True)
+        for config, title in zip(configs, titles(configs, axes), strict=True)
     )
 
 

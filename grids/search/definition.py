@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.errors import ConfigError, explain, hint, unknown, unknown_key
 from fedgrid.engine.run_config import RunConfig
+from fedgrid.grids.presets.axis_keys import SETTING
 from fedgrid.grids.presets.grid import Grid, load_grid, load_preset
 from fedgrid.grids.presets.overrides import merge
 from fedgrid.grids.presets.preset_files import KEYS, Preset, is_path, open_preset, preset_names, read_preset
@@ -67,7 +68,7 @@ class Search:
 
     def grid(self, runs: tuple[RunConfig, ...], until: Mapping[str, int]) -> Grid:
         """Return the runs of the search so far as a grid."""
-        return Grid(self.name, runs, self.text, tuple(self.space), until)
+        return Grid(self.name, runs, self.text, tuple(f"{SETTING}{key}" for key in self.space), until)
 
     @cached_property
     def text(self) -> str:

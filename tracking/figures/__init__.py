@@ -3,6 +3,7 @@
 They use their own settings and no pyplot, so that the same records give the same bytes.
 """
 
+from fedgrid.tracking.figures.axes import over_axis
 from fedgrid.tracking.figures.centralised import update_norms
 from fedgrid.tracking.figures.cost import cost_to_target
 from fedgrid.tracking.figures.curves import ari_per_round, learning_gap
@@ -20,6 +21,7 @@ __all__ = [
     "cost_to_target",
     "critical_difference",
     "learning_gap",
+    "over_axis",
     "save",
     "segments",
     "temperature",

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedgrid.tracking.figures.panels import NO_RUN, Margins, named_rows, panels, say
 from fedgrid.tracking.figures.style import FAINT, GRID, INK, SMALL, Style, paper_style, styles
-from fedgrid.tracking.scoring.study import Result, Study
+from fedgrid.tracking.scoring.study import Result, Scenario, Study
 
 SHARE = 0.95
 """Target as a share of the best last score in the scenario."""
@@ -82,8 +82,8 @@ def _is_known(result: Result, curve: str) -> bool:
     return not np.isnan(result.curves[curve]).all()
 
 
-def _targets(study: Study, curve: str) -> dict[tuple[str, int, str, str], float]:
-    best: dict[tuple[str, int, str, str], float] = {}
+def _targets(study: Study, curve: str) -> dict[Scenario, float]:
+    best: dict[Scenario, float] = {}
     for (scenario, _), cell in study.cells().items():
         final = [result.last(curve) for result in cell.finished if _is_known(result, curve)]
         if final:

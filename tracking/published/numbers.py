@@ -11,9 +11,11 @@ import csv
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
+from fedgrid.tracking.scoring import study
 from fedgrid.tracking.scoring.partitions import PublishedClustering
 
 FOLDER = Path(__file__).parent
@@ -22,7 +24,7 @@ DIGITS = (5, 4)
 SCENARIOS = 8
 """Scenarios per data set: four splits, each with 15 and with 30 clients."""
 
-Scenario = tuple[str, int, str, str]
+Scenario: TypeAlias = study.Scenario
 
 
 @cache

@@ -6,12 +6,15 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from fedgrid.tracking import figures
+from fedgrid.tracking.report import settings
 from fedgrid.tracking.report.page import Choice, Page, Plate, Section
 from fedgrid.tracking.scoring import measures, statistics
+from fedgrid.tracking.scoring.axes import axes_of, of_setting, values_of
 from fedgrid.tracking.scoring.statistics import Comparison
 from fedgrid.tracking.scoring.study import Study, plain
 from fedgrid.tracking.tables import clustering, comparison, personalisation, scenarios
 from fedgrid.tracking.tables.against import against_published
+from fedgrid.tracking.tables.axes import over_axis
 from fedgrid.tracking.tables.cells import split_name, title_of
 from fedgrid.tracking.tables.significance import significance
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
@@ -37,10 +40,15 @@ def report_page(study: Study, *, other: Study | None = None, published: bool = F
     """Return the report of a grid, if asked with a comparison to the published numbers or to another grid."""
     sections = [
         _overview(study),
+        *_axes(study),
         *([_lacking(study)] if study.unfinished else []),
-        *([_published(study)] if published else []),
+        *(_by_setting(study, _published) if published else []),
         *([_beside(study, other)] if other else []),
-        *(_dataset(study.where(dataset=dataset)) for dataset in study.datasets),
+        *(
+            section
+            for dataset in study.datasets
+            for section in _by_setting(study.where(dataset=dataset), _dataset)
+        ),
         _temperature(study),
         Section("scenarios", "Every scenario", items=(scenarios.per_scenario(study),)),
         Section("conventions", "Conventions", CONVENTIONS),
@@ -67,6 +75,7 @@ def _facts(study: Study) -> tuple[tuple[str, str], ...]:
         ("algorithms", ", ".join(study.algorithms)),
         ("seeds", ", ".join(map(str, seeds))),
         ("rounds", ", ".join(map(str, rounds))),
+        *((axis, ", ".join(values_of(study, axis))) for axis in axes_of(study)),
     )
 
 
@@ -85,6 +94,31 @@ def _overview(study: Study) -> Section:
             Choice(tests),
         ),
     )
+
+
+def _axes(study: Study) -> tuple[Section, ...]:
+    """Return a section with a table and a figure for each further axis of the grid, none without one."""
+    items = tuple(
+        item
+        for axis in axes_of(study)
+        for item in (
+            over_axis(study, axis),
+            Plate(
+                f"axis-{plain(axis)}",
+                f"Scores by {axis}",
+                "Means over the scenarios that were run with a value, counted in the table; bands reach from "
+                "the least to the greatest mean of a seed.",
+                partial(figures.over_axis, study, axis),
+            ),
+        )
+    )
+    return (Section("axes", "Axes", items=items),) if items else ()
+
+
+def _by_setting(study: Study, section_of: Callable[[Study], Section]) -> Iterator[Section]:
+    """Yield a section for each combination of the further axes' values, so that no table mixes them."""
+    for setting in study.settings:
+        yield settings.of_setting(section_of(of_setting(study, setting)), setting)
 
 
 def _diagram(name: str, result: Comparison) -> Plate:

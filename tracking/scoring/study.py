@@ -6,8 +6,9 @@ Shapes: R rounds, K clients.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -33,6 +34,13 @@ AMI_IS_ARI = "OCFL-HDB"
 
 T = TypeVar("T")
 
+AxisValue: TypeAlias = tuple[str, str]
+"""A further axis of a grid and its value: `("split.majority", "0.5")`."""
+Scenario: TypeAlias = tuple[str, int, str, str, *tuple[AxisValue, ...]]
+"""Data set, clients, overlap, balance, then the setting."""
+SETTING_OF_ALGORITHM = "algorithm."
+"""Axes that begin like this are settings of an algorithm; they belong to no scenario."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -52,6 +60,16 @@ class Run:
     seed: int
     rounds: int
     """Number of rounds when it is finished."""
+    """That it is to have."""
+    method: str = ""
+    """The algorithm's title without settings: `SCL` of `SCL (cooldown 5)`."""
+    axes: tuple[AxisValue, ...] = ()
+    """The run's values of the grid's axes beside data set, overlap, balance, clients, seed and algorithm."""
+
+    @property
+    def setting(self) -> tuple[AxisValue, ...]:
+        """The axes that are no settings of the algorithm: what algorithms are compared within."""
+        return tuple(pair for pair in self.axes if not pair[0].startswith(SETTING_OF_ALGORITHM))
 
     @property
     def split(self) -> tuple[str, str]:
@@ -64,9 +82,9 @@ class Run:
         return self.dataset, self.clients
 
     @property
-    def scenario(self) -> tuple[str, int, str, str]:
-        """Data set, number of clients, overlap and balance."""
-        return self.dataset, self.clients, self.overlap, self.balance
+    def scenario(self) -> Scenario:
+        """What runs of one seed have in common that differ in their algorithm only."""
+        return (self.dataset, self.clients, self.overlap, self.balance, *self.setting)
 
 
 @dataclass(frozen=True)
@@ -115,9 +133,16 @@ class Study:
         clients: int | None = None,
         split: tuple[str, str] | None = None,
         algorithm: str | None = None,
+        setting: tuple[AxisValue, ...] | None = None,
     ) -> "Study":
-        """Return the study of the runs with all of these values."""
-        wanted = {"dataset": dataset, "clients": clients, "split": split, "algorithm": algorithm}
+        """Return the study of the runs that are all of this."""
+        wanted = {
+            "dataset": dataset,
+            "clients": clients,
+            "split": split,
+            "algorithm": algorithm,
+            "setting": setting,
+        }
         asked = {name: value for name, value in wanted.items() if value is not None}
         return self._of(
             run for run in self.runs if all(getattr(run, name) == value for name, value in asked.items())
@@ -168,16 +193,21 @@ class Study:
         return _distinct(run.algorithm for run in self.runs)
 
     @property
-    def scenarios(self) -> tuple[tuple[str, int, str, str], ...]:
-        """By data set, number of clients and split."""
-        there = {run.scenario for run in self.runs}
-        return tuple(
-            (*block, *split) for block in self.blocks for split in self.splits if (*block, *split) in there
-        )
+    def settings(self) -> tuple[tuple[AxisValue, ...], ...]:
+        """Combinations of the further axes' values; one, which is empty, of a grid without such axes."""
+        return _distinct(run.setting for run in self.runs)
 
-    def cells(self) -> Mapping[tuple[tuple[str, int, str, str], str], "Study"]:
-        """Return (scenario, algorithm) -> the study of its runs, which differ only in their seeds."""
-        groups: dict[tuple[tuple[str, int, str, str], str], list[Run]] = {}
+    @property
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """By data set, number of clients, split and setting."""
+        there = {run.scenario for run in self.runs}
+        whole = product(self.blocks, self.splits, self.settings)
+        scenarios = ((*block, *split, *setting) for block, split, setting in whole)
+        return tuple(scenario for scenario in scenarios if scenario in there)
+
+    def cells(self) -> Mapping[tuple[Scenario, str], "Study"]:
+        """Return (scenario, algorithm) -> the study of its runs, which differ in their seeds only."""
+        groups: dict[tuple[Scenario, str], list[Run]] = {}
         for run in self.runs:
             groups.setdefault((run.scenario, run.algorithm), []).append(run)
         return {key: self._of(runs) for key, runs in groups.items()}
@@ -203,12 +233,12 @@ def read_result(run: Run) -> Result:
 
 
 def require_one(study: Study, *parts: str) -> None:
-    """Check that the runs of a study agree in some of `dataset`, `clients` and `split`.
+    """Check that the runs of a study agree in some of `dataset`, `clients` and `split`, and in `setting`.
 
     Raises:
         ValueError: if they do not.
     """
-    for part in parts:
+    for part in (*parts, "setting"):
         values = _distinct(getattr(run, part) for run in study.runs)
         if len(values) > 1:
             raise ValueError(

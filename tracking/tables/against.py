@@ -101,7 +101,7 @@ def _score(study: Study, heading: str) -> Cell:
 
 def _rounds(study: Study) -> Table:
     (dataset,) = study.datasets
-    columns = [(clients, (overlap, balance)) for _, clients, overlap, balance in study.scenarios]
+    columns = [(clients, (overlap, balance)) for _, clients, overlap, balance, *_ in study.scenarios]
     rows = _rows(
         study, lambda part: [_round(part.where(clients=clients, split=split)) for clients, split in columns]
     )

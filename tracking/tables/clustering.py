@@ -179,7 +179,7 @@ def _rows(study: Study, cells_of: Callable[[Study], Sequence[Cell]]) -> tuple[Ro
 
 def _scenarios(study: Study) -> list[tuple[int, tuple[str, str]]]:
     """Return number of clients and split of each scenario of one data set."""
-    return [(clients, (overlap, balance)) for _, clients, overlap, balance in study.scenarios]
+    return [(clients, (overlap, balance)) for _, clients, overlap, balance, *_ in study.scenarios]
 
 
 def _dash(study: Study, value: float) -> Cell:

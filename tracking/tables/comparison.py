@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedgrid.tracking.records import Array
+from fedgrid.tracking.scoring.axes import setting_words
 from fedgrid.tracking.scoring.measures import (
     CLUSTERING_ROUND,
     FINAL_ARI,
@@ -17,7 +18,7 @@ from fedgrid.tracking.scoring.measures import (
     Measure,
 )
 from fedgrid.tracking.scoring.statistics import LEAST_SCENARIOS, wilcoxon
-from fedgrid.tracking.scoring.study import Study, slug
+from fedgrid.tracking.scoring.study import Scenario, Study, slug
 from fedgrid.tracking.tables.cells import lacking
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, Tone, fixed
 
@@ -32,8 +33,6 @@ MEASURES = (
 )
 NAMED = 6
 """Number of cells without a partner that a caption names."""
-
-Scenario = tuple[str, int, str, str]
 
 
 @dataclass(frozen=True)
@@ -204,5 +203,5 @@ def _signed(value: float, digits: int) -> str:
 
 
 def _title(scenario: Scenario) -> str:
-    dataset, clients, overlap, balance = scenario
-    return f"{dataset} {clients} {overlap} {balance}"
+    dataset, clients, overlap, balance, *setting = scenario
+    return " ".join((dataset, str(clients), overlap, balance, *setting_words(setting)))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from fedgrid.tracking.scoring import measures
+from fedgrid.tracking.scoring.axes import setting_axes
 from fedgrid.tracking.scoring.measures import Measure, last_round, mean_over_rounds
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.scoring.study import Run, Study
@@ -50,14 +51,14 @@ def per_scenario(study: Study) -> Table:
         Row(
             algorithm,
             (
-                *map(Cell, (dataset, str(clients), overlap, balance)),
+                *map(Cell, (dataset, str(clients), overlap, balance, *(value for _, value in setting))),
                 _finished(runs),
                 right_share(runs),
                 *(over_seeds(runs, measure) for measure in columns.values()),
                 Cell("; ".join(_unfinished(runs, run) for run in runs.unfinished) or NONE),
             ),
         )
-        for ((dataset, clients, overlap, balance), algorithm), runs in study.cells().items()
+        for ((dataset, clients, overlap, balance, *setting), algorithm), runs in study.cells().items()
     )
     table = Table(
         "scenarios",
@@ -65,7 +66,8 @@ def per_scenario(study: Study) -> Table:
         "All scores by scenario and algorithm, in the published conventions and in the right ones. Names are "
         "as in the other tables.",
         (
-            *map(Column, ("data set", "clients", "overlap", "balance", "finished", "exactly right")),
+            *map(Column, ("data set", "clients", "overlap", "balance", *setting_axes(study))),
+            *map(Column, ("finished", "exactly right")),
             *(Column(name, group) for group, name in columns),
             Column("not finished"),
         ),

@@ -1,7 +1,7 @@
 """The tables that people read."""
 
 import io
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +132,18 @@ def test_each_scenario_and_seed_has_its_own_table():
     text = printed(result_table([outcome(), outcome("sattler"), outcome(seed=1)], 100), 100)
     titles = [line.rstrip() for line in text.splitlines() if line.startswith("Final")]
     assert titles == [f"Final round, digits-15-nonoverlapping-balanced, seed {seed}" for seed in (0, 1)]
+
+
+def test_every_value_of_a_further_axis_has_its_own_table():
+    outcomes = []
+    for epochs in (1, 5):
+        config = complete({"algorithm": "bnc", "training": {"local_epochs": epochs}}, Path("unused"))
+        outcomes.append(replace(outcome(), config=config))
+    text = printed(result_table(outcomes, 100), 100)
+    for epochs in (1, 5):
+        assert f"digits-15-nonoverlapping-balanced, training.local_epochs {epochs}, seed 0" in text
+    rows = [result_row(each, ["training.local_epochs"]) for each in outcomes]
+    assert [row["training.local_epochs"] for row in rows] == ["1", "5"]
 
 
 def test_failure_table_shows_whole_causes():

@@ -82,6 +82,17 @@ def test_run_has_name_tags_and_parameters(storage, store, writer):
     assert store.artifacts("mine") == {"preset.yaml"}
 
 
+def test_a_further_axis_of_the_grid_is_a_tag_and_stands_in_the_name_of_a_run(storage, store):
+    scores = record(storage, CONFIG, ROUNDS)
+    axes = ["training.local_epochs", "algorithm.cooldown"]
+    writer = Writer(default_uri(storage), "mine", storage, storage / "mlartifacts", axes)
+    writer.write(CONFIG, scores, "FINISHED")
+    epochs = str(CONFIG.training.local_epochs)
+    tags = store.runs[f"{CONFIG.name} (training.local_epochs {epochs})"].data.tags
+    assert tags["training.local_epochs"] == epochs
+    assert "algorithm.cooldown" not in tags, "BNC has no such setting"
+
+
 def test_run_with_cache_hits_has_its_time_without_them(storage, store, writer):
     """Four rounds of 3 s, of which it took two, in 0.25 s each."""
     scores = record(storage, CONFIG, ROUNDS)

@@ -88,9 +88,11 @@ def test_settings_that_go_with_the_scenario_are_not_named(storage):
     assert titles(storage, *runs) == ["SCL", "SCL"]
 
 
-def test_other_keys_tell_runs_apart_too(storage):
-    runs = [config(algorithm="bnc", model=model) for model in ("tinyvgg", "digitnet")]
-    assert titles(storage, *runs) == ["BNC (model tinyvgg)", "BNC (model digitnet)"]
+def test_runs_that_differ_in_another_key_have_the_same_title_and_different_scenarios(storage):
+    runs = describe([config(algorithm="bnc", model=model) for model in ("tinyvgg", "digitnet")], storage)
+    assert [run.algorithm for run in runs] == ["BNC", "BNC"]
+    assert [run.setting for run in runs] == [(("model", "tinyvgg"),), (("model", "digitnet"),)]
+    assert len({run.scenario for run in runs}) == len({run.name for run in runs}) == 2
 
 
 def test_a_data_set_of_ones_own_has_a_plain_name(tmp_path, storage):

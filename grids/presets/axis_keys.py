@@ -1,0 +1,130 @@
+"""The one place that says what a grid's axes are: any key of a run's configuration.
+
+The keys are read from `RunConfig`, its sections and the settings of the registered algorithms, so that a new
+field there is an axis at once. Everything else that knows axes (presets, filters, run order, MLflow tags,
+tables and figures of a report) takes them from here.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel
+
+from fedgrid.algorithms.contract.section import Section
+from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.errors import ConfigError, hint, unknown_key
+from fedgrid.engine.run_config import RunConfig
+
+AXES = ("dataset", "overlap", "balance", "clients", "seed", "algorithm")
+"""Axes that every grid has: they make up a run's name. In the order of the runs; the last varies fastest."""
+
+SECTIONS = {
+    name: tuple(field.annotation.model_fields)
+    for name, field in RunConfig.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+}
+"""Keys of a run that have keys themselves -> those keys."""
+
+ALGORITHM = "algorithm"
+SETTING = f"{ALGORITHM}."
+"""Prefix of the axes that are settings of an algorithm."""
+
+
+@cache
+def axis_keys() -> tuple[str, ...]:
+    """Return every key that can be an axis, with dots: `dataset`, `training.rounds`, `algorithm.cooldown`."""
+    found: dict[str, None] = {}
+    for name in RunConfig.model_fields:
+        inner = (f"{name}.{key}" for key in SECTIONS.get(name, ()))
+        found |= dict.fromkeys(inner if name in SECTIONS else (name,))
+        if name == ALGORITHM:
+            for entry in ALGORITHMS.values():
+                found |= dict.fromkeys(SETTING + key for key in _leaves(entry.settings))
+    return tuple(found)
+
+
+def check_axis_key(key: str) -> None:
+    """Check that `key` can be an axis.
+
+    Raises:
+        ConfigError: if it is no key of a run, or a section; names the closest key.
+    """
+    if key in axis_keys():
+        return
+    if key in SECTIONS:
+        raise ConfigError(f"axis '{key}' is a section; name one of its keys, as in {key}.{SECTIONS[key][0]}")
+    section, dot, rest = key.partition(".")
+    if dot and section in (*SECTIONS, ALGORITHM):
+        prefix = f"{section}."
+        inner = (known.removeprefix(prefix) for known in axis_keys() if known.startswith(prefix))
+        raise unknown_key(rest, section, inner)
+    top = (known for known in axis_keys() if not known.startswith(SETTING))
+    raise ConfigError(
+        f"unknown axis '{key}'; {hint(key, axis_keys())}allowed: any key of a run: {', '.join(top)}, "
+        f"{SETTING}SETTING"
+    )
+
+
+def in_run_order(axes: Iterable[str]) -> tuple[str, ...]:
+    """Return `axes` in the order of the runs: further ones, as given, stand before seed and algorithm."""
+    further = [axis for axis in axes if axis not in AXES]
+    last = ("seed", ALGORITHM)
+    return (*(axis for axis in AXES if axis not in last), *further, *last)
+
+
+def value_text(config: RunConfig, key: str) -> str | None:
+    """Return a run's value of an axis as text, None if its algorithm has no such setting."""
+    if key == ALGORITHM:
+        return str(config.algorithm["name"])
+    # A setting that is not written down has its default.
+    defaults = {ALGORITHM: ALGORITHMS[config.algorithm["name"]].settings}
+    for values in (config, defaults):
+        if found := _walk(values, key):
+            return text_of(found[0])
+    return None
+
+
+def text_of(value: Any) -> str:
+    """Return the text of a value, the same for the same number: 1.0 and 1 are `1`, '1e-3' is `0.001`."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        try:
+            return f"{float(value):.12g}" if not isinstance(value, int) else str(value)
+        except ValueError:
+            return str(value)
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def has(values: Any, path: Iterable[str]) -> bool:
+    """Return whether nested mappings have a value at `path`."""
+    for key in path:
+        if not isinstance(values, Mapping) or key not in values:
+            return False
+        values = values[key]
+    return True
+
+
+def _walk(values: Any, key: str) -> tuple[Any] | None:
+    """Return the value at a dotted key of models and mappings, None if there is none."""
+    for step in key.split("."):
+        if isinstance(values, Mapping) and step in values:
+            values = values[step]
+        elif isinstance(values, BaseModel) and step in type(values).model_fields:
+            values = getattr(values, step)
+        else:
+            return None
+    return (values,)
+
+
+def _leaves(settings: BaseModel, prefix: str = "") -> Iterator[str]:
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, BaseModel):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name

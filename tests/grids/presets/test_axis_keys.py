@@ -1,0 +1,235 @@
+"""Any key of a run is an axis of a grid: values, filters, extensions, overrides."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fedgrid.engine.run_config import RunConfig, complete
+from fedgrid.grids.presets.axis_keys import AXES, axis_keys, in_run_order, text_of, value_text
+from fedgrid.grids.presets.grid import load_grid
+
+NOWHERE = Path("no-data-needed")
+EPOCHS = "axes: {training.local_epochs: [1, 5]}\n"
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write_file(text, name="mine.yaml"):
+        (tmp_path / name).write_text(text)
+        return name
+
+    return write_file
+
+
+def grid(what, *changes, **how):
+    return load_grid(what, how.pop("options", {}), changes, NOWHERE, **how)
+
+
+def epochs(what, *changes, **how):
+    return [run.training.local_epochs for run in grid(what, *changes, **how).runs]
+
+
+def test_every_key_of_a_run_can_be_an_axis():
+    keys = axis_keys()
+    assert set(AXES) <= set(keys)
+    assert {"model", "joins", "participation", "training.rounds", "split.majority", "evaluation.every"} <= {
+        *keys
+    }
+    assert {"algorithm.cooldown", "algorithm.clusterer.num_clusters"} <= {*keys}
+    assert not {"training", "split", "evaluation"} & {*keys}
+
+
+def test_a_new_field_of_a_section_is_an_axis_without_another_edit():
+    for section, key in (("training", "Training"), ("split", "Split"), ("evaluation", "Evaluation")):
+        model = RunConfig.model_fields[section].annotation
+        assert model.__name__ == key
+        assert {f"{section}.{name}" for name in model.model_fields} <= set(axis_keys())
+
+
+def test_every_combination_of_all_axes_is_run_and_seed_and_algorithm_vary_fastest(write):
+    path = write(
+        "overlap: majority\nclients: 10\nalgorithm: [bnc, briggs]\nseeds: 0..1\n"
+        "axes:\n  split.majority: [0.5, 1.0]\n  training.local_epochs: [1, 5]\n"
+    )
+    found = [
+        (run.split.majority, run.training.local_epochs, run.seed, run.algorithm["name"])
+        for run in grid(path).runs
+    ]
+    assert found == [
+        (majority, epochs, seed, algorithm)
+        for majority in (0.5, 1.0)
+        for epochs in (1, 5)
+        for seed in (0, 1)
+        for algorithm in ("bnc", "briggs")
+    ]
+    assert grid(path).varied == ("training.local_epochs", "split.majority")
+
+
+def test_an_axis_leaves_the_other_keys_of_its_section_alone(write):
+    path = write(EPOCHS + "training: {rounds: 4, batch_size: 8}")
+    assert [(run.training.rounds, run.training.batch_size) for run in grid(path).runs] == [(4, 8)] * 2
+
+
+def test_runs_have_the_ids_of_the_same_configurations_without_axes(write):
+    path = write(EPOCHS + "algorithm: bnc")
+    alone = [
+        complete({"algorithm": "bnc", "training": {"local_epochs": number}}, NOWHERE).run_id
+        for number in (1, 5)
+    ]
+    assert [run.run_id for run in grid(path).runs] == alone
+
+
+@pytest.mark.parametrize(
+    ("preset", "name", "run_id"),
+    [
+        ("paper-digits", "digits-15-nonoverlapping-balanced-bnc-s0", "c18468c61b8f"),
+        ("paper-digits", "digits-30-overlapping-imbalanced-ocfl_hdbscan-s4", "35086c3831e7"),
+        ("quickstart", "digits-15-nonoverlapping-balanced-sattler-s0", "1cfbadffb309"),
+        ("quickstart", "digits-15-nonoverlapping-balanced-ocfl_kmeans-s0", "c584afdac20a"),
+    ],
+)
+def test_runs_of_the_presets_keep_their_ids(preset, name, run_id):
+    assert {run.name: run.run_id for run in load_grid(preset, {}, [], NOWHERE).runs}[name] == run_id
+
+
+def test_the_six_axes_may_stand_under_axes_too(write):
+    path = write(
+        "axes:\n  dataset: [mnist, digits]\n  seeds: 0..2\n  algorithm: [bnc, {name: briggs, round: 3}]"
+    )
+    assert len(grid(path).runs) == 2 * 3 * 2
+    top = write(
+        "dataset: [mnist, digits]\nseeds: 0..2\nalgorithm: [bnc, {name: briggs, round: 3}]", "top.yaml"
+    )
+    assert [run.run_id for run in grid(top).runs] == [run.run_id for run in grid(path).runs]
+
+
+def test_a_setting_of_an_algorithm_can_be_an_axis(write):
+    path = write("algorithm: [ocfl-kmeans, ocfl-hdbscan]\naxes: {algorithm.window: [1, 3]}")
+    assert [(run.algorithm["name"], run.algorithm["window"]) for run in grid(path).runs] == [
+        ("ocfl-kmeans", 1),
+        ("ocfl-hdbscan", 1),
+        ("ocfl-kmeans", 3),
+        ("ocfl-hdbscan", 3),
+    ]
+
+
+def test_a_key_whose_value_is_a_list_or_a_mapping_can_be_an_axis(write):
+    path = write(
+        "algorithm: bnc\noverlap: majority\nclients: 10\n"
+        "axes: {split.first_group: [[0, 1], [0, 8]], joins: [{}, {9: 2}]}"
+    )
+    assert [(run.split.first_group, run.joins) for run in grid(path).runs] == [
+        ((0, 1), {}),
+        ((0, 1), {9: 2}),
+        ((0, 8), {}),
+        ((0, 8), {9: 2}),
+    ]
+
+
+@pytest.mark.parametrize("said", ["0.5", "0.50", "5e-1"])
+def test_a_filter_compares_numbers_not_their_spelling(write, said):
+    path = write("overlap: majority\nclients: 10\naxes: {split.majority: [0.5, 0.7, 1.0]}")
+    runs = grid(path, filters=[f"split.majority={said}"]).runs
+    assert {run.split.majority for run in runs} == {0.5}
+    assert len(grid(path, filters=["split.majority=1,split.majority=0.7"]).runs) == 2
+
+
+def test_a_filter_finds_true_and_null(write):
+    path = write("axes: {training.keep_optimizer_state: [true, false], split.draws: [null, 20]}")
+    filters = ["training.keep_optimizer_state=true,split.draws=null"]
+    [run] = grid(path, filters=filters).runs
+    assert (run.training.keep_optimizer_state, run.split.draws) == (True, None)
+
+
+def test_a_filter_of_the_file_knows_the_axes(write):
+    assert epochs(write(EPOCHS + "filter: {training.local_epochs: 5}")) == [5]
+
+
+def test_extend_adds_values_to_an_axis(write):
+    path = write(EPOCHS)
+    assert epochs(path, extends=["training.local_epochs+=20,30"]) == [1, 5, 20, 30]
+    before = [run.run_id for run in grid(path).runs]
+    assert [run.run_id for run in grid(path, extends=["training.local_epochs+=20"]).runs][:2] == before
+
+
+def test_an_override_applies_where_an_axis_has_a_value(write):
+    path = write(
+        EPOCHS + "overrides:\n  - when: {training.local_epochs: 5}\n    then: {training: {rounds: 3}}"
+    )
+    assert [(run.training.local_epochs, run.training.rounds) for run in grid(path).runs] == [(1, 15), (5, 3)]
+
+
+def test_an_axis_wins_over_overrides_and_settings_of_its_base(write):
+    write(
+        "algorithm: {name: sattler, cooldown: 7}\ntraining: {local_epochs: 2}\n"
+        "overrides: [{when: {dataset: digits}, then: {training: {local_epochs: 9}}}]",
+        "first.yaml",
+    )
+    path = write("base: first.yaml\naxes: {training.local_epochs: [1, 5], algorithm.cooldown: [3, 4]}")
+    assert [(run.training.local_epochs, run.algorithm["cooldown"]) for run in grid(path).runs] == [
+        (1, 3),
+        (1, 4),
+        (5, 3),
+        (5, 4),
+    ]
+
+
+def test_a_file_replaces_an_axis_of_its_base_by_values_or_by_one_value(write):
+    write(EPOCHS + "training: {rounds: 4}", "first.yaml")
+    assert epochs(write("base: first.yaml\naxes: {training.local_epochs: [2, 3]}")) == [2, 3]
+    assert epochs(write("base: first.yaml\ntraining: {local_epochs: 7}")) == [7]
+    assert epochs(write("base: first.yaml\ntraining: {rounds: 5}")) == [1, 5]
+
+
+def test_set_replaces_the_values_of_an_axis(write):
+    path = write(EPOCHS)
+    assert epochs(path, "training.local_epochs=7") == [7]
+    assert epochs(path, "training.local_epochs=[7, 8]", "training.rounds=3") == [7, 8]
+
+
+def test_values_that_do_not_go_together_may_be_left_out_by_a_filter(write):
+    """Momentum is of SGD only."""
+    path = write(
+        "axes: {training.optimizer: [adam, sgd], training.momentum: [0.0, 0.9]}\n"
+        "filter: {training.optimizer: sgd}"
+    )
+    assert [run.training.momentum for run in grid(path).runs] == [0.0, 0.9]
+
+
+def test_further_axes_stand_before_seed_and_algorithm():
+    assert in_run_order(["seed", "model", "algorithm", "training.rounds", *AXES[:4]]) == (
+        *("dataset", "overlap", "balance", "clients"),
+        *("model", "training.rounds", "seed", "algorithm"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1, "1"),
+        (1.0, "1"),
+        ("1.0", "1"),
+        (0.1, "0.1"),
+        ("1e-3", "0.001"),
+        (True, "true"),
+        (None, "null"),
+        ("adam", "adam"),
+        ((0, 1), "[0, 1]"),
+        ({9: 2}, '{"9": 2}'),
+    ],
+)
+def test_equal_values_have_the_same_text(value, text):
+    assert text_of(value) == text
+
+
+def test_the_value_of_a_run_is_there_also_where_the_configuration_leaves_out_a_default():
+    run = complete({"algorithm": "ocfl-kmeans"}, NOWHERE)
+    assert "majority" not in run.model_dump()["split"]
+    assert value_text(run, "split.majority") == "1"
+    assert value_text(run, "algorithm") == "ocfl-kmeans"
+    assert value_text(run, "algorithm.clusterer.num_clusters") is not None
+    assert value_text(run, "algorithm.cooldown") is None
+    assert all(re.fullmatch(r"[^\n]*", str(value_text(run, key))) for key in axis_keys())

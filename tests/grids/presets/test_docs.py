@@ -1,0 +1,47 @@
+"""The examples of docs/presets.md, executed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fedgrid.engine.errors import ConfigError
+from fedgrid.grids.presets.grid import load_grid
+
+NOWHERE = Path("no-data-needed")
+DOCS = Path(__file__).parents[3] / "docs" / "presets.md"
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write_file(text, name="mine.yaml"):
+        (tmp_path / name).write_text(text)
+        return name
+
+    return write_file
+
+
+def examples():
+    """The YAML files of docs/presets.md, by name."""
+    blocks = re.findall(r"```yaml\n# (\S+)\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    return {name: f"# {name}\n{text}" for name, text in blocks}
+
+
+def test_the_examples_of_the_docs_are_grids(write):
+    counts = {
+        name: len(load_grid(write(text, name), {}, [], NOWHERE).runs) for name, text in examples().items()
+    }
+    assert counts == {"my-grid.yaml": 2 * 1 * 2 * 1 * 2 * 5 * 7, "two-axes.yaml": 3 * 2 * 2 * 3}
+    assert len(load_grid("two-axes.yaml", {}, [], NOWHERE, filters=["split.majority=0.5"]).runs) == 12
+    assert len(load_grid("two-axes.yaml", {}, [], NOWHERE, extends=["training.local_epochs+=20"]).runs) == 54
+
+
+def test_the_error_of_the_docs_is_the_error_of_its_example(write):
+    path = write(examples()["my-grid.yaml"].replace("{rounds: 60}", "{rouns: 60}"), "my-grid.yaml")
+    with pytest.raises(ConfigError) as error:
+        load_grid(path, {}, [], NOWHERE)
+    shown = re.search(r"    fedgrid: (my-grid.yaml, line .*), \.\.\.", DOCS.read_text())
+    assert shown
+    assert str(error.value).startswith(shown[1])

@@ -1,0 +1,124 @@
+"""Options that narrow or widen a grid: --filter, --seeds and --extend."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fedgrid.engine.errors import ConfigError
+from fedgrid.grids.presets.grid import load_grid
+
+NOWHERE = Path("no-data-needed")
+
+
+def narrowed(what="paper", **how):
+    return load_grid(what, {}, [], NOWHERE, **how).runs
+
+
+@pytest.mark.parametrize(
+    ("filters", "count"),
+    [
+        (["dataset=mnist,clients=15"], 28),
+        (["dataset=mnist", "clients=15"], 28),
+        (["datasets=mnist,datasets=fmnist,algorithm=sattler"], 16),
+        (["overlap=overlapping,balance=imbalanced,seed=0"], 70),
+        (["dataset=mnist,dataset=fmnist", "dataset=fmnist,dataset=cifar10"], 56),
+    ],
+)
+def test_a_filter_keeps_the_runs_with_any_of_its_values_on_each_axis(filters, count):
+    """Of one axis any of the values, of several axes and several filters all."""
+    assert len(narrowed(filters=filters)) == count
+
+
+def test_a_filter_changes_no_ids_and_no_overrides():
+    [run] = narrowed(
+        filters=["dataset=fmnist,clients=30,algorithm=sattler", "overlap=overlapping,balance=balanced"]
+    )
+    assert run.algorithm["cooldown"] == 40
+    assert run.run_id in {run.run_id for run in narrowed()}
+
+
+def test_a_filter_may_name_an_axis_that_is_no_list():
+    assert len(narrowed("quickstart", filters=["dataset=digits,clients=15,overlap=nonoverlapping"])) == 7
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("0..4", [0, 1, 2, 3, 4]), ("3", [3]), ("0,2,5", [0, 2, 5]), ("0..1,9", [0, 1, 9])],
+)
+def test_option_seeds_replaces_the_seeds_of_the_preset(given, expected):
+    assert sorted({run.seed for run in narrowed("quickstart", seeds=given)}) == expected
+
+
+def test_a_filter_selects_among_the_seeds_of_option_seeds():
+    assert len(narrowed("quickstart", seeds="0..4", filters=["seed=3..4"])) == 14
+
+
+def test_an_extension_adds_runs_and_changes_none():
+    before = narrowed("quickstart")
+    after = narrowed("quickstart", extends=["algorithms+=briggs-as-published,sattler-as-published"])
+    assert after[:7] == before
+    assert [run.algorithm["name"] for run in after[7:]] == ["briggs-as-published", "sattler-as-published"]
+    assert len(narrowed("quickstart", extends=["seeds+=5..9", "clients+=30"])) == 7 * 6 * 2
+
+
+def test_overrides_apply_to_runs_that_an_extension_adds():
+    new = [
+        run
+        for run in narrowed(extends=["algorithm+=sattler-as-published"])
+        if "as-pub" in run.algorithm["name"]
+    ]
+    assert len(new) == 40
+    assert {(run.balance, run.split.proportions) for run in new} == {
+        ("balanced", "drawn"),
+        ("imbalanced", "published"),
+    }
+
+
+@pytest.mark.parametrize("values", ["clients+=45", "datasets+=cifar10,mnist", "overlaps+=overlapping"])
+def test_any_axis_can_be_extended(values):
+    assert len(narrowed("quickstart", extends=[values])) == 7 * (2 + values.count(","))
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        (
+            {"filters": ["datset=mnist"]},
+            "--filter datset=mnist: unknown axis 'datset'; did you mean 'dataset'? known: dataset, overlap",
+        ),
+        (
+            {"filters": ["dataset=mnits"]},
+            "no dataset 'mnits' in this grid; did you mean 'mnist'? it has: mnist, fmnist, cifar10, ",
+        ),
+        ({"filters": ["clients=20"]}, "no clients '20' in this grid; it has: 15, 30"),
+        ({"filters": ["mnist"]}, "'mnist' is not AXIS=VALUE, as in dataset=mnist,dataset=fmnist,clients=15"),
+        ({"filters": ["dataset=mnist,fmnist"]}, "'fmnist' is not AXIS=VALUE"),
+        ({"filters": [""]}, "'' is not AXIS=VALUE"),
+        (
+            {"filters": ["dataset=mnist", "dataset=fmnist"]},
+            "no run is left: dataset should be fmnist, but only mnist is there",
+        ),
+        ({"seeds": "4..0"}, "--seeds: seeds = '4..0': a range goes up"),
+        ({"seeds": "a"}, "--seeds: seeds = 'a': expected 0..4 (both included), 3 or 0,2,5"),
+        ({"seeds": "-1"}, "--seeds: seeds = '-1': expected 0..4"),
+        ({"seeds": "0,0"}, "the same run twice: "),
+        (
+            {"extends": ["algorithms=bnc"]},
+            "--extend algorithms=bnc: expected AXIS+=VALUES, as in algorithms+=sattler,briggs or seeds+=5..9",
+        ),
+        ({"extends": ["algorithms+="]}, "expected AXIS+=VALUES"),
+        ({"extends": ["rounds+=5"]}, "--extend rounds+=5: unknown axis 'rounds'; "),
+        ({"extends": ["algorithms+=bnc"]}, "the grid has algorithm bnc already; leave it out"),
+        ({"extends": ["seeds+=0..1"]}, "the grid has seed 0 already"),
+        (
+            {"extends": ["algorithms+=louvian"]},
+            "unknown algorithm 'louvian'; did you mean 'louvain'? known: bnc, ",
+        ),
+        ({"extends": ["clients+=x"]}, "clients = 'x': input should be a valid integer"),
+    ],
+)
+def test_an_invalid_filter_seeds_or_extension_is_refused(how, message):
+    with pytest.raises(ConfigError, match=re.escape(message)) as error:
+        narrowed(**how)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,211 @@
+"""Scores over the further axes of a grid: no two values of an axis are averaged as seeds, or collide."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedgrid.tracking import figures
+from fedgrid.tracking.report.contents import report_page
+from fedgrid.tracking.scoring.axes import along, axes_of, of_setting, values_of
+from fedgrid.tracking.scoring.measures import FINAL_ARI, PA_LAST
+from fedgrid.tracking.scoring.statistics import compare
+from fedgrid.tracking.tables.axes import over_axis
+from fedgrid.tracking.tables.clustering import clustering, rounds
+from fedgrid.tracking.tables.scenarios import per_scenario
+from fedgrid.tracking.tables.table import ABSENT
+from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
+
+EPOCHS, MAJORITY, THRESHOLD = "training.local_epochs", "split.majority", "algorithm.threshold"
+
+
+def finished(accuracy, *, algorithm="BNC", method=None, labels_RK=ONE, seed=0, **axes):
+    pairs = tuple((key, axes[name]) for name, key in NAMES.items() if name in axes)
+    run = run_of(algorithm, seed=seed)
+    name = " ".join([run.name, *(value for _, value in pairs)])
+    run = replace(run, run_id=name, name=name, method=method or algorithm, axes=pairs)
+    return result_of(run, labels_RK, curves={"personalised_accuracy": [0.0, accuracy]})
+
+
+NAMES = {"epochs": EPOCHS, "majority": MAJORITY, "threshold": THRESHOLD}
+
+
+def two_axes():
+    """BNC: 0.1 and 0.3 with 1 epoch, 0.5 and 0.7 with 10; SCL right with 10 epochs only."""
+    bnc = [
+        finished(0.1, epochs="1", majority="0.5"),
+        finished(0.3, epochs="1", majority="1"),
+        finished(0.5, epochs="10", majority="0.5"),
+        finished(0.7, epochs="10", majority="1"),
+    ]
+    scl = [
+        finished(
+            0.2, algorithm="SCL", labels_RK=WHOLE if epochs == "10" else ONE, epochs=epochs, majority=share
+        )
+        for epochs in ("1", "10")
+        for share in ("0.5", "1")
+    ]
+    return study_of([*bnc, *scl])
+
+
+def thresholds():
+    return study_of(
+        [
+            finished(0.4, algorithm="BCL (threshold 0.5)", method="BCL", threshold="0.5"),
+            finished(0.6, algorithm="BCL (threshold 0.1)", method="BCL", threshold="0.1"),
+            finished(0.9),
+        ]
+    )
+
+
+def rows_of(table):
+    return {row.name: [cell.value for cell in row.cells] for row in table.rows}
+
+
+def test_the_axes_of_a_study_have_two_values_or_more():
+    study = two_axes()
+    assert axes_of(study) == (EPOCHS, MAJORITY)
+    assert axes_of(of_setting(study, study.settings[0])) == ()
+    assert values_of(thresholds(), THRESHOLD) == ("0.1", "0.5")
+
+
+def test_the_table_of_an_axis_has_a_mean_over_the_other_axes_for_each_value():
+    table = over_axis(two_axes(), EPOCHS)
+    assert [(column.group, column.name) for column in table.columns] == [
+        *((PA_LAST.name, value) for value in ("1", "10")),
+        *((FINAL_ARI.name, value) for value in ("1", "10")),
+    ]
+    assert rows_of(table)["BNC"] == pytest.approx([0.2, 0.6, 0.0, 0.0])
+    assert rows_of(table)["SCL"] == pytest.approx([0.2, 0.2, 0.0, 1.0])
+    assert table.name == "axis-training.local_epochs"
+
+
+def test_two_values_of_an_axis_are_not_two_seeds():
+    """A mean over seeds has a spread; a mean over the values of another axis has none."""
+    [row, *_] = over_axis(two_axes(), EPOCHS).rows
+    assert {cell.spread for cell in row.cells} == {None}
+    seeds = study_of(
+        [finished(0.1 * seed, seed=seed, epochs=epochs) for seed in (1, 3) for epochs in ("1", "5")]
+    )
+    [row] = over_axis(seeds, EPOCHS).rows
+    assert row.cells[0].spread == pytest.approx(np.std([0.1, 0.3], ddof=1))
+
+
+def test_a_setting_of_an_algorithm_has_one_row_for_all_of_its_values():
+    table = over_axis(thresholds(), THRESHOLD)
+    assert [row.name for row in table.rows] == ["BCL"]
+    assert rows_of(table)["BCL"][:2] == pytest.approx([0.6, 0.4])
+    assert [run.algorithm for run in along(thresholds(), THRESHOLD).runs] == ["BCL", "BCL"]
+
+
+def test_a_value_that_an_algorithm_was_not_run_with_is_absent():
+    study = study_of(
+        [finished(0.1, epochs="1"), finished(0.2, epochs="5"), finished(0.3, algorithm="SCL", epochs="1")]
+    )
+    cells = {row.name: row.cells for row in over_axis(study, EPOCHS).rows}
+    assert [cell.text == ABSENT for cell in cells["SCL"]] == [False, True, False, True]
+
+
+def test_a_value_that_was_run_in_fewer_scenarios_says_so():
+    study = two_axes()
+    fewer = study_of([r for r in study.finished if r.run.axes != ((EPOCHS, "10"), (MAJORITY, "1"))])
+    cells = {row.name: row.cells for row in over_axis(fewer, EPOCHS).rows}["BNC"]
+    assert [cell.text for cell in cells[:2]] == ["0.200", "0.500 (1/2)"]
+    assert [cell.bold for cell in cells[:2]] == [True, False]
+
+
+def test_every_combination_of_values_is_a_scenario_of_its_own():
+    study = two_axes()
+    assert len(study.scenarios) == 4
+    assert {len(cell.runs) for cell in study.cells().values()} == {1}
+    assert compare(study, PA_LAST).num_scenarios == 4
+    table = per_scenario(study)
+    assert [column.name for column in table.columns[4:6]] == [EPOCHS, MAJORITY]
+    assert [[cell.text for cell in row.cells[4:6]] for row in table.rows[:1]] == [["1", "0.5"]]
+    assert len(table.rows) == 8
+
+
+def test_settings_of_an_algorithm_do_not_split_scenarios():
+    assert len(thresholds().scenarios) == 1
+
+
+@pytest.mark.parametrize("table", [lambda study: clustering(study, final=True), rounds])
+def test_a_table_of_one_scenario_refuses_to_mix_settings(table):
+    with pytest.raises(ValueError, match="setting="):
+        table(two_axes())
+    setting = two_axes().settings[0]
+    assert table(two_axes().where(setting=setting)).rows
+
+
+@pytest.mark.parametrize(
+    "name", ["ari_per_round", "learning_gap", "temperatures", "cluster_maps", "segments"]
+)
+def test_a_figure_of_one_scenario_refuses_to_mix_settings(name):
+    with pytest.raises(ValueError, match="setting="):
+        getattr(figures, name)(two_axes())
+
+
+def test_a_report_has_a_table_and_a_figure_for_each_axis_and_a_section_for_each_setting():
+    page = report_page(two_axes())
+    tables, plates = [table.name for table in page.tables()], [plate.name for plate in page.plates()]
+    for axis in (EPOCHS, MAJORITY):
+        assert f"axis-{axis}" in tables
+        assert f"axis-{axis}" in plates
+        assert axis in dict(page.facts)
+    assert len(set(tables)) == len(tables)
+    assert len(set(plates)) == len(plates)
+    assert "table1-mnist-15-training.local_epochs-10-split.majority-0.5" in tables
+    assert [section.title for section in page.sections if section.title.startswith("mnist")] == [
+        f"mnist, training.local_epochs {epochs}, split.majority {share}"
+        for epochs in ("1", "10")
+        for share in ("0.5", "1")
+    ]
+
+
+def test_a_report_without_further_axes_has_the_names_it_had():
+    page = report_page(study_of([finished(0.1), finished(0.2, algorithm="SCL")]))
+    assert "axes" not in [section.name for section in page.sections]
+    assert "table1-mnist-15" in [table.name for table in page.tables()]
+
+
+def test_the_published_numbers_stand_beside_each_setting():
+    page = report_page(two_axes(), published=True)
+    names = [table.name for table in page.tables() if table.name.startswith("against-table1")]
+    assert len(names) == 4
+
+
+def lines_of(axes):
+    return {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines}
+
+
+def test_the_figure_of_an_axis_has_a_line_for_each_algorithm_over_its_values():
+    accuracy, ari = figures.over_axis(two_axes(), EPOCHS).axes
+    assert lines_of(accuracy)["BNC"] == ([1, 10], pytest.approx([0.2, 0.6]))
+    assert lines_of(ari)["SCL"] == ([1, 10], [0, 1])
+    assert accuracy.get_xlabel() == EPOCHS
+    assert accuracy.get_xscale() == "log"
+    assert [text.get_text() for text in accuracy.get_xticklabels()] == ["1", "10"]
+
+
+def test_values_that_are_no_numbers_stand_side_by_side():
+    study = study_of([finished(0.1, majority="drawn"), finished(0.2, majority="published")])
+    axes, _ = figures.over_axis(study, MAJORITY).axes
+    assert lines_of(axes)["BNC"][0] == [0, 1]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["drawn", "published"]
+
+
+def test_a_band_reaches_over_the_seeds():
+    study = study_of(
+        [finished(0.1 * seed, seed=seed, epochs=epochs) for seed in (1, 3) for epochs in ("1", "5")]
+    )
+    axes, _ = figures.over_axis(study, EPOCHS).axes
+    assert lines_of(axes)["BNC"][1] == pytest.approx([0.2, 0.2])
+    [patch] = axes.patches
+    assert {round(y, 6) for _, y in patch.get_xy()} == {0.1, 0.3}
+
+
+def test_a_figure_of_an_axis_without_a_result_says_so():
+    run = finished(0.1, epochs="1").run
+    other = finished(0.1, epochs="5").run
+    axes, _ = figures.over_axis(study_of([], [run, other]), EPOCHS).axes
+    assert "no run is" in axes.texts[0].get_text()

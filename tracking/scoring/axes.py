@@ -1,0 +1,89 @@
+"""The further axes of a grid, such as `split.majority`: their values, and the parts of a study by them.
+
+Which keys are axes is decided where the study is made; here they are read from `Run.axes`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from fedgrid.tracking.scoring.study import SETTING_OF_ALGORITHM, AxisValue, Run, Study
+
+
+def axes_of(study: Study) -> tuple[str, ...]:
+    """Return the axes on which the runs of a study have two values or more."""
+    keys = dict.fromkeys(key for run in study.runs for key, _ in run.axes)
+    return tuple(key for key in keys if len(values_of(study, key)) > 1)
+
+
+def setting_axes(study: Study) -> tuple[str, ...]:
+    """Return the axes of a study that are no settings of an algorithm, in the order of `Run.setting`."""
+    return tuple(dict.fromkeys(key for run in study.runs for key, _ in run.setting))
+
+
+def values_of(study: Study, axis: str) -> tuple[str, ...]:
+    """Return the values of an axis: numbers by size, else in the order of the runs."""
+    values = list(dict.fromkeys(value for run in study.runs for key, value in run.axes if key == axis))
+    numbers = numbers_of(values)
+    if numbers is not None:
+        values.sort(key=dict(zip(values, numbers, strict=True)).__getitem__)
+    return tuple(values)
+
+
+def numbers_of(values: Sequence[str]) -> list[float] | None:
+    """Return the values as numbers, None if one of them is none."""
+    try:
+        return [float(value) for value in values]
+    except ValueError:
+        return None
+
+
+def along(study: Study, axis: str) -> Study:
+    """Return the study of the runs that have an axis, their algorithms named without it.
+
+    Runs that differ only in a setting of their algorithm then have the same `Run.algorithm`, so that a table
+    or figure has one row or line for all of its values.
+    """
+    runs = [run for run in study.runs if axis in dict(run.axes)]
+    return _with_runs(study, {run.run_id: replace(run, algorithm=_without(run, axis)) for run in runs})
+
+
+def at(study: Study, axis: str, value: str) -> Study:
+    """Return the study of the runs that have a value of an axis."""
+    return _with_runs(study, {run.run_id: run for run in study.runs if (axis, value) in run.axes})
+
+
+def of_setting(study: Study, setting: tuple[AxisValue, ...]) -> Study:
+    """Return the study of one combination of the further axes' values, as if the grid had no such axes."""
+    runs = (run for run in study.runs if run.setting == setting)
+    return _with_runs(
+        study,
+        {
+            run.run_id: replace(run, axes=tuple(pair for pair in run.axes if pair not in setting))
+            for run in runs
+        },
+    )
+
+
+def setting_words(setting: Iterable[AxisValue]) -> list[str]:
+    """Return `["split.majority 0.5", "training.local_epochs 1"]`."""
+    return [f"{key} {value}" for key, value in setting]
+
+
+def _without(run: Run, axis: str) -> str:
+    """Return the name of a run's algorithm without a setting of it that is an axis."""
+    if not axis.startswith(SETTING_OF_ALGORITHM):
+        return run.algorithm
+    others = [(key, value) for key, value in run.axes if key != axis and key.startswith(SETTING_OF_ALGORITHM)]
+    words = ", ".join(f"{key.removeprefix(SETTING_OF_ALGORITHM)} {value}" for key, value in others)
+    return f"{run.method} ({words})" if words else run.method
+
+
+def _with_runs(study: Study, runs: dict[str, Run]) -> Study:
+    """Return a study with these runs, by id, and their results."""
+    results = {run_id: study.results[run_id] for run_id in runs if run_id in study.results}
+    return Study(
+        study.name,
+        tuple(runs.values()),
+        {run_id: replace(result, run=runs[run_id]) for run_id, result in results.items()},
+        {run_id: study.lacking[run_id] for run_id in runs if run_id in study.lacking},
+    )
