@@ -3,6 +3,7 @@
 from typing import TypeAlias
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from fedgrid.engine.errors import ConfigError, unknown_key
 
@@ -14,7 +15,7 @@ def explain(error: ValidationError, model: Model) -> ConfigError:
 
     `model` is what was validated; an instance says more than a type where a part may be one of several.
     """
-    finding = error.errors(include_url=False, include_context=False)[0]
+    finding = _first(error)
     location = _location(error)
     place = ".".join(location)
     match finding["type"]:
@@ -50,8 +51,16 @@ def key_of(error: ConfigError) -> tuple[str, ...]:
     return ()
 
 
+def _first(error: ValidationError) -> ErrorDetails:
+    """Return the first finding; an unknown key comes before the key that is missing in its place."""
+    findings = error.errors(include_url=False, include_context=False)
+    first, *others = findings
+    unknown = (other for other in others if other["type"] == "extra_forbidden")
+    return next(unknown, first) if first["type"] == "missing" else first
+
+
 def _location(error: ValidationError) -> tuple[str, ...]:
-    return tuple(str(part) for part in error.errors(include_url=False, include_context=False)[0]["loc"])
+    return tuple(str(part) for part in _first(error)["loc"])
 
 
 def _unknown_key(location: tuple[str, ...], model: Model) -> ConfigError:

@@ -15,10 +15,11 @@ def vector(*entries):
     return np.array(entries, np.float32)
 
 
-def progress(rounds_done=1, num_models=2, memory=None, memories=None):
-    """Three clients; two models of two entries, which differ from round to round."""
+def progress(rounds_done=1, num_models=2, arrays=None, memories=None):
+    """Three clients; two models of two entries, which differ from round to round; memories of this round."""
     models = tuple(vector(rounds_done, model) for model in range(num_models))
-    return Progress(rounds_done, State(models, np.array([0, 1, 0]), memory or {}), memories or {})
+    state = State(models, np.array([0, 1, 0]), arrays or {})
+    return Progress(rounds_done, state, memories or {}, dict.fromkeys(memories or {}, rounds_done))
 
 
 def described(kept):
@@ -26,10 +27,15 @@ def described(kept):
     arrays = {
         "labels": kept.state.labels_K,
         **{f"model {index}": model for index, model in enumerate(kept.state.models)},
-        **{f"memory {name}": array for name, array in kept.state.memory.items()},
-        **{f"client {client}": array for client, array in kept.memories.items()},
+        **{f"array {name}": array for name, array in kept.state.arrays.items()},
+        **{
+            f"client {client} {name}": array
+            for client, memory in kept.memories.items()
+            for name, array in memory.items()
+        },
     }
-    return kept.rounds_done, {
+    places = (kept.rounds_done, kept.memory_rounds)
+    return places, {
         name: (array.dtype, array.shape, array.tobytes()) for name, array in sorted(arrays.items())
     }
 
@@ -44,7 +50,7 @@ def files(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-MEMORIES = {
+ARRAYS = {
     "nothing yet": {"temperatures": np.zeros(0)},
     "a switch": {"shot_taken": np.array([True])},
     "a number": {"last_split": np.array(7)},
@@ -56,9 +62,9 @@ MEMORIES = {
 }
 
 
-@pytest.mark.parametrize("memory", MEMORIES.values(), ids=MEMORIES)
-def test_a_progress_comes_back_byte_for_byte(tmp_path, memory):
-    saved = progress(memory=memory, memories={2: vector(1, 2, 3), 0: vector(4)})
+@pytest.mark.parametrize("arrays", ARRAYS.values(), ids=ARRAYS)
+def test_a_progress_comes_back_byte_for_byte(tmp_path, arrays):
+    saved = progress(arrays=arrays, memories={2: {"optimizer": vector(1, 2, 3)}, 0: {"optimizer": vector(4)}})
     checkpoint.save(tmp_path, saved, {})
     assert described(newest(tmp_path)) == described(saved)
 
@@ -70,17 +76,22 @@ def test_models_come_back_in_order_however_many(tmp_path):
 
 
 def test_what_was_loaded_saves_to_the_same_bytes(tmp_path):
-    checkpoint.save(tmp_path, progress(memory=MEMORIES["several"], memories={1: vector(1), 0: vector(2)}), {})
-    before = (tmp_path / "state-000001.safetensors").read_bytes()
-    checkpoint.save(tmp_path, newest(tmp_path), {})
-    assert (tmp_path / "state-000001.safetensors").read_bytes() == before
+    memories = {1: {"optimizer": vector(1)}, 0: ARRAYS["several"]}
+    checkpoint.save(tmp_path, progress(arrays=ARRAYS["several"], memories=memories), {})
+    (tmp_path / "again").mkdir()
+    checkpoint.save(tmp_path / "again", newest(tmp_path), {})
+    saved = [path for path in tmp_path.iterdir() if path.is_file()]
+    assert len(saved) == len(files(tmp_path / "again")) == 4
+    for path in saved:
+        assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
 
 
 def test_models_that_are_views_of_other_arrays_come_back(tmp_path):
     """An algorithm may leave a row, or every other entry, of something larger; Ray, read-only memory."""
     table = np.arange(8, dtype=np.float32).reshape(2, 4)
     table.setflags(write=False)
-    saved = Progress(1, State((table[1], table[0, ::2]), np.zeros(3, np.int64)), {0: table[:, 1]})
+    state = State((table[1], table[0, ::2]), np.zeros(3, np.int64))
+    saved = Progress(1, state, {0: {"optimizer": table[:, 1]}}, {0: 1})
     checkpoint.save(tmp_path, saved, {})
     assert described(newest(tmp_path)) == described(saved)
 
@@ -89,7 +100,7 @@ def test_a_new_folder_has_no_progress(tmp_path):
     assert newest(tmp_path) is None
 
 
-def test_a_state_is_two_files(tmp_path):
+def test_a_state_without_memories_is_two_files(tmp_path):
     checkpoint.save(tmp_path, progress(10), {})
     assert files(tmp_path) == ["state-000010.safetensors", "state-000010.sha256"]
     assert checkpoint.names(10) == ("state-000010.safetensors", "state-000010.sha256")
@@ -104,8 +115,8 @@ def test_states_are_told_newest_first(tmp_path):
 def test_a_dropped_state_leaves_nothing(tmp_path):
     for rounds_done in (1, 2):
         checkpoint.save(tmp_path, progress(rounds_done), {})
-    checkpoint.drop(tmp_path, 1)
-    checkpoint.drop(tmp_path, 7)
+    assert checkpoint.drop(tmp_path, [1]) == list(checkpoint.names(1))
+    checkpoint.drop(tmp_path, [7])
     assert files(tmp_path) == ["state-000002.safetensors", "state-000002.sha256"]
 
 
