@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from typing import TypeAlias
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 Model: TypeAlias = BaseModel | type[BaseModel]
 Key: TypeAlias = tuple[str, ...]
@@ -66,7 +67,7 @@ def explain(error: ValidationError, model: Model) -> ConfigError:
 
     `model` is what was validated: a class, or an instance where a part may be one of several classes.
     """
-    finding = error.errors(include_url=False, include_context=False)[0]
+    finding = _first(error)
     location = _location(error)
     place = ".".join(location)
     match finding["type"]:
@@ -102,8 +103,16 @@ def key_of(error: ConfigError) -> Key:
     return ()
 
 
+def _first(error: ValidationError) -> ErrorDetails:
+    """Return the first finding; an unknown key comes before the key that is missing in its place."""
+    findings = error.errors(include_url=False, include_context=False)
+    first, *others = findings
+    unknown = (other for other in others if other["type"] == "extra_forbidden")
+    return next(unknown, first) if first["type"] == "missing" else first
+
+
 def _location(error: ValidationError) -> Key:
-    return tuple(str(part) for part in error.errors(include_url=False, include_context=False)[0]["loc"])
+    return tuple(str(part) for part in _first(error)["loc"])
 
 
 def _unknown_key(location: Key, model: Model) -> ConfigError:

@@ -11,6 +11,7 @@ from tests.helpers.small_cases import (
     clients,
     frozen,
     model_of,
+    orders_of,
     partition,
     play,
     same_bits,
@@ -33,7 +34,7 @@ def euclidean(name="louvain", **settings):
 
 def sent(algorithm, state, client):
     """Return where on the line the model lies that `client` is sent."""
-    (model,) = algorithm.candidates(state)[client]
+    (model,) = orders_of(algorithm, state, [client])[client].candidates
     return float(state.models[model][0])
 
 

@@ -14,17 +14,20 @@ from tests.helpers.small_cases import (
     clients,
     freeze,
     frozen,
+    orders_of,
     partition,
+    replies_of,
     rng,
     same_bits,
     saved,
     start,
     step,
-    updates_of,
 )
 
 NAMES = list(ALGORITHMS)
-CLUSTERING = [name for name in NAMES if name != "bnc"]
+ONE_CLUSTER = ("bnc", "fedprox", "scaffold")
+"""Algorithms that never part their clients."""
+CLUSTERING = [name for name in NAMES if name not in ONE_CLUSTER]
 RIGHT = [name for name in NAMES if not name.endswith("-as-published")]
 
 ACTING = {
@@ -73,7 +76,7 @@ def test_until_it_acts_it_is_fedopt_to_the_bit(name, plain):
 @pytest.mark.parametrize("name", CLUSTERING)
 def test_the_partition_changes_only_in_rounds_that_say_so(name):
     federation, algorithm = Federation(), acting(name)
-    before = start(algorithm, 12, federation.model)
+    before = federation.start(algorithm)
     for state, diagnostics in federation.play(algorithm):
         if partition(state) != partition(before):
             assert diagnostics.clustered
@@ -101,7 +104,7 @@ def test_the_hidden_groups_are_found_by_clients_that_come_and_go(name):
 def test_every_state_is_valid(name, server_optimizer, participation):
     federation = Federation(participation=participation)
     algorithm = acting(name, server_optimizer=server_optimizer)
-    check_valid(start(algorithm, 12, federation.model), 12)
+    check_valid(federation.start(algorithm), 12)
     for state, _ in federation.play(algorithm):
         check_valid(state, 12)
 
@@ -110,7 +113,7 @@ def test_every_state_is_valid(name, server_optimizer, participation):
 def test_a_step_is_a_function_of_its_arguments(name):
     """Twice the same arguments give the same bits, on the same object and on a fresh one."""
     federation, algorithm = Federation(), acting(name)
-    state = start(algorithm, 12, federation.model)
+    state = federation.start(algorithm)
     for round_index in range(6):
         vectors = federation.vectors(round_index, state, algorithm)
         first, second, third = (
@@ -127,12 +130,12 @@ def test_a_step_is_a_function_of_its_arguments(name):
 def test_a_step_leaves_its_arguments_alone(name):
     """The arrays are read-only, and hold what they held."""
     federation, algorithm = Federation(), acting(name)
-    state = start(algorithm, 12, federation.model)
+    state = federation.start(algorithm)
     for round_index in range(6):
         vectors = federation.vectors(round_index, state, algorithm)
         kept = {client: vector.tobytes() for client, vector in vectors.items()}
         before, copy = freeze(state), saved(state)
-        view = updates_of(vectors, federation.num_buffers, similarity_over=algorithm.settings.similarity_over)
+        view = replies_of(algorithm, before, round_index, vectors, federation.num_buffers)
         state, _ = algorithm.step(before, round_index, view, rng(round_index))
         assert same_bits(before, copy)
         assert {client: vector.tobytes() for client, vector in vectors.items()} == kept
@@ -240,7 +243,7 @@ def test_updates_that_cannot_be_told_apart_are_not_split(name, case):
 def test_any_round_may_be_the_first_to_miss_clients(name):
     """Clients 1 and 8 are gone in every round: they are always in a cluster and never in a mean."""
     federation, algorithm = Federation(), acting(name)
-    state = start(algorithm, 12, federation.model)
+    state = federation.start(algorithm)
     for round_index in range(6):
         vectors = federation.vectors(round_index, state, algorithm)
         loud = {**vectors, 1: frozen(np.full(20, 1e9)), 8: frozen(np.full(20, -1e9))}
@@ -251,9 +254,12 @@ def test_any_round_may_be_the_first_to_miss_clients(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_client_is_sent_models_that_exist(name):
+def test_every_sampled_client_has_an_order_with_models_that_exist(name):
     algorithm = acting(name)
-    for state, _ in Federation().play(algorithm):
-        candidates = algorithm.candidates(state)
-        assert len(candidates) == 12
-        assert all(sent and set(sent) <= set(range(len(state.models))) for sent in candidates)
+    for round_index, (state, _) in enumerate(Federation().play(algorithm), start=1):
+        for sampled in (range(12), (1, 5, 8)):
+            orders = orders_of(algorithm, state, sampled, round_index)
+            assert set(orders) == set(sampled)
+            for order in orders.values():
+                assert order.candidates
+                assert set(order.candidates) <= set(range(len(state.models)))

@@ -5,8 +5,9 @@ import pytest
 from pydantic import ValidationError
 
 from fedgrid.algorithms.contract.base import split
+from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
-from tests.helpers.small_cases import clients, model_of, play, start, step
+from tests.helpers.small_cases import clients, model_of, orders_of, play, start, step
 
 
 def fedopt(**settings):
@@ -20,10 +21,12 @@ def test_all_clients_start_in_one_cluster_with_the_common_model():
     assert [model.tolist() for model in state.models] == [[1, 2]]
 
 
-def test_every_client_is_sent_its_cluster_model():
+def test_every_sampled_client_is_sent_its_cluster_model():
     algorithm = fedopt()
     state = split(start(algorithm, 4), 0, [[0, 2], [1, 3]])
-    assert algorithm.candidates(state) == ((0,), (1,), (0,), (1,))
+    expected = [Order(client, (client % 2,)) for client in range(4)]
+    assert list(orders_of(algorithm, state, range(4)).values()) == expected
+    assert list(orders_of(algorithm, state, [1, 2]).values()) == expected[1:3]
 
 
 def test_the_new_model_is_the_old_one_plus_the_unweighted_mean():

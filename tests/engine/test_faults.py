@@ -46,13 +46,13 @@ def mortal(orders):
 
     @ray.remote(max_restarts=0)
     class Mortal(Client.__ray_metadata__.modified_class):
-        def train(self, tasks, memories, *models):
-            result = super().train(tasks, memories, *models)
+        def train(self, tasks, *rest):
+            result = super().train(tasks, *rest)
             self._obey("train", tasks)
             return result
 
-        def evaluate(self, tasks, *models):
-            result = super().evaluate(tasks, *models)
+        def evaluate(self, tasks, *rest):
+            result = super().evaluate(tasks, *rest)
             self._obey("evaluate", tasks)
             return result
 

@@ -8,6 +8,7 @@ import pytest
 
 from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Settings, State
 from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.registry import create
 from fedgrid.engine.checkpoint import Progress
@@ -215,7 +216,7 @@ def test_a_client_that_was_left_out_is_back_in_the_next_round():
 
 def test_with_every_update_broken_the_run_stops_and_its_state_is_good():
     run = federation()
-    start = run.begin(vector(0, 0))
+    start = run.begin(lambda number: vector(0, 0))
     message = "clients 0, 1, 2, round 1: every update is NaN or infinite"
     with pytest.raises(RunError, match=f"^{re.escape(message)}.*Lower training.learning_rate"):
         run.next_round(start, FakePool(lambda *_: (np.nan, np.inf)))
@@ -226,14 +227,18 @@ def test_with_every_update_broken_the_run_stops_and_its_state_is_good():
 def test_what_optimizers_remember_is_handed_back_to_their_clients():
     pool = FakePool(axis, memory=lambda client, round_index: vector(client, round_index))
     [_, (progress, _)] = play(federation(), pool, 2)
-    assert {client: kept.tolist() for client, kept in progress.memories.items()} == {
+    assert {client: kept["optimizer"].tolist() for client, kept in progress.memories.items()} == {
         0: [0, 1],
         1: [1, 1],
         2: [2, 1],
     }
     first, second = (call[3] for call in pool.calls if call[0] == "train")
     assert first == {}
-    assert {client: kept.tolist() for client, kept in second.items()} == {0: [0, 0], 1: [1, 0], 2: [2, 0]}
+    assert {client: kept["optimizer"].tolist() for client, kept in second.items()} == {
+        0: [0, 0],
+        1: [1, 0],
+        2: [2, 0],
+    }
 
 
 def test_a_broken_client_keeps_what_it_remembered_before():
@@ -243,7 +248,7 @@ def test_a_broken_client_keeps_what_it_remembered_before():
         memory=lambda client, round_index: vector(client, round_index),
     )
     [_, (progress, _)] = play(federation(), pool, 2)
-    assert {client: kept.tolist() for client, kept in progress.memories.items()} == {
+    assert {client: kept["optimizer"].tolist() for client, kept in progress.memories.items()} == {
         0: [0, 1],
         1: [1, 0],
         2: [2, 1],
@@ -255,7 +260,7 @@ def test_a_round_is_a_function_of_the_progress():
     pool = FakePool(axis)
     algorithm = Recorder(pool)
     run = federation(algorithm)
-    start = run.begin(vector(0, 0))
+    start = run.begin(lambda number: vector(0, 0))
     (one, record), (other, again) = run.next_round(start, pool), run.next_round(start, pool)
     assert one.state.models[0].tobytes() == other.state.models[0].tobytes()
     assert record.round == again.round
@@ -282,11 +287,11 @@ def test_what_an_algorithm_says_is_recorded():
 class ToyIfca(Algorithm):
     """IFCA in a few lines: every client is sent every model and moves to the one it fits best."""
 
-    def init(self, model, num_clients):
-        return State((model, model + 10), np.zeros(num_clients, np.int64))
+    def init(self, layout, num_clients, fresh, rng):
+        return State((fresh(0), fresh(0) + 10), np.zeros(num_clients, np.int64))
 
-    def candidates(self, state):
-        return (tuple(range(len(state.models))),) * len(state.labels_K)
+    def orders(self, state, round_index, present, rng):
+        return [Order(client, tuple(range(len(state.models)))) for client in present.sampled]
 
     def step(self, state, round_index, updates, rng):
         labels_K = state.labels_K.copy()
@@ -339,7 +344,7 @@ def test_a_model_that_nobody_chooses_is_kept_and_not_counted():
 
 
 def test_the_progress_before_the_first_round():
-    start = federation().begin(vector(3, 4))
+    start = federation().begin(lambda number: vector(3, 4))
     assert isinstance(start, Progress)
     assert start.rounds_done == 0
     assert start.state.labels_K.tolist() == [0, 0, 0]
@@ -359,8 +364,11 @@ class Told:
     def sampled(self, round_index):
         return self._round(round_index)[1]
 
-    def dropped(self, round_index):
-        return frozenset(self._round(round_index)[2])
+    def presence(self, round_index):
+        return Presence(self.present(round_index), self.sampled(round_index))
+
+    def dropped(self, round_index, asked):
+        return frozenset(self._round(round_index)[2]) & set(asked)
 
     def _round(self, round_index):
         joined, asked, dropped = self.rounds[round_index]
@@ -491,7 +499,9 @@ def test_who_is_away_keeps_what_its_optimizer_remembered():
     pool = FakePool(axis, memory=lambda client, round_index: vector(client, round_index))
     pool, history = attended(((0, 1), None, ()), (None, None, {1}), FULL, pool=pool)
     handed = [
-        sorted((c, kept.tolist()) for c, kept in call[3].items()) for call in pool.calls if len(call) > 3
+        sorted((c, kept["optimizer"].tolist()) for c, kept in call[3].items())
+        for call in pool.calls
+        if len(call) > 3
     ]
     assert handed == [
         [],

@@ -116,7 +116,8 @@ def expected(run, tmp_path_factory):
 
 def test_the_runs_see_one_cluster_and_then_three(run, tmp_path, expected):
     """And one of those that have not come since the split, where clients come and go."""
-    assert sorted(expected) == [
+    memories = [name for name in expected if name.startswith("state-client-")]
+    assert sorted(set(expected) - set(memories)) == [
         "clients.parquet",
         "config.json",
         "done.json",
@@ -129,8 +130,9 @@ def test_the_runs_see_one_cluster_and_then_three(run, tmp_path, expected):
     (tmp_path / "rounds.parquet").write_bytes(expected["rounds.parquet"])
     clusters = pq.read_table(tmp_path / "rounds.parquet")["clusters"].to_pylist()
     assert (clusters[0], clusters[-1]) == (1, 3 if run.participation == 1 else 4)
-    kept = b"client/000014" in expected["state-000005.safetensors"]
-    assert kept == run.training.keep_optimizer_state
+    clients = {name.removeprefix("state-client-")[:6] for name in memories}
+    assert ("000014" in clients) == run.training.keep_optimizer_state
+    assert bool(memories) == run.training.keep_optimizer_state
 
 
 def test_again_in_this_process(run, tmp_path, expected):

@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from fedgrid.algorithms.clustering.latecomers import splits
 from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, State
 from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.orders import Order, Presence
+from fedgrid.algorithms.contract.source import InMemory
 from fedgrid.algorithms.contract.updates import Updates
 
 Vectors = Mapping[int, ArrayLike]
@@ -55,9 +57,21 @@ def clients(*vectors: ArrayLike, first: int = 0) -> dict[int, ArrayLike]:
     return dict(enumerate(vectors, first))
 
 
-def start(algorithm: Algorithm, num_clients: int, model: ArrayLike = (0.0, 0.0)) -> State:
+def start(
+    algorithm: Algorithm, num_clients: int, model: ArrayLike = (0.0, 0.0), num_buffers: int = 0
+) -> State:
     initial = frozen(model)
-    return freeze(algorithm.init(layout_of(len(initial)), num_clients, lambda number: initial, rng()))
+    layout = layout_of(len(initial) - num_buffers, num_buffers)
+    return freeze(algorithm.init(layout, num_clients, lambda number: initial, rng()))
+
+
+def orders_of(
+    algorithm: Algorithm, state: State, sampled: Iterable[int], round_index: int = 0
+) -> dict[int, Order]:
+    """Return the order of each client in a round in which `sampled` are drawn of all."""
+    joined = tuple(range(len(state.labels_K)))
+    presence = Presence(joined, tuple(sorted(sampled)))
+    return {order.client: order for order in algorithm.orders(state, round_index, presence, rng(round_index))}
 
 
 def step(
@@ -69,9 +83,36 @@ def step(
     absent: Iterable[int] = (),
 ) -> tuple[State, Diagnostics]:
     """Take one step with the generator of that round, from a read-only state."""
-    over = algorithm.settings.similarity_over
-    view = updates_of(vectors, num_buffers, similarity_over=over, absent=absent)
+    view = replies_of(algorithm, state, round_index, vectors, num_buffers, absent)
     return algorithm.step(freeze(state), round_index, view, rng(round_index))
+
+
+def replies_of(
+    algorithm: Algorithm,
+    state: State,
+    round_index: int,
+    vectors: Vectors,
+    num_buffers: int = 0,
+    absent: Iterable[int] = (),
+) -> Updates:
+    """Return the view of these updates as replies to the algorithm's orders.
+
+    Every output that a rule names is a client's update of the parameters with the sign reversed.
+    """
+    arrays = {client: frozen(vector) for client, vector in vectors.items()}
+    width = len(next(iter(arrays.values()))) - num_buffers
+    orders = orders_of(algorithm, state, arrays, round_index)
+    outputs: dict[str, dict[int, NDArray[np.float32]]] = {}
+    for client, order in orders.items():
+        for name in order.rule.outputs:
+            outputs.setdefault(name, {})[client] = frozen(-arrays[client][:width])
+    return Updates(
+        InMemory(arrays, outputs),
+        layout_of(width, num_buffers),
+        similarity_over=algorithm.settings.similarity_over,
+        absent=absent,
+        clients=arrays,
+    )
 
 
 def play(
@@ -180,6 +221,10 @@ class Federation:
     def model(self) -> NDArray[np.float32]:
         return frozen(np.zeros(self.num_parameters + self.num_buffers))
 
+    def start(self, algorithm: Algorithm) -> State:
+        """Return the state before the first round."""
+        return start(algorithm, self.num_clients, self.model, self.num_buffers)
+
     def targets(self) -> NDArray[np.float64]:
         """Return one target a group: 16 along the first axis, then a triangle with unequal sides."""
         targets = np.zeros((3, self.num_parameters))
@@ -194,15 +239,16 @@ class Federation:
         return frozenset(self.order.index(client) if self.order else client for client in usual)
 
     def vectors(self, round_index: int, state: State, algorithm: Algorithm) -> dict[int, NDArray[np.float32]]:
-        """Return the update of every client that is there, from the first of the models it is sent."""
-        targets, candidates = self.targets(), algorithm.candidates(state)
+        """Return the update of every client that is present, from the first of the models it is sent."""
+        present = set(range(self.num_clients)) - self.absent(round_index)
+        targets, orders = self.targets(), orders_of(algorithm, state, present, round_index)
         size = (16.0, 3.0, 0.2)[min(round_index, 2)] / np.sqrt(self.num_parameters)
         vectors = {}
-        for client in sorted(set(range(self.num_clients)) - self.absent(round_index)):
-            who = self.order[client] if self.order else client
-            model = state.models[candidates[client][0]][: self.num_parameters].astype(np.float64)
-            noise = size * np.random.default_rng((round_index, who)).standard_normal(self.num_parameters)
-            update = (targets[who % 3] - model) / 2 + noise
+        for client in sorted(present):
+            usual = self.order[client] if self.order else client
+            model = state.models[orders[client].candidates[0]][: self.num_parameters].astype(np.float64)
+            noise = size * np.random.default_rng((round_index, usual)).standard_normal(self.num_parameters)
+            update = (targets[usual % 3] - model) / 2 + noise
             vectors[client] = frozen(np.concatenate([update, np.full(self.num_buffers, 0.25)]))
         return vectors
 
@@ -210,7 +256,7 @@ class Federation:
         self, algorithm: Algorithm, rounds: Iterable[int] = range(6), state: State | None = None
     ) -> list[tuple[State, Diagnostics]]:
         """Return (state, diagnostics) after each of `rounds`, starting from `state`."""
-        state = state or start(algorithm, self.num_clients, self.model)
+        state = state or self.start(algorithm)
         history = []
         for round_index in rounds:
             vectors = self.vectors(round_index, state, algorithm)

@@ -15,6 +15,7 @@ from tests.helpers.small_cases import (
     freeze,
     frozen,
     model_of,
+    orders_of,
     partition,
     same_bits,
     sets,
@@ -235,7 +236,7 @@ def test_briggs_from_the_split_to_the_latecomers_second_update():
     state, _ = step(algorithm, start(algorithm, 5), 0, clients(*[(1, 1)] * 5))
     state, _ = step(algorithm, state, 1, both, absent={4})
     assert [model_of(state, client) for client in (0, 2, 4)] == [[2, 1], [1, 2], [1, 1]]
-    assert algorithm.candidates(state)[4] == (2,)
+    assert orders_of(algorithm, state, [4])[4].candidates == (2,)
     state, diagnostics = step(algorithm, state, 2, {**both, 4: (0, 9)})
     assert [model_of(state, client) for client in (0, 2, 4)] == [[3, 1], [1, 3], [1, 3]]
     assert diagnostics.placed == {4: "mean cosine distances 0: 1.000, 1: 0.000"}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.contract import updates as module
+from fedgrid.algorithms.contract import products as module
 from fedgrid.algorithms.contract.source import InMemory
 from fedgrid.algorithms.contract.updates import Updates
 from tests.helpers.small_cases import clients, frozen, layout_of, rng, updates_of
@@ -198,28 +198,29 @@ def test_who_is_absent_is_known_to_every_view():
 
 
 class Recorded(InMemory):
-    """A source that knows what it has been told before, and notes what it is asked for."""
+    """A source that caches statistics, and notes what it is asked for."""
 
-    def __init__(self, vectors, known=None):
-        super().__init__(vectors)
+    def __init__(self, vectors, known=None, outputs=None):
+        super().__init__(vectors, outputs)
         self.known = {} if known is None else known
-        self.fetched, self.recalled, self.worked_out = [], [], []
+        self.fetched, self.looked_up, self.computed, self.inputs = [], [], [], {}
 
-    def fetch(self, clients):
-        self.fetched.append(list(clients))
-        return super().fetch(clients)
+    def fetch(self, clients, output="update"):
+        self.fetched.append(list(clients) if output == "update" else (output, list(clients)))
+        return super().fetch(clients, output)
 
-    def recall(self, names, work_out):
-        self.recalled.append(list(names))
-        missing = [name for name in names if name not in self.known]
+    def cached(self, wanted, compute):
+        self.looked_up.append(list(wanted))
+        self.inputs.update({name: sorted(clients) for name, clients in wanted.items()})
+        missing = [name for name in wanted if name not in self.known]
         if missing:
-            self.worked_out.append(missing)
+            self.computed.append(missing)
             made = [
                 {key: frozen(array, array.dtype) for key, array in arrays.items()}
-                for arrays in work_out(missing)
+                for arrays in compute(missing)
             ]
             self.known.update(zip(missing, made, strict=True))
-        return [self.known[name] for name in names]
+        return [self.known[name] for name in wanted]
 
 
 def view_of(source, clients, num_buffers=0, **options):
@@ -255,7 +256,7 @@ class TestSource:
         source, view = recorded()
         assert view.clients == (0, 1, 2, 3, 4)
         assert view.groups(np.array([0, 0, 1, 1, 1])) == {0: [0, 1], 1: [2, 3, 4]}
-        assert (source.fetched, source.recalled) == ([], [])
+        assert (source.fetched, source.looked_up) == ([], [])
 
     @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
     @pytest.mark.parametrize("over", ["parameters", "state"])
@@ -282,10 +283,10 @@ class TestSource:
         source, view = recorded()
         for what in ("gram", "norms", "cosines", "euclidean"):
             LOOKS[what](view)
-        assert len(source.recalled) == 1
+        assert len(source.looked_up) == 1
         LOOKS["manhattan"](view)
         LOOKS["manhattan"](view)
-        assert len(source.recalled) == 2
+        assert len(source.looked_up) == 2
         assert len(source.known) == 2
         assert source.fetched == [[0, 1, 2, 3, 4]]
 
@@ -294,7 +295,7 @@ class TestSource:
         view = view_of(source, [])
         assert view.clients == ()
         assert view.gram_KK.shape == (0, 0)
-        assert (source.fetched, source.recalled) == ([], [])
+        assert (source.fetched, source.looked_up) == ([], [])
 
     def test_clients_are_in_ascending_order_whatever_order_they_are_given_in(self):
         source = Recorded(random_vectors(8))
@@ -316,7 +317,7 @@ class TestMeansOfASource:
     def test_one_name_a_group_all_at_once(self):
         source, view = recorded()
         view.means([[0, 1], [2], [3, 4]])
-        (names,) = source.recalled
+        (names,) = source.looked_up
         assert len(set(names)) == 3
         assert all(name.startswith("mean-") for name in names)
 
@@ -327,7 +328,7 @@ class TestMeansOfASource:
         second, view = recorded(known=first.known)
         view.means([[3, 2], [0, 1], [2, 0]])
         assert second.fetched == [[0, 2, 3]]
-        assert len(second.worked_out[0]) == 2
+        assert len(second.computed[0]) == 2
 
     def test_each_is_where_its_group_is(self):
         vectors = {client: frozen([client, 10 * client]) for client in range(4)}
@@ -363,7 +364,7 @@ class TestNames:
         source = Recorded(random_vectors(5))
         view = view_of(source, clients, num_buffers=num_buffers, similarity_over=over)
         _ = view.gram_KK, view.manhattan_distances_KK, view.mean()
-        products, manhattan, mean = (name for (name,) in source.recalled)
+        products, manhattan, mean = (name for (name,) in source.looked_up)
         return products, manhattan, mean
 
     def test_with_buffers_it_matters_what_similarity_is_over(self):
@@ -381,11 +382,14 @@ class TestNames:
         assert len(set(of_three)) == 3
 
     def test_they_are_the_same_in_every_process(self):
-        """And in every version: a name that changes makes what is kept worthless. SHA-256 of `(0, 1, 2)`."""
+        """And in every version: entries under a name that changes are misses.
+
+        SHA-256 of `((0, 1, 2),)`, and of `('update', (0, 1, 2), None)` for the mean without weights.
+        """
         assert self.names(400, "parameters") == (
-            "products-parameters-eae0f06c46ca0f14",
-            "manhattan-parameters-eae0f06c46ca0f14",
-            "mean-eae0f06c46ca0f14",
+            "products-parameters-91dc352bb99129da",
+            "manhattan-parameters-91dc352bb99129da",
+            "mean-511fa1571bc85ff8",
         )
 
 
@@ -398,7 +402,7 @@ class TestPartsOfASource:
         assert part.gram_KK.tobytes() == expected.tobytes()
         assert deeper.gram_KK.tolist() == [[expected[1, 1]]]
         assert part.cosine_distances_KK.shape == (2, 2)
-        assert len(source.recalled) == len(source.fetched) == 1
+        assert len(source.looked_up) == len(source.fetched) == 1
 
     def test_its_means_are_those_of_its_clients(self):
         first, view = recorded()
@@ -413,7 +417,7 @@ class TestPartsOfASource:
         source, view = recorded()
         _ = view.select([1, 3]).manhattan_distances_KK
         _ = view.manhattan_distances_KK
-        assert len({name for names in source.recalled for name in names}) == 3
+        assert len({name for names in source.looked_up for name in names}) == 3
 
 
 class TestGroups:

@@ -24,8 +24,12 @@ class Noting:
         return ["trained"]
 
     def evaluate(self, tasks, models, memories):
-        self.calls.append(("evaluate", tasks, models))
+        self.calls.append(("evaluate", tasks, models, memories))
         return ["tested"]
+
+    def describe(self, clients, message):
+        self.calls.append(("describe", clients, message))
+        return ["described"]
 
 
 def test_preparing_hands_out_nothing():
@@ -55,8 +59,16 @@ def test_so_does_testing():
     pool = Noting()
     on_demand = OnDemand(pool)
     on_demand.prepare("one")
-    assert on_demand.evaluate("tasks", "models") == ["tested"]
-    assert pool.calls == [("prepare", "one"), ("evaluate", "tasks", "models")]
+    assert on_demand.evaluate("tasks", "models", "memories") == ["tested"]
+    assert pool.calls == [("prepare", "one"), ("evaluate", "tasks", "models", "memories")]
+
+
+def test_describing_prepares_first():
+    pool = Noting()
+    on_demand = OnDemand(pool)
+    on_demand.prepare("one")
+    assert on_demand.describe("clients", "message") == ["described"]
+    assert pool.calls == [("prepare", "one"), ("describe", "clients", "message")]
 
 
 def test_of_runs_that_needed_nobody_nothing_is_handed_out():
@@ -64,7 +76,7 @@ def test_of_runs_that_needed_nobody_nothing_is_handed_out():
     on_demand = OnDemand(pool)
     for setup in ("one", "two", "three"):
         on_demand.prepare(setup)
-    on_demand.evaluate("tasks", "models")
+    on_demand.evaluate("tasks", "models", "memories")
     assert [call for call in pool.calls if call[0] == "prepare"] == [("prepare", "three")]
 
 

@@ -9,11 +9,16 @@ from fedgrid.engine.clients.participation import Participation
 ROUNDS = range(200)
 
 
+def dropped(attendance, round_index):
+    """Return the sampled clients that send nothing back."""
+    return attendance.dropped(round_index, attendance.sampled(round_index))
+
+
 def test_by_default_every_client_takes_part():
     attendance = Participation(4, seed=0)
     for round_index in range(3):
         assert attendance.present(round_index) == attendance.sampled(round_index) == (0, 1, 2, 3)
-        assert attendance.dropped(round_index) == frozenset()
+        assert dropped(attendance, round_index) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -61,11 +66,11 @@ def test_sample_depends_only_on_seed_and_round():
     settings = {"participation": 0.5, "dropout": 0.3}
     one, same, other = (Participation(20, seed, **settings) for seed in (3, 3, 4))
     sampled = [one.sampled(round_index) for round_index in range(10)]
-    dropped = [one.dropped(round_index) for round_index in range(10)]
+    first = [dropped(one, round_index) for round_index in range(10)]
     assert [same.sampled(round_index) for round_index in reversed(range(10))] == sampled[::-1]
-    assert [same.dropped(round_index) for round_index in range(10)] == dropped
+    assert [dropped(same, round_index) for round_index in range(10)] == first
     assert [other.sampled(round_index) for round_index in range(10)] != sampled
-    assert [other.dropped(round_index) for round_index in range(10)] != dropped
+    assert [dropped(other, round_index) for round_index in range(10)] != first
 
 
 def test_dropout_does_not_change_the_sample():
@@ -79,24 +84,32 @@ class TestDropout:
     def test_only_sampled_clients_drop_out(self):
         attendance = Participation(20, 0, participation=0.5, dropout=0.5)
         for round_index in ROUNDS:
-            assert attendance.dropped(round_index) <= set(attendance.sampled(round_index))
+            assert dropped(attendance, round_index) <= set(attendance.sampled(round_index))
+
+    def test_a_client_drops_out_whoever_else_is_asked(self):
+        """Draws are by client: an algorithm that asks others changes nothing for this one."""
+        attendance = Participation(20, 0, dropout=0.5)
+        for round_index in range(20):
+            everybody = attendance.dropped(round_index, range(20))
+            for asked in (range(10), [3], []):
+                assert attendance.dropped(round_index, asked) == everybody & set(asked)
 
     @pytest.mark.parametrize("rate", [0.1, 0.5])
     def test_dropout_rate_is_as_configured(self, rate):
         """200 rounds of 20 clients: the deviation is at most sqrt(4000 x 0.25) = 32, 0.008 of 4000."""
         attendance = Participation(20, 0, dropout=rate)
-        total = sum(len(attendance.dropped(round_index)) for round_index in ROUNDS)
+        total = sum(len(dropped(attendance, round_index)) for round_index in ROUNDS)
         assert total / 4000 == pytest.approx(rate, abs=0.03)
 
     def test_a_client_that_drops_out_at_one_rate_does_so_at_any_higher_one(self):
         rarely, often = (Participation(20, 0, dropout=rate) for rate in (0.2, 0.6))
         for round_index in range(20):
-            assert rarely.dropped(round_index) <= often.dropped(round_index)
+            assert dropped(rarely, round_index) <= dropped(often, round_index)
 
     def test_all_sampled_clients_may_drop_out(self):
         """Half of 200 rounds with one sampled client have no reply."""
         attendance = Participation(1, 0, dropout=0.5)
-        assert 60 < sum(bool(attendance.dropped(round_index)) for round_index in ROUNDS) < 140
+        assert 60 < sum(bool(dropped(attendance, round_index)) for round_index in ROUNDS) < 140
 
 
 class TestNewcomers:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.engine.clients.messages import ClientData, EvaluateTask, TrainTask
+from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
@@ -30,19 +30,16 @@ PARTS = {0: slice(0, 3), 1: slice(3, 6), 2: slice(6, 8), 3: slice(8, 10)}
 
 def training(**changes):
     settings = {"rounds": 1, "local_epochs": 2, "batch_size": 4, "optimizer": "sgd", "learning_rate": 0.1}
-    return Training(**{**settings, **changes})
+    return Training(**{**settings, **changes}).local
+
+
+def setup(clients=CLIENTS, server_parts=PARTS, **changes):
+    base = Setup("digitnet", CLASSES, training(), SEED, tuple(clients), SERVER, server_parts)
+    return replace(base, **changes)
 
 
 def host(clients=CLIENTS, model="digitnet", seed=SEED, **changes):
-    return ClientWorker(
-        model=model,
-        num_classes=CLASSES,
-        training=training(**changes),
-        seed=seed,
-        clients=clients,
-        server_set=SERVER,
-        server_parts=PARTS,
-    )
+    return ClientWorker(setup(clients, PARTS, model=model, seed=seed, training=training(**changes)))
 
 
 def initial(model="digitnet", seed=SEED):
@@ -57,12 +54,13 @@ def task(client, candidates=(0,), round_index=0, evaluate=False):
 
 def comparable(result):
     """Return all of a result but the clock reading."""
-    report, update, memory = result
+    report, memory = result.report, result.memory
     counts = [
         None if c is None else (c.confusion.tolist(), c.loss_sum) for c in (report.local, report.local_server)
     ]
     numbers = replace(report, seconds=0.0, peak_memory=PeakMemory("", 0.0), local=None, local_server=None)
-    return numbers, counts, update.tobytes(), None if memory is None else memory.tobytes()
+    kept = {name: array.tobytes() for name, array in memory.items()}
+    return numbers, counts, result.update.tobytes(), kept
 
 
 @pytest.mark.parametrize("model", ["digitnet", "tinyvgg"])
@@ -91,18 +89,21 @@ def test_clients_and_rounds_see_different_batches():
     """With the same images, only the generator's client and round differ."""
     twins = [replace(CLIENTS[0], client=client) for client in (0, 1)]
     results = host(twins).train([task(0), task(1), task(0, round_index=1)], [initial()], {})
-    assert len({update.tobytes() for _, update, _ in results}) == 3
+    assert len({result.update.tobytes() for result in results}) == 3
 
 
 def test_the_update_is_the_trained_model_minus_the_one_that_was_sent():
     held, model = host(), initial()
-    (report, update, memory), *_ = held.train([task(0, evaluate=True)], [model], {})
+    (reply,) = held.train([task(0, evaluate=True)], [model], {})
+    report, update = reply.report, reply.update
     assert update.dtype == np.float32
     assert update.shape == model.shape
-    assert memory is None
+    assert reply.memory == reply.outputs == {}
     assert report.update_norm == pytest.approx(sqrt(np.square(update, dtype=np.float64).sum()))
     assert report.usable
     assert (report.client, report.chosen) == (0, 0)
+    assert (report.images, report.steps) == (9, 6), "two epochs of nine images in batches of four"
+    assert report.bytes_up == update.nbytes
     tested = held.evaluate([EvaluateTask(0, 0)], [model + update])[0]
     assert tested.own.confusion.tolist() == report.local.confusion.tolist()
     assert tested.own.loss_sum == pytest.approx(report.local.loss_sum, rel=1e-5)
@@ -110,9 +111,9 @@ def test_the_update_is_the_trained_model_minus_the_one_that_was_sent():
 
 
 def test_the_trained_model_is_tested_only_if_asked():
-    (report, _, _), *_ = host().train([task(0)], [initial()], {})
-    assert report.local is None
-    assert report.local_server is None
+    (reply,) = host().train([task(0)], [initial()], {})
+    assert reply.report.local is None
+    assert reply.report.local_server is None
 
 
 def test_models_are_only_read_and_copied_in_silence():
@@ -127,49 +128,49 @@ def test_models_are_only_read_and_copied_in_silence():
 
 def test_of_several_candidates_the_best_on_the_training_data_is_trained():
     model = initial()
-    ((_, update, _),) = host().train([task(0)], [model], {})
-    better = model + update
-    (report, moved, _), (alone, expected, _) = host().train(
-        [task(0, (0, 2, 1)), task(0, (2,))], [model, model, better], {}
-    )
-    assert report.chosen == alone.chosen == 2
-    assert moved.tobytes() == expected.tobytes()
+    (trained,) = host().train([task(0)], [model], {})
+    better = model + trained.update
+    choosing, alone = host().train([task(0, (0, 2, 1)), task(0, (2,))], [model, model, better], {})
+    assert choosing.report.chosen == alone.report.chosen == 2
+    assert choosing.update.tobytes() == alone.update.tobytes()
 
 
 @pytest.mark.parametrize(("candidates", "chosen"), [((1, 0), 1), ((0, 1), 0), ((2, 1), 1), ((2, 2), 2)])
 def test_the_first_of_equal_candidates_is_chosen_and_one_of_nans_never_before_another(candidates, chosen):
     model = initial()
     models = [model, model, np.full_like(model, np.nan)]
-    ((report, _, _),) = host().train([task(0, candidates)], models, {})
-    assert report.chosen == chosen
+    (reply,) = host().train([task(0, candidates)], models, {})
+    assert reply.report.chosen == chosen
 
 
 @pytest.mark.parametrize("spoilt", [np.nan, np.inf])
 def test_an_update_with_an_entry_that_is_not_finite_is_unusable(spoilt):
     model = initial().copy()
     model[-1] = spoilt
-    ((report, update, _),) = host().train([task(0)], [model], {})
-    assert not report.usable
-    assert not np.isfinite(update).all()
+    (reply,) = host().train([task(0)], [model], {})
+    assert not reply.report.usable
+    assert not np.isfinite(reply.update).all()
 
 
 def test_a_finite_update_whose_squared_norm_float32_cannot_hold_is_unusable():
     """One step with learning rate 1e21 moves some weight by more than 1.8e19, whose square is 3.4e38."""
     one_step = host(learning_rate=1e21, local_epochs=1, batch_size=16)
-    ((report, update, _),) = one_step.train([task(0)], [initial()], {})
-    assert not report.usable
-    assert np.isfinite(update).all()
-    assert 1.8e19 < report.update_norm < np.inf
+    (reply,) = one_step.train([task(0)], [initial()], {})
+    assert not reply.report.usable
+    assert np.isfinite(reply.update).all()
+    assert 1.8e19 < reply.report.update_norm < np.inf
 
 
 def test_memories_are_handed_on_by_client():
     held = host(momentum=0.9, keep_optimizer_state=True)
     model = initial()
-    ((_, _, memory),) = held.train([task(1)], [model], {})
-    ((_, fresh, _),) = held.train([task(1, round_index=1)], [model], {0: memory})
-    ((_, continued, _),) = held.train([task(1, round_index=1)], [model], {1: memory})
-    ((_, alone, _),) = held.train([task(1, round_index=1)], [model], {})
-    assert fresh.tobytes() == alone.tobytes() != continued.tobytes()
+    memory = held.train([task(1)], [model], {})[0].memory
+    assert list(memory) == ["optimizer"]
+    fresh, continued, alone = (
+        held.train([task(1, round_index=1)], [model], memories)[0].update.tobytes()
+        for memories in ({0: memory}, {1: memory}, {})
+    )
+    assert fresh == alone != continued
 
 
 def test_aggregated_models_are_tested_on_the_own_test_set_and_on_parts_that_tile_the_servers():
@@ -177,15 +178,7 @@ def test_aggregated_models_are_tested_on_the_own_test_set_and_on_parts_that_tile
     tasks = [EvaluateTask(client, client % 2) for client in (2, 0, 3, 1)]
     reports = host().evaluate(tasks, models)
     whole = {0: slice(0, 10)}
-    alone = ClientWorker(
-        model="digitnet",
-        num_classes=CLASSES,
-        training=training(),
-        seed=SEED,
-        clients=CLIENTS[:1],
-        server_set=SERVER,
-        server_parts=whole,
-    ).evaluate([EvaluateTask(0, 1)], models)[0]
+    alone = ClientWorker(setup(CLIENTS[:1], whole)).evaluate([EvaluateTask(0, 1)], models)[0]
     assert [report.client for report in reports] == [2, 0, 3, 1]
     for position in range(2):
         total = sum(report.server_parts[position].confusion for report in reports)
@@ -196,15 +189,7 @@ def test_aggregated_models_are_tested_on_the_own_test_set_and_on_parts_that_tile
 
 
 def test_an_empty_part_of_the_servers_test_set_counts_nothing():
-    empty = ClientWorker(
-        model="digitnet",
-        num_classes=CLASSES,
-        training=training(),
-        seed=SEED,
-        clients=CLIENTS[:1],
-        server_set=SERVER,
-        server_parts={0: slice(10, 10)},
-    )
+    empty = ClientWorker(setup(CLIENTS[:1], {0: slice(10, 10)}))
     (report,) = empty.evaluate([EvaluateTask(0, 0)], [initial()])
     assert not report.server_parts[0].confusion.any()
 

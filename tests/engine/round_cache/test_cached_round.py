@@ -7,9 +7,7 @@ from shutil import rmtree
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.clients.messages import Reply, TrainReport, TrainTask
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.pool import InProcessPool
@@ -449,9 +447,9 @@ class TestWhatARoundIs:
     def reports(self, shared, sent=SENT, models=(7, 8), rounds_done=2, evaluate=False, memories=None):
         """Return who trained, and what the clients chose."""
         tasks = [TrainTask(Order(client, candidates), rounds_done, evaluate) for client, candidates in sent]
-        state = State(tuple(np.array([value], np.float32) for value in models), np.zeros(5, np.int64))
+        models = tuple(np.array([value], np.float32) for value in models)
         pool = Chooser()
-        with CachedRound(tasks, Progress(rounds_done, state, memories or {}), pool, shared) as work:
+        with CachedRound(tasks, models, memories or {}, pool, rounds_done, shared) as work:
             reports = work.reports()
         shared.settle()
         return pool.trained, [report.chosen for report in reports]
@@ -476,7 +474,7 @@ class TestWhatARoundIs:
             ({"sent": ((3, (0, 1)), (2, (1, 0)))}, [2]),
             ({"rounds_done": 3}, [3, 4]),
             ({"evaluate": True}, [3, 4]),
-            ({"memories": {3: np.zeros(1, np.float32)}}, [3]),
+            ({"memories": {3: {"optimizer": np.zeros(1, np.float32)}}}, [3]),
         ],
         ids=str,
     )
@@ -503,7 +501,7 @@ class TestWhatARoundIs:
 
     def test_what_somebody_remembers_who_is_not_there_is_no_part_of_it(self, shared):
         self.reports(shared())
-        assert self.reports(shared(), memories={0: np.zeros(1, np.float32)})[0] == []
+        assert self.reports(shared(), memories={0: {"optimizer": np.zeros(1, np.float32)}})[0] == []
 
 
 def test_a_claim_ends_whatever_becomes_of_the_writing(tmp_path, monkeypatch):

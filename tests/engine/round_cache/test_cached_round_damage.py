@@ -170,13 +170,13 @@ def test_harmed_before_each_look(tmp_path, monkeypatch):
 
 def test_swept_away_before_each_look(tmp_path, monkeypatch):
     """With all claims: the whole folder."""
-    recall = CachedRound.cached
+    cached = CachedRound.cached
 
-    def swept(work, names, work_out):
+    def swept(work, wanted, compute):
         rmtree(tmp_path / FOLDER, ignore_errors=True)
-        return recall(work, names, work_out)
+        return cached(work, wanted, compute)
 
-    monkeypatch.setattr(CachedRound, "recall", swept)
+    monkeypatch.setattr(CachedRound, "cached", swept)
     for algorithm in ALGORITHMS:
         play(config(algorithm, **KEPT), tmp_path, Arithmetic())
         assert differing(config(algorithm, **KEPT), tmp_path, Arithmetic) == []

@@ -7,7 +7,8 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.contract.orders import Order
+from fedgrid.algorithms.contract.orders import Order, Served
+from fedgrid.engine.clients import client_round
 from fedgrid.engine.clients.messages import EvaluateReport, TrainReport, TrainTask
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.round_cache.entry import CacheEntry, decode, encode
@@ -59,7 +60,7 @@ def plain(each):
         None if test is None else (test.confusion.tolist(), test.confusion.dtype, repr(test.loss_sum))
         for test in (each.local, each.local_server)
     ]
-    return repr(replace(each, seconds=0.0, memory=None, local=None, local_server=None)), tests
+    return repr(replace(each, seconds=0.0, peak_memory=None, local=None, local_server=None)), tests
 
 
 class TestReports:
@@ -90,7 +91,7 @@ class TestReports:
         """And in this process, not the one that trained, which may be gone."""
         (back,) = returned([report(0)])
         assert back.seconds == 0
-        assert back.memory.process != "another process"
+        assert back.peak_memory.process != "another process"
         arrays = pack_reports([report(0)], [task(0)], set())
         later = pack_reports([report(0, seconds=9.0, peak_memory=PeakMemory("", 0.0))], [task(0)], set())
         assert pickle.dumps(arrays) == pickle.dumps(later)
@@ -114,6 +115,22 @@ class TestReports:
         assert back.local.confusion[0, 0] == 2**31 - 1
 
 
+class KnownTests:
+    """A pool whose clients' tests are known."""
+
+    def __init__(self, reports):
+        self._reports = reports
+
+    def evaluate(self, tasks, models, memories):
+        return self._reports
+
+
+def tests_of(reports):
+    """Return the tests of a round in which clients test like this."""
+    served = Served((), np.zeros(len(reports), np.int64))
+    return client_round.ClientRound([], (), {}, KnownTests(reports), 0).test(served, {})
+
+
 class TestTestsOfAggregatedModels:
     def test_are_added_up_by_model(self):
         """Two models, three clients, of which each has a part of the server's set."""
@@ -123,7 +140,7 @@ class TestTestsOfAggregatedModels:
             )
             for client in (0, 2, 1)
         ]
-        tests = unpack_tests(through_the_store(pack_tests(reports)))
+        tests = unpack_tests(through_the_store(pack_tests(tests_of(reports))))
         assert list(tests.own) == [0, 2, 1]
         assert [tests.own[client].confusion.tolist() for client in (0, 1, 2)] == [
             [[0, 0], [0, 1]],
@@ -136,7 +153,7 @@ class TestTestsOfAggregatedModels:
 
     def test_keep_losses_that_are_no_numbers(self):
         (own,) = (counts(1, 0, 0, 0, loss=inf),)
-        tests = unpack_tests(pack_tests([EvaluateReport(0, own, (counts(1, 0, 0, 0, loss=nan),))]))
+        tests = unpack_tests(pack_tests(client_round.Tests({0: own}, [counts(1, 0, 0, 0, loss=nan)])))
         assert tests.own[0].loss_sum == inf
         assert np.isnan(tests.server[0].loss_sum)
 
@@ -148,5 +165,5 @@ class TestTestsOfAggregatedModels:
                 EvaluateReport(client, counts(0, 0, 0, 0), (counts(0, 0, 0, 0, loss=loss),))
                 for client, loss in enumerate(ordered)
             ]
-            (server,) = unpack_tests(pack_tests(reports)).server
+            (server,) = unpack_tests(pack_tests(tests_of(reports))).server
             assert server.loss_sum == sum(ordered)

@@ -15,7 +15,7 @@ from fedgrid.engine.training.settings import Training
 
 def training(**changes):
     settings = {"rounds": 1, "local_epochs": 1, "batch_size": 2, "optimizer": "sgd", "learning_rate": 0.1}
-    return Training(**{**settings, **changes})
+    return Training(**{**settings, **changes}).local
 
 
 def data(num_images, shape=(2, 4, 4), num_classes=3):
@@ -76,7 +76,8 @@ def test_one_step_of_a_linear_model_by_hand():
     assert result.model.tolist() == [0.5, 0, -0.5, 0, 0.5, -0.5]
     assert result.losses == (pytest.approx(log(2)),)
     assert result.accuracies == (1.0,)
-    assert result.memory is None
+    assert result.memory == result.outputs == {}
+    assert result.steps == 1
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,8 @@ def test_a_kept_memory_makes_two_rounds_one_uninterrupted_training(settings):
     first = train(flat, start, images, labels, settings, rng)
     second = train(flat, first.model, images, labels, settings, rng, first.memory)
     assert second.model.tobytes() == whole.model.tobytes()
-    assert second.memory.tobytes() == whole.memory.tobytes()
+    assert list(second.memory) == list(whole.memory) == ["optimizer"]
+    assert second.memory["optimizer"].tobytes() == whole.memory["optimizer"].tobytes()
     assert first.losses + second.losses == whole.losses
 
 
@@ -179,8 +181,8 @@ def test_a_memory_is_in_the_order_of_the_parameters():
     start = start_of(flat.module)
     settings = training(momentum=0.5, keep_optimizer_state=True)
     result = train(flat, start, *data(2), settings, seeded())
-    assert result.memory.dtype == np.float32
-    assert result.model == pytest.approx(start - 0.1 * result.memory, abs=1e-7)
+    assert result.memory["optimizer"].dtype == np.float32
+    assert result.model == pytest.approx(start - 0.1 * result.memory["optimizer"], abs=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -193,13 +195,11 @@ def test_a_memory_has_one_entry_for_each_moment_and_the_step_count(settings, ent
         flat, start_of(flat.module), *data(5), training(keep_optimizer_state=True, **settings), seeded()
     )
     dropped = train(flat, start_of(flat.module), *data(5), training(**settings), seeded())
-    assert dropped.memory is None
-    if entries is None:
-        assert kept.memory is None
-    else:
-        assert kept.memory.shape == (entries,)
+    assert dropped.memory == {}
+    expected = {} if entries is None else {"optimizer": (entries,)}
+    assert {name: array.shape for name, array in kept.memory.items()} == expected
     if settings.get("optimizer") == "adam":
-        assert kept.memory[-1] == 3
+        assert kept.memory["optimizer"][-1] == 3
 
 
 def test_the_same_call_gives_the_same_bits_whatever_ran_before():
