@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fedgrid.engine.partition.kinds import KINDS
 from fedgrid.grids.round_cache.sizes import parse_size
 
 AUTO = "auto"
@@ -48,7 +49,7 @@ What = Annotated[
     ),
 ]
 Dataset = Annotated[str | None, typer.Option(help="A name of `fedgrid data`, folder:PATH or npz:PATH.")]
-Overlap = Annotated[str | None, typer.Option(help="overlapping, nonoverlapping or majority.")]
+Overlap = Annotated[str | None, typer.Option(help=f"Kind of scenario: {', '.join(KINDS)}.")]
 Balance = Annotated[str | None, typer.Option(help="balanced or imbalanced.")]
 Clients = Annotated[int | None, typer.Option(help="Number of federated clients.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random in the run.")]
