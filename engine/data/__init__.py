@@ -1,1 +1,1 @@
-"""Data sets: where their images come from and how they are read."""
+"""Data sets: images, registry, downloads and readers."""

@@ -1,1 +1,1 @@
-"""Files: atomic replacement, a mirror of a URI, leases."""
+"""Files: atomic replacement, the storage of runs and its mirror, leases."""

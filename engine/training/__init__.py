@@ -1,1 +1,1 @@
-"""Local training and testing of one model: pure torch."""
+"""Local training and evaluation of one model: pure torch."""

@@ -1,0 +1,98 @@
+"""Reading image folders, and the one-line errors for unsuitable ones."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedgrid.engine.data import image_folders
+from fedgrid.engine.errors import DataError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Classes ape and bee with two training images and a test image each, 3 wide and 2 high, grey."""
+    for part, count in (("train", 2), ("test", 1)):
+        for label, name in enumerate(("ape", "bee")):
+            (tmp_path / part / name).mkdir(parents=True)
+            for number in range(count):
+                pixels = np.full((2, 3), 10 * label + number, np.uint8)
+                Image.fromarray(pixels).save(tmp_path / part / name / f"{number}.png")
+    return tmp_path
+
+
+class TestImageFolder:
+    def test_classes_are_numbered_by_name(self, folder):
+        pool, server = image_folders.read(folder)
+        assert pool.labels.tolist() == [0, 0, 1, 1]
+        assert pool.labels.dtype == np.int64
+        assert pool.images.shape == (4, 1, 2, 3)
+        assert pool.images[:, 0, 0, 0].tolist() == [0, 1, 10, 11]
+        assert server.images[:, 0, 0, 0].tolist() == [0, 10]
+
+    def test_facts_are_classes_shape_and_pool_size(self, folder):
+        assert image_folders.facts(folder) == (2, (1, 2, 3), 4)
+
+    def test_grey_images_among_colour_images_get_three_channels(self, folder):
+        pixels = np.broadcast_to(np.array([200, 100, 50], np.uint8), (2, 3, 3))
+        Image.fromarray(pixels.copy()).save(folder / "train" / "ape" / "0.png")
+        pool, _ = image_folders.read(folder)
+        assert pool.images.shape == (4, 3, 2, 3)
+        assert pool.images[:2, :, 0, 0].tolist() == [[200, 100, 50], [1, 1, 1]]
+
+    def test_hidden_files_are_no_images(self, folder):
+        (folder / "train" / "ape" / ".DS_Store").write_bytes(b"x")
+        (folder / "train" / ".cache").mkdir()
+        assert image_folders.facts(folder) == (2, (1, 2, 3), 4)
+
+    def test_colour_image_among_grey_ones_is_refused(self, folder):
+        Image.new("RGB", (3, 2)).save(folder / "train" / "bee" / "1.png")
+        with pytest.raises(
+            DataError, match=r"bee/1\.png is colour 3x2, the first image is grey 3x2; make all"
+        ):
+            image_folders.read(folder)
+
+    def test_images_of_different_sizes_are_refused(self, folder):
+        Image.new("L", (4, 2)).save(folder / "test" / "bee" / "0.png")
+        with pytest.raises(DataError, match=r"bee/0\.png is grey 4x2, the first image is grey 3x2"):
+            image_folders.read(folder)
+
+    def test_sixteen_bits_per_pixel_are_refused(self, folder):
+        Image.fromarray(np.zeros((2, 3), np.uint16)).save(folder / "train" / "ape" / "0.png")
+        with pytest.raises(DataError, match="pixels of mode I;16; save it with 8 bits"):
+            image_folders.facts(folder)
+
+    def test_truncated_image_is_reported_as_damaged(self, folder):
+        file = folder / "train" / "bee" / "0.png"
+        file.write_bytes(file.read_bytes()[:45])
+        with pytest.raises(DataError, match=r"bee/0\.png is damaged or incomplete"):
+            image_folders.read(folder)
+
+    def test_file_that_is_no_image_is_named(self, folder):
+        (folder / "train" / "bee" / "notes.txt").write_text("hello")
+        with pytest.raises(DataError, match=r"notes\.txt is not an image that PIL reads"):
+            image_folders.read(folder)
+
+    def test_empty_class_is_named(self, folder):
+        (folder / "train" / "cat").mkdir()
+        with pytest.raises(DataError, match="class 'cat' has no images in .*train/cat"):
+            image_folders.facts(folder)
+
+    def test_class_without_test_images_is_named(self, folder):
+        (folder / "test" / "bee" / "0.png").unlink()
+        with pytest.raises(DataError, match="class 'bee' has no images in .*test/bee"):
+            image_folders.facts(folder)
+
+    def test_class_without_training_folder_is_named(self, folder):
+        (folder / "test" / "dog").mkdir()
+        with pytest.raises(DataError, match="test/dog is a class without a folder in .*train"):
+            image_folders.facts(folder)
+
+    def test_missing_train_folder_is_named(self, tmp_path):
+        with pytest.raises(DataError, match="train is missing; an image folder has train/<class>"):
+            image_folders.facts(tmp_path)
+
+    def test_train_folder_without_classes_is_refused(self, tmp_path):
+        (tmp_path / "train").mkdir()
+        (tmp_path / "test").mkdir()
+        with pytest.raises(DataError, match="train has no class folders"):
+            image_folders.facts(tmp_path)
