@@ -90,7 +90,6 @@ def calibrate(
         device: `cpu` or `cuda`.
         budget: seconds for all of them together.
 
-
     Raises:
         ConfigError: if the images are too small for the model.
         RunError: if the model cannot be trained like this.

@@ -36,7 +36,7 @@ def data(
     axes = given({"overlap": overlap, "balance": balance, "clients": clients, "seed": seed})
     if dataset is None:
         if axes or changes or csv:
-            raise ConfigError("whose split? name a data set, as in fedgrid data digits")
+            raise ConfigError("a split of which data set? name one, as in fedgrid data digits")
         list_datasets(folder, as_json, console())
         return
     values = scenario_values(dataset) if dataset.count("-") > 2 else {"dataset": dataset}

@@ -69,7 +69,7 @@ def refused(tmp_path, monkeypatch):
         (["data", "mnits"], "unknown dataset 'mnits'; did you mean 'mnist'?"),
         (["data", "digits", "--clients", "0"], "clients = 0: input should be greater than 0"),
         (["data", "digits", "--set", "seed=[1, 2]"], "one split at a time, not 2"),
-        (["data", "--csv", "x.csv"], "whose split? name a data set, as in fedgrid data digits"),
+        (["data", "--csv", "x.csv"], "name one, as in fedgrid data digits"),
         (
             ["data", "digits", "--csv", "none/x.csv"],
             "none/x.csv cannot be written: No such file or directory",
@@ -155,7 +155,7 @@ def test_storage_that_is_a_file_is_refused(refused, tmp_path):
 
 
 def test_storage_that_cannot_be_created_is_refused():
-    """Nobody, not even root, creates a folder in /proc."""
+    """Not even root can create a folder in /proc."""
     result = fedgrid(*IN_PROCESS, "--storage", "/proc/runs")
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert result.err.startswith("fedgrid: --storage /proc/runs cannot be written to: ")
