@@ -11,7 +11,7 @@ import pyarrow as pa
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import write_text
-from fedgrid.grids.mlflow_log.tags import metrics, origin, tags
+from fedgrid.grids.mlflow_log.tags import metrics, note, origin, tags
 from fedgrid.grids.results.axes import name_of
 from fedgrid.grids.results.times import times_of
 from fedgrid.tracking.mlflow.runs import Experiment, LoggedRun, Status
@@ -64,7 +64,7 @@ class Writer:
         """Find or create the store, the experiment and the grid's own run, with its preset's `text`."""
         self._connected()
         if self._parent is None:
-            given = {"grid": self._grid_name, **origin()}
+            given = {"grid": self._grid_name, "mlflow.note.content": note(), **origin()}
             self._parent = self._connected().start(PARENT, self._grid_name, given, {})
             if text:
                 self._connected().log_text(self._parent, text, "preset.yaml")

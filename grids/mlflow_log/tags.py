@@ -31,6 +31,12 @@ def described() -> dict[str, str]:
     return recorded | {score.name: score.meaning for score in declared(RoundScores) if score.in_mlflow}
 
 
+def note() -> str:
+    """Return a Markdown table of the metrics, which MLflow shows as the description of a grid's own run."""
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in described().items()]
+    return "\n".join(["| metric of a round | meaning |", "| --- | --- |", *rows])
+
+
 def metrics(scores: RoundScores) -> Metrics:
     """Return the metrics of a round, None where the round has none."""
     values = scores.as_dict()

@@ -59,7 +59,8 @@ def _draw_axis(axes: Axes, places: Sequence[float], num_scenarios: int) -> None:
     axes.vlines(places, AXIS - 0.05, AXIS, color=INK, linewidth=0.8)
     for rank, place in enumerate(places, start=1):
         axes.text(place, AXIS - 0.08, str(rank), ha="center", va="bottom")
-    label = f"average rank over {num_scenarios} scenarios, 1 is best"
+    noun = "scenario" if num_scenarios == 1 else "scenarios"
+    label = f"average rank over {num_scenarios} {noun}, 1 is best"
     axes.text(PAGE / 2, 0.04, label, ha="center", va="top")
 
 

@@ -123,12 +123,20 @@ def _by_setting(study: Study, section_of: Callable[[Study], Section]) -> Iterato
 
 def _diagram(name: str, result: Comparison) -> Plate:
     ranks = dict(zip(result.algorithms, result.ranks, strict=True))
+    bars = (
+        "Critical-difference diagram: a bar joins algorithms between which Wilcoxon's signed-rank test with "
+        f"Holm's correction finds no significant difference (level {statistics.ALPHA}).",
+    )
     return Plate(
         f"ranks-{name.replace(' ', '-')}",
         f"Average ranks: {name}",
-        f"Critical-difference diagram over {result.num_scenarios} scenarios. Rank 1 is best; a bar joins "
-        "algorithms between which Wilcoxon's signed-rank test with Holm's correction finds no significant "
-        f"difference (level {statistics.ALPHA}). {' '.join(result.remarks)}".strip(),
+        " ".join(
+            [
+                f"Average ranks {result.where}; 1 is best.",
+                *(bars if result.p_values is not None else ()),
+                *result.remarks,
+            ]
+        ),
         partial(figures.critical_difference, ranks, result.cliques, result.num_scenarios),
     )
 
@@ -207,7 +215,12 @@ def _block(study: Study) -> Section:
         ("last partition", clustering.clustering(study, final=True)),
     )
     curves: Sequence[tuple[str, str, str, Callable[..., Figure]]] = (
-        ("ari", "ARI by round", "Adjusted Rand index of each round's partition.", figures.ari_per_round),
+        (
+            "ari",
+            "ARI by round",
+            "Adjusted Rand index of each round's partition. Lines: means over seeds; bands: their range.",
+            figures.ari_per_round,
+        ),
         (
             "temperature",
             "Temperature by round",
@@ -227,11 +240,11 @@ def _block(study: Study) -> Section:
         Plate(f"{kind}-{name}", f"{what}: {title}", caption, partial(draw, study))
         for kind, what, caption, draw in curves
     )
-    gaps, maps = (Choice(tuple(choices(study, name))) for choices in (_gaps, _maps))
+    gaps, maps = (Choice(tuple(choices(study, name, title))) for choices in (_gaps, _maps))
     return Section(name, title, items=(Choice(tables), *plates, gaps, maps))
 
 
-def _gaps(study: Study, name: str) -> Iterator[tuple[str, Plate]]:
+def _gaps(study: Study, name: str, title: str) -> Iterator[tuple[str, Plate]]:
     kinds = (
         (CLUSTERS, False, "generalised accuracy, both of the clusters' models."),
         (PUBLISHED, True, "accuracy of the local model on the server's test set (the notebooks' DIST)."),
@@ -241,20 +254,20 @@ def _gaps(study: Study, name: str) -> Iterator[tuple[str, Plate]]:
             label,
             Plate(
                 f"gap-{'published-' if published else ''}{name}",
-                f"Learning gap by round: {name}",
-                f"Mean over clients of the difference between personalised accuracy and {rest}",
+                f"Learning gap by round: {title}",
+                f"Mean over clients of the absolute difference between personalised accuracy and {rest}",
                 partial(figures.learning_gap, study, published=published),
             ),
         )
 
 
-def _maps(study: Study, name: str) -> Iterator[tuple[str, Plate]]:
+def _maps(study: Study, name: str, title: str) -> Iterator[tuple[str, Plate]]:
     for split in study.splits:
         yield (
             split_name(split),
             Plate(
                 f"clusters-{name}-{'-'.join(split)}",
-                f"Clusters by round: {name}, {split_name(split)}",
+                f"Clusters by round: {title}, {split_name(split)}",
                 "The cluster of each client by round, for the first seed; lines separate the hidden groups. "
                 "A cluster has the colour of the group of the majority of its clients, and a shade of its "
                 "own; grey: no majority.",

@@ -48,7 +48,8 @@ class Comparison:
     @property
     def where(self) -> str:
         """The scenarios of the comparison, as a part of a sentence."""
-        return f"over the {self.num_scenarios} scenarios in which all algorithms compared have it"
+        noun = "scenario" if self.num_scenarios == 1 else "scenarios"
+        return f"over the {self.num_scenarios} {noun} in which all algorithms compared have a score"
 
 
 def compare(study: Study, measure: Measure) -> Comparison:
@@ -135,8 +136,8 @@ def _compared(measure: str, names: tuple[str, ...], losses_SA: Array, remarks: l
     num_scenarios = len(losses_SA)
     if num_scenarios < LEAST_SCENARIOS:
         remarks.append(
-            f"No tests: a two-sided p below {ALPHA} takes at least {LEAST_SCENARIOS} scenarios, and there "
-            f"are {num_scenarios}."
+            f"No tests: a two-sided p below {ALPHA} takes at least {LEAST_SCENARIOS} scenarios; "
+            f"this comparison has {num_scenarios}."
         )
         return Comparison(measure, algorithms, ranks, num_scenarios, None, None, (), tuple(remarks))
     friedman_p = _friedman(losses_SA, remarks)

@@ -19,7 +19,7 @@ def overview(study: Study) -> Table:
     comparison = compare(study, pf1)
     ranks = dict(zip(comparison.algorithms, comparison.ranks, strict=True))
     scores = (measures.FINAL_ARI, pf1, gf1)
-    ranked = f"average rank by {pf1.name}, 1 is best, {comparison.where}" if ranks else "no ranks yet"
+    ranked = f"mean rank by {pf1.name}, 1 is best, {comparison.where}" if ranks else "no ranks yet"
     rows = []
     for algorithm in study.algorithms:
         part = study.where(algorithm=algorithm)

@@ -22,9 +22,11 @@ def significance(comparison: Comparison) -> Table:
     )
     friedman = comparison.friedman_p
     words = [
-        f"Average rank (1 is best) by {comparison.measure}, {comparison.where}, and two-sided p of "
-        f"Wilcoxon's signed-rank test of each pair after Holm's correction. Bold: below {ALPHA}; + if the "
-        "row is better, - if the column is.",
+        f"Average rank (1 is best) by {comparison.measure}, {comparison.where}.",
+        f"Columns of algorithms: two-sided p of Wilcoxon's signed-rank test of each pair after Holm's "
+        f"correction; bold below {ALPHA}, with + if the row is better and - if the column is."
+        if names
+        else "",
         "" if friedman is None else f"Friedman's test of all algorithms: p {_p_text(friedman, 'is ')}.",
         *comparison.remarks,
     ]

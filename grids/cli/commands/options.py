@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-
 AUTO = "auto"
 """The value that leaves the choice to fedgrid, the same as no option."""
 UNITS = ("B", "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB")
@@ -60,7 +59,7 @@ What = Annotated[
     ),
 ]
 Dataset = Annotated[str | None, typer.Option(help="A name of `fedgrid data`, folder:PATH or npz:PATH.")]
-Overlap = Annotated[str | None, typer.Option(help="Kind of scenario: overlapping, nonoverlapping or majority.")]
+Overlap = Annotated[str | None, typer.Option(help="Kind of scenario, as in overlapping.")]
 Balance = Annotated[str | None, typer.Option(help="balanced or imbalanced.")]
 Clients = Annotated[int | None, typer.Option(help="Number of federated clients.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random in the run.")]

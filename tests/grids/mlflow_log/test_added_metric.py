@@ -16,7 +16,7 @@ from fedgrid.engine.records import rounds_schema
 from fedgrid.engine.round_metrics import ROUND_METRICS, RoundMetric
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.mlflow_log.tags import described, metrics
+from fedgrid.grids.mlflow_log.tags import described, metrics, note
 from fedgrid.tracking import records
 from fedgrid.tracking.mlflow.runs import Metrics
 from fedgrid.tracking.scoring import scores
@@ -57,6 +57,7 @@ def test_added_metric_is_in_parquet_in_tracking_and_in_mlflow(tmp_path, monkeypa
     assert scores.curves(found)["gini"].tolist() == [0.25] * ROUNDS
     assert [numbers["gini"] for numbers in shown(folder)] == [0.25] * ROUNDS
     assert described()["gini"] == GINI.meaning
+    assert "`gini` | Inequality of the updates' norms." in note()
     assert "| `gini` | yes | Inequality of the updates' norms. |" in documented()[0]
 
 
