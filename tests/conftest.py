@@ -12,10 +12,38 @@ os.environ.update(
     }
 )
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A script that starts the tests in the background ignores Ctrl-C for them, and so for every command that
+    # they start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+RAY_GROUP = "ray"
+
+
+def group_of(item: pytest.Item) -> str:
+    """Return which tests one worker of pytest-xdist runs together with this one.
+
+    Those of a file share its fixtures; those on the session's Ray cluster share the cluster.
+    """
+    return RAY_GROUP if "ray_session" in getattr(item, "fixturenames", ()) else item.nodeid.split("::")[0]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With several workers, start the groups that take longest first."""
+    if not hasattr(config, "workerinput"):
+        return
+    groups = {item.nodeid: group_of(item) for item in items}
+    slow = {groups[item.nodeid] for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (groups[item.nodeid] != RAY_GROUP, groups[item.nodeid] not in slow))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(groups[item.nodeid]))
 
 
 @pytest.fixture(scope="session")

@@ -92,7 +92,7 @@ def stage(arguments: Sequence[str], folder: Path) -> list[str]:
     """
     here = Path(__file__).parents[2]
     (folder / "fedgrid").mkdir()
-    shutil.copy(here / "src" / "fedgrid" / "__init__.py", folder / "fedgrid")
+    shutil.copy(here / "__init__.py", folder / "fedgrid")
     for package in CODE:
         shutil.copytree(
             here / package, folder / "fedgrid" / package, ignore=shutil.ignore_patterns("__pycache__")

@@ -174,7 +174,9 @@ def imported(archive, tmp_path_factory):
     """The command, the storage it imported everything into, and what it said: half a second a run."""
     storage = new_storage(tmp_path_factory.mktemp("imported") / "runs")
     command = ("import", archive, "--name", "ocfl-archive", "--storage", storage, "--json")
-    (said,) = strict_json(fedgrid(*command).out)["grids"]
+    said, temperatures = strict_json(fedgrid(*command).out)["grids"]
+    assert (said["grid"], temperatures["grid"]) == ("ocfl-archive", "ocfl-archive-temperature")
+    assert temperatures["imported"] == 2
     return command, storage, said
 
 

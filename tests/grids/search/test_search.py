@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-import fedgrid.grids.execution.in_process
-import fedgrid.grids.search.progress
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.session import Session
+from fedgrid.grids.execution import in_process
+from fedgrid.grids.search import progress
 from fedgrid.grids.search.definition import load_search
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 
@@ -20,14 +20,14 @@ SEARCH = ("search", "briggs", "--clients", 3, "--set", "training.rounds=2", "--i
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr(fedgrid.grids.search.progress, "BATCH", 2)
+    monkeypatch.setattr(progress, "BATCH", 2)
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     storage = new_storage(tmp_path_factory.mktemp("undisturbed"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fedgrid.grids.search.progress, "BATCH", 2)
+        patch.setattr(progress, "BATCH", 2)
         result = fedgrid(*SEARCH, "--storage", storage)
     assert (result.code, result.err) == (0, "")
     return storage, result
@@ -66,7 +66,7 @@ def kill_after(rounds, monkeypatch):
             Mortal.left -= 1
             return super().next_round()
 
-    monkeypatch.setattr(fedgrid.grids.execution.in_process, "Session", Mortal)
+    monkeypatch.setattr(in_process, "Session", Mortal)
 
 
 def test_what_a_search_shows_and_writes(undisturbed):
@@ -154,7 +154,7 @@ def test_early_stopping_ends_the_same_too_and_keeps_what_it_stopped(storage, tmp
 
     Clustering in round 1, 2, 3 or 4: where trials are compared, after rounds 1 and 2, the earlier is better.
     """
-    monkeypatch.setattr(fedgrid.grids.search.progress, "BATCH", 4)
+    monkeypatch.setattr(progress, "BATCH", 4)
     file = tmp_path / "early.yaml"
     file.write_text(
         "clients: 3\nalgorithm: {name: briggs, threshold: 0.4}\ntraining: {rounds: 4}\nsearcher: grid\n"
