@@ -57,6 +57,16 @@ def ray_session() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def drawn_here() -> Iterator[None]:
+    """Draw the figures of a report in this process: the workers of a suite keep the cores busy."""
+    from fedgrid.tracking.report import draw
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draw, "_cores", lambda: 1)
+        yield
+
+
+@pytest.fixture(scope="session")
 def shared() -> Path:
     """Return the folder `shared` beside the checkout: published numbers and real images."""
     folder = Path(__file__).parents[1].parent / "shared"
