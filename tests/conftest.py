@@ -27,16 +27,16 @@ RAY_GROUP = "ray"
 
 
 def group_of(item: pytest.Item) -> str:
-    """Return which tests one worker of pytest-xdist runs together with this one.
+    """Return which tests run in the same worker of pytest-xdist as this one.
 
-    Those of a file share its fixtures; those on the session's Ray cluster share the cluster.
+    Tests of a file share its fixtures; tests on the session's Ray cluster share the cluster.
     """
     return RAY_GROUP if "ray_session" in getattr(item, "fixturenames", ()) else item.nodeid.split("::")[0]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several workers, start the groups that take longest first."""
+    """With several workers, start the slow groups first."""
     if not hasattr(config, "workerinput"):
         return
     groups = {item.nodeid: group_of(item) for item in items}

@@ -12,7 +12,7 @@ from mlflow.tracking import MlflowClient
 
 from fedgrid.grids.archive import layout, one_run
 from fedgrid.grids.archive.layout import ALGORITHMS
-from fedgrid.tracking.figures import runs
+from fedgrid.tracking.figures import runs as run_figures
 from fedgrid.tracking.mlflow.store import default_uri
 from fedgrid.tracking.report import draw
 from fedgrid.tracking.scoring.partitions import published_clustering
@@ -182,7 +182,7 @@ def imported(archive, tmp_path_factory):
     storage = new_storage(tmp_path_factory.mktemp("imported") / "runs")
     command = ("import", archive, "--name", "ocfl-archive", "--storage", storage, "--json")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "save", lambda figure, path: path.touch())
+        patch.setattr(run_figures, "save", lambda figure, path: path.touch())
         said, temperatures = strict_json(fedgrid(*command).out)["grids"]
     assert (said["grid"], temperatures["grid"]) == ("ocfl-archive", "ocfl-archive-temperature")
     assert temperatures["imported"] == 2
