@@ -13,7 +13,7 @@ os.environ.update(
 )
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,11 +34,15 @@ def group_of(item: pytest.Item) -> str:
     return RAY_GROUP if "ray_session" in getattr(item, "fixturenames", ()) else item.nodeid.split("::")[0]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several workers, start the slow groups first."""
-    if not hasattr(config, "workerinput"):
-        return
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """With several workers, name each test's group, before pytest-xdist looks; start the slow groups first."""
+    if hasattr(config, "workerinput"):
+        _group(items)
+    yield
+
+
+def _group(items: list[pytest.Item]) -> None:
     groups = {item.nodeid: group_of(item) for item in items}
     slow = {groups[item.nodeid] for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (groups[item.nodeid] != RAY_GROUP, groups[item.nodeid] not in slow))
