@@ -36,7 +36,7 @@ def group_of(item: pytest.Item) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-    """With several workers, name the group of each test before pytest-xdist looks; slow groups start first."""
+    """With several workers, name each test's group before pytest-xdist looks; slow groups start first."""
     if hasattr(config, "workerinput"):
         _group(items)
     yield
