@@ -8,7 +8,7 @@ quickstart: .venv/installed
 	$(BIN)/fedgrid run quickstart
 
 test: .venv/installed
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: .venv/installed
 	$(BIN)/ruff check .

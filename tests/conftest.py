@@ -13,8 +13,10 @@ os.environ.update(
 )
 
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,31 +25,44 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # they start and interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+TESTS = Path(__file__).parent
 RAY_GROUP = "ray"
 
 
-def group_of(item: pytest.Item) -> str:
-    """Return which tests run in the same worker of pytest-xdist as this one.
+@cache
+def group_of(file: str) -> str:
+    """Return which tests run in the same worker of pytest-xdist as those of a file, relative to the checkout.
 
-    Tests of a file share its fixtures; tests on the session's Ray cluster share the cluster.
+    Tests of a file share its fixtures; those on the session's Ray cluster share the cluster.
     """
-    return RAY_GROUP if "ray_session" in getattr(item, "fixturenames", ()) else item.nodeid.split("::")[0]
+    return RAY_GROUP if "ray_session" in (TESTS.parent / file).read_text() else file
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-    """With several workers, name each test's group before pytest-xdist looks; slow groups start first."""
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal out groups instead of files. (`--dist loadgroup` sets node ids, which pytest 9.2 ignores.)"""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(file_of(nodeid))
+
+    return Groups(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With several workers, start the slow groups first."""
     if hasattr(config, "workerinput"):
-        _group(items)
-    yield
+        slow = {file_of(item.nodeid) for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda item: _rank(file_of(item.nodeid), slow))
 
 
-def _group(items: list[pytest.Item]) -> None:
-    groups = {item.nodeid: group_of(item) for item in items}
-    slow = {groups[item.nodeid] for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (groups[item.nodeid] != RAY_GROUP, groups[item.nodeid] not in slow))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(groups[item.nodeid]))
+def _rank(file: str, slow: set[str]) -> int:
+    return 0 if group_of(file) == RAY_GROUP else 1 if file in slow else 2
 
 
 @pytest.fixture(scope="session")
