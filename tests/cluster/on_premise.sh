@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# cluster.yaml for real, on this host alone: `ray up`, a submitted grid, a machine lost amid it, `ray down`.
+# cluster.yaml for real, on this host alone: `ray up`, `fedgrid submit`, a lost machine, `ray down`.
 #
 #   sudo tests/cluster/on_premise.sh          # as root; apt-get install openssh-server rsync iproute2
 #
-# Three "machines", a laptop, a head and a worker, are namespaces: each has its own processes, network, /tmp, home
-# folder and, but for the laptop, ssh server, at the addresses that stand in cluster.yaml. Nothing listens or is
-# reached outside of them, and when the laptop's first process ends, all of it is gone. They share one thing that
-# real ones do not: .venv is a link to this checkout's, so that `make .venv/installed` has nothing to download.
+# Three "machines", a laptop, a head and a worker, are Linux namespaces with the addresses of cluster.yaml. Each has
+# its own processes, network, /tmp and home folder; head and worker also have an ssh server. They are not connected
+# to any other network, and are removed when the laptop's first process ends. Unlike real machines they share one
+# thing: .venv is a link to this checkout's, so that `make .venv/installed` has nothing to download.
 set -euo pipefail
 
 checkout=$(cd "$(dirname "$0")/../.." && pwd)
@@ -17,12 +17,12 @@ say() { printf '\n# %s\n' "$*"; }
 show() { printf '\n$ %s\n' "$*"; "$@"; }
 fail() { echo "on_premise.sh: $*" >&2; exit 1; }
 
-# Run this script's function $2 as a machine named $1, whose first process it is.
+# Run function $2 of this script as the first process of a machine named $1.
 as_machine() {
     exec unshare --mount --pid --net --uts --ipc --fork --kill-child --mount-proc "$checkout/tests/cluster/on_premise.sh" --inside "$@"
 }
 
-# What all machines have: a name, a /tmp, a /run and shared memory of their own, a home folder, the shared storage.
+# Set up what all machines have: a name, own /tmp, /run and shared memory, a home folder, the shared storage.
 settle() {
     hostname "$1"
     export HOME=$work/$1
@@ -52,7 +52,7 @@ server() {
         -o StrictModes=no
 }
 
-# Start a server and plug it into the laptop's switch; its process is then in $pid.
+# Start a server and connect it to the laptop's switch; set pid to its process.
 plug_in() {
     as_machine "$1" server "$2" &
     pid=$!
@@ -62,7 +62,7 @@ plug_in() {
     ip link set "$1" master switch up
 }
 
-# Ray's commands, less what they say every time and their ssh connections.
+# Run a command of Ray without the lines that it prints every time.
 with_ray() {
     echo
     echo "\$ ray ${*@Q}"
@@ -70,8 +70,7 @@ with_ray() {
         -e 'cached provider' -e no-config-cache -e 'cluster state:' -e '^Shared connection' -e '^Fetched IP'
 }
 
-
-# How many runs have left such a file.
+# Print how many runs have a file of this name.
 runs_with() { find /srv/fedgrid/runs -mindepth 2 -maxdepth 2 -name "$1" 2> /dev/null | wc -l; }
 
 laptop() {
@@ -96,16 +95,16 @@ laptop() {
     show fedgrid submit "$grid" --cluster cluster.yaml > "$HOME/submit.log" 2>&1 &
     submit=$!
     until [ "$(runs_with rounds.parquet)" = 4 ]; do
-        kill -0 "$submit" 2> /dev/null || { cat "$HOME/submit.log"; fail "the job ended before its time"; }
+        kill -0 "$submit" 2> /dev/null || { cat "$HOME/submit.log"; fail "the job ended too early"; }
         sleep 0.2
     done
     kill -KILL "$worker"
-    say "All four runs have started, $(runs_with done.json) are finished: the worker is gone."
+    say "All four runs have started, $(runs_with done.json) are finished. The worker was killed."
     code=0
     wait "$submit" || code=$?
     cat "$HOME/submit.log"
     say "Exit code $code; $(runs_with done.json) runs are finished."
-    [ "$code" = 0 ] || fail "the grid should have ended well"
+    [ "$code" = 0 ] || fail "the grid should have succeeded"
 
     with_ray down --yes cluster.yaml
     say 'Ray processes left on the head:'

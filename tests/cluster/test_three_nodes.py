@@ -1,4 +1,4 @@
-"""A grid on a cluster of three nodes outlives one of them, with the same bytes as if nothing had happened."""
+"""A grid on three nodes survives the loss of one, with the same bytes as without the loss."""
 
 import subprocess
 import sys
@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[2]
 NUM_RUNS = 4
 
 
-def kept(storage: Path) -> dict[str, bytes]:
-    """Return what a grid left of its runs: records and states, by path."""
+def records_and_states(storage: Path) -> dict[str, bytes]:
+    """Return path -> bytes of the records and states of a grid's runs."""
     patterns = ("rounds.parquet", "clients.parquet", "state-*")
     paths = [path for pattern in patterns for path in storage.glob(f"*/{pattern}")]
     return {str(path.relative_to(storage)): path.read_bytes() for path in paths}
@@ -22,7 +22,7 @@ def kept(storage: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_a_lost_node_changes_no_byte(tmp_path: Path) -> None:
+def test_losing_a_node_changes_no_byte(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.cluster.three_nodes", str(tmp_path)]
     ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     disturbed = strict_json(ended.stdout)
@@ -30,6 +30,6 @@ def test_a_lost_node_changes_no_byte(tmp_path: Path) -> None:
     assert disturbed["retries"] >= 1
     undisturbed = new_storage(tmp_path / "undisturbed")
     assert fedgrid(*arguments(undisturbed), "--in-process").code == 0
-    found = kept(tmp_path / "three-nodes")
+    found = records_and_states(tmp_path / "three-nodes")
     assert len([path for path in found if path.endswith("rounds.parquet")]) == NUM_RUNS
-    assert found == kept(undisturbed)
+    assert found == records_and_states(undisturbed)

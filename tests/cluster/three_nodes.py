@@ -1,7 +1,6 @@
-"""A grid on three nodes, one of which is lost amid it: `python -m tests.cluster.three_nodes FOLDER`.
+"""Run a grid on three nodes and remove one of them meanwhile: `python -m tests.cluster.three_nodes FOLDER`.
 
-In a process of its own, as a process has one Ray cluster and the other tests have theirs. Prints the exit
-code, how many runs were retried and how many nodes are left.
+This is a process of its own because a process can have one Ray cluster only, and the other tests use theirs.
 """
 
 import json
@@ -18,19 +17,19 @@ from tests.helpers.command_line import new_storage, strict_json
 
 GRID = Path(__file__).with_name("small.yaml")
 ACTORS = ("--clients-per-actor", "6", "--cpus-per-client", "1.5")
-"""One actor a run, so large that a run fits a node with two CPUs, but not two runs."""
+"""One actor a run, large enough that a node with two CPUs holds one run and not two."""
 ROUNDS = 10
 ROUNDS_BEFORE = 7
-"""How many rounds are done when the node goes: of the first two runs, one on each node, none is finished."""
+"""Rounds of all runs before a node is removed: the first two runs, one on each node, are both unfinished."""
 
 
 def arguments(storage: Path) -> list[str]:
-    """Return what `fedgrid` runs the grid with."""
+    """Return the arguments with which `fedgrid` runs the grid."""
     return ["run", str(GRID), "--storage", str(storage), "--set", f"training.rounds={ROUNDS}", "--json"]
 
 
 def fedgrid_run(storage: Path, *options: str, **environment: str) -> "subprocess.Popen[str]":
-    """Start the grid in a process of its own; its events can be read."""
+    """Start the grid in a process of its own, which prints its events as JSON."""
     program = "from fedgrid.grids.cli.main import main; main()"
     return subprocess.Popen(
         [sys.executable, "-c", program, *arguments(storage), *options],
@@ -42,7 +41,7 @@ def fedgrid_run(storage: Path, *options: str, **environment: str) -> "subprocess
 
 
 def lose_a_node(storage: Path) -> dict[str, int]:
-    """Run the grid, lose a node amid it; return the exit code and how many runs were tried again."""
+    """Run the grid and remove a node meanwhile; return the exit code and the number of retries."""
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     try:
         nodes = [cluster.add_node(num_cpus=2) for _ in range(2)]
@@ -62,8 +61,8 @@ def lose_a_node(storage: Path) -> dict[str, int]:
 
 
 def main(folder: Path) -> None:
-    """Print what became of the grid."""
-    # Ray leaves the address of its last cluster there, for whoever starts next. Sockets need a short path.
+    """Print the exit code, the number of retries and how many nodes are left."""
+    # Ray leaves the address of its last cluster in this folder. Its sockets need a short path.
     with TemporaryDirectory(prefix="ray-") as own, patch.dict(os.environ, RAY_TMPDIR=own):
         print(json.dumps(lose_a_node(new_storage(folder / "three-nodes"))), flush=True)
 
