@@ -1,5 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
+WORKERS ?= 2
 
 .PHONY: quickstart test lint constraints clean
 
@@ -7,7 +8,7 @@ quickstart: .venv/installed
 	$(BIN)/fedgrid run quickstart
 
 test: .venv/installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: .venv/installed
 	$(BIN)/ruff check .

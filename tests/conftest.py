@@ -12,10 +12,57 @@ os.environ.update(
     }
 )
 
+import signal
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A script that starts the tests in the background ignores Ctrl-C for them, and so for every command that
+    # they start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+TESTS = Path(__file__).parent
+RAY_GROUP = "ray"
+
+
+@cache
+def group_of(file: str) -> str:
+    """Return which tests run in the same worker of pytest-xdist as those of a file, relative to the checkout.
+
+    Tests of a file share its fixtures; those on the session's Ray cluster share the cluster.
+    """
+    return RAY_GROUP if "ray_session" in (TESTS.parent / file).read_text() else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal out groups instead of files. (`--dist loadgroup` sets node ids, which pytest 9.2 ignores.)"""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(file_of(nodeid))
+
+    return Groups(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With several workers, start the slow groups first."""
+    if hasattr(config, "workerinput"):
+        slow = {file_of(item.nodeid) for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda item: _rank(file_of(item.nodeid), slow))
+
+
+def _rank(file: str, slow: set[str]) -> int:
+    return 0 if group_of(file) == RAY_GROUP else 1 if file in slow else 2
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +73,16 @@ def ray_session() -> Iterator[None]:
     ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="error")
     yield
     ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def drawn_here() -> Iterator[None]:
+    """Draw the figures of a report in this process: the workers of a suite keep the cores busy."""
+    from fedgrid.tracking.report import draw
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draw, "_cores", lambda: 1)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,8 @@
 Source: the journal archive of the OCFL papers (ODFL_Archive). A run of a scenario is in
 `experiments/DATASET/OVERLAP/BALANCE/N/ALGORITHM_DATASET_OVERLAP_BALANCE_N/results`, its clients' images in
 `datasets/DATASET/OVERLAP/BALANCE/N/DATASET_N_dataset_blueprint.csv`. Below `temperature_experiments` a
-scenario's one run, without clustering, is somewhere below `DATASET/OVERLAP/BALANCE/N`.
+scenario's one run, without clustering, is somewhere below `DATASET/OVERLAP/BALANCE/N`. The centralised run of
+a data set, `experiments/DATASET/centralised_test`, has no clients and is skipped.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ from fedgrid.engine.partition.scenarios import PUBLISHED_DATASETS, SCENARIOS, Sc
 
 EXPERIMENTS, TEMPERATURES, DATASETS = "experiments", "temperature_experiments", "datasets"
 RESULTS = "results"
+CENTRALISED = "centralised_test"
 MAPPING = "cluster_id_mapping.csv"
 TEMPERATURE = "clusters_temperature.csv"
 
@@ -117,6 +119,8 @@ def _scenarios(top: Path, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[s
         yield names, top
     elif top.is_dir():
         for folder in _folders(top):
+            if folder.name == CENTRALISED:
+                continue
             _known(KINDS[len(names)], folder.name, NAMES[len(names)], folder)
             yield from _scenarios(folder, (*names, folder.name))
 

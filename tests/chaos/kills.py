@@ -220,6 +220,7 @@ def main() -> None:
     options.add_argument("--kills", type=int, default=20)
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--grid", type=Path, help="a YAML file; 56 runs on digits if left out")
+    options.add_argument("--in-process", action="store_true", help="run the undisturbed grid without Ray")
     given = options.parse_args()
     rng = random.Random(given.seed)
     with tempfile.TemporaryDirectory(prefix="fedgrid-chaos-") as name:
@@ -229,7 +230,8 @@ def main() -> None:
             grid.write_text(GRID)
         began = time.monotonic()
         log = folder / "errors.txt"
-        whole = run_to_the_end(grid, folder / "undisturbed", log)
+        where = ["--in-process"] if given.in_process else []
+        whole = run_to_the_end(grid, folder / "undisturbed", log, *where)
         total = len(whole.rounds)
         rounds = max(number for _, number in whole.rounds)
         print(f"undisturbed: {total} rounds in {time.monotonic() - began:.0f} s", flush=True)

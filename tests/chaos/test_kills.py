@@ -9,7 +9,6 @@ import pytest
 GRID = """
 clients: 4
 algorithm: [bnc, ocfl-kmeans, {name: briggs, round: 3}]
-seeds: 0..1
 training: {rounds: 10}
 """
 
@@ -21,7 +20,7 @@ def test_a_grid_that_is_killed_three_times_ends_with_the_same_bytes(tmp_path):
     grid = tmp_path / "small.yaml"
     grid.write_text(GRID)
     script = Path(__file__).with_name("kills.py")
-    command = [sys.executable, script, "--kills", "3", "--seed", "1", "--grid", grid]
+    command = [sys.executable, script, "--kills", "3", "--seed", "1", "--grid", grid, "--in-process"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     last = done.stdout.splitlines()[-1]

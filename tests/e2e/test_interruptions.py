@@ -56,22 +56,12 @@ def check_mlflow(storage: Path) -> None:
     assert steps == {name: list(range(1, ROUNDS + 1)) for name in steps}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "where",
-    [
-        pytest.param(["--in-process"], id="in-process"),
-        pytest.param(["--clients-per-actor", "2"], id="ray", marks=pytest.mark.ray),
-    ],
-)
-def test_killed_run_resumes_and_ends_with_the_same_bytes(where, undisturbed, storage, request):
-    command = [*RUN, *where, "--storage", storage]
+def kill_and_resume(command: tuple[object, ...], storage: Path, undisturbed: Path) -> None:
+    """Kill a run in a process of its own in round 3, resume it in this one, and compare what it leaves."""
     with started(*command) as process:
         wait_for_round(process, 3)
         assert stop(process, signal.SIGKILL)[0] == -signal.SIGKILL
     assert not list(storage.glob("*/done.json"))
-    if "--in-process" not in where:
-        request.getfixturevalue("ray_session")
     again = fedgrid(*command)
     assert (again.code, again.err) == (0, "")
     assert again.events[0]["event"] == "start"
@@ -79,6 +69,18 @@ def test_killed_run_resumes_and_ends_with_the_same_bytes(where, undisturbed, sto
     assert 2 <= again.events[0]["rounds_done"] < ROUNDS
     assert contents(storage) == contents(undisturbed)
     check_mlflow(storage)
+
+
+@pytest.mark.slow
+def test_killed_run_resumes_and_ends_with_the_same_bytes(undisturbed, storage):
+    kill_and_resume((*RUN, "--in-process", "--storage", storage), storage, undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_killed_run_on_ray_resumes_and_ends_with_the_same_bytes(ray_session, undisturbed, storage):
+    """The killed run has a cluster of its own; the resumed run uses the session's."""
+    kill_and_resume((*RUN, "--clients-per-actor", 2, "--storage", storage), storage, undisturbed)
 
 
 @pytest.mark.slow

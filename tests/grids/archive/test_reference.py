@@ -12,7 +12,9 @@ from mlflow.tracking import MlflowClient
 
 from fedgrid.grids.archive import layout, one_run
 from fedgrid.grids.archive.layout import ALGORITHMS
+from fedgrid.tracking.figures import runs as run_figures
 from fedgrid.tracking.mlflow.store import default_uri
+from fedgrid.tracking.report import draw
 from fedgrid.tracking.scoring.partitions import published_clustering
 from tests.helpers import reference
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
@@ -27,6 +29,8 @@ TESTS = {
     "after_update_metrics": "cluster_own",
 }
 METRIC_FILES = ["training_metrics.csv", *(f"{name}.csv" for name in TESTS)]
+
+pytestmark = pytest.mark.usefixtures("drawn_here")
 
 
 @pytest.fixture(scope="module")
@@ -156,19 +160,28 @@ def test_all_published_temperatures_arrive(tmp_path):
 
 @pytest.fixture(scope="module")
 def imported(archive, tmp_path_factory):
-    """The command, the storage it imported everything into, and what it said: half a second a run."""
+    """The command, the storage it imported everything into, and what it said: half a second a run.
+
+    Each run's figures are composed and not rendered, which takes longer than all else.
+    """
     storage = new_storage(tmp_path_factory.mktemp("imported") / "runs")
     command = ("import", archive, "--name", "ocfl-archive", "--storage", storage, "--json")
-    (said,) = strict_json(fedgrid(*command).out)["grids"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_figures, "save", lambda figure, path: path.touch())
+        said, temperatures = strict_json(fedgrid(*command).out)["grids"]
+    assert (said["grid"], temperatures["grid"]) == ("ocfl-archive", "ocfl-archive-temperature")
+    assert temperatures["imported"] == 2
     return command, storage, said
 
 
 @pytest.fixture(scope="module")
 def report(imported):
-    """What `fedgrid report` says, and the folder of its tables."""
+    """What `fedgrid report` says, and the folder of its tables; each figure is rendered once, as svg."""
     _, storage, _ = imported
     command = ("report", "ocfl-archive", "--against", "published", "--storage", storage, "--json")
-    said = strict_json(fedgrid(*command).out)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draw, "FORMATS", ("svg",))
+        said = strict_json(fedgrid(*command).out)
     return said, Path(said["index"]).parent / "tables"
 
 

@@ -15,6 +15,8 @@ from tests.helpers.small_archive import write_metrics, write_run
 
 SCENARIO = ("nonoverlapping", "balanced")
 
+pytestmark = pytest.mark.usefixtures("drawn_here")
+
 
 @pytest.fixture(scope="module")
 def grids(tmp_path_factory):
