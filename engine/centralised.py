@@ -25,6 +25,8 @@ from fedgrid.engine.clients.messages import ClientData, TrainTask
 from fedgrid.engine.clients.pool import InProcessPool, Pool, Setup, Trained
 from fedgrid.engine.data.datasets import find, load
 from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.plugins import active
+from fedgrid.engine.run_config import PLUGINS, Digest
 from fedgrid.engine.settings import Training
 from fedgrid.engine.training.confusion import scores
 
@@ -61,6 +63,10 @@ class CentralisedConfig(Section):
     seed: Annotated[int, Field(ge=0, strict=True)]
     training: Training
     """Its `rounds` are the epochs."""
+    plugin_digests: tuple[Digest, ...] = ()
+    """Of the plugin that the model comes from, if it comes from one."""
+
+    later = (PLUGINS,)
 
     @property
     def run_id(self) -> str:
@@ -101,7 +107,13 @@ def complete(
     changes |= OURS | ({} if epochs is None else {"rounds": epochs})
     values = {"dataset": dataset, "seed": seed, "training": changes, "algorithm": "bnc"}
     run = run_config.complete(values | ({} if model is None else {"model": model}), data_dir)
-    return CentralisedConfig(dataset=run.dataset, model=run.model, seed=run.seed, training=run.training)
+    return CentralisedConfig(
+        dataset=run.dataset,
+        model=run.model,
+        seed=run.seed,
+        training=run.training,
+        plugin_digests=run.plugin_digests,
+    )
 
 
 def prepare(config: CentralisedConfig, data_dir: Path, device: str = "cpu") -> Pool:
@@ -110,6 +122,7 @@ def prepare(config: CentralisedConfig, data_dir: Path, device: str = "cpu") -> P
     Raises:
         ConfigError, DataError: if the images are not to be had, or too small for the model.
     """
+    active.activate(config.plugin_digests)
     pool_set, server_set = load(config.dataset, data_dir)
     nothing = slice(0, 0)
     pool = InProcessPool(device)

@@ -13,11 +13,16 @@ from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.data.datasets import find
-from fedgrid.engine.errors import ConfigError, unknown
+from fedgrid.engine.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.explain import explain
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.partition.groups import MAJORITY_GROUPS
+from fedgrid.engine.plugins import active
 from fedgrid.engine.settings import Evaluation, PositiveInt, Split, Training
+
+PLUGINS = "plugin_digests"
+"""The key of a run that nobody writes: `complete` fills it in."""
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class RunConfig(Section):
@@ -44,8 +49,11 @@ class RunConfig(Section):
     """Probability that a client which was asked sends nothing back: faults, injected."""
     joins: dict[Annotated[int, Field(ge=0)], PositiveInt] = {}
     """Newcomers: client -> the round, counted from 1, from which on it is there."""
+    plugin_digests: tuple[Digest, ...] = ()
+    """Of the plugins that the algorithm, its clusterer and the model come from, sorted. Their code is part of
+    what the run's numbers depend on, so a changed plugin makes another run."""
 
-    later = ("participation", "dropout", "joins")
+    later = ("participation", "dropout", "joins", PLUGINS)
 
     @field_validator("joins")
     @classmethod
@@ -93,7 +101,12 @@ class RunConfig(Section):
         return _canonical(self.model_dump(mode="json"))
 
     def make_algorithm(self) -> Algorithm:
-        """Return the algorithm, configured."""
+        """Return the algorithm, configured; with the run's plugins in use, in place of their other versions.
+
+        Raises:
+            ConfigError: if a plugin of the run is not known to this process.
+        """
+        active.activate(self.plugin_digests)
         settings = {key: value for key, value in self.algorithm.items() if key != "name"}
         return create(self.algorithm["name"], settings)
 
@@ -121,6 +134,8 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
         ConfigError: for a key, name or value that does not exist; nothing has been started then.
         DataError: for a `folder:` or `npz:` data set that cannot be read.
     """
+    if PLUGINS in given:
+        raise unknown_key(PLUGINS, "", [key for key in RunConfig.model_fields if key != PLUGINS], (PLUGINS,))
     values = {**DEFAULTS, **given}
     dataset = find(str(values["dataset"]), data_dir)
     training = values.get("training", {})
@@ -134,6 +149,7 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     if values["model"] not in MODELS:
         raise unknown("model", values["model"], MODELS)
     values["algorithm"] = _complete_algorithm(values["algorithm"])
+    values[PLUGINS] = active.plugin_digests(values["algorithm"], values["model"])
     if values["overlap"] == "majority" and isinstance(split := values.get("split", {}), Mapping):
         values["split"] = {"num_clusters": MAJORITY_GROUPS, **split}
     try:

@@ -1,5 +1,6 @@
 """The server of one run after another: drives the rounds, its client actors beside it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from fedgrid.engine.clients.placement import SERVER_CPUS, Placement
 from fedgrid.engine.clients.ray_pool import RayPool
 from fedgrid.engine.errors import RunError
+from fedgrid.engine.plugins import active
+from fedgrid.engine.plugins.source import Source
 from fedgrid.engine.records import RoundRecord
 from fedgrid.engine.round_cache.store import CacheOptions
 from fedgrid.engine.run_config import RunConfig
@@ -23,8 +26,15 @@ class Server:
     """A `Session` whose clients are Ray actors in the server's own placement group."""
 
     def __init__(
-        self, group: PlacementGroup, placement: Placement, data_dir: Path, store: CacheOptions | None = None
+        self,
+        group: PlacementGroup,
+        placement: Placement,
+        data_dir: Path,
+        store: CacheOptions | None = None,
+        plugins: Sequence[Source] = (),
     ) -> None:
+        """Start the client actors; `plugins` are those that the runs to come may name."""
+        active.know(plugins)
         self._pool = RayPool(group, placement)
         self._session = Session(
             self._pool, data_dir, threads=placement.num_actors, write_behind=True, store=store
@@ -64,8 +74,10 @@ def reserve(placement: Placement) -> PlacementGroup:
     return group
 
 
-def start_server(group: PlacementGroup, placement: Placement, data_dir: Path) -> Any:
+def start_server(
+    group: PlacementGroup, placement: Placement, data_dir: Path, plugins: Sequence[Source] = ()
+) -> Any:
     """Start a server as an actor of its own in bundle 0 of `group`, for a notebook or a benchmark."""
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
     actor = ray.remote(max_restarts=0, num_cpus=SERVER_CPUS, scheduling_strategy=strategy)(Server)
-    return actor.remote(group, placement, data_dir)
+    return actor.remote(group, placement, data_dir, plugins=plugins)

@@ -11,6 +11,8 @@ import torch
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.messages import ClientData, EvaluateReport, EvaluateTask, ImageSet, TrainTask
 from fedgrid.engine.clients.worker import ClientWorker
+from fedgrid.engine.plugins import active
+from fedgrid.engine.plugins.source import Source
 from fedgrid.engine.settings import Training
 
 
@@ -40,9 +42,12 @@ class Client:
         seed: int,
         server_set: ImageSet,
         server_parts: Mapping[int, slice],
+        plugins: Sequence[Source],
         *clients: ClientData,
     ) -> None:
-        """Take over the clients of a run; those of an earlier run are dropped."""
+        """Take over the clients of a run, and its plugins; the clients of an earlier run are dropped."""
+        active.know(plugins)
+        active.activate([plugin.digest for plugin in plugins])
         self._host = ClientWorker(
             model=model,
             num_classes=num_classes,

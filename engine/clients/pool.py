@@ -15,6 +15,7 @@ from fedgrid.engine.clients.messages import (
     TrainReport,
     TrainTask,
 )
+from fedgrid.engine.plugins.source import Source
 from fedgrid.engine.settings import Training
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Setup:
     server_set: ImageSet
     server_parts: Mapping[int, slice]
     """Client -> its part of the server's test set, for testing aggregated models together."""
+    plugins: tuple[Source, ...] = ()
+    """That the run names: a client may need its model or local rule from them."""
 
 
 class Pool(Protocol):

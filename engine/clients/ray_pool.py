@@ -149,6 +149,7 @@ class RayPool:
             setup.seed,
             self._server_set,
             setup.server_parts,
+            setup.plugins,
             *data,
         )
         return [ref]

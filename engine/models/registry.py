@@ -13,6 +13,8 @@ from fedgrid.engine.errors import ConfigError, unknown
 if TYPE_CHECKING:
     from torch import nn
 
+    from fedgrid.engine.models.networks import Build
+
 
 @dataclass(frozen=True)
 class ModelEntry:
@@ -23,8 +25,10 @@ class ModelEntry:
     """One line."""
     source: str
     """Where the architecture comes from."""
-    minimum_side: int
+    minimum_side: int = 1
     """Least height and width of an image, in pixels."""
+    build: Build | None = None
+    """Returns the module, its weights unset. None for the models of the package: `networks` has them."""
 
 
 _ENTRIES = (
@@ -55,6 +59,7 @@ _ENTRIES = (
 )
 
 MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}
+"""By name: those of the package, then those of the plugins in use (`engine.plugins`)."""
 
 
 def build(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
@@ -79,4 +84,5 @@ def build(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module
             f"images of {height}x{width} are too small for model '{name}', which needs at least"
             f" {entry.minimum_side}x{entry.minimum_side}; choose another model or enlarge the images"
         )
-    return NETWORKS[name](channels, height, width, num_classes)
+    make = entry.build or NETWORKS[name]
+    return make(channels, height, width, num_classes)

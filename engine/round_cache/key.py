@@ -27,6 +27,7 @@ def of_setup(setup: Setup, device: str) -> str:
         str(setup.num_classes),
         setup.training.model_dump_json(exclude={"rounds"}),
         str(setup.seed),
+        *(plugin.digest for plugin in setup.plugins),
         _of_images(setup.server_set),
         str(setup.server_parts),
         *(f"{held.client} {_of_images(held.train)} {_of_images(held.test)}" for held in setup.clients),

@@ -4,7 +4,7 @@ Exit codes: 0 done, 1 a run failed, 2 bad input (nothing was started), 130 inter
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -30,6 +30,7 @@ from fedgrid.grids.cli.options import (
     GridName,
     InProcess,
     Overlap,
+    Plugins,
     ReportTo,
     Retries,
     Seed,
@@ -84,6 +85,7 @@ def run(
             help="Searches whose best settings their algorithm has on their data sets: NAME[:oracle][,NAME]."
         ),
     ] = None,
+    plugins: Plugins = None,
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
     clients_per_actor: ClientsPerActor = None,
@@ -121,6 +123,7 @@ def run(
     if what is None and not options and not changes:
         raise ConfigError("nothing to run: name a preset (quickstart), a YAML file, or options; see --help")
     folder = _data_dir(data_dir)
+    _use(plugins)
     found = read_tuned(tuned or [], Storage.of(storage))
     grid = load_grid(
         what,
@@ -200,6 +203,7 @@ def search(
     name: Annotated[
         str | None, typer.Option(help="What --tuned finds it by. [default: ALGORITHM-DATASET, or the file's]")
     ] = None,
+    plugins: Plugins = None,
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
     clients_per_actor: ClientsPerActor = None,
@@ -227,6 +231,7 @@ def search(
         "early_stop": early_stop or None,
     }
     folder = _data_dir(data_dir)
+    _use(plugins)
     found = load_search(
         what,
         _given(axes),
@@ -276,6 +281,7 @@ def store(
 @app.command(epilog="Example: `fedgrid retry paper`")
 def retry(
     grid: GridName,
+    plugins: Plugins = None,
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
     clients_per_actor: ClientsPerActor = None,
@@ -294,7 +300,7 @@ def retry(
     how = LaunchOptions(
         _data_dir(data_dir), request=request, retries=retries, as_json=as_json, store=kept_rounds
     )
-    _end(run_failed(grid, Storage.of(storage), how, _console()))
+    _end(run_failed(grid, Storage.of(storage), how, _console(), plugins or []))
 
 
 @app.command(epilog="Example: `fedgrid stop paper`")
@@ -415,6 +421,7 @@ def centralised(
     ] = None,
     seed: Seed = None,
     changes: Changes = None,
+    plugins: Plugins = None,
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -423,6 +430,7 @@ def centralised(
     from fedgrid.grids.centralised.command import configure, run_centralised
 
     folder = _data_dir(data_dir)
+    _use(plugins)
     config = configure(dataset, folder, seed=seed or 0, epochs=epochs, model=model, changes=changes or [])
     run_centralised(config, Storage.of(storage), folder, as_json, _console())
 
@@ -463,18 +471,20 @@ def data(
 
 
 @app.command(epilog="Example: `fedgrid algorithms --json`")
-def algorithms(as_json: AsJson = False) -> None:
+def algorithms(plugins: Plugins = None, as_json: AsJson = False) -> None:
     """List the algorithms, with their source and default settings."""
     from fedgrid.grids.cli.listings import list_algorithms
 
+    _use(plugins)
     list_algorithms(as_json, _console())
 
 
 @app.command(epilog="Example: `fedgrid models`")
-def models(as_json: AsJson = False) -> None:
+def models(plugins: Plugins = None, as_json: AsJson = False) -> None:
     """List the models, with their source."""
     from fedgrid.grids.cli.listings import list_models
 
+    _use(plugins)
     list_models(as_json, _console())
 
 
@@ -533,6 +543,13 @@ def _store(on: bool, limit: int | None) -> CacheOptions | None:
     if not on and limit is not None:
         raise ConfigError("--store-limit limits what --no-store does not use: leave out one of the two")
     return CacheOptions(limit) if on else None
+
+
+def _use(plugins: Sequence[Path] | None) -> None:
+    """Use the plugins that a command names, and those of installed packages."""
+    from fedgrid.engine.plugins import active
+
+    active.use(plugins or [])
 
 
 def _data_dir(given: Path | None) -> Path:

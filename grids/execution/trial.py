@@ -15,6 +15,7 @@ from ray import tune
 
 from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.errors import RunError, in_one_line
+from fedgrid.engine.plugins.source import Source
 from fedgrid.engine.round_cache.store import CacheOptions
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.server import Server
@@ -37,6 +38,8 @@ class Job:
     """As of `Grid`."""
     store: CacheOptions | None = None
     """As of `LaunchOptions`."""
+    plugins: tuple[Source, ...] = ()
+    """That the runs name."""
 
     def placement(self, index: int) -> Placement:
         """Return how run `index` is placed."""
@@ -78,7 +81,7 @@ class Trial(tune.Trainable):
         if self._server is None:
             group = ray.util.get_current_placement_group()
             assert group is not None, "a trial has a placement group"
-            self._server = Server(group, job.placement(self._index), job.data_dir, job.store)
+            self._server = Server(group, job.placement(self._index), job.data_dir, job.store, job.plugins)
         stop_asked = GridFolder(job.storage, job.grid).stop_asked
         run = job.runs[self._index]
         return take_forward(self._server, run, job.storage, stop_asked, job.until.get(run.run_id))

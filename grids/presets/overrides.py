@@ -6,7 +6,7 @@ from typing import Any
 
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.errors import ConfigError, unknown_key
-from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_config import PLUGINS, RunConfig
 from fedgrid.grids.presets.axes import AXES, Axes, Choice, choose
 from fedgrid.grids.presets.yaml_file import Place, at
 
@@ -17,7 +17,9 @@ SECTIONS = {
 }
 """The keys of a run that have keys themselves."""
 
-OVERRIDABLE = tuple(key for key in RunConfig.model_fields if key not in AXES or key == "algorithm")
+OVERRIDABLE = tuple(
+    key for key in RunConfig.model_fields if (key not in AXES or key == "algorithm") and key != PLUGINS
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.run_config import RunConfig
+from fedgrid.algorithms import registry
+from fedgrid.engine.run_config import PLUGINS, RunConfig
 from fedgrid.tracking.mlflow.runs import flatten
 
 CELL = ("dataset", "overlap", "balance", "clients", "seed")
@@ -13,11 +13,11 @@ UNSET = "None"
 
 def titles(configs: Sequence[RunConfig]) -> list[str]:
     """Return a title a run: `BCL`, or `BCL (threshold 0.1)` where another BCL shares scenario and seed."""
-    values = [flatten(config.model_dump(mode="json")) for config in configs]
+    values = [_values(config) for config in configs]
     told = _differing(configs, values)
     found = []
     for config, of_run in zip(configs, values, strict=True):
-        title = ALGORITHMS[config.algorithm["name"]].title
+        title = registry.title(config.algorithm["name"])
         settings = [
             f"{key.removeprefix('algorithm.')} {of_run[key]}"
             for key in told
@@ -25,6 +25,13 @@ def titles(configs: Sequence[RunConfig]) -> list[str]:
         ]
         found.append(f"{title} ({', '.join(settings)})" if settings else title)
     return found
+
+
+def _values(config: RunConfig) -> dict[str, str]:
+    """Return all keys of a run as text; of plugins the first digits of their digests."""
+    values = flatten(config.model_dump(mode="json", exclude={PLUGINS}))
+    plugins = "+".join(digest[:6] for digest in config.plugin_digests)
+    return {**values, "plugin": plugins} if plugins else dict(values)
 
 
 def _differing(configs: Sequence[RunConfig], values: Sequence[Mapping[str, str]]) -> list[str]:
