@@ -5,6 +5,7 @@ the registries: in the driver, in the run's server and in its client actors.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,9 @@ def add(file: Path | str) -> None:
     source = read(Path(file))
     if source.digest not in _digests(_active):
         _sources[source.digest] = source
-        _register((*_active, _checked(_plugin(source.digest))))
+        # The same bytes may have been loaded under another name, which messages would show.
+        _loaded[source.digest] = replace(_plugin(source.digest), source=source)
+        _register((*_active, _checked(_loaded[source.digest])))
 
 
 def know(sources: Iterable[Source]) -> None:

@@ -13,7 +13,8 @@ UNSET = "None"
 
 def titles(configs: Sequence[RunConfig]) -> list[str]:
     """Return a title a run: `BCL`, or `BCL (threshold 0.1)` where another BCL shares scenario and seed."""
-    values = [_values(config) for config in configs]
+    common = _common_plugins(configs)
+    values = [_values(config, common[config.algorithm["name"]]) for config in configs]
     told = _differing(configs, values)
     found = []
     for config, of_run in zip(configs, values, strict=True):
@@ -27,10 +28,19 @@ def titles(configs: Sequence[RunConfig]) -> list[str]:
     return found
 
 
-def _values(config: RunConfig) -> dict[str, str]:
-    """Return all keys of a run as text; of plugins the first digits of their digests."""
+def _common_plugins(configs: Sequence[RunConfig]) -> dict[str, set[str]]:
+    """Return, by algorithm, the digests of the plugins that all of its runs have."""
+    common: dict[str, set[str]] = {}
+    for config in configs:
+        digests = set(config.plugin_digests)
+        common[config.algorithm["name"]] = common.get(config.algorithm["name"], digests) & digests
+    return common
+
+
+def _values(config: RunConfig, common: set[str]) -> dict[str, str]:
+    """Return all keys of a run as text; of plugins that are not `common` the first digits of the digests."""
     values = flatten(config.model_dump(mode="json", exclude={PLUGINS}))
-    plugins = "+".join(digest[:6] for digest in config.plugin_digests)
+    plugins = "+".join(digest[:6] for digest in config.plugin_digests if digest not in common)
     return {**values, "plugin": plugins} if plugins else dict(values)
 
 
