@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
+from fedgrid.algorithms import registry
 from fedgrid.engine.plugins import active
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -99,9 +99,9 @@ def test_status_and_report_need_no_plugin(grid, storage, tmp_path):
         path.write_text("raise SystemExit('executed')\n")
     status = fedgrid("status", "grid", "--storage", storage, "--json")
     assert json.loads(status.out)["done"] == 2
-    report = fedgrid("report", "grid", "--storage", storage)
-    assert report.code == 0
-    assert "OWN" in report.out
+    registry._titles.clear()
+    study = load("grid", str(storage))
+    assert [result.run.algorithm for result in study.finished] == ["BNC", "OWN"]
 
 
 def test_plugin_of_the_command_line_is_listed_and_a_missing_one_is_named(grid):
@@ -153,7 +153,7 @@ def test_centralised_training_of_a_model_of_a_plugin(grid, storage):
 def test_search_of_an_algorithm_of_a_plugin(grid, storage):
     grid.write_text(
         GRID.replace("[bnc, own]", "own")
-        + "search: {server_learning_rate: {values: [0.5, 1.0]}}\ntrials: 2\nsearcher: grid\n"
+        + "search: {server_learning_rate: [0.5, 1.0]}\ntrials: 2\nsearcher: grid\n"
     )
     result = fedgrid("search", grid, "--storage", storage, "--in-process", "--json")
     assert result.code == 0, result.err
@@ -197,7 +197,7 @@ def test_algorithm_and_model_of_plugins_on_actors_and_retry_without_the_files(ra
     assert again.code == 0, again.err
     for name in ("rounds.parquet", "clients.parquet"):
         [here], [there] = (root.glob(f"*fragile*/{name}") for root in (alone, on_ray))
-        assert pq.read_table(here) == pq.read_table(there)
+        assert here.read_bytes() == there.read_bytes()
 
 
 def test_retry_takes_named_files_if_they_are_what_failed(tmp_path, storage):
@@ -206,17 +206,8 @@ def test_retry_takes_named_files_if_they_are_what_failed(tmp_path, storage):
     plugin = tmp_path / "fragile.py"
     plugin.write_text(FRAGILE.replace("FLAG", str(flag)))
     options = ("--plugin", plugin, "--storage", storage, "--retries", 0)
-    fedgrid(
-        "run",
-        "--algorithm",
-        "fragile",
-        "--clients",
-        3,
-        "--set",
-        "training.rounds=2",
-        *options,
-        "--in-process",
-    )
+    small = ("--algorithm", "fragile", "--clients", 3, "--set", "training.rounds=2", "--in-process")
+    assert fedgrid("run", *small, *options).code == 1
     plugin.write_text(renamed(plugin.read_text()))
     active._sources.clear()
     refused = fedgrid("retry", "runs", *options)

@@ -17,15 +17,8 @@ def test_named_files_travel_also_two_of_one_name(tmp_path, job):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "mine.py").write_text(folder)
-    arguments = [
-        "paper",
-        "--plugin",
-        f"{tmp_path}/a/mine.py",
-        f"--plugin={tmp_path}/b/mine.py",
-        "--seeds",
-        "3",
-    ]
-    preset, option, first, second, *others = stage_options(arguments, job)
+    named = ["--plugin", f"{tmp_path}/a/mine.py", f"--plugin={tmp_path}/b/mine.py"]
+    preset, option, first, second, *others = stage_options(["paper", *named, "--seeds", "3"], job)
     assert (preset, option, others) == ("paper", "--plugin", ["--seeds", "3"])
     assert (job / first).read_text() == "a"
     assert (job / second.removeprefix("--plugin=")).read_text() == "b"
