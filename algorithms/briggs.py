@@ -49,7 +49,7 @@ class Briggs(FedOpt):
     settings: BriggsSettings
 
     def start_order_key(self) -> tuple[float, ...]:
-        """It says itself when it acts."""
+        """The round of the clustering is a setting."""
         return (3.0, self.settings.round)
 
     def recluster(

@@ -17,8 +17,9 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveIn
 
 from fedgrid.algorithms.clustering.graph import Groups, Library, communities, silhouette, similarities
 from fedgrid.algorithms.clustering.trusted import symmetric_trusted_distances, trusted_distances
-from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, split
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State, split
 from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 
@@ -60,21 +61,24 @@ class Communities(FedOpt):
     settings: CommunitiesSettings
     library: ClassVar[Library]
 
-    def init(self, model: Vector, num_clients: int) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return the state of one model for all, no client seen yet."""
         last_seen_K = np.full(num_clients, NEVER, np.int64)
         if self.settings.late is not None:
-            return super().init(model, num_clients).remember(last_seen_K=last_seen_K)
+            return super().init(layout, num_clients, fresh, rng).keep(last_seen_K=last_seen_K)
         zeros_K = np.zeros(num_clients, np.int64)
-        return State((model,), zeros_K, {"last_seen_K": last_seen_K, "start_K": zeros_K})
+        return State((fresh(0),), zeros_K, {"last_seen_K": last_seen_K, "start_K": zeros_K})
 
     def start_order_key(self) -> tuple[float, ...]:
-        """It acts in each round, or once, late."""
+        """In every round, or once, in round `late`."""
         return (self.settings.late or 1,)
 
-    def candidates(self, state: State) -> tuple[tuple[int, ...], ...]:
-        """Return each client's start, which need not be its community's model."""
-        return tuple((int(start),) for start in _start_K(state))
+    def orders(
+        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
+    ) -> Sequence[Order]:
+        """Send each sampled client its start model, which need not be its community's."""
+        start_K = _start_K(state)
+        return [Order(client, (int(start_K[client]),)) for client in present.sampled]
 
     def step(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
@@ -107,7 +111,7 @@ class Communities(FedOpt):
         self, state: State, round_index: int, layout: Layout, rng: np.random.Generator
     ) -> tuple[Groups, float | None]:
         """Return the communities, by client ids, of the models that are not too old, and their silhouette."""
-        last_seen_K = state.memory["last_seen_K"]
+        last_seen_K = state.arrays["last_seen_K"]
         oldest = 0 if self.settings.max_age is None else max(0, round_index - self.settings.max_age)
         clients = np.flatnonzero(last_seen_K >= oldest)
         distances_KK = self._distances(_latest(state, clients), layout, symmetric=True)
@@ -125,7 +129,7 @@ class Communities(FedOpt):
         largest = max(range(len(groups)), key=lambda index: len(groups[index]))
         labels_K = np.full_like(state.labels_K, largest)
         weights_KC = np.full((len(labels_K), len(groups)), 1 / len(groups))
-        asked = np.flatnonzero(state.memory["last_seen_K"] != NEVER)
+        asked = np.flatnonzero(state.arrays["last_seen_K"] != NEVER)
         if self.settings.attribution == "avg":
             asked = np.setdiff1d(asked, np.concatenate(groups))
         if len(asked):
@@ -138,7 +142,7 @@ class Communities(FedOpt):
         for label, group in enumerate(groups):
             labels_K[group] = label
         mixtures, start_K = starts(models, weights_KC)
-        return replace(state, models=(*models, *mixtures), labels_K=labels_K).remember(start_K=start_K)
+        return replace(state, models=(*models, *mixtures), labels_K=labels_K).keep(start_K=start_K)
 
     def _distances(self, models: Sequence[Vector], layout: Layout, symmetric: bool = False) -> Matrix:
         """Return the distances between models, from each row's point of view unless `symmetric`."""
@@ -203,27 +207,27 @@ def _mixture(models: Sequence[Vector], weights_C: Matrix) -> Vector:
 
 def _refresh(state: State, round_index: int, updates: Updates) -> State:
     """Return the state that knows the models of the clients that took part."""
-    last_seen_K, start_K = state.memory["last_seen_K"].copy(), _start_K(state)
+    last_seen_K, start_K = state.arrays["last_seen_K"].copy(), _start_K(state)
     models = {}
     for client, update_P in zip(updates.clients, updates.vectors(), strict=True):
         models[_name(client)] = state.models[int(start_K[client])] + update_P
         last_seen_K[client] = round_index
-    return state.remember(last_seen_K=last_seen_K, **models)
+    return state.keep(last_seen_K=last_seen_K, **models)
 
 
 def _start_K(state: State) -> Labels:
-    return state.memory.get("start_K", state.labels_K)
+    return state.arrays.get("start_K", state.labels_K)
 
 
 def _latest(state: State, clients: Sequence[int] | Labels) -> list[Vector]:
-    return [state.memory[_name(int(client))] for client in clients]
+    return [state.arrays[_name(int(client))] for client in clients]
 
 
 def _forget(state: State) -> State:
     """Return the state without the clients' models: nothing looks at them again."""
     models = {_name(client) for client in range(len(state.labels_K))}
-    memory = {name: array for name, array in state.memory.items() if name not in models}
-    return replace(state, memory=memory)
+    arrays = {name: array for name, array in state.arrays.items() if name not in models}
+    return replace(state, arrays=arrays)
 
 
 def _name(client: int) -> str:

@@ -18,11 +18,12 @@ import numpy as np
 from pydantic import Field
 
 from fedgrid.algorithms.clustering.latecomers import place, split_among
-from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Settings, State
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Settings, State
+from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.updates import Updates, Vector
 
 MOMENTS = {"none": (), "momentum": ("cluster_first",), "adam": ("cluster_first", "cluster_second")}
-"""The arrays of shape (C, P) that each server optimizer keeps in the state's memory."""
+"""The arrays of shape (C, P) that each server optimizer keeps in the state."""
 
 
 class FedOptSettings(Settings):
@@ -45,25 +46,22 @@ class FedOpt(Algorithm):
     settings: FedOptSettings
 
     def start_order_key(self) -> tuple[float, ...]:
-        """It never leaves plain averaging, being that."""
+        """Never: it is FedAvg."""
         return (inf,)
 
-    def init(self, model: Vector, num_clients: int) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return the state of one cluster that holds every client, with optimizer moments of zero."""
         moments = MOMENTS[self.settings.server_optimizer]
-        memory = {name: np.zeros((1, model.size), np.float32) for name in moments}
-        return State((model,), np.zeros(num_clients, np.int64), memory)
+        arrays = {name: np.zeros((1, layout.size), np.float32) for name in moments}
+        return State((fresh(0),), np.zeros(num_clients, np.int64), arrays)
 
     def step(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:
-        """Decide the partition of this round, then average this round's updates within it.
-
-        Before that, who was absent at a split and is here now finds its cluster.
-        """
+        """Place latecomers, choose the partition of this round, then average the updates within it."""
         state, updates, placed = place(state, updates)
         state, diagnostics = self.recluster(state, round_index, updates, rng)
-        return self.aggregate(state, updates), replace(diagnostics, placed=placed)
+        return self.aggregate(state, updates, rng), replace(diagnostics, placed=placed)
 
     def recluster(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
@@ -71,14 +69,15 @@ class FedOpt(Algorithm):
         """Return the state with the partition of this round; here, the one it had."""
         return state, Diagnostics()
 
-    def aggregate(self, state: State, updates: Updates) -> State:
+    def aggregate(self, state: State, updates: Updates, rng: np.random.Generator) -> State:
         """Move each cluster's model by the mean of its members' updates.
 
         A cluster without usable updates keeps its model and its moments. Buffers (BatchNorm statistics
         and counters) take the plain mean whatever the optimizer: they are measurements, not weights.
+        `rng` is for noise that a server adds; averaging draws nothing from it.
         """
         models = list(state.models)
-        moments = {name: state.memory[name].copy() for name in MOMENTS[self.settings.server_optimizer]}
+        moments = {name: state.arrays[name].copy() for name in MOMENTS[self.settings.server_optimizer]}
         parameters = slice(updates.layout.num_parameters)
         groups = updates.groups(state.labels_K)
         for cluster, mean_P in zip(groups, updates.means(list(groups.values())), strict=True):
@@ -89,7 +88,7 @@ class FedOpt(Algorithm):
             moved_P = model_P + mean_P
             moved_P[parameters] = model_P[parameters] + self.settings.server_learning_rate * direction
             models[cluster] = moved_P
-        return replace(state, models=tuple(models)).remember(**moments)
+        return replace(state, models=tuple(models)).keep(**moments)
 
     def _direction(self, mean: Vector, moments: list[Vector]) -> Vector:
         """Return the direction of the step and update `moments` in place (copies of this round)."""
@@ -110,7 +109,7 @@ class FedOpt(Algorithm):
 
 
 def moving(updates: Updates) -> Updates:
-    """Return the view of the updates that are not zero: a zero one points nowhere."""
+    """Return the view of the updates that are not zero: a zero update has no direction."""
     return updates.select(np.asarray(updates.clients)[updates.norms_K > 0].tolist())
 
 

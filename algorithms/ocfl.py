@@ -16,8 +16,9 @@ from threadpoolctl import threadpool_limits
 from fedgrid.algorithms.clustering.clusterers import NOISE, AnyClusterer, KMeans, labels_to_groups
 from fedgrid.algorithms.clustering.latecomers import regroup
 from fedgrid.algorithms.clustering.temperature import rises, temperature
-from fedgrid.algorithms.contract.base import Diagnostics, State
-from fedgrid.algorithms.contract.updates import Updates, Vector
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
+from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, moving, split_positions
 
 
@@ -46,13 +47,13 @@ class Ocfl(FedOpt):
     settings: OcflSettings
 
     def start_order_key(self) -> tuple[float, ...]:
-        """It takes two temperatures to see one rise."""
+        """Round 2 at the earliest: a rise needs two temperatures. A longer window delays it."""
         return (2.0, self.settings.window)
 
-    def init(self, model: Vector, num_clients: int) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return the state of one cluster, the shot not taken."""
-        state = super().init(model, num_clients)
-        return state.remember(temperatures=np.zeros(0), shots_taken=np.array([0]))
+        state = super().init(layout, num_clients, fresh, rng)
+        return state.keep(temperatures=np.zeros(0), shots_taken=np.array([0]))
 
     def recluster(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
@@ -61,15 +62,15 @@ class Ocfl(FedOpt):
 
         With `few_shot` further rises put all clients into new clusters.
 
-        Clients without an update, or with a zero one (it has no direction), have no say and go where
-        the largest cluster goes. With fewer than two others there is no temperature in this round.
+        Clients without an update, or with a zero one (it has no direction), are not clustered: they join
+        the largest cluster. With fewer than two others there is no temperature in this round.
         """
         part = moving(updates)
-        shots_taken = int(state.memory["shots_taken"][0])
+        shots_taken = int(state.arrays["shots_taken"][0])
         if shots_taken == self.settings.few_shot or len(part.clients) < 2:
             return state, Diagnostics()
-        latest = np.append(state.memory["temperatures"], temperature(part.cosine_distances_KK))
-        state = state.remember(temperatures=latest[-self.settings.window - 1 :])
+        latest = np.append(state.arrays["temperatures"], temperature(part.cosine_distances_KK))
+        state = state.keep(temperatures=latest[-self.settings.window - 1 :])
         if not rises(latest.tolist(), self.settings.window):
             return state, Diagnostics()
         return self._shoot(state, part, rng)
@@ -82,9 +83,9 @@ class Ocfl(FedOpt):
             warning = f"{self.settings.clusterer.name} found no clusters: the next rise is tried instead"
             return state, Diagnostics(warnings=(warning,))
         groups = labels_to_groups(labels, distances_KK, self.settings.noise)
-        shots_taken = int(state.memory["shots_taken"][0])
+        shots_taken = int(state.arrays["shots_taken"][0])
         if shots_taken == 0:
             state = split_positions(state, 0, updates, groups)
         else:
             state = regroup(state, [[updates.clients[position] for position in group] for group in groups])
-        return state.remember(shots_taken=np.array([shots_taken + 1])), Diagnostics(clustered=True)
+        return state.keep(shots_taken=np.array([shots_taken + 1])), Diagnostics(clustered=True)

@@ -19,6 +19,7 @@ from fedgrid.algorithms.clustering.clusterers import (
 from fedgrid.algorithms.communities import CommunitiesSettings, Leiden, Louvain
 from fedgrid.algorithms.contract.base import Algorithm, Settings
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
+from fedgrid.algorithms.fedprox import FedProx, FedProxSettings
 from fedgrid.algorithms.ocfl import Ocfl, OcflSettings
 from fedgrid.algorithms.sattler import (
     Sattler,
@@ -26,6 +27,7 @@ from fedgrid.algorithms.sattler import (
     SattlerAsPublishedSettings,
     SattlerSettings,
 )
+from fedgrid.algorithms.scaffold import Scaffold, ScaffoldSettings
 
 FEDOPT_SOURCE = "Reddi et al. 2021, arXiv:2003.00295"
 SATTLER_SOURCE = "Sattler et al. 2021, arXiv:1910.01991"
@@ -118,6 +120,22 @@ _ENTRIES = (
         COMMUNITIES_SOURCE,
         Leiden,
         CommunitiesSettings(),
+    ),
+    AlgorithmEntry(
+        "fedprox",
+        "FedProx",
+        "one model for all; local training is pulled back to it",
+        "Li et al. 2020, arXiv:1812.06127",
+        FedProx,
+        FedProxSettings(),
+    ),
+    AlgorithmEntry(
+        "scaffold",
+        "SCAFFOLD",
+        "one model for all; control variates correct the clients' drift",
+        "Karimireddy et al. 2020, arXiv:1910.06378",
+        Scaffold,
+        ScaffoldSettings(),
     ),
     AlgorithmEntry(
         "sattler-as-published",

@@ -48,7 +48,7 @@ class Sattler(FedOpt):
     settings: SattlerSettings
 
     def start_order_key(self) -> tuple[float, ...]:
-        """The more the norms must say, the later; who only waits for the end of the cooldown is sooner."""
+        """Stricter epsilons delay the first split more than a longer cooldown does."""
         settings = self.settings
         return (3.0, settings.epsilon_2, -settings.epsilon_1, settings.cooldown)
 

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedgrid.engine.clients.messages import ClientData
-from fedgrid.engine.clients.pool import Setup
+from fedgrid.engine.clients.messages import ClientData, Setup
 from fedgrid.engine.models.registry import build
-from fedgrid.engine.settings import Training
+from fedgrid.engine.training.settings import Training
 
 PROCESSES = 2
 

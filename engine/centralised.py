@@ -17,18 +17,19 @@ from pydantic import Field
 
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.contract.updates import Updates, Vector
 from fedgrid.engine import run_config
 from fedgrid.engine.checkpoint import Progress
-from fedgrid.engine.clients.messages import ClientData, TrainTask
-from fedgrid.engine.clients.pool import InProcessPool, Pool, Setup, Trained
+from fedgrid.engine.clients.messages import ClientData, Reply, Setup, TrainTask
+from fedgrid.engine.clients.pool import InProcessPool, Pool
 from fedgrid.engine.data.datasets import find, load
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.plugins import active
 from fedgrid.engine.run_config import PLUGINS, Digest
-from fedgrid.engine.settings import Training
 from fedgrid.engine.training.confusion import scores
+from fedgrid.engine.training.settings import Training
 
 EPOCHS = pa.schema(
     {
@@ -130,7 +131,7 @@ def prepare(config: CentralisedConfig, data_dir: Path, device: str = "cpu") -> P
         Setup(
             model=config.model,
             num_classes=find(config.dataset, data_dir).num_classes,
-            training=config.training,
+            training=config.training.local,
             seed=config.seed,
             clients=(ClientData(EVERYTHING, pool_set, pool_set.take(nothing)),),
             server_set=server_set,
@@ -159,35 +160,35 @@ def train(
     layout = layout_of(blank(*of_model))
     if progress is None:
         start = initial_vector(*of_model, config.seed)
-        progress = Progress(0, State((start,), np.zeros(1, np.int64)), {})
+        progress = Progress(0, State((start,), np.zeros(1, np.int64)))
     for epoch in range(progress.rounds_done, config.training.rounds):
         before = progress.state.models[0]
-        task = TrainTask(EVERYTHING, epoch, (0,), evaluate=True)
-        [trained] = pool.train([task], [before], progress.memories)
-        if not trained.report.usable:
+        task = TrainTask(Order(EVERYTHING, (0,)), epoch, evaluate=True)
+        [reply] = pool.train([task], [before], progress.memories)
+        if not reply.report.usable:
             raise RunError(
                 f"epoch {epoch + 1}: weights are NaN or infinite; lower training.learning_rate, which is "
                 f"{config.training.learning_rate:g}"
             )
-        after = before + trained.update
-        memories = {} if trained.memory is None else {EVERYTHING: trained.memory}
-        progress = Progress(epoch + 1, State((after,), progress.state.labels_K), memories)
-        yield progress, _row(epoch + 1, trained, layout, before, after)
+        after = before + reply.update
+        memories = {EVERYTHING: reply.memory} if reply.memory else {}
+        progress = progress.after_round(State((after,), progress.state.labels_K), memories)
+        yield progress, _row(epoch + 1, reply, layout, before, after)
 
 
-def _row(number: int, trained: Trained, layout: Layout, before: Vector, after: Vector) -> dict[str, Any]:
-    assert trained.report.local_server is not None, "every epoch is tested"
-    server = scores(trained.report.local_server)
+def _row(number: int, reply: Reply, layout: Layout, before: Vector, after: Vector) -> dict[str, Any]:
+    assert reply.report.local_server is not None, "every epoch is tested"
+    server = scores(reply.report.local_server)
     parameters = slice(layout.num_parameters)
     return {
         "epoch": number,
-        "loss": trained.report.train_loss,
-        "accuracy": trained.report.train_accuracy,
+        "loss": reply.report.train_loss,
+        "accuracy": reply.report.train_accuracy,
         "server_loss": server.loss,
         "server_accuracy": server.accuracy,
         "server_f1": server.f1_own,
-        "update_l2": _norm(trained.update, layout, "parameters"),
-        "update_l2_state": _norm(trained.update, layout, "state"),
+        "update_l2": _norm(reply.update, layout, "parameters"),
+        "update_l2_state": _norm(reply.update, layout, "state"),
         "weights_l1_change": _l1(after[parameters]) - _l1(before[parameters]),
     }
 

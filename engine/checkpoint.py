@@ -1,7 +1,12 @@
-"""A run's progress on disk: written aside, flushed, renamed; tensors as safetensors, with a checksum."""
+"""A run's progress on disk: written aside, flushed, renamed; tensors as safetensors, with checksums.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+After round R there is `state-R.safetensors`, `state-client-<client>-<round>.safetensors` for each client that
+remembers something, named by the round that last changed it and written only then, and `state-R.sha256` with
+the checksums of all of these, in the format of sha256sum. The state counts once that last file is there.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
@@ -11,7 +16,8 @@ import pyarrow.parquet as pq
 from safetensors.numpy import load_file, save_file
 
 from fedgrid.algorithms.contract.base import State
-from fedgrid.algorithms.contract.updates import Vector
+from fedgrid.algorithms.contract.source import Arrays
+from fedgrid.engine.clients.messages import Memory
 from fedgrid.engine.storage.atomic import aside, flush
 
 KEEP = 2
@@ -20,83 +26,135 @@ KEEP = 2
 
 @dataclass(frozen=True)
 class Progress:
-    """A run between two rounds; it alone is what a checkpoint stores."""
+    """A run between two rounds; all that a checkpoint stores."""
 
     rounds_done: int
     state: State
-    memories: Mapping[int, Vector]
-    """Client -> what its optimizer remembers; empty unless the training keeps optimizer state."""
+    memories: Mapping[int, Memory] = field(default_factory=dict)
+    """Client -> what it remembers: the optimizer's state if training keeps it, a local rule's arrays."""
+    memory_rounds: Mapping[int, int] = field(default_factory=dict)
+    """Client -> the round, counted from 1, that last changed its memory."""
+
+    def after_round(self, state: State, memories: Mapping[int, Memory]) -> "Progress":
+        """Return the progress after one more round, in which `memories` changed."""
+        number = self.rounds_done + 1
+        return Progress(
+            number,
+            state,
+            {**self.memories, **memories},
+            {**self.memory_rounds, **dict.fromkeys(memories, number)},
+        )
 
 
 def names(rounds_done: int) -> tuple[str, str]:
-    """Return the files of a state, in the order in which they are put in place: it counts with the second."""
+    """Return the files of a state without clients' memories, in the order in which they are put in place."""
     return f"state-{rounds_done:06d}.safetensors", f"state-{rounds_done:06d}.sha256"
 
 
 def save(folder: Path, progress: Progress, tables: Mapping[str, pa.Table]) -> list[str]:
-    """Write the records, as Parquet by file name, then `state-<round>.safetensors` and its checksum.
+    """Write the records as Parquet by file name, memories that changed, then the state and its checksums.
 
     Returns the names of these files, in that order.
     """
-    written = [*tables, *names(progress.rounds_done)]
+    memories = {_memory_name(client, number): client for client, number in progress.memory_rounds.items()}
+    known = {name: line for number in kept(folder) for name, line in _checksums(folder, number).items()}
+    new = [name for name in memories if name not in known]
+    state_name, checksum_name = names(progress.rounds_done)
+    written = [*tables, *new, state_name, checksum_name]
     with aside(*(folder / name for name in written)) as temporaries:
-        *records, state, checksum = temporaries
-        for path, table in zip(records, tables.values(), strict=True):
-            pq.write_table(table, path, write_page_checksum=True)
-        save_file(_tensors(progress), state)
-        checksum.write_text(f"{_checksum(state)}  {names(progress.rounds_done)[0]}\n")
+        paths = dict(zip(written, temporaries, strict=True))
+        for name, table in tables.items():
+            pq.write_table(table, paths[name], write_page_checksum=True)
+        for name in new:
+            save_file(_contiguous(progress.memories[memories[name]]), paths[name])
+        save_file(_tensors(progress), paths[state_name])
+        checksums = {name: _checksum(paths[name]) for name in (state_name, *new)}
+        lines = {name: checksums.get(name) or known[name] for name in (state_name, *sorted(memories))}
+        paths[checksum_name].write_text("".join(f"{digest}  {name}\n" for name, digest in lines.items()))
     flush(folder)
     return written
 
 
 def kept(folder: Path) -> list[int]:
-    """Return the rounds after which there is a state with a checksum, whole or not, newest first."""
+    """Return the rounds after which there is a state with checksums, whole or not, newest first."""
     return sorted(
         (int(path.stem.removeprefix("state-")) for path in folder.glob("state-*.sha256")), reverse=True
     )
 
 
 def load(folder: Path, rounds_done: int) -> Progress | None:
-    """Return the progress after a round, None if its state is damaged or not there."""
-    state, checksum = (folder / name for name in names(rounds_done))
+    """Return the progress after a round, None if a file of its state is damaged or missing."""
+    checksums = _checksums(folder, rounds_done)
+    state_name, _ = names(rounds_done)
     try:
-        if checksum.read_text().split()[0] != _checksum(state):
+        if state_name not in checksums or any(
+            _checksum(folder / name) != digest for name, digest in checksums.items()
+        ):
             return None
-    except (OSError, UnicodeDecodeError, IndexError):
+    except OSError:
         return None
-    return _progress(state)
+    tensors = dict(sorted(load_file(folder / state_name).items()))
+    memory_rounds = dict(_memory_place(name) for name in checksums if name != state_name)
+    memories = {
+        client: load_file(folder / _memory_name(client, number)) for client, number in memory_rounds.items()
+    }
+    state = State(tuple(_part(tensors, "model/").values()), tensors["labels"], _part(tensors, "memory/"))
+    return Progress(int(tensors["rounds_done"]), state, memories, memory_rounds)
 
 
-def drop(folder: Path, rounds_done: int) -> None:
-    """Delete the state after a round."""
-    for name in names(rounds_done):
+def drop(folder: Path, rounds: Iterable[int]) -> list[str]:
+    """Delete states, and the memories that no other state needs; return the names of the files."""
+    gone: list[str] = []
+    for number in rounds:
+        gone += [*_checksums(folder, number), *names(number)]
+        for name in names(number):
+            (folder / name).unlink(missing_ok=True)
+    needed = {name for number in kept(folder) for name in _checksums(folder, number)}
+    gone = [name for name in dict.fromkeys(gone) if name not in needed]
+    for name in gone:
         (folder / name).unlink(missing_ok=True)
+    return gone
+
+
+def _memory_name(client: int, number: int) -> str:
+    return f"state-client-{client:06d}-{number:06d}.safetensors"
+
+
+def _memory_place(name: str) -> tuple[int, int]:
+    """Return the client and the round of a memory's file."""
+    client, number = name.removeprefix("state-client-").removesuffix(".safetensors").split("-")
+    return int(client), int(number)
+
+
+def _checksums(folder: Path, rounds_done: int) -> dict[str, str]:
+    """Return file name -> checksum of a state, empty if they cannot be read."""
+    try:
+        lines = (folder / names(rounds_done)[1]).read_text().splitlines()
+        pairs = [line.split() for line in lines]
+        return {name: digest for digest, name in pairs}
+    except (OSError, UnicodeDecodeError, ValueError):
+        return {}
 
 
 def _tensors(progress: Progress) -> dict[str, np.ndarray]:
     state = progress.state
-    tensors = {
-        "rounds_done": np.array(progress.rounds_done, np.int64),
-        "labels": state.labels_K,
-        **{f"model/{index:06d}": model for index, model in enumerate(state.models)},
-        **{f"memory/{name}": array for name, array in state.memory.items()},
-        **{f"client/{client:06d}": memory for client, memory in progress.memories.items()},
-    }
-    # safetensors writes a strided view's bytes in the wrong order, without a word.
-    return {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
-
-
-def _progress(path: Path) -> Progress:
-    tensors = dict(sorted(load_file(path).items()))
-
-    def part(prefix: str) -> dict[str, np.ndarray]:
-        return {
-            name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)
+    return _contiguous(
+        {
+            "rounds_done": np.array(progress.rounds_done, np.int64),
+            "labels": state.labels_K,
+            **{f"model/{index:06d}": model for index, model in enumerate(state.models)},
+            **{f"memory/{name}": array for name, array in state.arrays.items()},
         }
+    )
 
-    state = State(tuple(part("model/").values()), tensors["labels"], part("memory/"))
-    memories = {int(client): memory for client, memory in part("client/").items()}
-    return Progress(int(tensors["rounds_done"]), state, memories)
+
+def _contiguous(arrays: Arrays) -> dict[str, np.ndarray]:
+    """Return arrays that safetensors writes right: of a strided view it writes the wrong bytes, silently."""
+    return {name: np.asarray(array, order="C") for name, array in arrays.items()}
+
+
+def _part(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def _checksum(path: Path) -> str:

@@ -13,22 +13,22 @@ import numpy as np
 
 from fedgrid.algorithms.clustering.graph import silhouette
 from fedgrid.algorithms.clustering.temperature import temperature
-from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Labels, State
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, State
 from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.updates import Updates, Vector
+from fedgrid.algorithms.contract.orders import Order, Served
+from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.clients import peak_memory
+from fedgrid.engine.clients.client_round import ClientRound, Tests
 from fedgrid.engine.clients.messages import TrainReport, TrainTask
 from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.records import RoundRecord, client_row, round_row
-from fedgrid.engine.round_cache.cached_round import RoundWork
-from fedgrid.engine.round_cache.packing import Tests
-from fedgrid.engine.round_cache.shared import Shared
+from fedgrid.engine.round_cache.cached_round import CachedRound
+from fedgrid.engine.round_cache.session_cache import SessionCache
 from fedgrid.engine.seeds import generator
 
-BYTES_PER_ENTRY = 4
 R = TypeVar("R")
 
 
@@ -42,20 +42,21 @@ class Federation:
     rounds: int
     evaluate_every: int
     truth_K: Labels
-    attendance: Participation
+    participation: Participation
     train_images_K: Sequence[int]
     test_images_K: Sequence[int]
     run_id: str = ""
     threads: int = 1
 
-    def begin(self, model: Vector) -> Progress:
-        """Return the progress before the first round, from the initial model."""
-        return Progress(0, self.algorithm.init(model, len(self.truth_K)), {})
+    def begin(self, fresh: Fresh) -> Progress:
+        """Return the progress before the first round; `fresh` draws initial models."""
+        rng = generator(self.seed, "init")
+        return Progress(0, self.algorithm.init(self.layout, len(self.truth_K), fresh, rng), {})
 
     def next_round(
-        self, progress: Progress, pool: Pool, shared: Shared | None = None
+        self, progress: Progress, pool: Pool, cache: SessionCache | None = None
     ) -> tuple[Progress, RoundRecord]:
-        """Run one round, or take from other runs what they have done of it and share what is done here.
+        """Run one round; with `cache`, take what other runs computed of it and keep what is computed here.
 
         Raises:
             RunError: if no client has a usable update; `progress` is still good.
@@ -63,22 +64,28 @@ class Federation:
         start = time.perf_counter()
         round_index = progress.rounds_done
         evaluate = self._evaluates(round_index)
-        tasks = self._train_tasks(progress, evaluate)
-        dropped = self.attendance.dropped(round_index)
-        reached = [task for task in tasks if task.client not in dropped]
-        with RoundWork(reached, progress, pool, shared) as work:
+        state, said = self._meet_newcomers(progress, pool)
+        orders = self._orders(state, round_index)
+        with self._work(orders, state, progress, pool, cache) as work:
             reports = work.reports()
             updates = self._updates(reports, work, round_index)
-            (state, diagnostics), step_seconds = _timed(work, lambda: self._step(progress, updates))
-            tests, evaluate_seconds = _timed(work, lambda: _test(state, work) if evaluate else None)
-            memories = work.memories()
+            before = state
+            (state, diagnostics), step_seconds = _timed(
+                work, lambda: self._step(before, round_index, updates)
+            )
+            after = progress.after_round(state, work.memories())
+            served = self.algorithm.served(state)
+            tests, evaluate_seconds = _timed(
+                work, lambda: work.test(served, after.memories) if evaluate else None
+            )
             excluded = [report.client for report in reports if not report.usable]
-            row = self._round_row(round_index + 1, updates, state, diagnostics, tasks, excluded)
-            if shared is not None and work.trained:
-                self._leave_complete(progress, state, updates)
+            traffic = self._traffic(orders, reports, said)
+            row = self._round_row(round_index + 1, updates, state, diagnostics, traffic, excluded)
+            if cache is not None and work.trained:
+                self._cache_means_of_old_partition(orders, before, state, updates)
         record = RoundRecord(
             round=row,
-            clients=self._client_rows(round_index, reports, state, diagnostics, tests),
+            clients=self._client_rows(round_index, reports, state, diagnostics, served, tests, orders),
             timing={
                 "round": round_index + 1,
                 "cluster_seconds": step_seconds,
@@ -87,12 +94,62 @@ class Federation:
             },
             warnings=_notes(round_index + 1, excluded, diagnostics),
         )
-        return Progress(round_index + 1, state, {**progress.memories, **memories}), record
+        return after, record
 
-    def _account(self, work: RoundWork, seconds: float) -> dict[str, object]:
-        """Return what a round of so many `seconds` has cost, and whom."""
+    def _meet_newcomers(self, progress: Progress, pool: Pool) -> tuple[State, int]:
+        """Return the state that has heard the messages of those that join in this round, and their bytes."""
+        message, round_index = self.algorithm.message(), progress.rounds_done
+        before = self.participation.present(round_index - 1) if round_index else ()
+        newcomers = sorted(set(self.participation.present(round_index)) - set(before))
+        if message is None or not newcomers:
+            return progress.state, 0
+        said = dict(zip(newcomers, pool.describe(newcomers, message), strict=True))
+        num_bytes = sum(array.nbytes for payload in said.values() for array in payload.values())
+        rng = generator(self.seed, "messages", round_index=round_index)
+        return self.algorithm.meet(progress.state, said, self.layout, rng), num_bytes
+
+    def _orders(self, state: State, round_index: int) -> Sequence[Order]:
+        """Return the algorithm's orders, of present clients, at most one each."""
+        presence = self.participation.presence(round_index)
+        rng = generator(self.seed, "orders", round_index=round_index)
+        orders = self.algorithm.orders(state, round_index, presence, rng)
+        clients = [order.client for order in orders]
+        assert len(set(clients)) == len(clients), f"several orders for one client: {clients}"
+        assert set(clients) <= set(presence.joined), f"orders for clients that have not joined: {clients}"
+        return sorted(orders, key=lambda order: order.client)
+
+    def _work(
+        self,
+        orders: Sequence[Order],
+        state: State,
+        progress: Progress,
+        pool: Pool,
+        cache: SessionCache | None,
+    ) -> ClientRound:
+        """Return the round's work at the clients that are reached."""
+        round_index = progress.rounds_done
+        dropped = self.participation.dropped(round_index, [order.client for order in orders])
+        tasks = [
+            TrainTask(order, round_index, self._evaluates(round_index))
+            for order in orders
+            if order.client not in dropped
+        ]
+        inputs = tasks, state.models, progress.memories, pool, round_index
+        return ClientRound(*inputs) if cache is None else CachedRound(*inputs, cache)
+
+    def _traffic(self, orders: Sequence[Order], reports: Sequence[TrainReport], said: int) -> tuple[int, int]:
+        """Return the bytes of a round, down and up; `said` are those of newcomers' messages."""
+        by_client = {order.client: self.algorithm.traffic(order, self.layout) for order in orders}
+        up = 0
+        for report in reports:
+            declared = by_client[report.client].up
+            up += report.bytes_up if declared is None else declared
+        return sum(traffic.down for traffic in by_client.values()), said + up
+
+    def _account(self, work: ClientRound, seconds: float) -> dict[str, object]:
+        """Return what a round of so many `seconds` cost, and which client was the slowest."""
         slowest = max(work.trained, key=lambda report: report.seconds, default=None)
-        peaks = [peak_memory.own_peak(), *(report.memory for report in work.trained)]
+        peaks = [peak_memory.own_peak(), *(report.peak_memory for report in work.trained)]
         return {
             "seconds": seconds - work.waited_seconds,
             "train_seconds": work.train_seconds,
@@ -100,7 +157,7 @@ class Federation:
             "slowest_client_seconds": slowest and slowest.seconds,
             "peak_memory_mb": peak_memory.total(peaks),
             "computed_by": work.computed_by or self.run_id,
-            "reached_clients": work.asked,
+            "reached_clients": work.num_reached,
             "trained_clients": len(work.trained),
             "waited_seconds": work.waited_seconds,
             "alone_seconds": seconds - work.waited_seconds + work.saved_seconds,
@@ -109,14 +166,7 @@ class Federation:
     def _evaluates(self, round_index: int) -> bool:
         return (round_index + 1) % self.evaluate_every == 0 or round_index + 1 == self.rounds
 
-    def _train_tasks(self, progress: Progress, evaluate: bool) -> list[TrainTask]:
-        candidates_K = self.algorithm.candidates(progress.state)
-        return [
-            TrainTask(client, progress.rounds_done, candidates_K[client], evaluate)
-            for client in self.attendance.sampled(progress.rounds_done)
-        ]
-
-    def _updates(self, reports: Sequence[TrainReport], work: RoundWork, round_index: int) -> Updates:
+    def _updates(self, reports: Sequence[TrainReport], work: ClientRound, round_index: int) -> Updates:
         usable = [report for report in reports if report.usable]
         if reports and not usable:
             clients = ", ".join(str(report.client) for report in reports)
@@ -133,28 +183,30 @@ class Federation:
             chosen={report.client: report.chosen for report in usable},
             absent=set(range(len(self.truth_K))) - {report.client for report in reports},
             clients=[report.client for report in usable],
+            images={report.client: report.images for report in usable},
+            steps={report.client: report.steps for report in usable},
         )
 
-    def _step(self, progress: Progress, updates: Updates) -> tuple[State, Diagnostics]:
-        """Let the algorithm act; without any update there is nothing to act on."""
+    def _step(self, state: State, round_index: int, updates: Updates) -> tuple[State, Diagnostics]:
+        """Run the algorithm's step; without any update nothing changes."""
         if not updates.clients:
             warning = "every client that was asked dropped out: nothing has changed"
-            return progress.state, Diagnostics(warnings=(warning,))
-        rng = generator(self.seed, "algorithm", round_index=progress.rounds_done)
-        state, diagnostics = self.algorithm.step(progress.state, progress.rounds_done, updates, rng)
+            return state, Diagnostics(warnings=(warning,))
+        rng = generator(self.seed, "algorithm", round_index=round_index)
+        state, diagnostics = self.algorithm.step(state, round_index, updates, rng)
         if diagnostics.silhouette is None:
             labels = state.labels_K[list(updates.clients)]
             groups = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
             diagnostics = replace(diagnostics, silhouette=silhouette(updates.cosine_distances_KK, groups))
         return state, diagnostics
 
-    def _leave_complete(self, before: Progress, after: State, updates: Updates) -> None:
-        """Work out the means for those who keep the partition that changes: only here are the updates."""
-        labels_K = before.state.labels_K
-        trained_as_labelled = self.algorithm.candidates(before.state) == tuple(
-            (int(label),) for label in labels_K
-        )
-        if updates.clients and trained_as_labelled and not np.array_equal(labels_K, after.labels_K):
+    def _cache_means_of_old_partition(
+        self, orders: Sequence[Order], before: State, after: State, updates: Updates
+    ) -> None:
+        """Compute the means that runs need which keep the old partition: only this run has the updates."""
+        labels_K = before.labels_K
+        as_labelled = all(order.candidates == (int(labels_K[order.client]),) for order in orders)
+        if updates.clients and as_labelled and not np.array_equal(labels_K, after.labels_K):
             updates.means(list(updates.groups(labels_K).values()))
 
     def _round_row(
@@ -163,17 +215,16 @@ class Federation:
         updates: Updates,
         state: State,
         diagnostics: Diagnostics,
-        tasks: Sequence[TrainTask],
+        traffic: tuple[int, int],
         excluded: Sequence[int],
     ) -> dict[str, object]:
-        model_bytes = BYTES_PER_ENTRY * self.layout.size
         return round_row(
             number=number,
             temperature=temperature(updates.cosine_distances_KK) if updates.clients else None,
             clusters=len(set(state.labels_K.tolist())),
             diagnostics=diagnostics,
-            bytes_down=model_bytes * sum(len(task.candidates) for task in tasks),
-            bytes_up=model_bytes * (len(updates.clients) + len(excluded)),
+            bytes_down=traffic[0],
+            bytes_up=traffic[1],
             excluded=len(excluded),
         )
 
@@ -183,13 +234,15 @@ class Federation:
         reports: Sequence[TrainReport],
         state: State,
         diagnostics: Diagnostics,
+        served: Served,
         tests: Tests | None,
+        orders: Sequence[Order],
     ) -> list[dict[str, object]]:
         own = tests.own if tests else {}
-        server = dict(zip(np.unique(state.labels_K).tolist(), tests.server, strict=True)) if tests else {}
+        server = [tests.server[place] for place in served.model_K] if tests else [None] * len(state.labels_K)
         sent = {report.client: report for report in reports}
-        parts = dict.fromkeys(self.attendance.present(round_index), "not asked")
-        parts |= {client: "dropped" for client in self.attendance.dropped(round_index)}
+        parts = dict.fromkeys(self.participation.present(round_index), "not asked")
+        parts |= {order.client: "dropped" for order in orders}
         parts |= {client: "trained" if sent[client].usable else "excluded" for client in sent}
         return [
             client_row(
@@ -206,17 +259,11 @@ class Federation:
                     "local_own": sent[client].local if client in sent else None,
                     "local_server": sent[client].local_server if client in sent else None,
                     "cluster_own": own.get(client) if client in parts else None,
-                    "cluster_server": server.get(int(label)) if client in parts else None,
+                    "cluster_server": server[client] if client in parts else None,
                 },
             )
-            for client, label in enumerate(state.labels_K)
+            for client in range(len(state.labels_K))
         ]
-
-
-def _test(state: State, work: RoundWork) -> Tests:
-    """Test the models that are a client's."""
-    used = np.unique(state.labels_K)
-    return work.test([state.models[label] for label in used], np.searchsorted(used, state.labels_K).tolist())
 
 
 def _notes(number: int, excluded: Sequence[int], diagnostics: Diagnostics) -> tuple[str, ...]:
@@ -225,7 +272,7 @@ def _notes(number: int, excluded: Sequence[int], diagnostics: Diagnostics) -> tu
     return tuple(f"round {number}: {note}" for note in (*notes, *diagnostics.warnings))
 
 
-def _timed(work: RoundWork, function: Callable[[], R]) -> tuple[R, float]:
+def _timed(work: ClientRound, function: Callable[[], R]) -> tuple[R, float]:
     """Return what a function returns, and the seconds that took but for training and waiting."""
     start, before = time.perf_counter(), work.train_seconds + work.waited_seconds
     result = function()

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from fedgrid.algorithms.contract.base import Diagnostics, Labels
-from fedgrid.engine.clients.messages import Counts, TrainReport
-from fedgrid.engine.training.confusion import Scores, scores
+from fedgrid.engine.clients.messages import TrainReport
+from fedgrid.engine.training.confusion import Counts, Scores, scores
 
 SCORES = {
     "loss": pa.float64(),

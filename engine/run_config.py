@@ -10,15 +10,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from fedgrid.algorithms.contract.base import Algorithm
-from fedgrid.algorithms.contract.section import Section
+from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.engine.clients.uplink import Uplink
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.explain import explain
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.partition.groups import MAJORITY_GROUPS
+from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.plugins import active
-from fedgrid.engine.settings import Evaluation, PositiveInt, Split, Training
+from fedgrid.engine.training.settings import Evaluation, Training
 
 PLUGINS = "plugin_digests"
 """The key of a run that nobody writes: `complete` fills it in."""
@@ -53,7 +55,10 @@ class RunConfig(Section):
     """Of the plugins that the algorithm, its clusterer and the model come from, sorted. Their code is part of
     what the run's numbers depend on, so a changed plugin makes another run."""
 
-    later = ("participation", "dropout", "joins", PLUGINS)
+    uplink: Uplink = ()
+    """What happens to an update between client and server, in this order, as in `[{clip: 1.0}]`."""
+
+    later = ("participation", "dropout", "joins", "uplink", PLUGINS)
 
     @field_validator("joins")
     @classmethod

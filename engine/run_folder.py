@@ -194,9 +194,9 @@ class RunFolder:
         self._drop(number for number in checkpoint.kept(self.path) if number <= oldest)
 
     def _drop(self, rounds: Iterable[int]) -> None:
-        for number in rounds:
-            checkpoint.drop(self.path, number)
-            self._storage.remove(*(f"{self.path.name}/{name}" for name in checkpoint.names(number)))
+        gone = checkpoint.drop(self.path, rounds)
+        if gone:
+            self._storage.remove(*(f"{self.path.name}/{name}" for name in gone))
 
     def _mark(self, name: str, text: str) -> None:
         write_text(self.path / name, text)

@@ -4,27 +4,29 @@ import traceback
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.engine.checkpoint import Progress
-from fedgrid.engine.clients.messages import ClassLabels, ClientData
+from fedgrid.engine.clients.messages import ClientData, Setup
 from fedgrid.engine.clients.participation import Participation
-from fedgrid.engine.clients.pool import OnDemand, Pool, Setup
+from fedgrid.engine.clients.pool import OnDemand, Pool
 from fedgrid.engine.data.datasets import find, load
+from fedgrid.engine.data.images import ClassLabels
 from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.errors import FedgridError, RunError
 from fedgrid.engine.federation import Federation
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.partition.deal import ClientSplit, server_subset, split_pool
+from fedgrid.engine.partition.deal import ClientSplit, split_pool
+from fedgrid.engine.partition.server_images import server_sets
 from fedgrid.engine.plugins import active
 from fedgrid.engine.records import RoundRecord
 from fedgrid.engine.round_cache.key import of_setup
-from fedgrid.engine.round_cache.shared import Shared
+from fedgrid.engine.round_cache.session_cache import SessionCache
 from fedgrid.engine.round_cache.store import CacheOptions, RoundStore
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
@@ -38,7 +40,7 @@ class Opened:
     folder: RunFolder
     federation: Federation
     progress: Progress
-    shared: Shared | None
+    cache: SessionCache | None
 
 
 class Session:
@@ -73,7 +75,7 @@ class Session:
         Raises:
             DataError: if the images are not to be had.
             ConfigError: if the configuration does not fit the data, or the folder is of another one.
-            RunError: if what is kept of the run cannot be used, or the storage cannot be written.
+            RunError: if the run's states cannot be used, or the storage cannot be written.
         """
         with suppress(RunError):  # It is of another run, whose next opening finds what there is.
             self.settle()
@@ -93,18 +95,18 @@ class Session:
             truth_K=truth,
             train_images_K=[len(client.train) for client in setup.clients],
             test_images_K=[len(client.test) for client in setup.clients],
-            attendance=Participation(
+            participation=Participation(
                 config.clients, config.seed, config.participation, config.dropout, config.joins
             ),
             threads=self._threads,
         )
         if progress is None:
-            model = initial_vector(config.model, dataset.shape, dataset.num_classes, config.seed)
-            progress = federation.begin(model)
+            of_model = config.model, dataset.shape, dataset.num_classes, config.seed
+            progress = federation.begin(partial(initial_vector, *of_model))
         folder.log(f"goes on after round {progress.rounds_done}" if progress.rounds_done else "starts")
         if progress.rounds_done == federation.rounds:
             folder.finish()
-        self._run = Opened(folder, federation, progress, self._shared(config, storage, setup))
+        self._run = Opened(folder, federation, progress, self._open_cache(config, storage, setup))
         return progress.rounds_done
 
     def next_round(self) -> RoundRecord:
@@ -114,9 +116,9 @@ class Session:
             RunError: if the round cannot be finished; the folder is as it was after the round before.
         """
         assert self._run is not None, "open() comes first"
-        folder, federation, shared = self._run.folder, self._run.federation, self._run.shared
+        folder, federation, cache = self._run.folder, self._run.federation, self._run.cache
         try:
-            progress, record = federation.next_round(self._run.progress, self._pool, shared)
+            progress, record = federation.next_round(self._run.progress, self._pool, cache)
             self._settle_folder()
         except Exception as error:
             expected = isinstance(error, FedgridError) and error.__cause__ is None
@@ -133,27 +135,27 @@ class Session:
             folder.finish()
         return record
 
-    def _shared(self, config: RunConfig, storage: Storage, setup: Setup) -> Shared | None:
+    def _open_cache(self, config: RunConfig, storage: Storage, setup: Setup) -> SessionCache | None:
         if self._store is None:
             return None
         store = RoundStore(storage, config.trunk, config.run_id, self._store)
-        return Shared(store, of_setup(setup, self._pool.device), self._writer)
+        return SessionCache(store, of_setup(setup, self._pool.device), self._writer)
 
     def settle(self) -> None:
-        """Wait until the round that `next_round` last returned is kept.
+        """Wait until the last round of `next_round` is on disk.
 
         Raises:
             RunError: if it could not be.
         """
-        if self._run is not None and self._run.shared is not None:
-            self._run.shared.settle()
+        if self._run is not None and self._run.cache is not None:
+            self._run.cache.settle()
         self._settle_folder()
 
     def _settle_folder(self) -> None:
-        """Wait for the folder only: what others may take from the store can be written meanwhile."""
-        if self._run is not None and self._run.shared is not None:
-            told = self._run.shared.store.told()
-            self._run.folder.log(*(f"warning: {warning}" for warning in told))
+        """Wait for the run's folder only; entries of the round cache are written meanwhile."""
+        if self._run is not None and self._run.cache is not None:
+            warnings = self._run.cache.store.take_warnings()
+            self._run.folder.log(*(f"warning: {warning}" for warning in warnings))
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
@@ -174,7 +176,7 @@ def _layout(
 
 
 def deal(config: RunConfig, pool_labels: ClassLabels, data_dir: Path) -> tuple[ClientSplit, ...]:
-    """Return who holds which images of the pool, whose labels have shape (N,).
+    """Return which client holds which images of the pool, whose labels have shape (N,).
 
     Raises:
         ConfigError: a split that the data set cannot carry.
@@ -195,18 +197,20 @@ def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
     """Load and deal out the images of a run; return what clients need and their true clusters, shape (K,)."""
     pool_set, server_set = _images(config.dataset, data_dir)
     splits = deal(config, pool_set.labels, data_dir)
-    server_set = server_subset(server_set, config.split.server_images, config.seed)
+    server_set, reference_set = server_sets(server_set, config.split, config.seed)
     bounds = np.linspace(0, len(server_set), config.clients + 1).round().astype(int)
     setup = Setup(
         model=config.model,
         num_classes=find(config.dataset, data_dir).num_classes,
-        training=config.training,
+        training=config.training.local,
         seed=config.seed,
         clients=tuple(
             ClientData(part.client, pool_set.take(part.train), pool_set.take(part.test)) for part in splits
         ),
         server_set=server_set,
         server_parts={client: slice(bounds[client], bounds[client + 1]) for client in range(config.clients)},
+        reference_set=reference_set,
+        uplink=config.uplink,
         plugins=active.sources(config.plugin_digests),
     )
     return setup, np.array([part.cluster for part in splits], np.int64)

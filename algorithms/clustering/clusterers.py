@@ -100,7 +100,7 @@ class MeanShift(Clusterer):
         from sklearn import cluster
 
         # The estimate averages distances to the farthest of 30 % of the rows, a row itself being the first:
-        # with six clients or fewer that is nobody else, and every client would be a mode of its own.
+        # with six clients or fewer that is no other client, and each would be a mode of its own.
         quantile = min(1.0, max(0.3, 2 / len(distances_KK)))
         bandwidth = cluster.estimate_bandwidth(distances_KK, quantile=quantile)
         if bandwidth == 0:

@@ -1,10 +1,10 @@
-"""Latecomers: clients that are not there when their cluster is split find their place when they come.
+"""Latecomers: clients that are absent when their cluster is split join one of its parts later.
 
-At a split the absent members stay behind, as a waiting cluster that keeps the parent's model. Whoever of them
-comes later trains that model, and joins the new cluster to whose members' updates, at the split, its own has
-the least mean cosine distance: all these updates started from the same model. If that cluster has been split
-itself since, the client waits there next, and so walks down the tree of splits. Its first update is of a
-model that its new cluster has left behind, so that it is in no mean.
+At a split the absent members form a waiting cluster that keeps the parent's model. A member that returns
+trains that model, and joins the part with the least mean cosine distance between the members' updates at the
+split and its own: all these updates started from the same model. If that part has been split since, the
+client waits for that split next, and so walks down the tree of splits. Its first update started from a model
+that its new cluster has left behind, so it enters no mean.
 
 Source: Zuziak et al. 2025, arXiv:2509.01587, section 6.2 (nearest cluster by mean cosine distance);
 Sattler et al. 2021, arXiv:1910.01991 (down the tree from the model before the split).
@@ -32,19 +32,19 @@ class Split:
     number: int
     """Splits count from 0."""
     parent: int
-    """The cluster that was split; its first part has kept its number."""
+    """The cluster that was split; its first part has its number."""
     waiting: int
-    """The cluster of those that are still to come."""
+    """The cluster of the absent members."""
     parts_D: Labels
     """The new clusters."""
     directions_DP: Sequence[Vector]
-    """Mean direction of the updates of each, when they parted."""
+    """Mean direction of the updates of each part, at the split."""
 
 
 def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], updates: Updates) -> State:
     """Split `cluster` into `groups` of client ids, as `algorithms.contract.base.split`; absent members wait.
 
-    `updates` has the update of every client in `groups`. One group alone is no split to come late for.
+    `updates` has the update of every client in `groups`. With one group there is nothing to wait for.
     """
     absent = sorted(updates.absent & set(state.members(cluster)))
     still_to_come = updates.absent or any(state.members(node.waiting) for node in splits(state))
@@ -56,12 +56,12 @@ def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], upd
     labels_K = present.labels_K.copy()
     labels_K[absent] = waiting
     rows = [*range(waiting), cluster]
-    memory = {
-        name: array[rows] if name.startswith("cluster_") else array for name, array in present.memory.items()
+    arrays = {
+        name: array[rows] if name.startswith("cluster_") else array for name, array in present.arrays.items()
     }
     number = sum(1 for _ in splits(state))
     directions = [updates.select(np.flatnonzero(labels_K == part)).mean_direction() for part in parts]
-    return State((*present.models, state.models[cluster]), labels_K, memory).remember(
+    return State((*present.models, state.models[cluster]), labels_K, arrays).keep(
         **{
             f"{PREFIX}{number:04d}_clusters": np.array([cluster, waiting, *parts]),
             f"{PREFIX}{number:04d}_directions": np.stack(directions),
@@ -70,10 +70,10 @@ def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], upd
 
 
 def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, str]]:
-    """Return the state in which those that waited have found a cluster, the others' updates, and why.
+    """Return the state with returning latecomers in clusters, the other clients' updates, and the reasons.
 
-    A zero update points nowhere: who sends one waits on. For a split in the same round all of them are
-    absent: their updates are of another model than their new cluster's.
+    A zero update has no direction: its sender goes on waiting. A split in the same round treats all
+    latecomers as absent, because their updates started from another model than their new cluster's.
     """
     waiting = {node.waiting: node for node in splits(state)}
     late = [client for client in updates.clients if int(state.labels_K[client]) in waiting]
@@ -87,10 +87,10 @@ def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, 
         distances_D = updates.select([client]).mean_distances(node.directions_DP)[0]
         nearest = int(node.parts_D[distances_D.argmin()])
         labels_K[client] = _further_down(state, node, nearest)
-        told = ", ".join(
+        reason = ", ".join(
             f"{part}: {distance:.3f}" for part, distance in zip(node.parts_D, distances_D, strict=True)
         )
-        reasons[client] = f"mean cosine distances {told}"
+        reasons[client] = f"mean cosine distances {reason}"
     rest = updates.select(client for client in updates.clients if client not in late)
     rest.absent = updates.absent | set(late)
     return replace(state, labels_K=labels_K), rest, reasons
@@ -98,11 +98,11 @@ def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, 
 
 def splits(state: State) -> Iterator[Split]:
     """Yield the splits at which clients were absent, in their order."""
-    for name in sorted(state.memory):
+    for name in sorted(state.arrays):
         if name.startswith(PREFIX) and name.endswith("_clusters"):
             number = int(name.removeprefix(PREFIX).removesuffix("_clusters"))
-            parent, waiting, *parts = state.memory[name].tolist()
-            directions_DP = list(state.memory[f"{PREFIX}{number:04d}_directions"])
+            parent, waiting, *parts = state.arrays[name].tolist()
+            directions_DP = list(state.arrays[f"{PREFIX}{number:04d}_directions"])
             yield Split(number, parent, waiting, np.array(parts), directions_DP)
 
 
@@ -122,8 +122,8 @@ def _without(state: State, clients: Sequence[int]) -> State:
 def regroup(state: State, groups: Sequence[Sequence[int]]) -> State:
     """Put clients into new clusters; a group starts from the mean of its members' models.
 
-    A client in no group goes where most of its cluster goes; if all of its cluster are in none, to the
-    largest group. Of equals it is the first group. Who waits for a place waits on.
+    A client in no group follows the majority of its cluster; if all of its cluster are in none, it joins the
+    largest group; ties go to the first. Waiting clients go on waiting.
     """
     ordered = sorted((sorted(group) for group in groups if len(group)), key=lambda group: group[0])
     waiting = [node.waiting for node in splits(state)]
@@ -136,14 +136,14 @@ def regroup(state: State, groups: Sequence[Sequence[int]]) -> State:
         labels_K[group] = index
     rows = [*sources, *(np.array([cluster]) for cluster in waiting)]
     models = tuple(_mean([state.models[label] for label in labels]) for labels in rows)
-    memory = {}
-    for name, array in state.memory.items():
+    arrays = {}
+    for name, array in state.arrays.items():
         if name.startswith("cluster_"):
             array = np.stack([_mean(list(array[labels])) for labels in rows])
         elif name.startswith(PREFIX) and name.endswith("_clusters"):
             array = np.array([successors[cluster] for cluster in array])
-        memory[name] = array
-    return State(models, labels_K, memory)
+        arrays[name] = array
+    return State(models, labels_K, arrays)
 
 
 def _mean(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:

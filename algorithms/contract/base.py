@@ -1,24 +1,36 @@
-"""What every algorithm is: settings, `init`, `step`; an explicit state in, an explicit state out.
+"""What every algorithm is: settings, `init`, `orders`, `step`; an explicit state in, an explicit state out.
 
 Shapes: K clients of the federation, C cluster models, P entries of a state vector.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.orders import (
+    BYTES_PER_ENTRY,
+    Message,
+    Order,
+    Payload,
+    Presence,
+    Served,
+    Traffic,
+)
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.contract.updates import Updates, Vector
 
 Labels = NDArray[np.int64]
+Fresh = Callable[[int], Vector]
+"""Number -> an initial model, float32, shape (P,)."""
 
 
 class Settings(Section):
-    """What every algorithm can be told; each algorithm's own settings derive from it."""
+    """The settings of every algorithm; each algorithm's own derive from it."""
 
     similarity_over: Literal["parameters", "state"] = "parameters"
     """Which entries cosines and norms see: the parameters, or the BatchNorm buffers too (as published)."""
@@ -26,31 +38,31 @@ class Settings(Section):
 
 @dataclass(frozen=True)
 class State:
-    """All that a server knows between two rounds; it alone is what a checkpoint stores."""
+    """What an algorithm knows between two rounds; checkpoints store it."""
 
     models: tuple[Vector, ...]
     """C cluster models, each a float32 vector of shape (P,)."""
     labels_K: Labels
     """The cluster, 0..C-1, of each client."""
-    memory: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """Arrays that the algorithm keeps for itself, by name; any dtype. Those named `cluster_...` have
-    shape (C, ...), one row a cluster model."""
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """What else the algorithm keeps, by name; any dtype. Arrays named `cluster_...` have shape (C, ...), one
+    row a cluster model."""
 
     def members(self, cluster: int) -> tuple[int, ...]:
         """Return the ids of the clients in `cluster`, ascending."""
         return tuple(int(client) for client in np.flatnonzero(self.labels_K == cluster))
 
-    def remember(self, **arrays: NDArray[Any]) -> "State":
-        """Return the state with these arrays added to its memory."""
-        return replace(self, memory={**self.memory, **arrays})
+    def keep(self, **arrays: NDArray[Any]) -> "State":
+        """Return the state with these arrays added or replaced."""
+        return replace(self, arrays={**self.arrays, **arrays})
 
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """What one step has to say about itself, for the records."""
+    """What one step reports for the records."""
 
     clustered: bool = False
-    """Whether a partition was decided in this round, even one that changes nothing."""
+    """Whether the algorithm chose a partition in this round, even one that changes nothing."""
     mean_norm: float | None = None
     """Largest norm of a cluster's mean update, where the algorithm looks at it (Sattler)."""
     max_norm: float | None = None
@@ -60,7 +72,7 @@ class Diagnostics:
     (communities)."""
     warnings: tuple[str, ...] = ()
     placed: Mapping[int, str] = field(default_factory=dict)
-    """Clients that came too late for a clustering and found their cluster in this round, and why that one."""
+    """Latecomers that joined a cluster in this round, each with the reason for that one."""
 
 
 class Algorithm(ABC):
@@ -73,8 +85,39 @@ class Algorithm(ABC):
         self.settings = settings
 
     @abstractmethod
-    def init(self, model: Vector, num_clients: int) -> State:
-        """Return the state before the first round; `model` is the common initial model, shape (P,)."""
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+        """Return the state before the first round.
+
+        Args:
+            layout: what the entries of a model are.
+            num_clients: K.
+            fresh: draws initial models, each float32, shape (P,). `fresh(0)` is the one that every algorithm
+                of a scenario and seed starts from; other numbers give independent ones (IFCA needs several).
+            rng: seeded by the run.
+        """
+
+    def meet(
+        self, state: State, messages: Mapping[int, Payload], layout: Layout, rng: np.random.Generator
+    ) -> State:
+        """Return the state that knows what newcomers say about their data, before their first round.
+
+        `messages` maps client -> what `message` describes of it. Called in round 1 for the clients that are
+        there from the start, later for those that join; never if `message` is None.
+        """
+        return state
+
+    def message(self) -> Message | None:
+        """Return what each client is to say about its data before its first round; None: nothing."""
+        return None
+
+    def orders(
+        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
+    ) -> Sequence[Order]:
+        """Return what the clients are to do in a round, at most one order a client.
+
+        By default each sampled client trains its cluster's model by plain local training.
+        """
+        return [Order(client, (int(state.labels_K[client]),)) for client in present.sampled]
 
     @abstractmethod
     def step(
@@ -87,21 +130,23 @@ class Algorithm(ABC):
         seeded by (run, round): all randomness of a step comes from it.
         """
 
-    def start_order_key(self) -> tuple[float, ...]:
-        """Return by what runs are sorted so that who leaves plain averaging sooner starts sooner.
+    def served(self, state: State) -> Served:
+        """Return which model each client is tested with; by default its cluster's."""
+        clusters, model_K = np.unique(state.labels_K, return_inverse=True)
+        return Served(tuple(state.models[cluster] for cluster in clusters), model_K)
 
-        First roughly the round from which on it can, counted from 1; then whatever makes it later. Whoever
-        starts in the right order finds what came before done, and leaves it done for those who follow.
+    def traffic(self, order: Order, layout: Layout) -> Traffic:
+        """Return the bytes of an order: by default whole models and the payload down, what is measured up."""
+        payload = sum(array.nbytes for array in order.payload.values())
+        return Traffic(down=BYTES_PER_ENTRY * layout.size * len(order.candidates) + payload)
+
+    def start_order_key(self) -> tuple[float, ...]:
+        """Return the sort key of runs that share their first rounds; the smallest starts first.
+
+        First the earliest round, counted from 1, in which this algorithm can deviate from FedAvg; then
+        whatever delays it. The run that deviates first caches the mean that the later ones need.
         """
         return (1.0,)
-
-    def candidates(self, state: State) -> tuple[tuple[int, ...], ...]:
-        """Return, for each of the K clients, the models it is sent.
-
-        A client that is sent several trains the one with the least loss on its training data (ties:
-        the first) and its choice is in `Updates.chosen` (IFCA, FLIS).
-        """
-        return tuple((int(label),) for label in state.labels_K)
 
 
 def split(state: State, cluster: int, groups: Sequence[Sequence[int]]) -> State:
@@ -109,8 +154,8 @@ def split(state: State, cluster: int, groups: Sequence[Sequence[int]]) -> State:
 
     Groups are ordered by their first member: the first keeps the parent's number, the others get the
     next free ones, so that a partition does not depend on the order in which a clusterer names its
-    labels. Members of the cluster in no group (no usable update this round) join the largest group,
-    the first of equals.
+    labels. Members of the cluster in no group (no usable update this round) join the largest group; ties go
+    to the first.
     """
     ordered = sorted((sorted(group) for group in groups if len(group)), key=lambda group: group[0])
     labels_K = state.labels_K.copy()
@@ -121,7 +166,7 @@ def split(state: State, cluster: int, groups: Sequence[Sequence[int]]) -> State:
     for name, group in zip(names, ordered, strict=True):
         labels_K[list(group)] = name
     parents = [*range(num_clusters), *[cluster] * (len(ordered) - 1)]
-    memory = {
-        name: array[parents] if name.startswith("cluster_") else array for name, array in state.memory.items()
+    arrays = {
+        name: array[parents] if name.startswith("cluster_") else array for name, array in state.arrays.items()
     }
-    return State(tuple(state.models[parent] for parent in parents), labels_K, memory)
+    return State(tuple(state.models[parent] for parent in parents), labels_K, arrays)

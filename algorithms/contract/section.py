@@ -1,11 +1,12 @@
 """What every part of a configuration is: frozen, strict about its keys, and never a boolean for a number."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Field,
     ModelWrapValidatorHandler,
     SerializerFunctionWrapHandler,
     ValidationError,
@@ -13,6 +14,9 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
+
+PositiveInt = Annotated[int, Field(gt=0, strict=True)]
+"""A count: neither `3.0` nor `'3'` is one."""
 
 
 class Section(BaseModel):
@@ -51,8 +55,8 @@ class Section(BaseModel):
 def _booleans_taken_for_numbers(given: object, taken: object) -> Iterator[tuple[tuple[str, ...], bool]]:
     """Yield those in `given`, with their path: pydantic takes true for 1."""
     for key, value in given.items() if isinstance(given, Mapping) else ():
-        kept = getattr(taken, key, None) if isinstance(key, str) else None
-        if isinstance(value, bool) and isinstance(kept, int | float) and not isinstance(kept, bool):
+        stored = getattr(taken, key, None) if isinstance(key, str) else None
+        if isinstance(value, bool) and isinstance(stored, int | float) and not isinstance(stored, bool):
             yield (key,), value
-        for path, inner in _booleans_taken_for_numbers(value, kept):
+        for path, inner in _booleans_taken_for_numbers(value, stored):
             yield (key, *path), inner

@@ -1,4 +1,4 @@
-"""Where the updates of a round come from: memory, or whoever knows something of them without having them.
+"""Where the updates of a round come from: arrays in memory, clients that train on demand, or the round cache.
 
 Shapes: P entries of a state vector.
 """
@@ -10,33 +10,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
-WorkOut: TypeAlias = Callable[[Sequence[str]], list[Arrays]]
-"""Names of what is not known -> it, worked out."""
+Compute: TypeAlias = Callable[[Sequence[str]], list[Arrays]]
+"""Names of missing statistics -> the statistics, in their order."""
+UPDATE = "update"
+"""The name of a client's update among its outputs."""
 
 
 class Source(Protocol):
-    """Where the updates of a round are, and what is known of them without looking at any."""
+    """A lazy source of updates: statistics may be cached where the updates themselves are not."""
 
-    def fetch(self, clients: Sequence[int]) -> list[NDArray[np.float32]]:
-        """Return the updates of clients, float32, shape (P,) each; this may mean to train them."""
+    def fetch(self, clients: Sequence[int], output: str = UPDATE) -> list[NDArray[Any]]:
+        """Return the updates of clients, float32, shape (P,) each, or another named output of their replies.
 
-    def recall(self, wanted: Mapping[str, Sequence[int]], work_out: WorkOut) -> list[Arrays]:
-        """Return what is known under each name of `wanted`; `work_out` is asked for the others, together.
+        May train the clients first.
+        """
 
-        `wanted` says whose updates each takes to be worked out.
+    def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
+        """Return the statistics under the names of `wanted`; `compute` is called once, for the missing ones.
+
+        `wanted` maps each name to the clients whose outputs it takes to compute it.
         """
 
 
 class InMemory:
-    """Updates that are there, and of which nothing is known yet."""
+    """Updates that are in memory; nothing is cached."""
 
-    def __init__(self, vectors: Mapping[int, NDArray[np.float32]]) -> None:
-        self._vectors = vectors
+    def __init__(
+        self,
+        vectors: Mapping[int, NDArray[np.float32]],
+        outputs: Mapping[str, Mapping[int, NDArray[Any]]] | None = None,
+    ) -> None:
+        """`outputs` has, by name, an array of each client."""
+        self._outputs = {**(outputs or {}), UPDATE: vectors}
 
-    def fetch(self, clients: Sequence[int]) -> list[NDArray[np.float32]]:
-        """Return the updates of clients."""
-        return [self._vectors[client] for client in clients]
+    def fetch(self, clients: Sequence[int], output: str = UPDATE) -> list[NDArray[Any]]:
+        """Return the updates of clients, or another of their outputs."""
+        return [self._outputs[output][client] for client in clients]
 
-    def recall(self, wanted: Mapping[str, Sequence[int]], work_out: WorkOut) -> list[Arrays]:
-        """Work everything out."""
-        return work_out(list(wanted))
+    def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
+        """Compute everything."""
+        return compute(list(wanted))

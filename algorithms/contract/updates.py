@@ -5,105 +5,38 @@ columns, once, with matrix products. Shapes: K clients in the view, P entries of
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from hashlib import sha256
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.source import Arrays, InMemory, Source
+from fedgrid.algorithms.contract.products import Matrix, Products, Vector, inner_products, map_blocks
+from fedgrid.algorithms.contract.source import UPDATE, Arrays, InMemory, Source
 
-Vector = NDArray[np.float32]
-Matrix = NDArray[np.float64]
+__all__ = ["Matrix", "Updates", "Vector"]
+
 T = TypeVar("T")
-
-BLOCK = 32768
-"""Columns a block: with 30 clients four megabytes, which stay in a core's cache."""
-SAMPLE = 65536
-"""Entries that are enough to tell long vectors from short ones."""
-LANES = 16
-"""Rows of a block are padded with zeros to a multiple of this: matrix products are twice as fast."""
-
-
-@dataclass(frozen=True)
-class Products:
-    """Inner products of K vectors u_i, split into what they share and what differs.
-
-    With r one of the vectors and c_i = u_i - r, <u_i, u_j> = <c_i, c_j> + <r, c_i> + <r, c_j> + <r, r>.
-    Kept apart, the distances of nearly parallel updates (BatchNorm counters make them so: cosine
-    distances of 1e-6) survive float32 products.
-    """
-
-    differences_KK: Matrix
-    """<c_i, c_j>."""
-    cross_K: Matrix
-    """<r, c_i>."""
-    common: float
-    """<r, r>."""
-
-    def arrays(self) -> Arrays:
-        """Return the fields as arrays."""
-        return {name: np.asarray(value) for name, value in vars(self).items()}
-
-    def select(self, positions: list[int]) -> "Products":
-        """Return the products of the vectors at `positions`."""
-        return Products(
-            self.differences_KK[np.ix_(positions, positions)], self.cross_K[positions], self.common
-        )
-
-    @property
-    def gram_KK(self) -> Matrix:
-        """<u_i, u_j>."""
-        return self.differences_KK + self.cross_K[:, None] + self.cross_K[None, :] + self.common
-
-    @property
-    def squared_distances_KK(self) -> Matrix:
-        """|u_i - u_j|^2."""
-        squares_K = np.diagonal(self.differences_KK)
-        return np.maximum(squares_K[:, None] + squares_K[None, :] - 2 * self.differences_KK, 0.0)
-
-    @property
-    def cosine_distances_KK(self) -> Matrix:
-        """1 - cos(u_i, u_j) in [0, 2]; 1 from a zero vector to every other, 0 on the diagonal.
-
-        From |u - v|^2 = (|u| - |v|)^2 + 2 |u| |v| (1 - cos), which cancels nothing when u is close to v.
-        """
-        squares_K = np.maximum(np.diagonal(self.differences_KK) + 2 * self.cross_K + self.common, 0.0)
-        norms_K = np.sqrt(squares_K)
-        excess_K = np.diagonal(self.differences_KK) + 2 * self.cross_K
-        sums_KK = norms_K[:, None] + norms_K[None, :]
-        gaps_KK = np.divide(
-            excess_K[:, None] - excess_K[None, :], sums_KK, out=np.zeros_like(sums_KK), where=sums_KK > 0
-        )
-        products_KK = norms_K[:, None] * norms_K[None, :]
-        distances_KK = np.divide(
-            self.squared_distances_KK - gaps_KK**2,
-            2 * products_KK,
-            out=np.ones_like(products_KK),
-            where=products_KK > 0,
-        )
-        np.fill_diagonal(distances_KK, 0.0)
-        return np.asarray(np.clip((distances_KK + distances_KK.T) / 2, 0.0, 2.0))
 
 
 class Updates:
     """The usable updates of one round, keyed by client id.
 
     Args:
-        vectors: client id -> update, float32, shape (P,); only read, block by block. Or a source of the
-            updates of `clients`, which is asked for them when something cannot be had without.
+        vectors: client id -> update, float32, shape (P,); only read, block by block. Or a lazy source of the
+            updates of `clients`, which is asked only for what it has not cached.
         layout: what the entries are.
         similarity_over: whether cosines, norms and distances see the parameters or the whole state;
             means are always over the whole state.
-        threads: how many blocks are worked on at a time. The result does not depend on it.
+        threads: number of blocks computed at a time. The result does not depend on it.
         chosen: client id -> which of its candidate models the client trained.
-        absent: clients that were not there this round; others without an update sent an unusable one.
-        clients: whose updates a source has; of a mapping its keys.
+        absent: clients that were not sampled, dropped out or have not joined. A client that sent an unusable
+            update is neither absent nor in this view.
+        clients: the clients whose updates a source has; of a mapping its keys.
+        images: client id -> number of images it trained on.
+        steps: client id -> number of its optimizer steps.
     """
 
     def __init__(
@@ -116,6 +49,8 @@ class Updates:
         chosen: Mapping[int, int] | None = None,
         absent: Iterable[int] = (),
         clients: Iterable[int] | None = None,
+        images: Mapping[int, int] | None = None,
+        steps: Mapping[int, int] | None = None,
     ) -> None:
         if isinstance(vectors, Mapping):
             self.clients = tuple(sorted(vectors))
@@ -127,6 +62,8 @@ class Updates:
         self.similarity_over = similarity_over
         self.chosen = dict(chosen or {})
         self.absent = frozenset(absent)
+        self.images = dict(images or {})
+        self.steps = dict(steps or {})
         self._width = layout.num_parameters if similarity_over == "parameters" else layout.size
         self._threads = threads
 
@@ -142,6 +79,8 @@ class Updates:
             chosen=self.chosen,
             absent=self.absent,
             clients=[self.clients[index] for index in positions],
+            images=self.images,
+            steps=self.steps,
         )
         part.products = self.products.select(positions)
         return part
@@ -161,22 +100,10 @@ class Updates:
         """Inner products of all pairs, in one pass."""
         if not self.clients:
             return Products(np.zeros((0, 0)), np.zeros(0), 0.0)
-        known = self._recall("products", lambda: self._products().arrays())
-        return Products(known["differences_KK"], known["cross_K"], float(known["common"]))
-
-    def _products(self) -> Products:
-        """Return the inner products, worked out."""
-        reference = self._reference()
-        order = [reference, *(index for index in range(len(self.clients)) if index != reference)]
-        vectors = [self._vectors[index][: self._width] for index in order]
-        total_KK = np.asarray(
-            sum(self._map_blocks(lambda columns: _block_products(vectors, columns), self._width))
+        known = self._cached(
+            "products", lambda: inner_products(self._vectors, self._width, self._threads).arrays()
         )
-        common = float(total_KK[0, 0])
-        cross_K = total_KK[0] - np.eye(1, len(order))[0] * common
-        total_KK[0], total_KK[:, 0] = 0.0, 0.0
-        position = np.argsort(order)
-        return Products(total_KK[np.ix_(position, position)], cross_K[position], common)
+        return Products(known["differences_KK"], known["cross_K"], float(known["common"]))
 
     @property
     def gram_KK(self) -> Matrix:
@@ -210,37 +137,59 @@ class Updates:
         def sums() -> Arrays:
             return {"sums_KK": np.asarray(sum(self._map_blocks(self._block_manhattan, self._width)))}
 
-        return self._recall("manhattan", sums)["sums_KK"]
+        return self._cached("manhattan", sums)["sums_KK"]
 
     def vectors(self) -> list[Vector]:
         """Return the updates themselves, each float32, shape (P,), in the order of `clients`."""
         return self._vectors
 
-    def mean(self) -> Vector:
-        """Return the mean update over the whole state, float32, shape (P,)."""
-        return self.means([self.clients])[0]
+    def outputs(self, name: str) -> list[NDArray[Any]]:
+        """Return a named output of each reply, in the order of `clients`."""
+        return self._source.fetch(self.clients, name)
 
-    def means(self, groups: Sequence[Sequence[int]]) -> list[Vector]:
-        """Return the mean update of each group of clients over the whole state, float32, shape (P,)."""
-        names = [_name("mean", group) for group in groups]
-        by_name = dict(zip(names, groups, strict=True))
+    def mean(self, weights: Mapping[int, float] | None = None) -> Vector:
+        """Return the mean update over the whole state, float32, shape (P,); `weights` as in `means`."""
+        return self.means([self.clients], weights)[0]
 
-        def work_out(missing: Sequence[str]) -> list[Arrays]:
+    def means(
+        self,
+        groups: Sequence[Sequence[int]],
+        weights: Mapping[int, float] | None = None,
+        output: str = UPDATE,
+    ) -> list[Vector]:
+        """Return the mean update of each group of clients over the whole state, float32, shape (P,).
+
+        Args:
+            groups: client ids.
+            weights: client id -> positive weight; divided by their sum within each group. None: equal.
+            output: another named output of the replies to average, a vector of one length for all.
+        """
+        by_name = {_mean_name(output, group, weights): group for group in groups}
+
+        def compute(missing: Sequence[str]) -> list[Arrays]:
             wanted = [by_name[name] for name in missing]
             members = sorted({client for group in wanted for client in group})
-            vectors = dict(zip(members, self._source.fetch(members), strict=True))
-            return [{"mean_P": self._mean([vectors[client] for client in group])} for group in wanted]
+            vectors = dict(zip(members, self._source.fetch(members, output), strict=True))
+            return [{"mean_P": self._mean(vectors, group, weights)} for group in wanted]
 
-        known = dict(zip(by_name, self._source.recall(by_name, work_out), strict=True))
-        return [known[name]["mean_P"] for name in names]
+        known = dict(zip(by_name, self._source.cached(by_name, compute), strict=True))
+        return [known[_mean_name(output, group, weights)]["mean_P"] for group in groups]
 
-    def _mean(self, vectors: Sequence[Vector]) -> Vector:
-        out = np.empty(self.layout.size, np.float32)
+    def _mean(
+        self, vectors: Mapping[int, Vector], group: Sequence[int], weights: Mapping[int, float] | None
+    ) -> Vector:
+        rows = [vectors[client] for client in group]
+        out = np.empty(rows[0].size, np.float32)
 
         def block_mean(columns: slice) -> None:
-            out[columns] = np.mean([vector[columns] for vector in vectors], axis=0, dtype=np.float64)
+            parts = [row[columns] for row in rows]
+            if weights is None:
+                out[columns] = np.mean(parts, axis=0, dtype=np.float64)
+            else:
+                shares = [weights[client] for client in group]
+                out[columns] = np.average(np.array(parts, np.float64), axis=0, weights=shares)
 
-        self._map_blocks(block_mean, self.layout.size)
+        self._map_blocks(block_mean, out.size)
         return out
 
     def mean_direction(self) -> Vector:
@@ -277,54 +226,26 @@ class Updates:
     def _vectors(self) -> list[Vector]:
         return self._source.fetch(self.clients)
 
-    def _recall(self, name: str, work_out: Callable[[], Arrays]) -> Arrays:
-        """Return what is known of all updates in this view, or else work it out."""
+    def _cached(self, statistic: str, compute: Callable[[], Arrays]) -> Arrays:
+        """Return a statistic of all updates in this view from the source's cache; compute it on a miss."""
         seen = "parameters" if self._width == self.layout.num_parameters else "state"
-        wanted = {_name(f"{name}-{seen}", self.clients): self.clients}
-        return self._source.recall(wanted, lambda _: [work_out()])[0]
+        wanted = {_name(f"{statistic}-{seen}", self.clients): self.clients}
+        return self._source.cached(wanted, lambda _: [compute()])[0]
 
     def _map_blocks(self, function: Callable[[slice], T], width: int) -> list[T]:
-        columns = [slice(start, min(start + BLOCK, width)) for start in range(0, width, BLOCK)]
-        with _blas().limit(limits=1, user_api="blas"):
-            if self._threads == 1 or len(columns) == 1:
-                return [function(part) for part in columns]
-            with ThreadPoolExecutor(self._threads) as pool:
-                return list(pool.map(function, columns))
-
-    def _reference(self) -> int:
-        """Return the position of the shortest vector that is not zero, judged by a sample of entries.
-
-        Seen from a long vector the short ones are all alike; seen from a short one nothing is lost.
-        """
-        step = max(1, self._width // SAMPLE)
-        norms_K = [float(np.linalg.norm(vector[: self._width : step])) for vector in self._vectors]
-        return min(range(len(norms_K)), key=lambda index: (norms_K[index] == 0, norms_K[index]))
+        return map_blocks(function, width, self._threads)
 
     def _block_manhattan(self, columns: slice) -> Matrix:
         block = np.stack([vector[columns] for vector in self._vectors])
         return np.stack([np.abs(block - row).sum(axis=1, dtype=np.float64) for row in block])
 
 
-def _name(what: str, clients: Sequence[int]) -> str:
-    """Return the name of what is known of these clients' updates."""
-    return f"{what}-{sha256(repr(tuple(map(int, clients))).encode()).hexdigest()[:16]}"
+def _name(statistic: str, *inputs: object) -> str:
+    """Return the name under which a statistic of these inputs is cached."""
+    return f"{statistic}-{sha256(repr(inputs).encode()).hexdigest()[:16]}"
 
 
-def _block_products(vectors: list[Vector], columns: slice) -> Matrix:
-    """Return the Gram matrix of (r, c_1, .., c_K-1) in these columns: the first vector is the reference."""
-    num_rows = len(vectors)
-    block = np.empty((-(-num_rows // LANES) * LANES, columns.stop - columns.start), np.float32)
-    block[0] = vectors[0][columns]
-    for row, vector in zip(block[1:], vectors[1:], strict=False):
-        np.subtract(vector[columns], block[0], out=row)
-    block[num_rows:] = 0.0
-    return (block @ block.T)[:num_rows, :num_rows].astype(np.float64)
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    """Look for the BLAS libraries of this process once: it takes milliseconds.
-
-    A product is always one thread's work, so that its bits do not depend on the number of cores.
-    """
-    return ThreadpoolController()
+def _mean_name(output: str, group: Sequence[int], weights: Mapping[int, float] | None) -> str:
+    clients = tuple(map(int, group))
+    shares = None if weights is None else tuple(float(weights[client]) for client in clients)
+    return _name("mean", output, clients, shares)

@@ -1,19 +1,27 @@
-"""The client actor: a thin Ray shell around `ClientWorker`, pinned to its share of a CPU or GPU."""
+"""The client actor: a thin Ray shell around a `ClientWorker`, pinned to its share of a CPU or GPU."""
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import ray
 import torch
 
+from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.clients.messages import ClientData, EvaluateReport, EvaluateTask, ImageSet, TrainTask
+from fedgrid.engine.clients.messages import (
+    ClientData,
+    EvaluateReport,
+    EvaluateTask,
+    Memory,
+    Setup,
+    TrainTask,
+)
 from fedgrid.engine.clients.worker import ClientWorker
+from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.plugins import active
-from fedgrid.engine.plugins.source import Source
-from fedgrid.engine.settings import Training
 
 
 def device_of(gpu_share: float) -> str:
@@ -35,38 +43,50 @@ class Client:
         return os.getpid()
 
     def prepare(
-        self,
-        model: str,
-        num_classes: int,
-        training: Training,
-        seed: int,
-        server_set: ImageSet,
-        server_parts: Mapping[int, slice],
-        plugins: Sequence[Source],
-        *clients: ClientData,
+        self, setup: Setup, server_set: ImageSet, reference_set: ImageSet | None, *clients: ClientData
     ) -> None:
-        """Take over the clients of a run, and its plugins; the clients of an earlier run are dropped."""
-        active.know(plugins)
-        active.activate([plugin.digest for plugin in plugins])
-        self._host = ClientWorker(
-            model=model,
-            num_classes=num_classes,
-            training=training,
-            seed=seed,
-            clients=clients,
-            server_set=server_set,
-            server_parts=server_parts,
-            device=self._device,
-        )
+        """Take over the clients and plugins of a run; drop the clients of an earlier one.
+
+        `setup` comes without images.
+        """
+        active.know(setup.plugins)
+        active.activate([plugin.digest for plugin in setup.plugins])
+        setup = replace(setup, server_set=server_set, reference_set=reference_set, clients=clients)
+        self._worker = ClientWorker(setup, self._device)
+
+    def describe(self, clients: Sequence[int], message: Message) -> list[Payload]:
+        """Return what clients of this actor say about their data."""
+        return self._worker.describe(clients, message)
 
     def train(
-        self, tasks: Sequence[TrainTask], memories: Mapping[int, Vector], *models: Vector
+        self,
+        tasks: Sequence[TrainTask],
+        payloads: Sequence[Mapping[str, int]],
+        memories: Mapping[int, Memory],
+        num_models: int,
+        *arrays: Vector,
     ) -> tuple[Any, ...]:
-        """Return the reports, the memories, then one update a task: an object each in the store."""
-        results = self._host.train(tasks, models, memories)
-        kept = {report.client: memory for report, _, memory in results if memory is not None}
-        return [report for report, _, _ in results], kept, *(np.asarray(update) for _, update, _ in results)
+        """Train; return the reports, the memories, then each task's update and outputs: an object each.
 
-    def evaluate(self, tasks: Sequence[EvaluateTask], *models: Vector) -> list[EvaluateReport]:
+        `arrays` are the models, then the arrays of all orders; `payloads` has their positions by name.
+        """
+        tasks = [
+            replace(
+                task, order=replace(task.order, payload={name: arrays[at] for name, at in places.items()})
+            )
+            for task, places in zip(tasks, payloads, strict=True)
+        ]
+        replies = self._worker.train(tasks, arrays[:num_models], memories)
+        kept = {reply.report.client: reply.memory for reply in replies if reply.memory}
+        sent = [
+            np.asarray(array)
+            for task, reply in zip(tasks, replies, strict=True)
+            for array in (reply.update, *(reply.outputs[name] for name in task.order.rule.outputs))
+        ]
+        return [reply.report for reply in replies], kept, *sent
+
+    def evaluate(
+        self, tasks: Sequence[EvaluateTask], memories: Mapping[int, Memory], *models: Vector
+    ) -> list[EvaluateReport]:
         """Test the models at this actor's clients."""
-        return self._host.evaluate(tasks, models)
+        return self._worker.evaluate(tasks, models, memories)

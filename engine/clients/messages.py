@@ -1,34 +1,25 @@
 """What travels between the server and its clients in a round. Plain data, cheap to send.
 
-Shapes: N images, L classes.
+Shapes: P entries of a state vector, of which W are parameters.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.algorithms.contract.orders import Adaptation, Order
+from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.peak_memory import PeakMemory
+from fedgrid.engine.clients.uplink import Uplink
+from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.plugins.source import Source
+from fedgrid.engine.training.confusion import Counts
+from fedgrid.engine.training.settings import LocalTraining
 
-Images = NDArray[np.uint8]
-ClassLabels = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class ImageSet:
-    """Images and their classes."""
-
-    images: Images
-    """uint8, shape (N, channels, height, width), 0..255."""
-    labels: ClassLabels
-    """int64, shape (N,), 0..L-1."""
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def take(self, positions: NDArray[np.int64] | slice) -> "ImageSet":
-        """Return the images at `positions`."""
-        return ImageSet(self.images[positions], self.labels[positions])
+Memory = Mapping[str, NDArray[Any]]
+"""What a client is handed again in its next round, by name: the optimizer's state, a rule's arrays."""
 
 
 @dataclass(frozen=True)
@@ -41,33 +32,46 @@ class ClientData:
 
 
 @dataclass(frozen=True)
-class TrainTask:
-    """Train one client in one round."""
+class Setup:
+    """What clients need to know before a run. All of it is part of the round cache's key."""
 
-    client: int
-    round_index: int
-    candidates: tuple[int, ...]
-    """Positions in the round's list of models; the client trains the one it fits best."""
-    evaluate: bool
-    """Whether the locally trained model is tested too."""
+    model: str
+    """A key of `engine.models.registry.MODELS`."""
+    num_classes: int
+    """L, of the whole data set."""
+    training: LocalTraining
+    seed: int
+    clients: tuple[ClientData, ...]
+    server_set: ImageSet
+    """The server's test set."""
+    server_parts: Mapping[int, slice]
+    """Client -> its part of the server's test set, for testing served models together."""
+    reference_set: ImageSet | None = None
+    """The server's reference images; in no test set."""
+    uplink: Uplink = ()
+    """What happens to an update before it is sent."""
+    plugins: tuple[Source, ...] = ()
+    """Those that the run names: a client may need its model or local rule from them."""
 
 
 @dataclass(frozen=True)
-class Counts:
-    """What a test leaves behind: additive over parts of a test set."""
+class TrainTask:
+    """One client's training in one round."""
 
-    confusion: NDArray[np.int64]
-    """Shape (L, L): images of class row that were taken for class column."""
-    loss_sum: float
-    """Sum of the cross-entropies of all images."""
+    order: Order
+    round_index: int
+    evaluate: bool
+    """Whether the locally trained model is tested too."""
 
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(self.confusion + other.confusion, self.loss_sum + other.loss_sum)
+    @property
+    def client(self) -> int:
+        """The client that trains."""
+        return self.order.client
 
 
 @dataclass(frozen=True)
 class TrainReport:
-    """What a client says about its local training; its update travels separately."""
+    """The numbers of a client's training."""
 
     client: int
     chosen: int
@@ -77,7 +81,7 @@ class TrainReport:
     train_accuracy: float
     """Running accuracy of the last local epoch."""
     update_norm: float
-    """Euclidean norm of the update over the whole state."""
+    """Euclidean norm of the update over the whole state, as it was sent."""
     usable: bool
     """Whether every entry of the update, and its squared norm in float32, is finite."""
     local: Counts | None
@@ -85,26 +89,49 @@ class TrainReport:
     local_server: Counts | None
     """The locally trained model on the server's test set."""
     seconds: float
-    """Wall time of training and testing (a clock reading: it goes to the timings only)."""
-    memory: PeakMemory
-    """Of the process that trained (to the timings only, too)."""
+    """Wall-clock time of training and testing; goes to the timings only."""
+    peak_memory: PeakMemory
+    """Of the process that trained; goes to the timings only, too."""
+    images: int = 0
+    """Images that it trained on."""
+    steps: int = 0
+    """Optimizer steps that it took."""
+    bytes_up: int = 0
+    """Size of what it sent: the update as the uplink encodes it, and the rule's outputs."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What comes back from one client's training."""
+
+    report: TrainReport
+    update: Vector
+    """Model after minus model before, as the server gets it, shape (P,); with Ray a read-only view of the
+    object store."""
+    outputs: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """The arrays named in `LocalRule.outputs`."""
+    memory: Memory = field(default_factory=dict)
+    """For the client's next round; empty if it remembers nothing."""
 
 
 @dataclass(frozen=True)
 class EvaluateTask:
-    """Test aggregated models at one client."""
+    """Test served models at one client."""
 
     client: int
     own: int
-    """Position of the client's own cluster model."""
+    """Position of the client's own model."""
+    adaptation: Adaptation | None = None
+    """What the client does to its own model before it tests that on its own test set."""
+    round_index: int = 0
 
 
 @dataclass(frozen=True)
 class EvaluateReport:
-    """The aggregated models, as one client sees them."""
+    """The served models, as one client tests them."""
 
     client: int
     own: Counts
-    """Its cluster's model on its own test set."""
+    """Its own model, adapted if asked, on its own test set."""
     server_parts: tuple[Counts, ...]
     """Every model on this client's part of the server's test set (the parts tile that set)."""

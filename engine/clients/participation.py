@@ -1,9 +1,10 @@
 """Who is there in a round, who takes part, and who drops out: pure functions of the run's seed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import floor
 
+from fedgrid.algorithms.contract.orders import Presence
 from fedgrid.engine.seeds import generator
 
 
@@ -32,12 +33,16 @@ class Participation:
         rng = generator(self.seed, "participation", round_index=round_index)
         return tuple(sorted(rng.choice(present, size, replace=False).tolist()))
 
-    def dropped(self, round_index: int) -> frozenset[int]:
-        """Return those of the sampled clients that send nothing back."""
+    def presence(self, round_index: int) -> Presence:
+        """Return which clients an algorithm may give orders to."""
+        return Presence(self.present(round_index), self.sampled(round_index), self.participation)
+
+    def dropped(self, round_index: int, asked: Iterable[int]) -> frozenset[int]:
+        """Return those of the clients with an order that send nothing back."""
         if not self.dropout:
             return frozenset()
         return frozenset(
             client
-            for client in self.sampled(round_index)
+            for client in asked
             if generator(self.seed, "dropout", client=client, round_index=round_index).random() < self.dropout
         )

@@ -1,8 +1,10 @@
-"""The pool of client actors: which actor hosts whom, what they are sent, and what happens when one dies."""
+"""The pool of client actors: which actor hosts which clients, what it is sent, how dead ones are replaced."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
 import ray
 from ray.exceptions import (
     ActorDiedError,
@@ -14,11 +16,12 @@ from ray.exceptions import (
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.actor import Client, device_of
-from fedgrid.engine.clients.messages import EvaluateReport, EvaluateTask, TrainTask
+from fedgrid.engine.clients.messages import EvaluateReport, EvaluateTask, Memory, Reply, Setup, TrainTask
 from fedgrid.engine.clients.placement import Placement
-from fedgrid.engine.clients.pool import Setup, Trained
+from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import RunError
 
 MAX_DEATHS = 3
@@ -26,7 +29,8 @@ START_TIMEOUT = 300.0
 """Seconds for an actor to start and take its data: a bundle is reserved, so only a broken node needs more."""
 
 Ref: TypeAlias = "ray.ObjectRef[Any]"
-Task = TypeVar("Task", TrainTask, EvaluateTask)
+T = TypeVar("T")
+NO_IMAGES = ImageSet(np.zeros((0, 0, 0, 0), np.uint8), np.zeros(0, np.int64))
 
 
 class RayPool:
@@ -52,49 +56,77 @@ class RayPool:
     def prepare(self, setup: Setup) -> None:
         """Deal the clients out to the actors, largest first, each to the one with least work so far."""
         self._deaths = [0] * len(self._actors)
-        self._setup = setup
         self._home = _deal({data.client: len(data.train) for data in setup.clients}, len(self._actors))
-        self._server_set = ray.put(setup.server_set)
         self._data = {data.client: ray.put(data) for data in setup.clients}
+        self._images = ray.put(setup.server_set), ray.put(setup.reference_set)
+        self._setup = replace(setup, clients=(), server_set=NO_IMAGES, reference_set=None)
         self._each(range(len(self._actors)), self._prepare, "before round 1")
 
+    def describe(self, clients: Sequence[int], message: Message) -> list[Payload]:
+        """Return what each of `clients` says about its data, each in its actor."""
+        shares = self._by_actor(clients, lambda client: client)
+
+        def submit(index: int) -> list[Ref]:
+            return [self._actors[index].describe.remote(shares[index], message)]
+
+        results = self._each(shares, submit, "the clients' messages")
+        said = {
+            client: payload
+            for index, [payloads] in results.items()
+            for client, payload in zip(shares[index], payloads, strict=True)
+        }
+        return [said[client] for client in clients]
+
     def train(
-        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Vector]
-    ) -> list[Trained]:
-        """Train every task's client in its actor; updates come back as views of the object store."""
-        shares = self._shares(tasks)
-        refs = self._share_models(models)
+        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]
+    ) -> list[Reply]:
+        """Train every task's client in its actor; arrays come back as views of the object store."""
+        shares = self._by_actor(tasks, lambda task: task.client)
+        arrays = {id(array): array for task in tasks for array in task.order.payload.values()}
+        places = {key: len(models) + index for index, key in enumerate(arrays)}
+        refs = self._share([*models, *arrays.values()])
 
         def submit(index: int) -> list[Ref]:
             mine = shares[index]
+            payloads = [
+                {name: places[id(array)] for name, array in task.order.payload.items()} for task in mine
+            ]
+            bare = [replace(task, order=replace(task.order, payload={})) for task in mine]
             kept = {task.client: memories[task.client] for task in mine if task.client in memories}
-            train = self._actors[index].train.options(num_returns=2 + len(mine))
-            return list(train.remote(mine, kept, *refs))
+            num_sent = sum(1 + len(task.order.rule.outputs) for task in mine)
+            train = self._actors[index].train.options(num_returns=2 + num_sent)
+            return list(train.remote(bare, payloads, kept, len(models), *refs))
 
-        trained = {}
-        for reports, kept, *updates in self._each(
-            shares, submit, f"round {tasks[0].round_index + 1}"
-        ).values():
-            for report, update in zip(reports, updates, strict=True):
-                trained[report.client] = Trained(report, update, kept.get(report.client))
-        return [trained[task.client] for task in tasks]
+        replies = {}
+        results = self._each(shares, submit, f"round {tasks[0].round_index + 1}")
+        for index, (reports, kept, *sent) in results.items():
+            remaining = iter(sent)
+            for task, report in zip(shares[index], reports, strict=True):
+                update = next(remaining)
+                outputs = {name: next(remaining) for name in task.order.rule.outputs}
+                replies[task.client] = Reply(report, update, outputs, kept.get(task.client, {}))
+        return [replies[task.client] for task in tasks]
 
-    def evaluate(self, tasks: Sequence[EvaluateTask], models: Sequence[Vector]) -> list[EvaluateReport]:
+    def evaluate(
+        self, tasks: Sequence[EvaluateTask], models: Sequence[Vector], memories: Mapping[int, Memory]
+    ) -> list[EvaluateReport]:
         """Test the models at every task's client, in its actor."""
-        shares = self._shares(tasks)
-        refs = self._share_models(models)
+        shares = self._by_actor(tasks, lambda task: task.client)
+        refs = self._share(models)
 
         def submit(index: int) -> list[Ref]:
-            return [self._actors[index].evaluate.remote(shares[index], *refs)]
+            adapting = [task.client for task in shares[index] if task.adaptation is not None]
+            kept = {client: memories[client] for client in adapting if client in memories}
+            return [self._actors[index].evaluate.remote(shares[index], kept, *refs)]
 
-        results = self._each(shares, submit, "testing the aggregated models").values()
+        results = self._each(shares, submit, "testing the served models").values()
         by_client = {report.client: report for [reports] in results for report in reports}
         return [by_client[task.client] for task in tasks]
 
     def _each(
         self, indices: Mapping[int, Any] | range, submit: Callable[[int], list[Ref]], when: str
     ) -> dict[int, list[Any]]:
-        """Call the actors at `indices` together; where one dies, replace it and call it again."""
+        """Call the actors at `indices` in parallel; an actor that dies is replaced and called again."""
         pending = {index: submit(index) for index in indices}
         results: dict[int, list[Any]] = {}
         while pending:
@@ -140,30 +172,20 @@ class RayPool:
         ).remote(share.gpus_per_actor)
 
     def _prepare(self, index: int) -> list[Ref]:
-        setup = self._setup
         data = [self._data[client] for client, home in self._home.items() if home == index]
-        ref = self._actors[index].prepare.remote(
-            setup.model,
-            setup.num_classes,
-            setup.training,
-            setup.seed,
-            self._server_set,
-            setup.server_parts,
-            setup.plugins,
-            *data,
-        )
-        return [ref]
+        return [self._actors[index].prepare.remote(self._setup, *self._images, *data)]
 
-    def _shares(self, tasks: Sequence[Task]) -> dict[int, list[Task]]:
-        shares: dict[int, list[Task]] = {}
-        for task in tasks:
-            shares.setdefault(self._home[task.client], []).append(task)
+    def _by_actor(self, items: Sequence[T], client_of: Callable[[T], int]) -> dict[int, list[T]]:
+        """Return actor -> the items of its clients."""
+        shares: dict[int, list[T]] = {}
+        for item in items:
+            shares.setdefault(self._home[client_of(item)], []).append(item)
         return shares
 
-    def _share_models(self, models: Sequence[Vector]) -> list[Ref]:
-        """Put every distinct model into the object store once, and keep it there while it is in use."""
-        self._shared = {id(model): self._shared.get(id(model)) or (model, ray.put(model)) for model in models}
-        return [self._shared[id(model)][1] for model in models]
+    def _share(self, arrays: Sequence[Vector]) -> list[Ref]:
+        """Put every distinct array into the object store once, and keep it there while it is in use."""
+        self._shared = {id(array): self._shared.get(id(array)) or (array, ray.put(array)) for array in arrays}
+        return [self._shared[id(array)][1] for array in arrays]
 
 
 def _deal(sizes: Mapping[int, int], num_actors: int) -> dict[int, int]:

@@ -1,38 +1,39 @@
-"""The clients of one process: their data on one device, and one module that they take turns with.
+"""The worker: the clients of one process, their data on one device, and one module that they share in turn.
 
-Nothing that a round depends on is kept here: the same tasks give the same bits whoever hosts the clients
-and whatever was trained before.
+A worker keeps nothing that a round depends on: the same tasks give the same bits in every process, whatever
+was trained there before.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import inf, isnan, sqrt
 from time import perf_counter
+from types import MappingProxyType
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.messages import (
-    ClientData,
-    Counts,
     EvaluateReport,
     EvaluateTask,
-    ImageSet,
+    Memory,
+    Reply,
+    Setup,
     TrainReport,
     TrainTask,
 )
 from fedgrid.engine.clients.peak_memory import own_peak
-from fedgrid.engine.errors import FedgridError, RunError
+from fedgrid.engine.clients.uplink import send
+from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.models.flat_vectors import FlatModule
 from fedgrid.engine.models.initialisation import blank
 from fedgrid.engine.seeds import generator
-from fedgrid.engine.settings import Training
 from fedgrid.engine.training import evaluation, local
-
-Trained = tuple[TrainReport, Vector, Vector | None]
-"""Report, update (after minus before, shape (P,)), and what the optimizer remembers, if it is told to."""
+from fedgrid.engine.training.confusion import Counts
 
 BLOCK = 1 << 18
 """Entries of an update squared at a time, in float64: two megabytes."""
@@ -60,61 +61,47 @@ class _DeviceSet:
 class ClientWorker:
     """Trains and tests the clients it holds, one after the other."""
 
-    def __init__(
-        self,
-        *,
-        model: str,
-        num_classes: int,
-        training: Training,
-        seed: int,
-        clients: Sequence[ClientData],
-        server_set: ImageSet,
-        server_parts: Mapping[int, slice],
-        device: str = "cpu",
-    ) -> None:
-        """Put the data of `clients` and the server's test set on `device`.
-
-        Args:
-            model: a key of `engine.models.registry.MODELS`.
-            num_classes: L, of the whole data set.
-            training: local training's settings.
-            seed: the run's seed.
-            clients: whom to host.
-            server_set: the server's test set.
-            server_parts: client -> the part of that set on which it tests aggregated models.
-            device: a torch device.
+    def __init__(self, setup: Setup, device: str = "cpu") -> None:
+        """Put the data of the setup's clients and the server's images on a torch device.
 
         Raises:
             ConfigError: the model is unknown, or the images are too small for it.
         """
-        _, channels, height, width = server_set.images.shape
-        self._flat = FlatModule(blank(model, (channels, height, width), num_classes).to(device))
-        self._num_classes, self._training, self._seed = num_classes, training, seed
-        self._train_sets = {data.client: _DeviceSet.of(data.train, device) for data in clients}
-        self._test_sets = {data.client: _DeviceSet.of(data.test, device) for data in clients}
-        self._server_set = _DeviceSet.of(server_set, device)
+        _, channels, height, width = setup.server_set.images.shape
+        self._flat = FlatModule(blank(setup.model, (channels, height, width), setup.num_classes).to(device))
+        self._setup = setup
+        self._train_sets = {data.client: _DeviceSet.of(data.train, device) for data in setup.clients}
+        self._test_sets = {data.client: _DeviceSet.of(data.test, device) for data in setup.clients}
+        self._server_set = _DeviceSet.of(setup.server_set, device)
+        reference = setup.reference_set
+        self._reference_set = None if reference is None else _DeviceSet.of(reference, device)
         self._server_parts = {
-            data.client: self._server_set.part(server_parts[data.client]) for data in clients
+            data.client: self._server_set.part(setup.server_parts[data.client]) for data in setup.clients
         }
 
     def train(
-        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Vector]
-    ) -> list[Trained]:
+        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]
+    ) -> list[Reply]:
         """Train the client of each task from one of `models`, each of shape (P,), which are only read.
 
-        `memories` holds, by client, what the optimizer remembered after the client's last round.
+        `memories` holds, by client, what its last training left for this one.
 
         Raises:
-            RunError: whatever goes wrong in a client's training; names client, round and cause.
+            RunError: if a client's training fails; names client, round and cause.
         """
-        results = []
+        replies = []
         with _one_torch_thread():
             for task in tasks:
-                with _named(task):
-                    results.append(self._train(task, models, memories.get(task.client)))
-        return results
+                with _named(task.client, task.round_index):
+                    replies.append(self._train(task, models, memories.get(task.client, {})))
+        return replies
 
-    def evaluate(self, tasks: Sequence[EvaluateTask], models: Sequence[Vector]) -> list[EvaluateReport]:
+    def evaluate(
+        self,
+        tasks: Sequence[EvaluateTask],
+        models: Sequence[Vector],
+        memories: Mapping[int, Memory] = MappingProxyType({}),
+    ) -> list[EvaluateReport]:
         """Test, for each task, the client's own model on its test set and every model on its server part."""
         own: dict[int, Counts] = {}
         parts: dict[int, list[Counts]] = {task.client: [] for task in tasks}
@@ -123,20 +110,46 @@ class ClientWorker:
                 self._flat.write(model)
                 for task in tasks:
                     parts[task.client].append(self._test(self._server_parts[task.client]))
-                    if task.own == position:
+                    if task.own == position and task.adaptation is None:
                         own[task.client] = self._test(self._test_sets[task.client])
+            for task in tasks:
+                if task.adaptation is not None:
+                    with _named(task.client, task.round_index):
+                        own[task.client] = self._test_adapted(task, models, memories.get(task.client, {}))
         return [EvaluateReport(task.client, own[task.client], tuple(parts[task.client])) for task in tasks]
 
-    def _train(self, task: TrainTask, models: Sequence[Vector], memory: Vector | None) -> Trained:
+    def describe(self, clients: Sequence[int], message: Message) -> list[Payload]:
+        """Return what each client says about its training images."""
+        described = []
+        for client in clients:
+            held, rng = self._train_sets[client], generator(self._setup.seed, "message", client=client)
+            with _one_torch_thread(), _named(client, None):
+                described.append(message.describe(held.images, held.labels, self._setup.num_classes, rng))
+        return described
+
+    def _train(self, task: TrainTask, models: Sequence[Vector], memory: Memory) -> Reply:
         started = perf_counter()
-        held = self._train_sets[task.client]
+        order, held = task.order, self._train_sets[task.client]
+        at = {"client": task.client, "round_index": task.round_index}
+        rng = generator(self._setup.seed, "batches", **at)
         chosen = self._choose(task, models)
-        rng = generator(self._seed, "batches", client=task.client, round_index=task.round_index)
         result = local.train(
-            self._flat, models[chosen], held.images, held.labels, self._training, rng, memory
+            self._flat,
+            models[chosen],
+            held.images,
+            held.labels,
+            self._setup.training,
+            rng,
+            memory,
+            rule=order.rule,
+            payload=order.payload,
+            reference=None if self._reference_set is None else self._reference_set.images,
         )
-        update = np.subtract(result.model, models[chosen], out=result.model)
-        squared = _squared_norm(update)
+        trained = np.subtract(result.model, models[chosen], out=result.model)
+        sent = send(
+            trained, self._setup.uplink, len(self._flat.weights), generator(self._setup.seed, "uplink", **at)
+        )
+        squared = _squared_norm(sent.update)
         report = TrainReport(
             client=task.client,
             chosen=chosen,
@@ -147,43 +160,79 @@ class ClientWorker:
             local=self._test(self._test_sets[task.client]) if task.evaluate else None,
             local_server=self._test(self._server_set) if task.evaluate else None,
             seconds=perf_counter() - started,
-            memory=own_peak(),
+            peak_memory=own_peak(),
+            images=len(held.labels),
+            steps=result.steps,
+            bytes_up=sent.num_bytes + sum(array.nbytes for array in result.outputs.values()),
         )
-        return report, update, result.memory
+        return Reply(report, sent.update, result.outputs, result.memory)
+
+    def _test_adapted(self, task: EvaluateTask, models: Sequence[Vector], memory: Memory) -> Counts:
+        """Adapt the client's model on its training images, then test it on its test set."""
+        assert task.adaptation is not None
+        held = self._train_sets[task.client]
+        at = {"client": task.client, "round_index": task.round_index}
+        local.train(
+            self._flat,
+            models[task.own],
+            held.images,
+            held.labels,
+            self._setup.training,
+            generator(self._setup.seed, "adaptation", **at),
+            memory,
+            rule=task.adaptation.rule,
+            payload=task.adaptation.payload,
+            max_steps=task.adaptation.steps,
+        )
+        return self._test(self._test_sets[task.client])
 
     def _choose(self, task: TrainTask, models: Sequence[Vector]) -> int:
-        """Return the candidate with the least loss on the client's training data, the first of equals."""
-        if len(task.candidates) == 1:
-            return task.candidates[0]
+        """Return the candidate with the least loss on the images that the order names; ties: the first."""
+        if len(task.order.candidates) == 1:
+            return task.order.candidates[0]
+        held = self._chosen_on(task)
         losses = {}
-        for candidate in task.candidates:
+        for candidate in task.order.candidates:
             self._flat.write(models[candidate])
-            loss = self._test(self._train_sets[task.client]).loss_sum
+            loss = self._test(held).loss_sum
             losses[candidate] = inf if isnan(loss) else loss
-        return min(task.candidates, key=losses.__getitem__)
+        return min(task.order.candidates, key=losses.__getitem__)
+
+    def _chosen_on(self, task: TrainTask) -> "_DeviceSet":
+        held = self._train_sets[task.client]
+        if task.order.choose_on == "train":
+            return held
+        if task.order.choose_on == "reference":
+            if self._reference_set is None:
+                raise ConfigError("choosing on reference images needs some: set split.reference_images")
+            return self._reference_set
+        rng = generator(self._setup.seed, "batches", client=task.client, round_index=task.round_index)
+        first = torch.from_numpy(rng.permutation(len(held.labels))[: self._setup.training.batch_size])
+        return _DeviceSet(held.images[first], held.labels[first])
 
     def _test(self, held: _DeviceSet) -> Counts:
         return evaluation.test(
-            self._flat.module, held.images, held.labels, self._num_classes, evaluation.TEST_BATCH
+            self._flat.module, held.images, held.labels, self._setup.num_classes, evaluation.TEST_BATCH
         )
 
 
 @contextmanager
-def _named(task: TrainTask) -> Iterator[None]:
-    """Put the client and the round in front of what goes wrong meanwhile."""
+def _named(client: int, round_index: int | None) -> Iterator[None]:
+    """Put the client and the round in front of an error's message."""
     try:
         yield
     except Exception as error:
         cause = f"{error}" if isinstance(error, FedgridError) else f"{type(error).__name__}: {error}"
-        raise RunError(f"client {task.client}, round {task.round_index + 1}: {cause}") from error
+        when = "its message" if round_index is None else f"round {round_index + 1}"
+        raise RunError(f"client {client}, {when}: {cause}") from error
 
 
 @contextmanager
 def _one_torch_thread() -> Iterator[None]:
-    """Give torch one thread for a while, whatever the process has.
+    """Run torch on one thread inside the block.
 
-    The last bits of a convolution depend on the number of threads, and a run's may not depend on where
-    its clients live: more cores are for more actors.
+    The last bits of a convolution depend on the number of threads, and a run's numbers must not depend on
+    where its clients run. More cores serve more actors.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgrid.engine.clients.messages import ImageSet
 from fedgrid.engine.data import downloads, image_folders, npz_files, readers
+from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.errors import DataError, unknown
-from fedgrid.engine.settings import Training
+from fedgrid.engine.training.settings import Training
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from fedgrid.engine.clients.messages import Images, ImageSet
+from fedgrid.engine.data.images import Images, ImageSet
 from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.errors import DataError
 

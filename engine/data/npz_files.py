@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from fedgrid.engine.clients.messages import ClassLabels, Images, ImageSet
+from fedgrid.engine.data.images import ClassLabels, Images, ImageSet
 from fedgrid.engine.data.readers import Pair, damaged
 from fedgrid.engine.errors import DataError
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.clients.messages import ImageSet
+from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import DataError
 
 Pair = tuple[ImageSet, ImageSet]

@@ -48,7 +48,9 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
             )
 
 
-def initial_vector(name: str, shape: tuple[int, int, int], num_classes: int, seed: int) -> Vector:
+def initial_vector(
+    name: str, shape: tuple[int, int, int], num_classes: int, seed: int, number: int = 0
+) -> Vector:
     """Return the initial state of a run: float32, shape (P,); a function of its arguments alone.
 
     Args:
@@ -56,11 +58,14 @@ def initial_vector(name: str, shape: tuple[int, int, int], num_classes: int, see
         shape: (channels, height, width) of an image.
         num_classes: number of classes.
         seed: the run's seed.
+        number: 0 is the model that every algorithm starts from; others are independent draws.
 
     Raises:
         ConfigError: as `engine.models.registry.build`.
     """
     module = blank(name, shape, num_classes)
-    rng = torch.Generator().manual_seed(int(generator(seed, "model").integers(2**63)))
+    rng = torch.Generator().manual_seed(
+        int(generator(seed, f"model {number}" if number else "model").integers(2**63))
+    )
     initialise(module, rng)
     return flat_vectors.read(module)

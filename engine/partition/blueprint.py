@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.clients.messages import ClassLabels
+from fedgrid.engine.data.images import ClassLabels
 from fedgrid.engine.errors import DataError
 from fedgrid.engine.partition.deal import ClientSplit
 

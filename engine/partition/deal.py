@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.clients.messages import ClassLabels, ImageSet
+from fedgrid.engine.data.images import ClassLabels, ImageSet
 from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.partition import majority
 from fedgrid.engine.partition.groups import Balance, Overlap, class_sets, cluster_sizes
@@ -36,8 +36,8 @@ from fedgrid.engine.partition.scenarios import (
     Scenario,
     published_shares,
 )
+from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.seeds import generator
-from fedgrid.engine.settings import Split
 
 __all__ = [
     "SCENARIOS",

@@ -14,8 +14,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.seeds import generator
-from fedgrid.engine.settings import Split
 
 Positions: TypeAlias = NDArray[np.int64]
 Cuts: TypeAlias = list[tuple[Positions, Positions]]

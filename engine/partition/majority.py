@@ -21,8 +21,8 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.groups import MAJORITY_GROUPS, majority_groups
 from fedgrid.engine.partition.holdouts import Positions
 from fedgrid.engine.partition.scenarios import Scenario
+from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.seeds import generator
-from fedgrid.engine.settings import Split
 
 WITHOUT_EFFECT = ("alpha", "proportions")
 """Options of imbalanced groups."""

@@ -1,7 +1,6 @@
-"""One entry of the round store as bytes: safetensors, whose metadata hold a checksum of all the rest.
+"""One entry of the round cache as bytes: safetensors, whose metadata hold a checksum of all the rest.
 
-And of the name that it is kept under: the entry of one round, put in the place of another's, is as bad as a
-damaged one.
+The checksum covers the entry's name too: an entry in the place of another one is as bad as a damaged one.
 """
 
 import json
@@ -21,23 +20,23 @@ CHECKSUM = "sha256"
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """What is known of a part of a round."""
+    """Cached arrays of a round."""
 
     arrays: Arrays
     computed_by: str
     """Run id."""
     seconds: float
-    """What working it out took, once the clients had trained."""
+    """The time it took to compute, after the clients had trained."""
     cost: float
-    """What having it again would take, in seconds: with the training that it needs."""
+    """The time it would take to recompute, in seconds, with the training that it needs."""
 
 
 class Damaged(Exception):
     """The bytes are not those that were written."""
 
 
-def encode(entry: CacheEntry, name: str = "") -> bytes:
-    """Return an entry as bytes, to be kept under a name."""
+def encode(entry: CacheEntry, name: str) -> bytes:
+    """Return an entry as bytes, for the file of that name."""
     arrays = {part: np.asarray(array, order="C") for part, array in entry.arrays.items()}
     about = {
         "computed_by": entry.computed_by,
@@ -47,11 +46,11 @@ def encode(entry: CacheEntry, name: str = "") -> bytes:
     return save(arrays, {**about, CHECKSUM: _checksum(name, arrays, about)})
 
 
-def decode(data: bytes, name: str = "") -> CacheEntry:
-    """Return the entry that was encoded to be kept under a name.
+def decode(data: bytes, name: str) -> CacheEntry:
+    """Return the entry that was encoded under a name.
 
     Raises:
-        Damaged: if it is not whole, or another name's.
+        Damaged: if it is incomplete, or was encoded under another name.
     """
     about = about_entry(data)
     try:
@@ -68,7 +67,7 @@ def about_entry(data: bytes) -> dict[str, str]:
     """Return an entry's metadata, from its first bytes.
 
     Raises:
-        Damaged: if they are not an entry's.
+        Damaged: if they are not those of an entry.
     """
     length = int.from_bytes(data[:8], "little")
     try:

@@ -1,64 +1,109 @@
-"""What the numbers of a federation's rounds come from, as a digest: code, device, data, settings."""
+"""Keys of the round cache: digests of everything that a round's numbers depend on.
 
-from collections.abc import Sequence
+A digest is derived from a value's own fields, whatever they are; it never lists them. A type that it does not
+know is an error, not a guess.
+"""
+
+import inspect
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
 
-from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.clients.messages import ImageSet
-from fedgrid.engine.clients.pool import Setup
+from fedgrid.engine.clients.messages import Memory, Setup, TrainTask
 
 CODE = ("engine/**/*.py", "algorithms/contract/*.py")
-"""What trains, tests and compares: with one line of it changed, nothing is taken from before."""
+"""What trains, tests and compares: a change of one line makes every key another one."""
 
 
 def of_setup(setup: Setup, device: str) -> str:
-    """Return what tells the rounds of a federation from those of every other, `device` being its clients'.
+    """Return the digest of a run's setup, of the clients' device and of the code.
 
-    Images are looked at themselves, as a data set's files may change under their names.
+    Images are digested themselves, because a data set's files may change under their names. Plugins count by
+    their digests: the same file may have another name elsewhere.
     """
-    parts = [
-        *_numerics(),
-        device,
-        setup.model,
-        str(setup.num_classes),
-        setup.training.model_dump_json(exclude={"rounds"}),
-        str(setup.seed),
-        *(plugin.digest for plugin in setup.plugins),
-        _of_images(setup.server_set),
-        str(setup.server_parts),
-        *(f"{held.client} {_of_images(held.train)} {_of_images(held.test)}" for held in setup.clients),
-    ]
-    return sha256("\n".join(parts).encode()).hexdigest()
+    plugins = [plugin.digest for plugin in setup.plugins]
+    return digest([replace(setup, plugins=()), plugins, device, *_numerics()])
 
 
 class Digests:
-    """Digests of models, each worked out once while it is in use."""
+    """Digests of arrays, each computed once while it is in use."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Vector, str]] = {}
+        self._known: dict[int, tuple[NDArray[Any], str]] = {}
 
-    def of(self, models: Sequence[Vector]) -> list[str]:
-        """Return a digest a model; those of other models are forgotten."""
-        self._known = {id(model): self._known.get(id(model)) or (model, of_array(model)) for model in models}
-        return [self._known[id(model)][1] for model in models]
-
-
-def of_array(array: np.ndarray) -> str:
-    """Return the digest of an array's entries."""
-    return sha256(np.asarray(array, order="C").data).hexdigest()
+    def of(self, arrays: Sequence[NDArray[Any]]) -> list[str]:
+        """Return a digest an array; those of other arrays are forgotten."""
+        self._known = {id(array): self._known.get(id(array)) or (array, digest(array)) for array in arrays}
+        return [self._known[id(array)][1] for array in arrays]
 
 
-def _of_images(held: ImageSet) -> str:
-    return f"{held.images.shape} {of_array(held.images)} {of_array(held.labels)}"
+def of_task(task: TrainTask, models: Sequence[str], payload: Mapping[str, str], memory: Memory | None) -> str:
+    """Return the digest of a client's training.
+
+    Args:
+        task: every field counts. Candidates count by their models, whose positions another run may not share.
+        models: a digest a model.
+        payload: the digest of each of the order's arrays.
+        memory: what the client remembers.
+    """
+    order = _fields(task.order) | {
+        "candidates": [models[candidate] for candidate in task.order.candidates],
+        "payload": payload,
+    }
+    return digest(_fields(task) | {"order": order, "memory": memory or {}})
+
+
+def digest(value: object) -> str:
+    """Return 64 hexadecimal digits that stand for a value.
+
+    Raises:
+        TypeError: for a type whose fields are not known.
+    """
+    match value:
+        case None | bool() | int() | float() | str() | slice():
+            parts = [type(value).__name__, repr(value)]
+        case np.ndarray():
+            data = np.asarray(value, order="C").data
+            parts = ["array", str(value.dtype), str(value.shape), sha256(data).hexdigest()]
+        case BaseModel():
+            settings = {name: getattr(value, name) for name in type(value).model_fields}
+            parts = [type(value).__qualname__, _code_of(type(value)), digest(settings)]
+        case Mapping():
+            parts = ["mapping", *sorted(f"{digest(key)} {digest(inner)}" for key, inner in value.items())]
+        case Sequence():
+            parts = ["sequence", *(digest(inner) for inner in value)]
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            parts = [type(value).__qualname__, digest(_fields(value))]
+        case _:
+            raise TypeError(f"no digest of a {type(value).__name__}")
+    return sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _fields(value: Any) -> dict[str, object]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+@cache
+def _code_of(settings: type[BaseModel]) -> str:
+    """Return the digest of the modules in which a settings class and its bases are written."""
+    modules = {base.__module__ for base in settings.__mro__ if issubclass(base, BaseModel)} - {
+        "pydantic.main"
+    }
+    sources = [inspect.getsource(sys.modules[name]) for name in sorted(modules)]
+    return sha256("\n".join(sources).encode()).hexdigest()
 
 
 @cache
 def _numerics() -> tuple[str, ...]:
-    """Return the versions of what computes, here and now."""
+    """Return the versions of torch, of NumPy and of this code, and the processor's instruction set."""
     import torch
 
     root = Path(__file__).parents[2]

@@ -1,49 +1,49 @@
-"""What clients report, as named arrays and back: what the round store keeps of a round's training and tests.
+"""Reports and tests of a round as named arrays and back, as entries of the round cache hold them.
 
 Shapes: N clients of a round, M models, L classes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
-from operator import add
+from typing import Any
 
 import numpy as np
 
 from fedgrid.algorithms.contract.source import Arrays
-from fedgrid.engine.clients.messages import Counts, EvaluateReport, TrainReport, TrainTask
+from fedgrid.engine.clients.client_round import Tests
+from fedgrid.engine.clients.messages import TrainReport, TrainTask
 from fedgrid.engine.clients.peak_memory import own_peak
+from fedgrid.engine.training.confusion import Counts
 
 TRAIN_TESTS = ("local", "local_server")
+NUMBERS: Mapping[str, Any] = {
+    "train_loss": np.float64,
+    "train_accuracy": np.float64,
+    "update_norm": np.float64,
+    "usable": np.bool_,
+    "images": np.int64,
+    "steps": np.int64,
+    "bytes_up": np.int64,
+}
+"""Fields of a report that are kept as they are."""
 
 
-@dataclass(frozen=True)
-class Tests:
-    """The aggregated models' tests."""
+def pack_reports(
+    reports: Sequence[TrainReport], tasks: Sequence[TrainTask], remembering: frozenset[int] = frozenset()
+) -> Arrays:
+    """Return the reports of `tasks`, without wall-clock times and peak memory.
 
-    own: Mapping[int, Counts]
-    """Client -> its cluster's model on its own test set."""
-    server: Sequence[Counts]
-    """Each model on the server's test set."""
-
-
-def pack_reports(reports: Sequence[TrainReport], tasks: Sequence[TrainTask], remembers: set[int]) -> Arrays:
-    """Return the reports of `tasks`, but for clock and memory readings.
-
-    A client's choice is kept as its place among the candidates, whose numbers another run may not share.
-    `remembers` are the clients whose optimizer keeps something.
+    A client's choice is kept as its place among the candidates, whose positions another run may not share.
+    `remembering` are the clients that have a memory.
     """
+    chosen = [task.order.candidates.index(report.chosen) for report, task in zip(reports, tasks, strict=True)]
     arrays = {
         "client_N": np.array([report.client for report in reports], np.int64),
-        "chosen_N": np.array(
-            [task.candidates.index(report.chosen) for report, task in zip(reports, tasks, strict=True)],
-            np.int64,
-        ),
-        "train_loss_N": np.array([report.train_loss for report in reports]),
-        "train_accuracy_N": np.array([report.train_accuracy for report in reports]),
-        "update_norm_N": np.array([report.update_norm for report in reports]),
-        "usable_N": np.array([report.usable for report in reports]),
-        "remembers_N": np.array([report.client in remembers for report in reports]),
+        "chosen_N": np.array(chosen, np.int64),
+        "remembers_N": np.array([report.client in remembering for report in reports]),
+        **{
+            f"{name}_N": np.array([getattr(report, name) for report in reports], kind)
+            for name, kind in NUMBERS.items()
+        },
     }
     for test in TRAIN_TESTS:
         counts = [getattr(report, test) for report in reports]
@@ -55,30 +55,30 @@ def pack_reports(reports: Sequence[TrainReport], tasks: Sequence[TrainTask], rem
 def unpack_reports(arrays: Arrays, tasks: Sequence[TrainTask]) -> list[TrainReport]:
     """Return the reports that were packed; they took this process no time."""
     tests = {test: _unpack(test, arrays) for test in TRAIN_TESTS}
+
+    def number(name: str, index: int) -> Any:
+        return arrays[f"{name}_N"][index].item()
+
     return [
         TrainReport(
             client=int(arrays["client_N"][index]),
-            chosen=task.candidates[int(arrays["chosen_N"][index])],
-            train_loss=float(arrays["train_loss_N"][index]),
-            train_accuracy=float(arrays["train_accuracy_N"][index]),
-            update_norm=float(arrays["update_norm_N"][index]),
-            usable=bool(arrays["usable_N"][index]),
-            **{test: counts[index] if counts else None for test, counts in tests.items()},
+            chosen=task.order.candidates[int(arrays["chosen_N"][index])],
             seconds=0.0,
-            memory=own_peak(),
+            peak_memory=own_peak(),
+            local=tests["local"][index] if tests["local"] else None,
+            local_server=tests["local_server"][index] if tests["local_server"] else None,
+            **{name: number(name, index) for name in NUMBERS},
         )
         for index, task in enumerate(tasks)
     ]
 
 
-def pack_tests(reports: Sequence[EvaluateReport]) -> Arrays:
-    """Return the tests of aggregated models; parts of the server's set are added up by client."""
-    server = [reduce(add, parts) for parts in zip(*(report.server_parts for report in reports), strict=True)]
-    clients = np.array([report.client for report in reports], np.int64)
+def pack_tests(tests: Tests) -> Arrays:
+    """Return the tests of served models."""
     return {
-        "client_N": clients,
-        **_pack("own", [report.own for report in reports]),
-        **_pack("server", server),
+        "client_N": np.array(list(tests.own), np.int64),
+        **_pack("own", list(tests.own.values())),
+        **_pack("server", tests.server),
     }
 
 

@@ -1,9 +1,9 @@
-"""The round store: what any run has worked out about a round, for every other run that comes to it.
+"""The files of the round cache: what one run has computed of a round, for every other run that reaches it.
 
-A folder `store/` beside the runs, in it one a trunk (`RunConfig.trunk`), in it one file an entry, named
-`<round>-<key>-<name>.safetensors`. The key is what the round depends on, the name what is kept of it
-(`engine.round_cache.cached_round`). Files may go at any time: an entry that is missing, damaged or cannot be
-written costs time and changes no number.
+A folder `store/` beside the runs has a folder for each trunk (`RunConfig.trunk`), with one file an entry,
+named `<round>-<key>-<name>.safetensors`. The key is a digest of the round's inputs, the name says which
+result it is (`engine.round_cache.cached_round`). Files may go at any time: an entry that is missing, damaged
+or cannot be written costs time and changes no number.
 """
 
 import re
@@ -21,21 +21,21 @@ FOLDER = "store"
 ENTRY = ".safetensors"
 NAME = re.compile(rf"{FOLDER}/[^/]+/\d+-[^/-]+-[^/]+{re.escape(ENTRY)}")
 STATES = ("mean-", "memory-", "update")
-"""Entries as large as a model, which only runs that are still to come need; the others are statistics."""
+"""Entries as large as a model, which only later runs need; the others are statistics."""
 HEADER = 1 << 16
 """Bytes that hold an entry's metadata."""
 BYTES_PER_SECOND = 100e6
-"""Written and read again: 85 MB of a ResNet-34 that one client of thirty trains in half a second on a GPU are
-not worth it, those that all thirty train are."""
+"""Speed of one write and one read. 85 MB of a ResNet-34 that one client trains in half a second on a GPU are
+not worth an entry; a mean over thirty clients is."""
 ROUND_TRIP = 0.1
 """Seconds that writing and reading a file at a URI takes, however small it is."""
 AIR = 0.1
-"""Of the limit: what is freed beyond need, as finding what is cheapest takes a look at every entry."""
+"""Share of the limit that an eviction frees beyond need: finding the cheapest entries reads them all."""
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file of the store."""
+    """A file of the round cache."""
 
     file: str
     """Relative to the storage's root, with slashes."""
@@ -44,22 +44,22 @@ class StoredFile:
 
     @property
     def trunk(self) -> str:
-        """The folder that it is in."""
+        """The name of its folder."""
         return self.file.split("/")[1]
 
     @property
     def round(self) -> int:
-        """The round, counted from 1, that it is of."""
+        """Its round, counted from 1."""
         return int(self._parts[0])
 
     @property
     def key(self) -> str:
-        """What tells its round from others."""
+        """The digest of its round's inputs."""
         return self._parts[1]
 
     @property
     def is_state(self) -> bool:
-        """Whether it is as large as a model, and no statistic."""
+        """Whether it is as large as a model; else it is a statistic."""
         return self._parts[2].startswith(STATES)
 
     @property
@@ -69,14 +69,14 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class CacheOptions:
-    """How a storage's round store is used."""
+    """How a storage's round cache is used."""
 
     limit: int | None = None
-    """Bytes that it may take; beyond that goes what is cheapest to have again."""
+    """Bytes that it may take; beyond that the entries that are cheapest to recompute are evicted."""
 
 
 class RoundStore:
-    """What one run reads and writes of the store; `warnings` says what was wrong with it."""
+    """What one run reads and writes of the round cache; problems become `warnings`."""
 
     def __init__(self, storage: Storage, trunk: str, run_id: str, options: CacheOptions) -> None:
         self.run_id = run_id
@@ -88,26 +88,26 @@ class RoundStore:
 
     @property
     def is_far(self) -> bool:
-        """Whether each look at a file is a round trip over the network."""
+        """Whether each lookup is a round trip over the network."""
         return self._storage.uri is not None
 
     def read(self, name: str) -> CacheEntry | None:
-        """Return what is kept under a name, None if there is nothing that can be used."""
+        """Return the entry of a name, None on a miss."""
         file = self._file(name)
         path = self._storage.root / file
         try:
             data = self._storage.read(file)
             return None if data is None else decode(data, name)
         except Damaged:
-            self.warnings.append(f"{path} is damaged: its round is worked out again")
+            self.warnings.append(f"{path} is damaged: its round is computed again")
             with suppress(FedgridError):
                 drop(self._storage, [StoredFile(file, 0)])
         except (OSError, FedgridError) as error:
-            self._complain(f"{path} cannot be read ({error}): its round is worked out again")
+            self._complain(f"{path} cannot be read ({error}): its round is computed again")
         return None
 
     def write(self, name: str, entry: CacheEntry) -> None:
-        """Keep an entry, if there is room, and if it is not had again sooner than it is written and read."""
+        """Write an entry, if there is room, and unless recomputing it is cheaper than a write and a read."""
         if not self._is_worthwhile(entry):
             return
         file = self._file(name)
@@ -118,25 +118,25 @@ class RoundStore:
             if self._limit is not None and not make_room(self._storage, self._limit, len(data)):
                 return
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Not flushed: what a power cut leaves of it does not pass for whole.
+            # Not flushed: the checksum tells what a power cut leaves of it.
             temporary.write_bytes(data)
             temporary.replace(path)
             self._storage.push(file)
         except (OSError, FedgridError) as error:
-            self._complain(f"{path} cannot be kept ({error}): other runs do without")
+            self._complain(f"{path} cannot be written ({error}): other runs will compute it again")
         finally:
-            # At a URI nobody reads the mirror's, which would fill the disk of every machine.
+            # At a URI the mirror's copy is never read, and would fill the disk of every machine.
             for leftover in (temporary, path) if self._storage.uri else (temporary,):
                 with suppress(OSError):
                     leftover.unlink()
 
-    def told(self) -> list[str]:
+    def take_warnings(self) -> list[str]:
         """Return the warnings since the last call."""
-        told, self.warnings = self.warnings, []
-        return told
+        warnings, self.warnings = self.warnings, []
+        return warnings
 
-    def claim(self, name: str) -> RoundLock:
-        """Return the claim on a round; of a storage at a URI, among the runs of this machine."""
+    def lock(self, name: str) -> RoundLock:
+        """Return the lock of a round; of a storage at a URI it holds among the runs of this machine."""
         return RoundLock(self._storage.root / self._trunk / f"{name}.claim")
 
     def _is_worthwhile(self, entry: CacheEntry) -> bool:
@@ -144,7 +144,7 @@ class RoundStore:
         return entry.cost >= size / BYTES_PER_SECOND + (ROUND_TRIP if self.is_far else 0.0)
 
     def _complain(self, warning: str) -> None:
-        """Warn, once a run: what holds for one file mostly holds for all."""
+        """Warn once a run: such a problem mostly concerns all files."""
         if not self._complained:
             self._complained = True
             self.warnings.append(warning)
@@ -154,7 +154,7 @@ class RoundStore:
 
 
 def kept(storage: Storage, trunk: str = "") -> list[StoredFile]:
-    """Return the entries of the store, or of one trunk.
+    """Return the entries of the round cache, or of one trunk.
 
     Raises:
         RunError: if the storage cannot be read.
@@ -176,7 +176,7 @@ def drop(storage: Storage, entries: list[StoredFile]) -> None:
 
 
 def make_room(storage: Storage, limit: int, size: int = 0) -> bool:
-    """Drop what is cheapest to have again, by the byte, until `size` more bytes fit; False if they cannot.
+    """Evict what is cheapest to recompute, by the byte, until `size` more bytes fit; False if they cannot.
 
     Raises:
         RunError: if the storage cannot be read or written.
@@ -197,7 +197,7 @@ def make_room(storage: Storage, limit: int, size: int = 0) -> bool:
 
 
 def _cost(storage: Storage, entry: StoredFile) -> float:
-    """Return the seconds that having an entry again takes, 0 if that cannot be read."""
+    """Return the seconds that recomputing an entry takes, 0 if that cannot be read."""
     try:
         return float(about_entry(storage.read(entry.file, HEADER) or b"")["cost"])
     except (OSError, FedgridError, Damaged, ValueError, KeyError):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedgrid.engine.clients.messages import Counts
+from fedgrid.engine.training.confusion import Counts
 
 TEST_BATCH = 128
 """Images a test batch. Fixed, since the last bits of a loss depend on it; larger ones fall out of cache."""

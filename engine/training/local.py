@@ -6,21 +6,31 @@ tensor; nothing is read back from the device before the last epoch ends. Shapes:
 state vector of which W are parameters.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import nan
-from typing import Protocol
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule, LocalSteps
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.flat_vectors import FlatModule
-from fedgrid.engine.settings import Training
-from fedgrid.engine.training.evaluation import to_inputs
+from fedgrid.engine.training.evaluation import TEST_BATCH, to_inputs
+from fedgrid.engine.training.optimizers import OPTIMIZERS
+from fedgrid.engine.training.settings import LocalTraining
+
+Memory = Mapping[str, NDArray[Any]]
+NOTHING: Memory = MappingProxyType({})
+OPTIMIZER = "optimizer"
+"""The name of the optimizer's state in a client's memory."""
 
 
 @dataclass(frozen=True)
@@ -33,73 +43,13 @@ class LocalResult:
     """Mean cross-entropy of each epoch, as the model changed; NaN where no image was trained on."""
     accuracies: tuple[float, ...]
     """Share of images classified rightly in each epoch, as the model changed; NaN likewise."""
-    memory: Vector | None
-    """The optimizer's memory, where it is kept and there is any: (W,) of SGD with momentum, (2 W + 1,)
-    of Adam."""
-
-
-class _Optimizer(Protocol):
-    def step(self, weights: Tensor, gradient: Tensor) -> None:
-        """Change `weights`, shape (W,), in place; `gradient` is free to be overwritten."""
-
-    def memory(self) -> Vector | None:
-        """Return what is remembered, in the layout's order."""
-
-
-class _Sgd:
-    """As `torch.optim.SGD`; the memory is the momentum buffer."""
-
-    def __init__(self, flat: FlatModule, training: Training, memory: Vector | None) -> None:
-        self._flat, self._training = flat, training
-        self._velocity = None
-        if training.momentum:
-            self._velocity = torch.zeros_like(flat.weights) if memory is None else flat.scatter(memory)
-
-    def step(self, weights: Tensor, gradient: Tensor) -> None:
-        if self._training.weight_decay:
-            gradient.add_(weights, alpha=self._training.weight_decay)
-        if self._velocity is not None:
-            gradient = self._velocity.mul_(self._training.momentum).add_(gradient)
-        weights.add_(gradient, alpha=-self._training.learning_rate)
-
-    def memory(self) -> Vector | None:
-        return None if self._velocity is None else self._flat.gather(self._velocity)
-
-
-class _Adam:
-    """As `torch.optim.Adam` with its default betas and epsilon; the memory is (mean, square, [steps])."""
-
-    FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8
-
-    def __init__(self, flat: FlatModule, training: Training, memory: Vector | None) -> None:
-        self._flat, self._training = flat, training
-        if memory is None:
-            self._mean, self._square, self._steps = (
-                torch.zeros_like(flat.weights),
-                torch.zeros_like(flat.weights),
-                0,
-            )
-        else:
-            mean, square, steps = np.split(memory, [len(flat.weights), 2 * len(flat.weights)])
-            self._mean, self._square, self._steps = flat.scatter(mean), flat.scatter(square), int(steps[0])
-
-    def step(self, weights: Tensor, gradient: Tensor) -> None:
-        if self._training.weight_decay:
-            gradient.add_(weights, alpha=self._training.weight_decay)
-        self._steps += 1
-        self._mean.lerp_(gradient, 1 - self.FIRST)
-        self._square.mul_(self.SECOND).addcmul_(gradient, gradient, value=1 - self.SECOND)
-        scale = (1 - self.SECOND**self._steps) ** 0.5
-        size = self._training.learning_rate / (1 - self.FIRST**self._steps)
-        denominator = torch.sqrt(self._square, out=gradient).div_(scale).add_(self.EPSILON)
-        weights.addcdiv_(self._mean, denominator, value=-size)
-
-    def memory(self) -> Vector | None:
-        mean, square = self._flat.gather(self._mean), self._flat.gather(self._square)
-        return np.concatenate([mean, square, np.array([self._steps], np.float32)])
-
-
-OPTIMIZERS: dict[str, type[_Sgd] | type[_Adam]] = {"sgd": _Sgd, "adam": _Adam}
+    steps: int
+    """Optimizer steps."""
+    outputs: Memory
+    """What the rule has for the server."""
+    memory: Memory
+    """For the client's next round: what the rule remembers and, if it is kept, the optimizer's state under
+    `optimizer`: shape (W,) of SGD with momentum, (2 W + 1,) of Adam."""
 
 
 @torch.enable_grad()
@@ -108,46 +58,143 @@ def train(
     start: Vector,
     images: Tensor,
     labels: Tensor,
-    training: Training,
+    training: LocalTraining,
     rng: np.random.Generator,
-    memory: Vector | None = None,
+    memory: Memory = NOTHING,
+    *,
+    rule: LocalRule = PLAIN,
+    payload: Memory = NOTHING,
+    reference: Tensor | None = None,
+    max_steps: int | None = None,
 ) -> LocalResult:
     """Train from `start` on all images for `training.local_epochs` epochs.
 
     A last batch of a single image is left out for models with BatchNorm, which has no variance there.
 
     Args:
-        flat: the workspace; whatever it held before is overwritten.
+        flat: the workspace; its former content is overwritten.
         start: the whole state to start from, shape (P,); only read.
         images: uint8, shape (N, channels, height, width), best with channels last, on the module's device.
         labels: int64, shape (N,), on the same device.
         training: the settings.
         rng: draws one permutation of the images an epoch.
-        memory: what `LocalResult.memory` was in the client's last round; None starts a fresh optimizer.
+        memory: `LocalResult.memory` of the client's last round; without it the optimizer starts fresh.
+        rule: hooks into this loop.
+        payload: the rule's arrays.
+        reference: the server's reference images, uint8, for rules that predict on them.
+        max_steps: stop after so many optimizer steps; None: after the last epoch.
 
     Raises:
         ConfigError: batches of one image for a model with BatchNorm.
     """
     smallest = _smallest_batch(flat.module, training.batch_size)
     flat.write(start)
-    optimizer = OPTIMIZERS[training.optimizer](flat, training, memory)
+    local = Local(flat, training, memory, payload, reference)
+    steps = rule.start(local)
     flat.module.train()
     pixels = images.permute(0, 2, 3, 1).contiguous()
-    logits, targets = [], []
-    for _ in range(training.local_epochs):
+    logits: list[Tensor] = []
+    targets: list[Tensor] = []
+    for _ in range(training.local_epochs if max_steps is None else max_steps):
         order = torch.from_numpy(rng.permutation(len(labels))).to(labels.device, non_blocking=True)
         epoch_inputs, epoch_labels = to_inputs(pixels[order]).permute(0, 3, 1, 2), labels[order]
         for begin in range(0, len(labels) - smallest + 1, training.batch_size):
+            if len(logits) == max_steps:
+                break
             batch = slice(begin, begin + training.batch_size)
-            logits.append(_step(flat, optimizer, epoch_inputs[batch], epoch_labels[batch]))
+            logits.append(steps.step(local, epoch_inputs[batch], epoch_labels[batch]))
             targets.append(epoch_labels[batch])
-    losses, accuracies = _running(logits, targets, training.local_epochs)
+    finished = steps.finish(local, len(logits))
+    model = flat.read()
+    losses, accuracies = _running(logits, targets, training.local_epochs if max_steps is None else 1)
     return LocalResult(
-        model=flat.read(),
+        model=model,
         losses=losses,
         accuracies=accuracies,
-        memory=optimizer.memory() if training.keep_optimizer_state else None,
+        steps=len(logits),
+        outputs=finished.outputs,
+        memory={**local.optimizer_memory(), **finished.memory},
     )
+
+
+class Local:
+    """The model in training, as a rule's hooks see it (`algorithms.contract.local_rule.LocalModel`)."""
+
+    def __init__(
+        self,
+        flat: FlatModule,
+        training: LocalTraining,
+        memory: Memory,
+        payload: Memory,
+        reference: Tensor | None,
+    ) -> None:
+        self._flat, self._training = flat, training
+        self._optimizer = OPTIMIZERS[training.optimizer](flat, training, memory.get(OPTIMIZER))
+        self.weights = flat.weights
+        self.learning_rate = training.learning_rate
+        self.memory, self.payload = memory, payload
+        self._start: Tensor | None = None
+        self._reference = reference
+
+    @property
+    def start(self) -> Tensor:
+        """The parameters when this was first asked for, which hooks do before they train; shape (W,)."""
+        if self._start is None:
+            self._start = self.weights.detach().clone()
+        return self._start
+
+    @property
+    def reference(self) -> Tensor | None:
+        """The server's reference images as inputs."""
+        return None if self._reference is None else to_inputs(self._reference)
+
+    def tensor(self, vector: Vector) -> Tensor:
+        """Return a vector in the layout's order, shape (W,) or (P,), as a tensor like `weights`."""
+        return self._flat.scatter(vector[: len(self.weights)])
+
+    def vector(self, tensor: Tensor) -> Vector:
+        """Return a tensor like `weights` as a vector in the layout's order."""
+        return self._flat.gather(tensor)
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Return the model's outputs."""
+        outputs: Tensor = self._flat.module(images)
+        return outputs
+
+    def gradient(self, loss: Tensor) -> Tensor:
+        """Return the gradient of a scalar with respect to `weights`; the next call overwrites it."""
+        self._flat.gradient.zero_()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return self._flat.gradient
+
+    def predict(self, images: Tensor) -> np.ndarray:
+        """Return class probabilities in inference mode; the module is left in training mode."""
+        self._flat.module.eval()
+        with torch.inference_mode():
+            parts = [self._flat.module(part) for part in torch.split(images, TEST_BATCH)]
+            outputs = torch.cat(parts).softmax(dim=1).cpu().numpy()
+        self._flat.module.train()
+        return np.asarray(outputs)
+
+    def step(self, images: Tensor, labels: Tensor, steps: LocalSteps) -> Tensor:
+        """Train on one batch; return its logits before the step."""
+        logits = self.logits(images)
+        loss = functional.cross_entropy(logits, labels)
+        penalty = steps.penalty(logits, labels, images)
+        gradient = self.gradient(loss if penalty is None else loss + penalty)
+        steps.correct(self.weights, gradient)
+        if steps.trains is None:
+            self._optimizer.step(self.weights, gradient)
+        else:
+            before = self.weights.clone()
+            self._optimizer.step(self.weights, gradient)
+            self.weights.copy_(torch.where(steps.trains, self.weights, before))
+        return logits.detach()
+
+    def optimizer_memory(self) -> Memory:
+        """Return the optimizer's state, if it is kept and there is any."""
+        kept = self._optimizer.memory() if self._training.keep_optimizer_state else None
+        return {} if kept is None else {OPTIMIZER: kept}
 
 
 def _smallest_batch(module: nn.Module, batch_size: int) -> int:
@@ -159,15 +206,6 @@ def _smallest_batch(module: nn.Module, batch_size: int) -> int:
             "training.batch_size=1 does not work with a model that has BatchNorm; choose at least 2"
         )
     return 2
-
-
-def _step(flat: FlatModule, optimizer: _Optimizer, images: Tensor, labels: Tensor) -> Tensor:
-    """Train on one batch; return its logits before the step."""
-    logits: Tensor = flat.module(images)
-    flat.gradient.zero_()
-    functional.cross_entropy(logits, labels).backward()  # type: ignore[no-untyped-call]
-    optimizer.step(flat.weights, flat.gradient)
-    return logits.detach()
 
 
 def _running(

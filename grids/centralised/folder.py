@@ -104,9 +104,7 @@ class CentralisedFolder:
         return table if table.schema.equals(EPOCHS) else EPOCHS.empty_table()
 
     def _drop(self, last: int) -> None:
-        for number in checkpoint.kept(self.path):
-            if number <= last:
-                checkpoint.drop(self.path, number)
+        checkpoint.drop(self.path, (number for number in checkpoint.kept(self.path) if number <= last))
 
 
 def proposal_text(config: CentralisedConfig, proposal: Proposal) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from fedgrid.engine.epsilons import Proposal
-from fedgrid.engine.settings import Training
+from fedgrid.engine.training.settings import Training
 
 SAME = ("optimizer", "learning_rate", "batch_size", "momentum", "weight_decay")
 """Of the training: what makes steps of one size. Epochs and rounds are a federation's own."""

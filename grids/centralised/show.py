@@ -9,7 +9,7 @@ from rich.table import Table
 
 from fedgrid.engine.data.datasets import Dataset
 from fedgrid.engine.epsilons import EPSILON_2_FACTOR, SETTLED, Proposal
-from fedgrid.engine.settings import Split
+from fedgrid.engine.partition.settings import Split
 from fedgrid.grids.centralised.folder import PROPOSAL, RECORDS, CentralisedFolder, set_options
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import titled_table

@@ -8,16 +8,18 @@ from typing import Literal
 
 import numpy as np
 
-from fedgrid.engine.clients.messages import ClientData, EvaluateTask, ImageSet, TrainTask
+from fedgrid.algorithms.contract.orders import Order
+from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.datasets import Dataset
+from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.partition.deal import class_shares, draws_per_client, sizes_of
 from fedgrid.engine.partition.majority import images_per_client
 from fedgrid.engine.partition.scenarios import Scenario
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.engine.settings import Training
 from fedgrid.engine.training.evaluation import TEST_BATCH
+from fedgrid.engine.training.settings import LocalTraining
 
 BUDGET = 20.0
 """Seconds that all measurements together may take."""
@@ -143,14 +145,14 @@ def _measure(workload: Workload, device: str, budget: float) -> Speed:
     started = perf_counter()
     most = min(MOST_IMAGES, max(2, MOST_BYTES // prod(workload.shape)))
     sizes = [2**power for power in range(1, most.bit_length())]
-    host = _host(workload, sizes, device)
+    worker = _worker(workload, sizes, device)
     model = initial_vector(workload.model, workload.shape, NUM_CLASSES, 0)
 
     def train(client: int) -> None:
-        host.train([TrainTask(client, 0, (0,), evaluate=False)], [model], {})
+        worker.train([TrainTask(Order(client, (0,)), 0, evaluate=False)], [model], {})
 
     def test(client: int) -> None:
-        host.evaluate([EvaluateTask(client, 0)], [model])
+        worker.evaluate([EvaluateTask(client, 0)], [model])
 
     # What else a core is busy with does not count; a GPU's work is none of the process's own.
     clock = process_time if device == "cpu" else perf_counter
@@ -186,26 +188,26 @@ def line(times: Sequence[tuple[int, float]]) -> tuple[float, float]:
     return max(0.0, first - few * image), image
 
 
-def _host(workload: Workload, sizes: Sequence[int], device: str) -> ClientWorker:
+def _worker(workload: Workload, sizes: Sequence[int], device: str) -> ClientWorker:
     rng = np.random.default_rng(0)
     pool = ImageSet(
         rng.integers(0, 256, (sizes[-1], *workload.shape), dtype=np.uint8),
         rng.integers(0, NUM_CLASSES, sizes[-1]),
     )
     sets = [pool.take(slice(0, size)) for size in sizes]
-    return ClientWorker(
+    training = LocalTraining(
+        local_epochs=1,
+        batch_size=workload.batch_size,
+        optimizer=workload.optimizer,
+        learning_rate=1e-6,
+    )
+    setup = Setup(
         model=workload.model,
         num_classes=NUM_CLASSES,
-        training=Training(
-            rounds=1,
-            local_epochs=1,
-            batch_size=workload.batch_size,
-            optimizer=workload.optimizer,
-            learning_rate=1e-6,
-        ),
+        training=training,
         seed=0,
-        clients=[ClientData(client, held, held) for client, held in enumerate(sets)],
+        clients=tuple(ClientData(client, held, held) for client, held in enumerate(sets)),
         server_set=pool.take(slice(0, 1)),
         server_parts={client: slice(0, 0) for client in range(len(sizes))},
-        device=device,
     )
+    return ClientWorker(setup, device)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedgrid.engine.clients.messages import ImageSet
 from fedgrid.engine.data.datasets import load
-from fedgrid.engine.partition.deal import server_subset
+from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.partition.server_images import server_sets
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.session import deal
@@ -31,7 +31,7 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path) -> None:
         if scenario not in seen:
             seen.add(scenario)
             deal(run, labels[run.dataset], data_dir)
-            server_subset(servers[run.dataset], run.split.server_images, run.seed)
+            server_sets(servers[run.dataset], run.split, run.seed)
 
 
 def check_storage(runs: Sequence[RunConfig], storage: Storage) -> None:

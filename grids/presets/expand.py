@@ -16,8 +16,8 @@ from fedgrid.engine.partition import majority
 from fedgrid.engine.partition.deal import class_shares
 from fedgrid.engine.partition.groups import class_sets, cluster_sizes
 from fedgrid.engine.partition.scenarios import Scenario
+from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.run_config import RunConfig, complete
-from fedgrid.engine.settings import Split
 from fedgrid.grids.presets.axes import AXES, Axes, Item
 from fedgrid.grids.presets.changes import Change
 from fedgrid.grids.presets.overrides import Override, merge

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedgrid.algorithms.clustering.clusterers import Clusterer
     from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Labels, Settings, State
+    from fedgrid.algorithms.contract.local_rule import PLAIN, Finished, LocalModel, LocalRule, LocalSteps
+    from fedgrid.algorithms.contract.orders import Order, Presence
     from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector
     from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, split_positions
     from fedgrid.algorithms.ocfl import Ocfl, OcflSettings
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from fedgrid.tracking.scoring.study import Study
 
 __all__ = [
+    "PLAIN",
     "Algorithm",
     "AlgorithmEntry",
     "Clusterer",
@@ -36,11 +39,17 @@ __all__ = [
     "FedOpt",
     "FedOptSettings",
     "FedgridError",
+    "Finished",
     "Labels",
+    "LocalModel",
+    "LocalRule",
+    "LocalSteps",
     "Matrix",
     "ModelEntry",
     "Ocfl",
     "OcflSettings",
+    "Order",
+    "Presence",
     "RunConfig",
     "RunResult",
     "Settings",
@@ -55,6 +64,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "PLAIN": "algorithms.contract.local_rule",
     "Algorithm": "algorithms.contract.base",
     "AlgorithmEntry": "algorithms.registry",
     "Clusterer": "algorithms.clustering.clusterers",
@@ -62,11 +72,17 @@ _MODULES = {
     "FedOpt": "algorithms.fedopt",
     "FedOptSettings": "algorithms.fedopt",
     "FedgridError": "engine.errors",
+    "Finished": "algorithms.contract.local_rule",
     "Labels": "algorithms.contract.base",
+    "LocalModel": "algorithms.contract.local_rule",
+    "LocalRule": "algorithms.contract.local_rule",
+    "LocalSteps": "algorithms.contract.local_rule",
     "Matrix": "algorithms.contract.updates",
     "ModelEntry": "engine.models.registry",
     "Ocfl": "algorithms.ocfl",
     "OcflSettings": "algorithms.ocfl",
+    "Order": "algorithms.contract.orders",
+    "Presence": "algorithms.contract.orders",
     "RunConfig": "engine.run_config",
     "RunResult": "grids.execution.one_run",
     "Settings": "algorithms.contract.base",

@@ -251,7 +251,7 @@ def test_late_knows_clients_that_are_not_there_in_its_round(attribution):
     algorithm = euclidean(late=2, attribution=attribution)
     state, _ = visits(algorithm, 6, {**places[0], 1: 2, 2: 11}, {0: 1, 3: 8, 4: 9})
     assert partition(state) == sets([0, 1], [2, 3, 4, 5])
-    assert not [name for name in state.memory if name.startswith("client_model")]
+    assert not [name for name in state.arrays if name.startswith("client_model")]
     state, _ = visits(euclidean(late=2, max_age=0, attribution=attribution), 6, *places)
     assert partition(state) == sets([0, 1, 5], [2, 3, 4])
 

@@ -125,7 +125,7 @@ def begin(config: RunConfig, data_dir: Path, algorithm: Algorithm) -> tuple[Fede
         rounds=NEVER,
         evaluate_every=NEVER,
         truth_K=truth_K,
-        attendance=Participation(len(truth_K), config.seed),
+        participation=Participation(len(truth_K), config.seed),
         train_images_K=[len(data.train) for data in setup.clients],
         test_images_K=[len(data.test) for data in setup.clients],
     )

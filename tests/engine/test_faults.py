@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import ray
 
+from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients import ray_pool
 from fedgrid.engine.clients.actor import Client
 from fedgrid.engine.clients.messages import TrainTask
@@ -179,7 +180,7 @@ def test_an_error_in_a_clients_training_names_client_round_and_cause(pool):
     setup, _ = prepare(RUN, NOWHERE)
     pool.prepare(setup)
     before = pool.pids()
-    tasks = [TrainTask(client, 2, (0,), evaluate=False) for client in range(6)]
+    tasks = [TrainTask(Order(client, (0,)), 2, evaluate=False) for client in range(6)]
     with pytest.raises(RunError, match=r"^client \d, round 3: ValueError: .* shape \(3,\)") as error:
         pool.train(tasks, [np.zeros(3, np.float32)], {})
     assert "\n" not in str(error.value)

@@ -11,13 +11,13 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.registry import create
 from fedgrid.engine.checkpoint import Progress
-from fedgrid.engine.clients.messages import Counts, EvaluateReport, TrainReport
+from fedgrid.engine.clients.messages import EvaluateReport, Reply, TrainReport
 from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.peak_memory import PeakMemory
-from fedgrid.engine.clients.pool import Trained
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.federation import Federation
 from fedgrid.engine.records import CLIENTS, ROUNDS, TESTS
+from fedgrid.engine.training.confusion import Counts
 
 LAYOUT = Layout(("weight",), ((2,),), 2)
 MODEL_BYTES = 8
@@ -53,8 +53,10 @@ class FakePool:
         return [self._train(task, models) for task in tasks]
 
     def _train(self, task, models):
-        updates = {c: vector(*self.update(task.client, task.round_index, models[c])) for c in task.candidates}
-        chosen = min(task.candidates, key=lambda c: np.nan_to_num(np.abs(updates[c])).sum())
+        updates = {
+            c: vector(*self.update(task.client, task.round_index, models[c])) for c in task.order.candidates
+        }
+        chosen = min(task.order.candidates, key=lambda c: np.nan_to_num(np.abs(updates[c])).sum())
         report = TrainReport(
             client=task.client,
             chosen=chosen,
@@ -65,11 +67,12 @@ class FakePool:
             local=counts(3, 1) if task.evaluate else None,
             local_server=counts(1, 3) if task.evaluate else None,
             seconds=float(task.client),
-            memory=PeakMemory(f"process {task.client}", 1e6),
+            peak_memory=PeakMemory(f"process {task.client}", 1e6),
         )
-        return Trained(report, updates[chosen], self.memory(task.client, task.round_index))
+        kept = self.memory(task.client, task.round_index)
+        return Reply(report, updates[chosen], {}, {} if kept is None else {"optimizer": kept})
 
-    def evaluate(self, tasks, models):
+    def evaluate(self, tasks, models, memories):
         """Client k's part of the server's test set is two images; it gets min(k, 2) of them right."""
         self.calls.append(("evaluate", list(tasks), [model.tolist() for model in models]))
         parts = {task.client: counts(min(task.client, 2), 2 - min(task.client, 2)) for task in tasks}
@@ -78,7 +81,7 @@ class FakePool:
         ]
 
 
-def federation(algorithm=None, num_clients=3, rounds=5, evaluate_every=1, attendance=None):
+def federation(algorithm=None, num_clients=3, rounds=5, evaluate_every=1, participation=None):
     return Federation(
         algorithm=algorithm or FedOpt(FedOptSettings()),
         layout=LAYOUT,
@@ -86,7 +89,7 @@ def federation(algorithm=None, num_clients=3, rounds=5, evaluate_every=1, attend
         rounds=rounds,
         evaluate_every=evaluate_every,
         truth_K=np.arange(num_clients) % 2,
-        attendance=attendance or Participation(num_clients, 0),
+        participation=participation or Participation(num_clients, 0),
         train_images_K=[10 + client for client in range(num_clients)],
         test_images_K=[4] * num_clients,
     )
@@ -94,7 +97,7 @@ def federation(algorithm=None, num_clients=3, rounds=5, evaluate_every=1, attend
 
 def play(run, pool, rounds, model=(0, 0)):
     """Return (progress, record) after each round."""
-    progress, history = run.begin(vector(*model)), []
+    progress, history = run.begin(lambda number: vector(*model)), []
     for _ in range(rounds):
         progress, record = run.next_round(progress, pool)
         history.append((progress, record))
@@ -311,7 +314,7 @@ def test_clients_choose_among_several_models():
     """
     pool = FakePool(to_target)
     [(progress, record)] = play(federation(ToyIfca(Settings()), num_clients=4), pool, 1)
-    assert [task.candidates for task in pool.calls[0][1]] == [(0, 1)] * 4
+    assert [task.order.candidates for task in pool.calls[0][1]] == [(0, 1)] * 4
     assert progress.state.labels_K.tolist() == [0, 1, 0, 1]
     assert [model.tolist() for model in progress.state.models] == [[2, 2], [8, 9]]
     assert record.round["clusters"] == 2
@@ -377,7 +380,7 @@ def given(row, columns):
 def attended(*rounds, algorithm=None, pool=None):
     """Return the pool and (progress, record) of each round, clients coming and going as told."""
     pool = pool or FakePool(axis)
-    return pool, play(federation(algorithm, attendance=Told(rounds)), pool, len(rounds))
+    return pool, play(federation(algorithm, participation=Told(rounds)), pool, len(rounds))
 
 
 def test_with_everybody_there_every_row_says_so():
@@ -438,7 +441,7 @@ def test_an_excluded_client_was_there_and_an_absent_one_was_not():
 
     told = Told((((0, 1, 2, 3), (0, 1, 2), {2}),), num_clients=5)
     pool = FakePool(lambda client, *_: (np.nan, 0) if client == 1 else (1, 0))
-    run = federation(Watcher(FedOptSettings()), num_clients=5, attendance=told)
+    run = federation(Watcher(FedOptSettings()), num_clients=5, participation=told)
     [(_, record)] = play(run, pool, 1)
     assert seen == [((0,), {2, 3, 4})]
     assert [row["part"] for row in record.clients] == [
@@ -522,7 +525,7 @@ def test_the_silhouette_is_of_this_rounds_updates_in_their_clusters():
     pool = FakePool(lambda client, *_: (1, 0) if client < 2 else (0, 1))
     briggs = create("briggs", {"round": 1, "threshold": 0.4})
     for algorithm, expected in ((briggs, 1.0), (None, None)):
-        [(_, record)] = play(federation(algorithm, num_clients=5, attendance=told), pool, 1)
+        [(_, record)] = play(federation(algorithm, num_clients=5, participation=told), pool, 1)
         assert record.round["silhouette"] == expected
 
 
@@ -530,7 +533,7 @@ def test_without_attendance_to_speak_of_it_is_the_run_without_it():
     """A share that rounds to everybody, and newcomers that come in round 1."""
     plain = play(federation(), FakePool(axis), 3)
     told = Participation(3, 0, participation=0.9, joins={0: 1})
-    other = play(federation(attendance=told), FakePool(axis), 3)
+    other = play(federation(participation=told), FakePool(axis), 3)
     for (progress, record), (same, again) in zip(plain, other, strict=True):
         assert progress.state.models[0].tobytes() == same.state.models[0].tobytes()
         assert repr(record.clients) == repr(again.clients)

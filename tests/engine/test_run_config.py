@@ -9,8 +9,9 @@ import yaml
 
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.errors import ConfigError, DataError
+from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.run_config import RunConfig, complete
-from fedgrid.engine.settings import Evaluation, Split, Training
+from fedgrid.engine.training.settings import Evaluation, Training
 
 NOWHERE = Path("no-data-needed")
 

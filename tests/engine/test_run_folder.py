@@ -14,7 +14,7 @@ import pytest
 from fedgrid.algorithms.contract.base import Diagnostics, State
 from fedgrid.engine import checkpoint
 from fedgrid.engine.checkpoint import Progress
-from fedgrid.engine.clients.messages import Counts, TrainReport
+from fedgrid.engine.clients.messages import TrainReport
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.records import LATER, TESTS, RoundRecord, client_row, round_row
@@ -22,6 +22,7 @@ from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import Failure, RunFolder, folder_of
 from fedgrid.engine.storage import atomic
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.training.confusion import Counts
 
 NUM_CLIENTS, ROUNDS = 3, 4
 TABLES = ("rounds.parquet", "clients.parquet", "timings.parquet")
@@ -100,7 +101,7 @@ def report(client, number):
         local=None,
         local_server=None,
         seconds=0.5,
-        memory=PeakMemory("host:1", 300.0),
+        peak_memory=PeakMemory("host:1", 300.0),
     )
 
 

@@ -30,7 +30,7 @@ def freeze(state: State) -> State:
     return State(
         tuple(frozen(model, model.dtype) for model in state.models),
         frozen(state.labels_K, state.labels_K.dtype),
-        {name: frozen(array, array.dtype) for name, array in state.memory.items()},
+        {name: frozen(array, array.dtype) for name, array in state.arrays.items()},
     )
 
 
@@ -56,7 +56,8 @@ def clients(*vectors: ArrayLike, first: int = 0) -> dict[int, ArrayLike]:
 
 
 def start(algorithm: Algorithm, num_clients: int, model: ArrayLike = (0.0, 0.0)) -> State:
-    return freeze(algorithm.init(frozen(model), num_clients))
+    initial = frozen(model)
+    return freeze(algorithm.init(layout_of(len(initial)), num_clients, lambda number: initial, rng()))
 
 
 def step(
@@ -113,12 +114,12 @@ def check_valid(state: State, num_clients: int) -> None:
     labels = set(state.labels_K.tolist())
     waiting = {node.waiting for node in splits(state)}
     assert waiting or labels == set(range(len(labels)))
-    starts = set(state.memory.get("start_K", state.labels_K).tolist())
+    starts = set(state.arrays.get("start_K", state.labels_K).tolist())
     assert labels | starts | waiting == set(range(len(state.models)))
     for model in state.models:
         assert model.dtype == np.float32
         assert np.isfinite(model).all()
-    for name, array in state.memory.items():
+    for name, array in state.arrays.items():
         assert isinstance(array, np.ndarray)
         assert not name.startswith("cluster_") or len(array) == len(state.models)
 
@@ -132,7 +133,7 @@ def saved(state: State) -> State:
     return State(
         tuple(copied(model) for model in state.models),
         copied(state.labels_K),
-        {name: copied(array) for name, array in state.memory.items()},
+        {name: copied(array) for name, array in state.arrays.items()},
     )
 
 
@@ -140,8 +141,8 @@ def same_bits(one: State, other: State) -> bool:
     return (
         [model.tobytes() for model in one.models] == [model.tobytes() for model in other.models]
         and one.labels_K.tobytes() == other.labels_K.tobytes()
-        and {name: (array.dtype, array.shape, array.tobytes()) for name, array in one.memory.items()}
-        == {name: (array.dtype, array.shape, array.tobytes()) for name, array in other.memory.items()}
+        and {name: (array.dtype, array.shape, array.tobytes()) for name, array in one.arrays.items()}
+        == {name: (array.dtype, array.shape, array.tobytes()) for name, array in other.arrays.items()}
     )
 
 

@@ -7,14 +7,15 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.clients.messages import Counts, EvaluateReport, TrainReport
+from fedgrid.engine.clients.messages import EvaluateReport, Reply, TrainReport
 from fedgrid.engine.clients.peak_memory import PeakMemory
-from fedgrid.engine.clients.pool import InProcessPool, Trained
+from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.round_cache.store import FOLDER, CacheOptions
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.training.confusion import Counts
 
 NOWHERE = Path("no-data-needed")
 CLIENTS, ROUNDS = 6, 3
@@ -124,10 +125,13 @@ class Untouchable:
     def prepare(self, setup):
         raise AssertionError("prepared")
 
+    def describe(self, clients, message):
+        raise AssertionError("described")
+
     def train(self, tasks, models, memories):
         raise AssertionError("trained")
 
-    def evaluate(self, tasks, models):
+    def evaluate(self, tasks, models, memories):
         raise AssertionError("tested")
 
 
@@ -142,9 +146,9 @@ class Counting(InProcessPool):
         self.trained += [(task.round_index + 1, task.client) for task in tasks]
         return super().train(tasks, models, memories)
 
-    def evaluate(self, tasks, models):
+    def evaluate(self, tasks, models, memories):
         self.tests += 1
-        return super().evaluate(tasks, models)
+        return super().evaluate(tasks, models, memories)
 
 
 class Arithmetic:
@@ -162,21 +166,22 @@ class Arithmetic:
         return [self._train(task, models, memories.get(task.client)) for task in tasks]
 
     def _train(self, task, models, memory):
-        (chosen,) = task.candidates
+        (chosen,) = task.order.candidates
         model = models[chosen]
         rng = np.random.default_rng([self._setup.seed, task.client, task.round_index])
         wish = np.random.default_rng([self._setup.seed, task.client // 2]).normal(size=model.size)
         update = (0.3 * (wish - model) + 0.01 * rng.normal(size=model.size)).astype(np.float32)
         if memory is not None:
-            update += np.float32(0.1) * memory
+            update += np.float32(0.1) * memory["optimizer"]
         norm = float(np.linalg.norm(update))
         counts = self._counts(model + update) if task.evaluate else None
         report = TrainReport(
             task.client, chosen, norm / 100, 0.5, norm, True, counts, counts, 1.0, PeakMemory("process", 1e6)
         )
-        return Trained(report, update, update if self._setup.training.keep_optimizer_state else None)
+        memory = {"optimizer": update} if self._setup.training.keep_optimizer_state else {}
+        return Reply(report, update, {}, memory)
 
-    def evaluate(self, tasks, models):
+    def evaluate(self, tasks, models, memories):
         counts = [self._counts(model) for model in models]
         return [EvaluateReport(task.client, counts[task.own], tuple(counts)) for task in tasks]
 

@@ -27,8 +27,8 @@ EAST, WEST, NORTH, SOUTH, NOWHERE = (1, 0), (-1, 0), (0, 1), (0, -1), (0, 0)
 TWO_GROUPS = [[0, 1], [2, 3]]
 
 
-def one_cluster(num_clients, memory=None, model=(7, 7)):
-    return freeze(State((frozen(model),), np.zeros(num_clients, np.int64), memory or {}))
+def one_cluster(num_clients, arrays=None, model=(7, 7)):
+    return freeze(State((frozen(model),), np.zeros(num_clients, np.int64), arrays or {}))
 
 
 def parted(*vectors, groups=TWO_GROUPS, num_clients=5, **options):
@@ -146,7 +146,7 @@ def test_what_it_trains_meanwhile_has_the_servers_moments_of_the_parent():
     """Three rows: the two parts and the waiting cluster."""
     before = one_cluster(5, {"cluster_first": frozen([[3, 4]])})
     updates = updates_of(clients(EAST, EAST, NORTH, NORTH), absent={4})
-    assert split_among(before, 0, TWO_GROUPS, updates).memory["cluster_first"].tolist() == [[3, 4]] * 3
+    assert split_among(before, 0, TWO_GROUPS, updates).arrays["cluster_first"].tolist() == [[3, 4]] * 3
 
 
 class TestDownTheTree:
@@ -160,7 +160,7 @@ class TestDownTheTree:
         """Parts 0 and 1, waiting cluster 2; then parts 0 and 3, waiting cluster 4."""
         updates = updates_of(self.FIRST, absent={6})
         once = split_among(one_cluster(7), 0, [[0, 1, 2, 3], [4, 5]], updates)
-        moved = State((frozen([8, 7]), *once.models[1:]), once.labels_K, once.memory)
+        moved = State((frozen([8, 7]), *once.models[1:]), once.labels_K, once.arrays)
         updates = updates_of(self.SECOND, absent={6})
         members = updates.select(moved.members(0))
         return freeze(split_among(moved, 0, [[0, 1], [2, 3]], members))

@@ -27,8 +27,8 @@ HOT = clients((1, 0), (-1, 0))
 EAST, NORTH = (1, 0), (0, 1)
 
 
-def state_of(labels, models, memory=None):
-    return freeze(State(tuple(frozen(model) for model in models), np.array(labels, np.int64), memory or {}))
+def state_of(labels, models, arrays=None):
+    return freeze(State(tuple(frozen(model) for model in models), np.array(labels, np.int64), arrays or {}))
 
 
 @pytest.fixture
@@ -66,11 +66,11 @@ class TestRegroup:
         assert regroup(before, [[], [2, 0], [1, 3]]).labels_K.tolist() == [0, 1, 0, 1]
 
     def test_moments_are_averaged_as_models_are_and_the_rest_is_kept(self):
-        memory = {"cluster_first": frozen([[1, 1], [3, 5]]), "temperatures": frozen([0.5], np.float64)}
-        state = regroup(state_of([0, 1], [(0, 0), (2, 2)], memory), [[0, 1]])
-        assert state.memory["cluster_first"].tolist() == [[2, 3]]
-        assert state.memory["cluster_first"].dtype == np.float32
-        assert state.memory["temperatures"].tolist() == [0.5]
+        arrays = {"cluster_first": frozen([[1, 1], [3, 5]]), "temperatures": frozen([0.5], np.float64)}
+        state = regroup(state_of([0, 1], [(0, 0), (2, 2)], arrays), [[0, 1]])
+        assert state.arrays["cluster_first"].tolist() == [[2, 3]]
+        assert state.arrays["cluster_first"].dtype == np.float32
+        assert state.arrays["temperatures"].tolist() == [0.5]
 
     def test_who_is_in_no_group_goes_where_most_of_its_cluster_goes(self):
         """Of cluster 0 = {0, 1, 2, 6} two go to {1, 2, 5}, one to {0, 3, 4}; 6 is absent."""
@@ -97,11 +97,11 @@ class TestRegroup:
         group 0 too.
         """
         first = updates_of(clients(EAST, EAST, NORTH, NORTH), absent={4})
-        memory = {"cluster_first": frozen([[5, 5]])}
-        before = split_among(state_of([0] * 5, [(7, 7)], memory), 0, [[0, 1], [2, 3]], first)
+        arrays = {"cluster_first": frozen([[5, 5]])}
+        before = split_among(state_of([0] * 5, [(7, 7)], arrays), 0, [[0, 1], [2, 3]], first)
         state = freeze(regroup(before, [[0, 2, 3], [1]]))
         assert state.labels_K.tolist() == [0, 1, 0, 0, 2]
-        assert len(state.models) == len(state.memory["cluster_first"]) == 3
+        assert len(state.models) == len(state.arrays["cluster_first"]) == 3
         assert model_of(state, 4) == [7, 7]
         (node,) = splits(state)
         assert (node.waiting, node.parts_D.tolist()) == (2, [0, 0])
@@ -154,7 +154,7 @@ def test_the_moments_of_a_new_cluster_are_the_mean_of_its_members(told):
     history = play(create("ocfl-kmeans", settings), [COLD, WARM, COLD, HOT], 2)
     assert [model.tolist() for model in history[2][0].models] == [[4.25, 0], [2.75, 1.5]]
     assert [model.tolist() for model in history[3][0].models] == [[4.25, 0.875]]
-    assert history[3][0].memory["cluster_first"].tolist() == [[0.75, 0.125]]
+    assert history[3][0].arrays["cluster_first"].tolist() == [[0.75, 0.125]]
 
 
 def test_with_clients_absent_at_both_rises(told):

@@ -10,9 +10,9 @@ from fedgrid.algorithms.sattler import SattlerSettings
 from tests.helpers.small_cases import freeze, frozen, partition, sets
 
 
-def state_of(labels, memory=None):
+def state_of(labels, arrays=None):
     models = tuple(frozen([float(cluster), 10.0 * cluster]) for cluster in range(max(labels) + 1))
-    return freeze(State(models, np.array(labels, np.int64), memory or {}))
+    return freeze(State(models, np.array(labels, np.int64), arrays or {}))
 
 
 def test_members_are_the_ascending_ids_of_a_cluster():
@@ -23,9 +23,9 @@ def test_members_are_the_ascending_ids_of_a_cluster():
 
 def test_remember_adds_arrays_and_leaves_the_old_state_alone():
     old = state_of([0, 0], {"kept": np.array([1.0])})
-    new = old.remember(added=np.array([2.0]))
-    assert set(old.memory) == {"kept"}
-    assert {name: array.tolist() for name, array in new.memory.items()} == {"kept": [1.0], "added": [2.0]}
+    new = old.keep(added=np.array([2.0]))
+    assert set(old.arrays) == {"kept"}
+    assert {name: array.tolist() for name, array in new.arrays.items()} == {"kept": [1.0], "added": [2.0]}
 
 
 def test_each_new_cluster_starts_from_the_parents_model():
@@ -73,10 +73,10 @@ def test_empty_groups_are_no_clusters():
 
 def test_memory_rows_of_a_cluster_follow_it_and_other_memory_stays():
     """Cluster 1 has row [3, 4]; its child, cluster 2, inherits it."""
-    memory = {"cluster_momentum": np.array([[1.0, 2.0], [3.0, 4.0]]), "temperatures": np.array([0.5, 0.25])}
-    state = split(state_of([0, 1, 1], memory), 1, [[1], [2]])
-    assert state.memory["cluster_momentum"].tolist() == [[1, 2], [3, 4], [3, 4]]
-    assert state.memory["temperatures"].tolist() == [0.5, 0.25]
+    arrays = {"cluster_momentum": np.array([[1.0, 2.0], [3.0, 4.0]]), "temperatures": np.array([0.5, 0.25])}
+    state = split(state_of([0, 1, 1], arrays), 1, [[1], [2]])
+    assert state.arrays["cluster_momentum"].tolist() == [[1, 2], [3, 4], [3, 4]]
+    assert state.arrays["temperatures"].tolist() == [0.5, 0.25]
 
 
 def test_split_leaves_its_input_alone():

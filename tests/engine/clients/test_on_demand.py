@@ -23,7 +23,7 @@ class Noting:
         self.calls.append(("train", tasks, models, memories))
         return ["trained"]
 
-    def evaluate(self, tasks, models):
+    def evaluate(self, tasks, models, memories):
         self.calls.append(("evaluate", tasks, models))
         return ["tested"]
 

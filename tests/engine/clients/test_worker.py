@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from fedgrid.engine.clients.messages import ClientData, EvaluateTask, ImageSet, TrainTask
+from fedgrid.algorithms.contract.orders import Order
+from fedgrid.engine.clients.messages import ClientData, EvaluateTask, TrainTask
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.worker import ClientWorker
+from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.models.initialisation import initial_vector
-from fedgrid.engine.settings import Training
+from fedgrid.engine.training.settings import Training
 
 SHAPE, CLASSES, SEED = (1, 8, 8), 3, 11
 
@@ -50,7 +52,7 @@ def initial(model="digitnet", seed=SEED):
 
 
 def task(client, candidates=(0,), round_index=0, evaluate=False):
-    return TrainTask(client, round_index, candidates, evaluate)
+    return TrainTask(Order(client, candidates), round_index, evaluate)
 
 
 def comparable(result):
@@ -59,7 +61,7 @@ def comparable(result):
     counts = [
         None if c is None else (c.confusion.tolist(), c.loss_sum) for c in (report.local, report.local_server)
     ]
-    numbers = replace(report, seconds=0.0, memory=PeakMemory("", 0.0), local=None, local_server=None)
+    numbers = replace(report, seconds=0.0, peak_memory=PeakMemory("", 0.0), local=None, local_server=None)
     return numbers, counts, update.tobytes(), None if memory is None else memory.tobytes()
 
 

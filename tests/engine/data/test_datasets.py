@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedgrid.engine.clients.messages import ImageSet
 from fedgrid.engine.data.datasets import DATASETS, default_data_dir, find, is_here, load
+from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError, DataError
 
 SHARED_DATA = Path(__file__).parents[3].parent / "shared" / "data"

@@ -7,8 +7,8 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models import registry
 from fedgrid.engine.models.flat_vectors import FlatModule, layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.settings import Training
 from fedgrid.engine.training.local import train
+from fedgrid.engine.training.settings import Training
 
 
 @pytest.mark.parametrize(

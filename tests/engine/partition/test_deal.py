@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedgrid.engine.clients.messages import ImageSet
+from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.partition.deal import (
     SCENARIOS,
@@ -23,7 +23,7 @@ from fedgrid.engine.partition.deal import (
     split_pool,
 )
 from fedgrid.engine.partition.holdouts import share_of
-from fedgrid.engine.settings import Split
+from fedgrid.engine.partition.settings import Split
 
 LABELS = np.repeat(np.arange(10), 60)
 """A pool of 600 images, 60 of each class, ordered by class."""

@@ -14,7 +14,7 @@ from scipy.stats import chi2_contingency
 from fedgrid.engine.data.datasets import DATASETS, load
 from fedgrid.engine.partition.deal import SCENARIOS, class_sets, leakage, sizes_of, split_pool
 from fedgrid.engine.partition.holdouts import share_of
-from fedgrid.engine.settings import Split
+from fedgrid.engine.partition.settings import Split
 
 SHARED = Path(__file__).parents[3].parent / "shared"
 REFERENCE = SHARED / "reference"

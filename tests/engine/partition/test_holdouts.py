@@ -5,7 +5,7 @@ import pytest
 
 from fedgrid.engine.partition.deal import split_pool
 from fedgrid.engine.partition.holdouts import common_test, cut, share_of
-from fedgrid.engine.settings import Split
+from fedgrid.engine.partition.settings import Split
 
 LABELS = np.repeat(np.arange(10), 60)
 KINDS = [("overlapping", "published"), ("overlapping", "none"), ("majority", "published")]

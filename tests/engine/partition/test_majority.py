@@ -11,8 +11,8 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.deal import leakage, split_pool
 from fedgrid.engine.partition.groups import FIRST_GROUP, majority_groups
 from fedgrid.engine.partition.majority import counts, images_per_client
+from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.run_config import RunConfig, complete
-from fedgrid.engine.settings import Split
 
 NOWHERE = Path("no-data-needed")
 CIFAR10 = np.repeat(np.arange(10), 5000)

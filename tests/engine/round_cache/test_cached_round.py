@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.contract.base import State
+from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.checkpoint import Progress
-from fedgrid.engine.clients.messages import TrainReport, TrainTask
+from fedgrid.engine.clients.messages import Reply, TrainReport, TrainTask
 from fedgrid.engine.clients.peak_memory import PeakMemory
-from fedgrid.engine.clients.pool import InProcessPool, Trained
+from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.round_cache import cached_round
-from fedgrid.engine.round_cache.cached_round import RoundWork
-from fedgrid.engine.round_cache.shared import Shared
+from fedgrid.engine.round_cache.cached_round import CachedRound
+from fedgrid.engine.round_cache.session_cache import SessionCache
 from fedgrid.engine.round_cache.store import FOLDER, CacheOptions, RoundStore, kept
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage import atomic
@@ -175,7 +176,7 @@ class Poisoned(InProcessPool):
         if task.client != 4 or task.round_index % 2 == 0:
             return result
         report = replace(result.report, usable=False, update_norm=np.nan)
-        return Trained(report, np.full_like(result.update, np.nan), result.memory)
+        return Reply(report, np.full_like(result.update, np.nan), {}, result.memory)
 
 
 class TestWhoTrains:
@@ -426,11 +427,11 @@ class Chooser:
         return [self._train(task, models) for task in tasks]
 
     def _train(self, task, models):
-        chosen = max(task.candidates, key=lambda candidate: models[candidate][0])
+        chosen = max(task.order.candidates, key=lambda candidate: models[candidate][0])
         update = np.array([task.client], np.float32)
         peak = PeakMemory("process", 1e6)
         report = TrainReport(task.client, chosen, 0.5, 0.5, float(task.client), True, None, None, 1.0, peak)
-        return Trained(report, update, None)
+        return Reply(report, update)
 
 
 class TestWhatARoundIs:
@@ -441,16 +442,16 @@ class TestWhatARoundIs:
     @pytest.fixture
     def shared(self, tmp_path):
         with ThreadPoolExecutor(1) as writer:
-            yield lambda setup="setup": Shared(
+            yield lambda setup="setup": SessionCache(
                 RoundStore(Storage.of(tmp_path), "trunk", "one", STORE), setup, writer
             )
 
     def reports(self, shared, sent=SENT, models=(7, 8), rounds_done=2, evaluate=False, memories=None):
         """Return who trained, and what the clients chose."""
-        tasks = [TrainTask(client, rounds_done, candidates, evaluate) for client, candidates in sent]
+        tasks = [TrainTask(Order(client, candidates), rounds_done, evaluate) for client, candidates in sent]
         state = State(tuple(np.array([value], np.float32) for value in models), np.zeros(5, np.int64))
         pool = Chooser()
-        with RoundWork(tasks, Progress(rounds_done, state, memories or {}), pool, shared) as work:
+        with CachedRound(tasks, Progress(rounds_done, state, memories or {}), pool, shared) as work:
             reports = work.reports()
         shared.settle()
         return pool.trained, [report.chosen for report in reports]
@@ -531,5 +532,5 @@ class Failing(InProcessPool):
 class FailingTests(InProcessPool):
     """Tests nothing."""
 
-    def evaluate(self, tasks, models):
+    def evaluate(self, tasks, models, memories):
         raise ZeroDivisionError

@@ -6,7 +6,7 @@ from shutil import copyfile, rmtree
 
 import pytest
 
-from fedgrid.engine.round_cache.cached_round import RoundWork
+from fedgrid.engine.round_cache.cached_round import CachedRound
 from fedgrid.engine.round_cache.store import FOLDER, RoundStore
 from fedgrid.engine.storage import atomic as writing
 from tests.helpers.small_runs import (
@@ -170,13 +170,13 @@ def test_harmed_before_each_look(tmp_path, monkeypatch):
 
 def test_swept_away_before_each_look(tmp_path, monkeypatch):
     """With all claims: the whole folder."""
-    recall = RoundWork.recall
+    recall = CachedRound.cached
 
     def swept(work, names, work_out):
         rmtree(tmp_path / FOLDER, ignore_errors=True)
         return recall(work, names, work_out)
 
-    monkeypatch.setattr(RoundWork, "recall", swept)
+    monkeypatch.setattr(CachedRound, "recall", swept)
     for algorithm in ALGORITHMS:
         play(config(algorithm, **KEPT), tmp_path, Arithmetic())
         assert differing(config(algorithm, **KEPT), tmp_path, Arithmetic) == []

@@ -1,15 +1,28 @@
-"""What tells one federation's rounds from another's: whatever a number can depend on, and nothing else."""
+"""Keys of the round cache: everything that a number can depend on, and nothing else."""
 
-from dataclasses import replace
+import importlib
+import linecache
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+from shutil import copytree, ignore_patterns, rmtree
 
 import numpy as np
 import pytest
+from pydantic import BaseModel
 
-from fedgrid.engine.clients.messages import ClientData, ImageSet
-from fedgrid.engine.clients.pool import Setup
+from fedgrid.algorithms.contract import local_rule, products, updates
+from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
+from fedgrid.algorithms.contract.orders import Order
+from fedgrid.engine.clients import worker
+from fedgrid.engine.clients.messages import ClientData, Setup, TrainTask
+from fedgrid.engine.clients.uplink import Clip
+from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.models import flat_vectors, networks
 from fedgrid.engine.round_cache import key
-from fedgrid.engine.round_cache.key import Digests, of_array, of_setup
-from fedgrid.engine.settings import Training
+from fedgrid.engine.round_cache.key import Digests, digest, of_setup, of_task
+from fedgrid.engine.training import evaluation, local
+from fedgrid.engine.training.settings import LocalTraining, Training
 
 
 def image_set(seed, num_images=4):
@@ -28,7 +41,7 @@ def setup(**changes):
     values = {
         "model": "digitnet",
         "num_classes": 3,
-        "training": training(),
+        "training": training().local,
         "seed": 0,
         "clients": tuple(ClientData(client, image_set(client), image_set(10 + client)) for client in (0, 1)),
         "server_set": image_set(20),
@@ -109,41 +122,6 @@ class TestSetup:
         mixed_up = (replace(first, train=first.test, test=first.train), second)
         assert of_setup(setup(clients=mixed_up), "cpu") != EXPECTED
 
-    @pytest.mark.parametrize(
-        "change",
-        [
-            {"model": "tinyvgg"},
-            {"num_classes": 4},
-            {"seed": 1},
-            {"server_parts": {0: slice(0, 1), 1: slice(1, 4)}},
-            {"clients": setup().clients[:1]},
-        ],
-        ids=lambda change: next(iter(change)),
-    )
-    def test_changes_with(self, change):
-        assert of_setup(setup(**change), "cpu") != EXPECTED
-
-    CHANGES = {
-        "local_epochs": 4,
-        "batch_size": 5,
-        "optimizer": "adam",
-        "learning_rate": 0.1 + 1e-16,
-        "momentum": 0.6,
-        "weight_decay": 1e-9,
-        "keep_optimizer_state": True,
-    }
-
-    def test_every_setting_of_training_is_among_these(self):
-        assert {*self.CHANGES, "rounds"} == set(Training.model_fields)
-
-    @pytest.mark.parametrize("name", CHANGES)
-    def test_changes_with_every_setting_of_training(self, name):
-        changes = {name: self.CHANGES[name]} | ({"momentum": 0.0} if name == "optimizer" else {})
-        assert of_setup(setup(training=training(**changes)), "cpu") != EXPECTED
-
-    def test_but_not_with_the_number_of_rounds(self):
-        assert of_setup(setup(training=training(rounds=50)), "cpu") == EXPECTED
-
     def test_changes_with_the_device(self):
         assert of_setup(setup(), "cuda") != EXPECTED
 
@@ -151,21 +129,171 @@ class TestSetup:
         monkeypatch.setattr(key, "_numerics", lambda: ("another version",))
         assert of_setup(setup(), "cpu") != EXPECTED
 
+    def test_number_of_rounds_is_no_part_of_a_setup(self):
+        assert "rounds" not in LocalTraining.model_fields
+        assert training(rounds=5).local == training(rounds=50).local
+
+
+def task(**changes):
+    values = {"client": 3, "candidates": (1,), "choose_on": "train", "rule": PLAIN, "payload": {}}
+    order = {name: changes.pop(name, value) for name, value in values.items()}
+    return TrainTask(Order(**order), **{"round_index": 2, "evaluate": True, **changes})
+
+
+def of(task, models=("a", "b"), memory=None):
+    payload = {name: digest(array) for name, array in task.order.payload.items()}
+    return of_task(task, models, payload, memory)
+
+
+class Rule(LocalRule):
+    strength: float = 1.0
+
+
+OTHER = {
+    TrainTask: {"order": replace(task().order, client=4), "round_index": 3, "evaluate": False},
+    Order: {
+        "client": 4,
+        "candidates": (0,),
+        "choose_on": "batch",
+        "rule": Rule(),
+        "payload": {"variate": np.zeros(2, np.float32)},
+    },
+    Setup: {
+        "model": "tinyvgg",
+        "num_classes": 4,
+        "training": training(batch_size=5).local,
+        "seed": 1,
+        "clients": setup().clients[:1],
+        "server_set": image_set(21),
+        "server_parts": {0: slice(0, 1), 1: slice(1, 4)},
+        "reference_set": image_set(22),
+        "uplink": (Clip(clip=1.0),),
+    },
+    ClientData: {"client": 7, "train": image_set(30), "test": image_set(31)},
+    ImageSet: {"images": image_set(32).images, "labels": image_set(1).labels[::-1].copy()},
+    LocalTraining: {
+        "local_epochs": 4,
+        "batch_size": 5,
+        "optimizer": "adam",
+        "learning_rate": 0.1 + 1e-16,
+        "momentum": 0.6,
+        "weight_decay": 1e-9,
+        "keep_optimizer_state": True,
+    },
+    Clip: {"clip": 2.0},
+    Rule: {"strength": 2.0},
+}
+"""For every type that is part of a key, another value for each of its fields."""
+EXAMPLES = {
+    TrainTask: task(),
+    Order: task().order,
+    Setup: setup(),
+    ClientData: setup().clients[0],
+    ImageSet: setup().server_set,
+    LocalTraining: training(momentum=0.0).local,
+    Clip: Clip(clip=1.0),
+    Rule: Rule(),
+}
+
+
+def field_names(kind):
+    return list(kind.model_fields) if issubclass(kind, BaseModel) else [field.name for field in fields(kind)]
+
+
+def changed(example, name, value):
+    if isinstance(example, BaseModel):
+        return example.model_copy(update={name: value})
+    return replace(example, **{name: value})
+
+
+class TestEveryFieldCounts:
+    """A field that is added later and not listed here fails; one that the key forgot would fail too."""
+
+    @pytest.mark.parametrize(
+        ("kind", "name"), [(kind, name) for kind in EXAMPLES for name in field_names(kind)]
+    )
+    def test_another_value_gives_another_digest(self, kind, name):
+        example = EXAMPLES[kind]
+        assert digest(example) == digest(example)
+        assert digest(changed(example, name, OTHER[kind][name])) != digest(example)
+
+    @pytest.mark.parametrize("name", field_names(TrainTask))
+    def test_of_a_task(self, name):
+        assert of(replace(task(), **{name: OTHER[TrainTask][name]})) != of(task())
+
+    @pytest.mark.parametrize("name", field_names(Order))
+    def test_of_an_order(self, name):
+        assert of(task(**{name: OTHER[Order][name]})) != of(task())
+
+
+class TestTask:
+    def test_a_model_counts_and_not_its_position(self):
+        assert of(task(candidates=(1,)), ["a", "b"]) == of(task(candidates=(0,)), ["b"])
+        assert of(task(), ["a", "c"]) != of(task(), ["a", "b"])
+
+    def test_order_of_candidates_counts_as_it_decides_ties(self):
+        assert of(task(candidates=(0, 1))) != of(task(candidates=(1, 0)))
+
+    def test_memory_counts_by_name_and_entries(self):
+        kept = {"optimizer": np.ones(2, np.float32)}
+        other = {"optimizer": np.zeros(2, np.float32)}
+        elsewhere = {"variate": np.ones(2, np.float32)}
+        assert len({of(task(), memory=memory) for memory in (None, kept, other, elsewhere)}) == 4
+
+    def test_payload_counts_by_its_entries(self):
+        first, same, other = (task(payload={"c": np.full(2, value)}) for value in (1.0, 1.0, 2.0))
+        assert of(first) == of(same) != of(other)
+
+    def test_unknown_type_is_refused(self):
+        with pytest.raises(TypeError, match="no digest of a object"):
+            digest({"x": object()})
+
+
+class TestCode:
+    @pytest.mark.parametrize(
+        "module",
+        [local, worker, flat_vectors, networks, evaluation, updates, products, local_rule],
+        ids=lambda module: module.__name__,
+    )
+    def test_module_that_trains_tests_or_compares_is_part_of_the_key(self, module, tmp_path, monkeypatch):
+        """Copies the code, changes a line of the module, and looks at the digest of the copy."""
+        root = Path(key.__file__).parents[2]
+        for package in ("engine", "algorithms"):
+            copytree(root / package, tmp_path / package, ignore=ignore_patterns("__pycache__"))
+        monkeypatch.setattr(key, "__file__", str(tmp_path / "engine" / "round_cache" / "key.py"))
+        before = key._numerics.__wrapped__()
+        copied = tmp_path.joinpath(*module.__name__.split(".")[1:]).with_suffix(".py")
+        copied.write_text(copied.read_text() + "\n# another line\n")
+        assert key._numerics.__wrapped__() != before
+
+    def test_module_of_a_rule_is_part_of_the_key(self, tmp_path, monkeypatch):
+        monkeypatch.syspath_prepend(tmp_path)
+        source = "from fedgrid.algorithms.contract.local_rule import LocalRule\nclass Mine(LocalRule): ...\n"
+        digests = []
+        for text in (source, source + "# another line\n"):
+            (tmp_path / "my_rule.py").write_text(text)
+            sys.modules.pop("my_rule", None)
+            linecache.clearcache()
+            importlib.invalidate_caches()
+            rmtree(tmp_path / "__pycache__", ignore_errors=True)
+            digests.append(digest(importlib.import_module("my_rule").Mine()))
+        assert digests[0] != digests[1]
+
 
 class TestModels:
     def test_have_the_same_digest_if_all_bits_are_the_same(self):
         first = np.array([0.0, 1.5, np.nan], np.float32)
-        assert Digests().of([first, first.copy()]) == [of_array(first)] * 2
+        assert Digests().of([first, first.copy()]) == [digest(first)] * 2
 
     def test_have_another_with_one_bit_changed(self):
         first = np.array([0.0, 1.5], np.float32)
         others = [np.array(entries, np.float32) for entries in ([-0.0, 1.5], [0.0, 1.5000001], [1.5, 0.0])]
-        assert of_array(first) not in Digests().of(others)
+        assert digest(first) not in Digests().of(others)
 
     def test_are_looked_at_once_while_in_use(self, monkeypatch):
         """The models that a round ends with are those that the next one begins with."""
         looked_at = []
-        monkeypatch.setattr(key, "of_array", lambda model: looked_at.append(model) or "digest")
+        monkeypatch.setattr(key, "digest", lambda model: looked_at.append(model) or "digest")
         first, second = np.zeros(2, np.float32), np.ones(2, np.float32)
         digests = Digests()
         digests.of([first])
@@ -178,5 +306,5 @@ class TestModels:
         digests = Digests()
         for value in range(50):
             model = np.full(1000, value, np.float32)
-            assert digests.of([model]) == [of_array(np.full(1000, value, np.float32))]
+            assert digests.of([model]) == [digest(np.full(1000, value, np.float32))]
             del model

@@ -7,10 +7,12 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from fedgrid.engine.clients.messages import Counts, EvaluateReport, TrainReport, TrainTask
+from fedgrid.algorithms.contract.orders import Order
+from fedgrid.engine.clients.messages import EvaluateReport, TrainReport, TrainTask
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.round_cache.entry import CacheEntry, decode, encode
 from fedgrid.engine.round_cache.packing import pack_reports, pack_tests, unpack_reports, unpack_tests
+from fedgrid.engine.training.confusion import Counts
 
 
 def counts(*numbers, loss=1.5):
@@ -30,14 +32,14 @@ def report(client, **changes):
             local=counts(5, 1, 2, client, loss=0.7),
             local_server=counts(10, 0, 3, client, loss=0.3),
             seconds=4.0,
-            memory=PeakMemory("another process", 1e6),
+            peak_memory=PeakMemory("another process", 1e6),
         ),
         **changes,
     )
 
 
 def task(client, candidates=(0,)):
-    return TrainTask(client, 2, candidates, evaluate=True)
+    return TrainTask(Order(client, candidates), 2, evaluate=True)
 
 
 def through_the_store(arrays):
@@ -90,7 +92,7 @@ class TestReports:
         assert back.seconds == 0
         assert back.memory.process != "another process"
         arrays = pack_reports([report(0)], [task(0)], set())
-        later = pack_reports([report(0, seconds=9.0, memory=PeakMemory("", 0.0))], [task(0)], set())
+        later = pack_reports([report(0, seconds=9.0, peak_memory=PeakMemory("", 0.0))], [task(0)], set())
         assert pickle.dumps(arrays) == pickle.dumps(later)
 
     def test_choose_the_same_models_under_other_numbers(self):

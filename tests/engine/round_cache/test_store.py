@@ -92,8 +92,8 @@ class TestSharing:
         assert len(kept(storage)) == 1
 
     def test_a_round_is_claimed_by_one_run_at_a_time(self, storage):
-        first, second = (store(storage, run).claim("000003-ab12") for run in ("one", "two"))
-        other_trunk = store(storage, trunk="mnist-s0").claim("000003-ab12")
+        first, second = (store(storage, run).lock("000003-ab12") for run in ("one", "two"))
+        other_trunk = store(storage, trunk="mnist-s0").lock("000003-ab12")
         assert first.take()
         assert not second.take()
         assert other_trunk.take()
@@ -127,8 +127,8 @@ class TestWhatCanBeWrong:
         path_of(storage).parent.mkdir(parents=True)
         path_of(storage).write_bytes(b"damaged")
         run.read(NAME)
-        assert len(run.told()) == 1
-        assert run.told() == []
+        assert len(run.take_warnings()) == 1
+        assert run.take_warnings() == []
 
     def test_a_folder_that_somebody_deletes_is_made_again(self, storage):
         run = store(storage)
@@ -149,7 +149,7 @@ class TestWhatCanBeWrong:
         run = store(storage)
         run.write(NAME, entry())
         assert run.read(NAME) is None
-        claim = run.claim("000003-ab12")
+        claim = run.lock("000003-ab12")
         assert claim.take()
         claim.release()
         assert run.warnings
@@ -242,7 +242,7 @@ class TestKept:
     def test_what_is_no_entry_is_not_listed(self, storage):
         run = store(storage)
         run.write(NAME, entry())
-        claim = run.claim("000003-ab12")
+        claim = run.lock("000003-ab12")
         claim.take()
         folder = path_of(storage).parent
         for other in (

@@ -7,8 +7,8 @@ import torch
 from sklearn.metrics import balanced_accuracy_score, f1_score, recall_score
 from torch import nn
 
-from fedgrid.engine.clients.messages import Counts
 from fedgrid.engine.training import evaluation
+from fedgrid.engine.training.confusion import Counts
 from fedgrid.engine.training.confusion import scores as confusion_scores
 
 

@@ -9,8 +9,8 @@ from torch.nn import functional
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models import flat_vectors
 from fedgrid.engine.models.flat_vectors import FlatModule
-from fedgrid.engine.settings import Training
 from fedgrid.engine.training.local import train
+from fedgrid.engine.training.settings import Training
 
 
 def training(**changes):

@@ -15,10 +15,21 @@ from tests.helpers.plugin_files import ALGORITHM, MODEL, renamed
 
 FRAGILE = """
 from pathlib import Path
-from fedgrid import AlgorithmEntry, Diagnostics, FedOpt, FedOptSettings
+from fedgrid import AlgorithmEntry, Diagnostics, FedOpt, FedOptSettings, LocalRule, LocalSteps, Order
+
+class Shorter(LocalSteps):
+    def correct(self, weights, gradient):
+        gradient.mul_(0.5)
+
+class ShorterRule(LocalRule):
+    def start(self, local):
+        return Shorter()
 
 class Fragile(FedOpt):
-    '''Fails in round 2 while a file is there, as a machine that is broken.'''
+    '''Fails in round 2 while a file is there, as on a broken machine. Clients train by a rule of its own.'''
+
+    def orders(self, state, round_index, present, rng):
+        return [Order(c, (int(state.labels_K[c]),), rule=ShorterRule()) for c in present.sampled]
 
     def recluster(self, state, round_index, updates, rng):
         if round_index == 1 and Path("FLAG").exists():

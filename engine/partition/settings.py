@@ -1,12 +1,11 @@
-"""The parts of a run's configuration that data sets and training need; `run_config` puts them together."""
+"""The section `split` of a run's configuration."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from fedgrid.algorithms.contract.section import Section
+from fedgrid.algorithms.contract.section import PositiveInt, Section
 
-PositiveInt = Annotated[int, Field(gt=0, strict=True)]
 ClassLabel = Annotated[int, Field(ge=0, strict=True)]
 
 
@@ -38,33 +37,8 @@ class Split(Section):
     """`validation`: a client's training images are cut once more by `test_share`, and it is scored on the
     second part. Its test images are not used at all, which is what a search needs."""
 
-    later = ("majority", "first_group", "scored_on")
+    reference_images: PositiveInt | None = None
+    """Images of the official test set that the server keeps as reference images, for algorithms that compare
+    models by their predictions. They are in no test set. None: none."""
 
-
-class Training(Section):
-    """What a client does in a round (Table 3 of the OCFL papers gives the values per data set)."""
-
-    rounds: PositiveInt
-    local_epochs: PositiveInt = 3
-    batch_size: PositiveInt
-    optimizer: Literal["sgd", "adam"]
-    learning_rate: Annotated[float, Field(gt=0)]
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Of SGD."""
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    """L2 penalty added to the gradient, as `torch.optim` does it."""
-    keep_optimizer_state: bool = False
-    """Whether a client's momentum or Adam moments last from round to round; fresh ones otherwise."""
-
-    @model_validator(mode="after")
-    def _momentum_is_of_sgd(self) -> Self:
-        if self.momentum and self.optimizer != "sgd":
-            raise ValueError(f"momentum = {self.momentum:g} is of optimizer sgd, not of {self.optimizer}")
-        return self
-
-
-class Evaluation(Section):
-    """When models are tested."""
-
-    every: PositiveInt = 1
-    """Test in every n-th round and in the last; clustering does not need tests."""
+    later = ("majority", "first_group", "scored_on", "reference_images")

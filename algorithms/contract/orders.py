@@ -1,0 +1,102 @@
+"""What a server sends to its clients in a round, and what it has them say and test.
+
+Shapes: K clients of the federation, P entries of a state vector.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
+from fedgrid.algorithms.contract.section import Section
+from fedgrid.algorithms.contract.updates import Vector
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+BYTES_PER_ENTRY = 4
+"""Of a float32."""
+Payload = Mapping[str, NDArray[Any]]
+ChooseOn = Literal["train", "batch", "reference"]
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Which clients an algorithm may give orders to in a round."""
+
+    joined: tuple[int, ...]
+    """Those that have joined the federation, ascending."""
+    sampled: tuple[int, ...]
+    """The share of them that `participation` draws for this round, ascending."""
+    participation: float = 1.0
+    """The share, in (0, 1]: for algorithms that sample by a rule of their own."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What one client is to do in a round."""
+
+    client: int
+    candidates: tuple[int, ...]
+    """Positions in `State.models`. The client trains the one with the least loss; ties go to the first."""
+    choose_on: ChooseOn = "train"
+    """What that loss is of: the client's training images, the first batch of them (both IFCA), or the
+    server's reference images (`split.reference_images`)."""
+    rule: LocalRule = PLAIN
+    payload: Payload = field(default_factory=dict)
+    """Arrays for the rule. Those that several orders share are sent once."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes of an order."""
+
+    down: int
+    up: int | None = None
+    """None: as measured at the client (its update as the uplink encodes it, and the reply's outputs)."""
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """What a client does to a model before it tests it on its own test set."""
+
+    rule: LocalRule = PLAIN
+    steps: int = 0
+    """Optimizer steps on its training images; with 0 the rule's `start` alone, which may put personal entries
+    from the client's memory in place."""
+    payload: Payload = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Served:
+    """Which model each client is tested with; apart from the partition, which is scored."""
+
+    models: tuple[Vector, ...]
+    """Each float32, shape (P,)."""
+    model_K: NDArray[np.int64]
+    """For each client the position of its model in `models`."""
+    adaptation: Adaptation | None = None
+
+
+class Message(Section):
+    """What a client says about its data, once, before its first round: a frozen settings model.
+
+    It is computed where the data are; only its arrays travel.
+    """
+
+    @abstractmethod
+    def describe(
+        self, images: "Tensor", labels: "Tensor", num_classes: int, rng: np.random.Generator
+    ) -> Payload:
+        """Return arrays that describe a client's training images.
+
+        Args:
+            images: uint8, shape (N, channels, height, width), 0..255, on the client's device.
+            labels: int64, shape (N,), 0..L-1.
+            num_classes: L, of the whole data set.
+            rng: seeded by (run, client).
+        """

@@ -1,0 +1,141 @@
+"""Inner products of long vectors in one streamed pass, and the distances that follow from them.
+
+Shapes: K vectors, P entries each.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from fedgrid.algorithms.contract.source import Arrays
+
+Vector = NDArray[np.float32]
+Matrix = NDArray[np.float64]
+T = TypeVar("T")
+
+BLOCK = 32768
+"""Columns a block: with 30 clients four megabytes, which stay in a core's cache."""
+SAMPLE = 65536
+"""Entries from which the length of a vector is estimated."""
+LANES = 16
+"""Rows of a block are padded with zeros to a multiple of this: matrix products are twice as fast."""
+
+
+@dataclass(frozen=True)
+class Products:
+    """Inner products of K vectors u_i, split into what they share and what differs.
+
+    With r one of the vectors and c_i = u_i - r, <u_i, u_j> = <c_i, c_j> + <r, c_i> + <r, c_j> + <r, r>.
+    Kept apart, the distances of nearly parallel updates (BatchNorm counters make them so: cosine
+    distances of 1e-6) survive float32 products.
+    """
+
+    differences_KK: Matrix
+    """<c_i, c_j>."""
+    cross_K: Matrix
+    """<r, c_i>."""
+    common: float
+    """<r, r>."""
+
+    def arrays(self) -> Arrays:
+        """Return the fields as arrays."""
+        return {name: np.asarray(value) for name, value in vars(self).items()}
+
+    def select(self, positions: list[int]) -> "Products":
+        """Return the products of the vectors at `positions`."""
+        return Products(
+            self.differences_KK[np.ix_(positions, positions)], self.cross_K[positions], self.common
+        )
+
+    @property
+    def gram_KK(self) -> Matrix:
+        """<u_i, u_j>."""
+        return self.differences_KK + self.cross_K[:, None] + self.cross_K[None, :] + self.common
+
+    @property
+    def squared_distances_KK(self) -> Matrix:
+        """|u_i - u_j|^2."""
+        squares_K = np.diagonal(self.differences_KK)
+        return np.maximum(squares_K[:, None] + squares_K[None, :] - 2 * self.differences_KK, 0.0)
+
+    @property
+    def cosine_distances_KK(self) -> Matrix:
+        """1 - cos(u_i, u_j) in [0, 2]; 1 from a zero vector to every other, 0 on the diagonal.
+
+        From |u - v|^2 = (|u| - |v|)^2 + 2 |u| |v| (1 - cos), which cancels nothing when u is close to v.
+        """
+        squares_K = np.maximum(np.diagonal(self.differences_KK) + 2 * self.cross_K + self.common, 0.0)
+        norms_K = np.sqrt(squares_K)
+        excess_K = np.diagonal(self.differences_KK) + 2 * self.cross_K
+        sums_KK = norms_K[:, None] + norms_K[None, :]
+        gaps_KK = np.divide(
+            excess_K[:, None] - excess_K[None, :], sums_KK, out=np.zeros_like(sums_KK), where=sums_KK > 0
+        )
+        products_KK = norms_K[:, None] * norms_K[None, :]
+        distances_KK = np.divide(
+            self.squared_distances_KK - gaps_KK**2,
+            2 * products_KK,
+            out=np.ones_like(products_KK),
+            where=products_KK > 0,
+        )
+        np.fill_diagonal(distances_KK, 0.0)
+        return np.asarray(np.clip((distances_KK + distances_KK.T) / 2, 0.0, 2.0))
+
+
+def inner_products(vectors: Sequence[Vector], width: int, threads: int = 1) -> Products:
+    """Return the inner products of the first `width` entries of K >= 1 vectors, in one pass over them."""
+    reference = _reference(vectors, width)
+    order = [reference, *(index for index in range(len(vectors)) if index != reference)]
+    ordered = [vectors[index][:width] for index in order]
+    total_KK = np.asarray(sum(map_blocks(lambda columns: _block_products(ordered, columns), width, threads)))
+    common = float(total_KK[0, 0])
+    cross_K = total_KK[0] - np.eye(1, len(order))[0] * common
+    total_KK[0], total_KK[:, 0] = 0.0, 0.0
+    position = np.argsort(order)
+    return Products(total_KK[np.ix_(position, position)], cross_K[position], common)
+
+
+def map_blocks(function: Callable[[slice], T], width: int, threads: int = 1) -> list[T]:
+    """Return what `function` returns for each block of columns, in their order, `threads` at a time."""
+    columns = [slice(start, min(start + BLOCK, width)) for start in range(0, width, BLOCK)]
+    with _blas().limit(limits=1, user_api="blas"):
+        if threads == 1 or len(columns) == 1:
+            return [function(part) for part in columns]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(function, columns))
+
+
+def _reference(vectors: Sequence[Vector], width: int) -> int:
+    """Return the position of the shortest vector that is not zero, by a sample of entries.
+
+    Differences from a long vector would cancel the digits that tell short ones apart.
+    """
+    step = max(1, width // SAMPLE)
+    norms_K = [float(np.linalg.norm(vector[:width:step])) for vector in vectors]
+    return min(range(len(norms_K)), key=lambda index: (norms_K[index] == 0, norms_K[index]))
+
+
+def _block_products(vectors: list[Vector], columns: slice) -> Matrix:
+    """Return the Gram matrix of (r, c_1, .., c_K-1) in these columns: the first vector is the reference."""
+    num_rows = len(vectors)
+    block = np.empty((-(-num_rows // LANES) * LANES, columns.stop - columns.start), np.float32)
+    block[0] = vectors[0][columns]
+    for row, vector in zip(block[1:], vectors[1:], strict=False):
+        np.subtract(vector[columns], block[0], out=row)
+    block[num_rows:] = 0.0
+    return (block @ block.T)[:num_rows, :num_rows].astype(np.float64)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """Return the BLAS libraries of this process; finding them takes milliseconds.
+
+    Products run on one thread, so that their bits do not depend on the number of cores.
+    """
+    return ThreadpoolController()

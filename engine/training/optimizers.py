@@ -1,0 +1,84 @@
+"""The clients' optimizers, on one flat tensor each.
+
+Shapes: W entries of a state vector that are parameters.
+"""
+
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedgrid.algorithms.contract.updates import Vector
+from fedgrid.engine.models.flat_vectors import FlatModule
+from fedgrid.engine.training.settings import LocalTraining
+
+
+class Optimizer(Protocol):
+    """Turns gradients into steps."""
+
+    def step(self, weights: Tensor, gradient: Tensor) -> None:
+        """Change `weights`, shape (W,), in place; `gradient` is free to be overwritten."""
+
+    def memory(self) -> Vector | None:
+        """Return what is remembered, in the layout's order."""
+
+
+class Sgd:
+    """As `torch.optim.SGD`; the memory is the momentum buffer."""
+
+    def __init__(self, flat: FlatModule, training: LocalTraining, memory: Vector | None) -> None:
+        self._flat, self._training = flat, training
+        self._velocity = None
+        if training.momentum:
+            self._velocity = torch.zeros_like(flat.weights) if memory is None else flat.scatter(memory)
+
+    def step(self, weights: Tensor, gradient: Tensor) -> None:
+        """Take one step."""
+        if self._training.weight_decay:
+            gradient.add_(weights, alpha=self._training.weight_decay)
+        if self._velocity is not None:
+            gradient = self._velocity.mul_(self._training.momentum).add_(gradient)
+        weights.add_(gradient, alpha=-self._training.learning_rate)
+
+    def memory(self) -> Vector | None:
+        """Return the momentum buffer, shape (W,)."""
+        return None if self._velocity is None else self._flat.gather(self._velocity)
+
+
+class Adam:
+    """As `torch.optim.Adam` with its default betas and epsilon; the memory is (mean, square, [steps])."""
+
+    FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8
+
+    def __init__(self, flat: FlatModule, training: LocalTraining, memory: Vector | None) -> None:
+        self._flat, self._training = flat, training
+        if memory is None:
+            self._mean, self._square, self._steps = (
+                torch.zeros_like(flat.weights),
+                torch.zeros_like(flat.weights),
+                0,
+            )
+        else:
+            mean, square, steps = np.split(memory, [len(flat.weights), 2 * len(flat.weights)])
+            self._mean, self._square, self._steps = flat.scatter(mean), flat.scatter(square), int(steps[0])
+
+    def step(self, weights: Tensor, gradient: Tensor) -> None:
+        """Take one step."""
+        if self._training.weight_decay:
+            gradient.add_(weights, alpha=self._training.weight_decay)
+        self._steps += 1
+        self._mean.lerp_(gradient, 1 - self.FIRST)
+        self._square.mul_(self.SECOND).addcmul_(gradient, gradient, value=1 - self.SECOND)
+        scale = (1 - self.SECOND**self._steps) ** 0.5
+        size = self._training.learning_rate / (1 - self.FIRST**self._steps)
+        denominator = torch.sqrt(self._square, out=gradient).div_(scale).add_(self.EPSILON)
+        weights.addcdiv_(self._mean, denominator, value=-size)
+
+    def memory(self) -> Vector | None:
+        """Return the moments and the number of steps, shape (2 W + 1,)."""
+        mean, square = self._flat.gather(self._mean), self._flat.gather(self._square)
+        return np.concatenate([mean, square, np.array([self._steps], np.float32)])
+
+
+OPTIMIZERS: dict[str, type[Sgd] | type[Adam]] = {"sgd": Sgd, "adam": Adam}

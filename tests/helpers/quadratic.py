@@ -1,0 +1,63 @@
+"""Local training on quadratics, through a rule's own hooks: what a client's loop does, without a network.
+
+Client i minimises 1/2 (w - b_i)' A_i (w - b_i) by plain gradient descent.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedgrid.algorithms.contract.layout import Layout
+
+
+@dataclass
+class QuadraticModel:
+    """A `LocalModel` of W parameters in the layout's own order."""
+
+    weights: torch.Tensor
+    learning_rate: float
+    payload: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
+    reference: None = None
+
+    def __post_init__(self):
+        self.start = self.weights.clone()
+
+    def tensor(self, vector):
+        return torch.tensor(np.asarray(vector))
+
+    def vector(self, tensor):
+        return tensor.numpy().copy()
+
+
+@dataclass
+class QuadraticSource:
+    """The updates and outputs of the clients that were trained, as `Updates` asks for them."""
+
+    replies: dict[int, dict[str, np.ndarray]]
+
+    def fetch(self, clients, output="update"):
+        return [self.replies[client][output] for client in clients]
+
+    def cached(self, wanted, compute):
+        return compute(list(wanted))
+
+
+def layout(size: int) -> Layout:
+    return Layout(("weight",), ((size,),), size)
+
+
+def train(order, model, curvature, target, rate, steps, memory):
+    """Return (reply by output name, memory) of one client's `steps` gradient steps under the order's rule."""
+    local = QuadraticModel(torch.tensor(np.array(model)), rate, dict(order.payload), dict(memory))
+    hooks = order.rule.start(local)
+    matrix, centre = torch.tensor(curvature), torch.tensor(target)
+    for _ in range(steps):
+        gradient = matrix @ (local.weights - centre)
+        hooks.correct(local.weights, gradient)
+        local.weights -= rate * gradient
+    finished = hooks.finish(local, steps)
+    update = local.weights.numpy() - model
+    return {"update": update, **finished.outputs}, dict(finished.memory)
