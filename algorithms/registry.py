@@ -37,7 +37,7 @@ OCFL_SOURCE = "Zuziak et al. 2025, arXiv:2509.01587"
 
 
 @dataclass(frozen=True)
-class Entry:
+class AlgorithmEntry:
     """An algorithm as the command line lists it."""
 
     name: str
@@ -51,8 +51,8 @@ class Entry:
     """The defaults."""
 
 
-def _ocfl(name: str, title: str, summary: str, settings: OcflSettings) -> Entry:
-    return Entry(name, title, summary, OCFL_SOURCE, Ocfl, settings)
+def _ocfl(name: str, title: str, summary: str, settings: OcflSettings) -> AlgorithmEntry:
+    return AlgorithmEntry(name, title, summary, OCFL_SOURCE, Ocfl, settings)
 
 
 def _ocfl_as_published(clusterer: Clusterer) -> OcflSettings:
@@ -62,8 +62,10 @@ def _ocfl_as_published(clusterer: Clusterer) -> OcflSettings:
 
 
 _ENTRIES = (
-    Entry("bnc", "BNC", "one model for all: FedOpt, the baseline", FEDOPT_SOURCE, FedOpt, FedOptSettings()),
-    Entry(
+    AlgorithmEntry(
+        "bnc", "BNC", "one model for all: FedOpt, the baseline", FEDOPT_SOURCE, FedOpt, FedOptSettings()
+    ),
+    AlgorithmEntry(
         "sattler",
         "SCL",
         "splits a cluster when its mean update vanishes, its members' not",
@@ -71,7 +73,7 @@ _ENTRIES = (
         Sattler,
         SattlerSettings(),
     ),
-    Entry(
+    AlgorithmEntry(
         "briggs",
         "BCL",
         "agglomerative clustering, once, in a fixed round",
@@ -103,7 +105,7 @@ _ENTRIES = (
         "clusters once, at the temperature's rise: HDBSCAN",
         OcflSettings(clusterer=HDBSCAN()),
     ),
-    Entry(
+    AlgorithmEntry(
         "louvain",
         "Louvain",
         "communities of models each round: Louvain; a higher resolution gives more of them",
@@ -111,7 +113,7 @@ _ENTRIES = (
         Louvain,
         CommunitiesSettings(),
     ),
-    Entry(
+    AlgorithmEntry(
         "leiden",
         "Leiden",
         "communities of models each round: Leiden; a higher resolution gives more of them",
@@ -119,7 +121,7 @@ _ENTRIES = (
         Leiden,
         CommunitiesSettings(),
     ),
-    Entry(
+    AlgorithmEntry(
         "fedprox",
         "FedProx",
         "one model for all; local training is pulled back to it",
@@ -127,7 +129,7 @@ _ENTRIES = (
         FedProx,
         FedProxSettings(),
     ),
-    Entry(
+    AlgorithmEntry(
         "scaffold",
         "SCAFFOLD",
         "one model for all; control variates correct the clients' drift",
@@ -135,7 +137,7 @@ _ENTRIES = (
         Scaffold,
         ScaffoldSettings(),
     ),
-    Entry(
+    AlgorithmEntry(
         "sattler-as-published",
         "SCL as published",
         "complete linkage, norms over the whole state, first split in round 22",
@@ -143,7 +145,7 @@ _ENTRIES = (
         SattlerAsPublished,
         SattlerAsPublishedSettings(),
     ),
-    Entry(
+    AlgorithmEntry(
         "briggs-as-published",
         "BCL as published",
         "similarities in the place of distances: joins unlike clients",
@@ -165,7 +167,20 @@ _ENTRIES = (
     ),
 )
 
-ALGORITHMS: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+ALGORITHMS: dict[str, AlgorithmEntry] = {entry.name: entry for entry in _ENTRIES}
+"""By name: those of the package, then those of the plugins in use (`engine.plugins`)."""
+
+_titles: dict[str, str] = {}
+
+
+def title(name: str) -> str:
+    """Return what tables call an algorithm; its name if its plugin is not loaded and left no title."""
+    return ALGORITHMS[name].title if name in ALGORITHMS else _titles.get(name, name)
+
+
+def note_titles(titles: Mapping[str, str]) -> None:
+    """Remember what tables call algorithms whose plugins need not be loaded: name -> title."""
+    _titles.update(titles)
 
 
 def create(name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Algorithm:

@@ -26,6 +26,8 @@ from fedgrid.engine.clients.messages import ClientData, Reply, Setup, TrainTask
 from fedgrid.engine.clients.pool import InProcessPool, Pool
 from fedgrid.engine.data.datasets import find, load
 from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.plugins import active
+from fedgrid.engine.run_config import PLUGINS, Digest
 from fedgrid.engine.training.confusion import scores
 from fedgrid.engine.training.settings import Training
 
@@ -62,6 +64,10 @@ class CentralisedConfig(Section):
     seed: Annotated[int, Field(ge=0, strict=True)]
     training: Training
     """`rounds` is the number of epochs."""
+    plugin_digests: tuple[Digest, ...] = ()
+    """Of the plugin that the model comes from, if any."""
+
+    later = (PLUGINS,)
 
     @property
     def run_id(self) -> str:
@@ -110,7 +116,13 @@ def complete(
     changes |= OURS | ({} if epochs is None else {"rounds": epochs})
     values = {"dataset": dataset, "seed": seed, "training": changes, "algorithm": "bnc"}
     run = run_config.complete(values | ({} if model is None else {"model": model}), data_dir)
-    return CentralisedConfig(dataset=run.dataset, model=run.model, seed=run.seed, training=run.training)
+    return CentralisedConfig(
+        dataset=run.dataset,
+        model=run.model,
+        seed=run.seed,
+        training=run.training,
+        plugin_digests=run.plugin_digests,
+    )
 
 
 def prepare(config: CentralisedConfig, data_dir: Path, device: str = "cpu") -> Pool:
@@ -119,6 +131,7 @@ def prepare(config: CentralisedConfig, data_dir: Path, device: str = "cpu") -> P
     Raises:
         ConfigError, DataError: the images cannot be loaded, or are too small for the model.
     """
+    active.activate(config.plugin_digests)
     pool_set, server_set = load(config.dataset, data_dir)
     nothing = slice(0, 0)
     pool = InProcessPool(device)

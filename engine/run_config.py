@@ -14,11 +14,16 @@ from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.clients.uplink import Uplink
 from fedgrid.engine.data.datasets import find
-from fedgrid.engine.errors import ConfigError, explain, unknown
+from fedgrid.engine.errors import ConfigError, explain, unknown, unknown_key
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.partition.kinds import kind_of
 from fedgrid.engine.partition.settings import Split
+from fedgrid.engine.plugins import active
 from fedgrid.engine.training.settings import Evaluation, Training
+
+PLUGINS = "plugin_digests"
+"""The key of a run that nobody writes: `complete` fills it in."""
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class RunConfig(Section):
@@ -45,11 +50,14 @@ class RunConfig(Section):
     """Probability that a sampled client sends no reply (injected faults)."""
     joins: dict[Annotated[int, Field(ge=0)], PositiveInt] = {}
     """Newcomers: client -> the first round, from 1, in which it is present."""
+    plugin_digests: tuple[Digest, ...] = ()
+    """Of the plugins that the algorithm, its clusterer and the model come from, sorted. Their code is part of
+    what the run's numbers depend on, so a changed plugin makes another run."""
 
     uplink: Uplink = ()
     """What happens to an update between client and server, in this order, as in `[{clip: 1.0}]`."""
 
-    later = ("participation", "dropout", "joins", "uplink")
+    later = ("participation", "dropout", "joins", "uplink", PLUGINS)
 
     @field_validator("joins")
     @classmethod
@@ -98,7 +106,12 @@ class RunConfig(Section):
         return _canonical(self.model_dump(mode="json"))
 
     def make_algorithm(self) -> Algorithm:
-        """Return the configured algorithm."""
+        """Return the configured algorithm; activates the run's plugins, in place of their other versions.
+
+        Raises:
+            ConfigError: if a plugin of the run is not known to this process.
+        """
+        active.activate(self.plugin_digests)
         settings = {key: value for key, value in self.algorithm.items() if key != "name"}
         return create(self.algorithm["name"], settings)
 
@@ -126,6 +139,8 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
         ConfigError: a key, name or value does not exist.
         DataError: a `folder:` or `npz:` data set cannot be read.
     """
+    if PLUGINS in given:
+        raise unknown_key(PLUGINS, "", [key for key in RunConfig.model_fields if key != PLUGINS], (PLUGINS,))
     values = {**DEFAULTS, **given}
     dataset = find(str(values["dataset"]), data_dir)
     training = values.get("training", {})
@@ -139,6 +154,7 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     if values["model"] not in MODELS:
         raise unknown("model", values["model"], MODELS)
     values["algorithm"] = _complete_algorithm(values["algorithm"])
+    values[PLUGINS] = active.plugin_digests(values["algorithm"], values["model"])
     values["overlap"] = str(values["overlap"])
     defaults = kind_of(values["overlap"]).DEFAULTS
     if isinstance(split := values.get("split", {}), Mapping):

@@ -4,6 +4,7 @@ A server and its client actors share a placement group. Under Ray Tune the serve
 (`grids.execution.server_trainable`); `start_server` makes an actor of it without Tune.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from fedgrid.engine.clients.placement import SERVER_CPUS, Placement
 from fedgrid.engine.clients.ray_pool import RayPool
 from fedgrid.engine.errors import RunError
+from fedgrid.engine.plugins.source import Source
 from fedgrid.engine.round_cache.store import CacheOptions
 from fedgrid.engine.session import Session
 
@@ -25,7 +27,12 @@ class Server(Session):
     """A session whose clients are Ray actors. It runs one run after another with the same actors."""
 
     def __init__(
-        self, group: PlacementGroup, placement: Placement, data_dir: Path, store: CacheOptions | None = None
+        self,
+        group: PlacementGroup,
+        placement: Placement,
+        data_dir: Path,
+        store: CacheOptions | None = None,
+        plugins: Sequence[Source] = (),
     ) -> None:
         """Start the client actors in `group`, which is reserved for `placement`.
 
@@ -57,8 +64,10 @@ def reserve(placement: Placement) -> PlacementGroup:
     return group
 
 
-def start_server(group: PlacementGroup, placement: Placement, data_dir: Path) -> Any:
+def start_server(
+    group: PlacementGroup, placement: Placement, data_dir: Path, plugins: Sequence[Source] = ()
+) -> Any:
     """Start a server as an actor in bundle 0 of `group`, for a notebook or a benchmark; return its handle."""
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
     actor = ray.remote(max_restarts=0, num_cpus=SERVER_CPUS, scheduling_strategy=strategy)(Server)
-    return actor.remote(group, placement, data_dir)
+    return actor.remote(group, placement, data_dir, plugins=plugins)

@@ -23,6 +23,7 @@ from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.partition.server_images import server_sets
 from fedgrid.engine.partition.split import ClientSplit, split_pool
+from fedgrid.engine.plugins import active
 from fedgrid.engine.records import RoundRecord
 from fedgrid.engine.round_cache.key import of_setup
 from fedgrid.engine.round_cache.session_cache import SessionCache
@@ -78,6 +79,7 @@ class Session:
         """
         with suppress(RunError):  # It is of another run, whose next opening finds what there is.
             self.settle()
+        active.activate(config.plugin_digests)
         folder = RunFolder(storage, config)
         progress = folder.open()
         setup, truth = prepare(config, self._data_dir)
@@ -85,7 +87,7 @@ class Session:
         dataset = find(config.dataset, self._data_dir)
         federation = Federation(
             algorithm=config.make_algorithm(),
-            layout=_layout(config.model, dataset.shape, dataset.num_classes),
+            layout=_layout(config.model, dataset.shape, dataset.num_classes, config.plugin_digests),
             run_id=config.run_id,
             seed=config.seed,
             rounds=config.training.rounds,
@@ -166,7 +168,10 @@ def _images(name: str, data_dir: Path) -> Pair:
 
 
 @lru_cache(maxsize=1)
-def _layout(model: str, shape: tuple[int, int, int], num_classes: int) -> Layout:
+def _layout(
+    model: str, shape: tuple[int, int, int], num_classes: int, plugin_digests: tuple[str, ...]
+) -> Layout:
+    """Keep the last layout; with another version of a plugin, a model of the same name may have another."""
     return layout_of(blank(model, shape, num_classes))
 
 
@@ -206,5 +211,6 @@ def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
         server_parts={client: slice(bounds[client], bounds[client + 1]) for client in range(config.clients)},
         reference_set=reference_set,
         uplink=config.uplink,
+        plugins=active.sources(config.plugin_digests),
     )
     return setup, np.array([part.cluster for part in splits], np.int64)

@@ -21,6 +21,7 @@ from fedgrid.engine.clients.messages import (
 )
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.plugins import active
 
 
 def device_of(gpu_share: float) -> str:
@@ -44,7 +45,12 @@ class Client:
     def prepare(
         self, setup: Setup, server_set: ImageSet, reference_set: ImageSet | None, *clients: ClientData
     ) -> None:
-        """Take over the clients of a run and drop those of an earlier one. `setup` comes without images."""
+        """Take over the clients and plugins of a run; drop the clients of an earlier one.
+
+        `setup` comes without images.
+        """
+        active.know(setup.plugins)
+        active.activate([plugin.digest for plugin in setup.plugins])
         setup = replace(setup, server_set=server_set, reference_set=reference_set, clients=clients)
         self._worker = ClientWorker(setup, self._device)
 

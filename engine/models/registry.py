@@ -74,6 +74,7 @@ _ENTRIES = (
 )
 
 MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}
+"""By name: those of the package, then those of the plugins in use (`engine.plugins`)."""
 
 
 def build(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module:

@@ -7,7 +7,7 @@ know is an error, not a guess.
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -26,9 +26,11 @@ CODE = ("engine/**/*.py", "algorithms/contract/*.py")
 def of_setup(setup: Setup, device: str) -> str:
     """Return the digest of a run's setup, of the clients' device and of the code.
 
-    Images are digested themselves, because a data set's files may change under their names.
+    Images are digested themselves, because a data set's files may change under their names. Plugins count by
+    their digests: the same file may have another name elsewhere.
     """
-    return digest([setup, device, *_numerics()])
+    plugins = [plugin.digest for plugin in setup.plugins]
+    return digest([replace(setup, plugins=()), plugins, device, *_numerics()])
 
 
 class Digests:

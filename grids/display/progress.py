@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column
 from rich.text import Text
 
-from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.algorithms import registry
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.display.tables import ROOMY, duration, result_row
 from fedgrid.grids.presets.axis_keys import SETTING, value_text
@@ -220,7 +220,7 @@ def _namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[RunCon
 
     def name(run: RunConfig) -> str:
         return (
-            ALGORITHMS[run.algorithm["name"]].title
+            registry.title(run.algorithm["name"])
             + (f" s{run.seed}" if len(seeds) > 1 else "")
             + (f" {run.scenario}" if len(scenarios) > 1 else "")
             + settings_of(run, varied)

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from fedgrid.engine.clients.placement import Placement, at_once, cluster_nodes, most_at_once
 from fedgrid.engine.errors import RunError
+from fedgrid.engine.plugins import active
 from fedgrid.engine.round_cache.store import FOLDER
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
@@ -131,7 +132,8 @@ def _run(
     side_by_side = most_at_once(places.values(), cluster_nodes()) if options.store is not None else 1
     runs = in_order(runs, max(1, side_by_side))
     until = dict(grid.until)
-    context = LaunchContext(grid.name, runs, places, storage, options.data_dir, until, options.store)
+    plugins = active.sources(digest for run in runs for digest in run.plugin_digests)
+    context = LaunchContext(grid.name, runs, places, storage, options.data_dir, until, options.store, plugins)
     run_trials(context, watch, options.retries)
 
 

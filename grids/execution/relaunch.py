@@ -1,8 +1,13 @@
 """`fedgrid retry` and `fedgrid sync`: continue or log a grid that was launched before, by its name."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from rich.console import Console
 
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.plugins import active
+from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
@@ -12,6 +17,7 @@ from fedgrid.grids.execution.run import run_grid
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.sync import sync
 from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.axes import further_axes
 from fedgrid.grids.results.grid_folder import PRESET, GridFolder
 
@@ -28,17 +34,42 @@ def launched(name: str, storage: Storage) -> Grid:
     return Grid(name, runs, (folder.path / PRESET).read_text(), further_axes(runs))
 
 
-def retry(name: str, storage: Storage, options: LaunchOptions, console: Console) -> LaunchResult:
+def retry(
+    name: str,
+    storage: Storage,
+    options: LaunchOptions,
+    console: Console,
+    plugins: Sequence[Path] = (),
+) -> LaunchResult:
     """Run the failed runs of a grid again, and no others.
 
+    Their plugins are `plugins`, which must be what the runs were launched with. If none are given, they are
+    taken from the grid's folder, if what is there has the digests that the runs name.
+
     Raises:
-        ConfigError: if there is no such grid, or none of its runs failed.
+        ConfigError: if there is no such grid, none of its runs failed, or a plugin of theirs is missing.
     """
     grid = launched(name, storage)
     failed = [run for run in grid.runs if RunFolder(storage, run).failure()]
     if not failed:
         raise ConfigError(f"no run of {name} failed; `fedgrid status {name}` shows how far it is")
+    active.use(plugins)
+    if plugins:
+        _check_given(failed)
+    else:
+        kept_plugins.restore(GridFolder(storage, name).path, storage, failed)
     return run_grid(grid, storage, options, console, only=failed)
+
+
+def _check_given(runs: Sequence[RunConfig]) -> None:
+    """Check that `--plugin` named what runs were launched with."""
+    wanted = {digest for run in runs for digest in run.plugin_digests}
+    missing = wanted - {source.digest for source in active.sources(wanted)}
+    if missing:
+        raise ConfigError(
+            f"--plugin: the failed runs have a plugin of digest {min(missing)[:12]}, which none of these "
+            "files has; leave --plugin out to use the copy in the grid's folder"
+        )
 
 
 def sync_grid(name: str, storage: Storage, console: Console) -> None:

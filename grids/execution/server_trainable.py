@@ -16,6 +16,7 @@ from ray import tune
 
 from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.errors import RunError, in_one_line
+from fedgrid.engine.plugins.source import Source
 from fedgrid.engine.round_cache.store import CacheOptions
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.server import Server
@@ -39,6 +40,8 @@ class LaunchContext:
     """As in `Grid`."""
     store: CacheOptions | None = None
     """As in `LaunchOptions`."""
+    plugins: tuple[Source, ...] = ()
+    """Those that the runs name."""
 
     def placement(self, index: int) -> Placement:
         """Return the placement of run `index`."""
@@ -80,7 +83,8 @@ class ServerTrainable(tune.Trainable):
         if self._server is None:
             group = ray.util.get_current_placement_group()
             assert group is not None, "a trial has a placement group"
-            self._server = Server(group, context.placement(self._index), context.data_dir, context.store)
+            placement = context.placement(self._index)
+            self._server = Server(group, placement, context.data_dir, context.store, context.plugins)
         stop_asked = GridFolder(context.storage, context.grid).stop_asked
         run = context.runs[self._index]
         return run_to_end(self._server, run, context.storage, stop_asked, context.until.get(run.run_id))

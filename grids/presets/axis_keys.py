@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.errors import ConfigError, hint, unknown_key
-from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_config import PLUGINS, RunConfig
 
 AXES = ("dataset", "overlap", "balance", "clients", "seed", "algorithm")
 """Axes that every grid has: they make up a run's name. In the order of the runs; the last varies fastest."""
@@ -36,7 +36,7 @@ SETTING = f"{ALGORITHM}."
 def axis_keys() -> tuple[str, ...]:
     """Return every key that can be an axis, with dots: `dataset`, `training.rounds`, `algorithm.cooldown`."""
     found: dict[str, None] = {}
-    for name in RunConfig.model_fields:
+    for name in (field for field in RunConfig.model_fields if field != PLUGINS):
         inner = (f"{name}.{key}" for key in SECTIONS.get(name, ()))
         found |= dict.fromkeys(inner if name in SECTIONS else (name,))
         if name == ALGORITHM:

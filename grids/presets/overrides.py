@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedgrid.engine.errors import ConfigError, unknown_key
-from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_config import PLUGINS, RunConfig
 from fedgrid.grids.presets.axes import Axes, Choice, choose
 from fedgrid.grids.presets.axis_keys import AXES, SECTIONS, has
 from fedgrid.grids.presets.yaml_file import Place, at
 
-OVERRIDABLE = tuple(key for key in RunConfig.model_fields if key not in AXES or key == "algorithm")
+OVERRIDABLE = tuple(
+    key for key in RunConfig.model_fields if (key not in AXES or key == "algorithm") and key != PLUGINS
+)
 """Keys that `then` may set."""
 
 

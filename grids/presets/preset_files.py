@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.errors import ConfigError, DataError, unknown, unknown_key
-from fedgrid.engine.run_config import DEFAULTS, RunConfig
+from fedgrid.engine.plugins import active
+from fedgrid.engine.run_config import DEFAULTS, PLUGINS, RunConfig
 from fedgrid.grids.presets.axes import Axes, Choice, Item, choose, items
 from fedgrid.grids.presets.axis_keys import AXES, SECTIONS, check_axis_key, has
 from fedgrid.grids.presets.expand import Description, Expander
@@ -17,7 +18,10 @@ from fedgrid.grids.presets.overrides import Override, read_overrides, require_ke
 from fedgrid.grids.presets.yaml_file import Place, YamlFile, at
 
 SEEDS, AXES_KEY = "seeds", "axes"
-KEYS = (*RunConfig.model_fields, SEEDS, AXES_KEY, "filter", "overrides", "base")
+KEYS = (
+    *(key for key in RunConfig.model_fields if key != PLUGINS),
+    *(SEEDS, AXES_KEY, "filter", "overrides", "base", "plugins"),
+)
 """Keys that a file may have."""
 
 PRESETS = files("fedgrid.grids") / "presets"
@@ -76,6 +80,7 @@ def read_preset(file: YamlFile, data_dir: Path, trail: tuple[str, ...]) -> Prese
             with at(Place(file, (key,))):
                 raise unknown_key(key, "", KEYS)
     base = _base(file, data_dir, trail)
+    _use_plugins(file, trail)
     own = _axes(file)
     axes = {axis: values for axis, values in base.description.axes.items() if not _is_fixed(axis, file)} | own
     overrides = read_overrides(file.values.get("overrides", []), axes, Place(file, ("overrides",)))
@@ -100,6 +105,17 @@ def _base(file: YamlFile, data_dir: Path, trail: tuple[str, ...]) -> Preset:
             raise ConfigError(f"base = {name}: that file is based on this one; name another")
         opened = open_preset(name)
     return read_preset(opened, data_dir, (*trail, name))
+
+
+def _use_plugins(file: YamlFile, trail: tuple[str, ...]) -> None:
+    """Use the plugins that a file names, relative to its folder: what it says besides may need them."""
+    given, place = file.values.get("plugins", []), Place(file, ("plugins",))
+    if not (isinstance(given, list) and all(isinstance(name, str) for name in given)):
+        with at(place):
+            raise ConfigError(f"plugins = {given!r}: expected a list of files, as in [my_algorithms.py]")
+    for index, name in enumerate(given):
+        with at(place.under(index)):
+            active.add(Path(trail[-1]).parent / name)
 
 
 def _axes(file: YamlFile) -> dict[str, tuple[Item, ...]]:

@@ -9,11 +9,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from fedgrid.algorithms.registry import note_titles
 from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import disk_errors, write_text
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.results import kept_plugins
 
 GRIDS = "grids"
 RUNS, PRESET, PROGRESS, STOP = "runs.jsonl", "preset.yaml", "progress.json", "stop"
@@ -47,7 +49,7 @@ class GridFolder:
         self._asked_at: float | None = None
 
     def keep(self, runs: Sequence[RunConfig], text: str) -> None:
-        """Store the preset's `text` and its runs, and those runs of earlier launches that have a folder.
+        """Store the preset's `text`, its runs, their plugins, and those earlier runs that have a folder.
 
         Raises:
             RunError: if they cannot be written.
@@ -57,11 +59,13 @@ class GridFolder:
         still_there = [
             run for run in earlier if run.run_id not in ids and folder_of(self._storage.root, run).exists()
         ]
+        for name, plugin in kept_plugins.files(self.path, runs).items():
+            self.write(name, plugin)
         self.write(PRESET, text)
         self.write(RUNS, "".join(f"{run.canonical_json()}\n" for run in (*runs, *still_there)))
 
     def runs(self) -> tuple[RunConfig, ...]:
-        """Return the runs of the grid, those of its last launch first.
+        """Return the runs of the grid, those of its last launch first; notes the titles of their plugins.
 
         Raises:
             ConfigError: if there is no such grid, or it is of another version.
@@ -71,6 +75,7 @@ class GridFolder:
             lines = path.read_bytes().splitlines()
         except FileNotFoundError as error:
             raise self._missing() from error
+        note_titles(kept_plugins.titles(self.path))
         try:
             return tuple(RunConfig.model_validate_json(line) for line in lines)
         except ValidationError as error:
@@ -122,13 +127,13 @@ class GridFolder:
         return unknown("grid", self.name, grids)
 
     def write(self, name: str, text: str) -> None:
-        """Write a text file into the folder.
+        """Write a text file into the folder, or into a folder of it.
 
         Raises:
             RunError: if it cannot be written.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
         with disk_errors(self.path):
+            (self.path / name).parent.mkdir(parents=True, exist_ok=True)
             write_text(self.path / name, text)
             self._storage.push(self._name(name))
 

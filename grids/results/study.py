@@ -8,7 +8,7 @@ figures.segments(load("paper").where(dataset="mnist")).savefig("segments.pdf")
 
 from collections.abc import Sequence
 
-from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.algorithms import registry
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.storage import Storage
@@ -59,10 +59,10 @@ def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
             balance=config.balance,
             clients=config.clients,
             algorithm=title,
-            published=ALGORITHMS[config.algorithm["name"]].title.removesuffix(AS_PUBLISHED),
+            published=registry.title(config.algorithm["name"]).removesuffix(AS_PUBLISHED),
             seed=config.seed,
             rounds=config.training.rounds,
-            method=ALGORITHMS[config.algorithm["name"]].title,
+            method=registry.title(config.algorithm["name"]),
             axes=pairs_of(config, axes),
         )
         for config, title in zip(configs, titles(configs, axes), strict=True)

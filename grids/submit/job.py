@@ -17,7 +17,7 @@ from rich.console import Console
 
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.grids.mlflow_log.tags import commit
-from fedgrid.grids.submit import tunnel
+from fedgrid.grids.submit import plugin_files, tunnel
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
@@ -48,7 +48,7 @@ def submit(
     """Run `fedgrid run` with `arguments` on a cluster; return the job's exit code, or 0 if it still runs.
 
     Args:
-        arguments: the arguments of `fedgrid run`. YAML files among them travel with the job.
+        arguments: the arguments of `fedgrid run`. YAML files and plugins among them travel with the job.
         cluster: the file that `ray up` took, to reach the job server through a tunnel.
         address: the job server's URL, instead of `cluster`.
         name: the grid's name, for the name of the job.
@@ -85,7 +85,7 @@ def submit(
 
 
 def stage(arguments: Sequence[str], folder: Path) -> list[str]:
-    """Copy this code and the YAML files among `arguments` into `folder`; return the arguments for the job.
+    """Copy this code, and the YAML files and plugins among `arguments`; return the arguments for the job.
 
     Raises:
         ConfigError: if a file is missing, or the storage or image folder is a relative path.
@@ -97,7 +97,8 @@ def stage(arguments: Sequence[str], folder: Path) -> list[str]:
         shutil.copytree(
             here / package, folder / "fedgrid" / package, ignore=shutil.ignore_patterns("__pycache__")
         )
-    return [_staged(argument, folder) for argument in _checked(arguments)]
+    checked = list(_checked(arguments))
+    return [_staged(argument, folder) for argument in plugin_files.stage_options(checked, folder)]
 
 
 def command(arguments: Sequence[str]) -> str:
@@ -135,6 +136,7 @@ def _staged(argument: str, folder: Path) -> str:
         return argument
     if not path.is_file():
         raise ConfigError(f"no file {argument}")
+    plugin_files.stage_listed(path, folder)
     shutil.copy(path, folder / path.name)
     return path.name
 

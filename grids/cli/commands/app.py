@@ -1,6 +1,6 @@
 """What the commands share: exit codes, the console, and options that become settings."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -28,6 +28,13 @@ def console() -> Console:
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that are set on the command line."""
     return {name: value for name, value in options.items() if value not in (None, [])}
+
+
+def use_plugins(files: Sequence[Path] | None) -> None:
+    """Register the plugins that a command names, and those of installed packages."""
+    from fedgrid.engine.plugins import active
+
+    active.use(files or [])
 
 
 def data_folder(data_dir: Path | None) -> Path:

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from fedgrid.grids.cli.commands.app import console, data_folder
-from fedgrid.grids.cli.commands.options import AsJson, Changes, DataDir, Seed, StorageAt
+from fedgrid.grids.cli.commands.app import console, data_folder, use_plugins
+from fedgrid.grids.cli.commands.options import AsJson, Changes, DataDir, Plugins, Seed, StorageAt
 
 app = typer.Typer()
 
@@ -23,6 +23,7 @@ def centralised(
     ] = None,
     seed: Seed = None,
     changes: Changes = None,
+    plugins: Plugins = None,
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -32,5 +33,6 @@ def centralised(
     from fedgrid.grids.centralised.command import configure, run_centralised
 
     folder = data_folder(data_dir)
+    use_plugins(plugins)
     config = configure(dataset, folder, seed=seed or 0, epochs=epochs, model=model, changes=changes or [])
     run_centralised(config, Storage.of(storage), folder, as_json, console())

@@ -12,6 +12,7 @@ from fedgrid.grids.cli.commands.options import (
     DataDir,
     GpusPerClient,
     GridName,
+    Plugins,
     Retries,
     StorageAt,
     Store,
@@ -50,6 +51,7 @@ def store(
 @app.command(epilog="Example: `fedgrid retry paper`")
 def retry(
     grid: GridName,
+    plugins: Plugins = None,
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
     clients_per_actor: ClientsPerActor = None,
@@ -74,7 +76,7 @@ def retry(
         store_limit=store_limit,
         as_json=as_json,
     )
-    exit_with(run_failed(grid, Storage.of(storage), options, console()))
+    exit_with(run_failed(grid, Storage.of(storage), options, console(), plugins or []))
 
 
 @app.command(epilog="Example: `fedgrid stop paper`")

@@ -6,8 +6,17 @@ from typing import Annotated
 import typer
 
 from fedgrid.engine.errors import ConfigError
-from fedgrid.grids.cli.commands.app import console, data_folder, given
-from fedgrid.grids.cli.commands.options import AsJson, Balance, Changes, Clients, DataDir, Overlap, Seed
+from fedgrid.grids.cli.commands.app import console, data_folder, given, use_plugins
+from fedgrid.grids.cli.commands.options import (
+    AsJson,
+    Balance,
+    Changes,
+    Clients,
+    DataDir,
+    Overlap,
+    Plugins,
+    Seed,
+)
 
 app = typer.Typer()
 
@@ -47,16 +56,18 @@ def data(
 
 
 @app.command(epilog="Example: `fedgrid algorithms --json`")
-def algorithms(as_json: AsJson = False) -> None:
+def algorithms(plugins: Plugins = None, as_json: AsJson = False) -> None:
     """List the algorithms, with their source and default settings."""
     from fedgrid.grids.cli.actions.listings import list_algorithms
 
+    use_plugins(plugins)
     list_algorithms(as_json, console())
 
 
 @app.command(epilog="Example: `fedgrid models`")
-def models(as_json: AsJson = False) -> None:
+def models(plugins: Plugins = None, as_json: AsJson = False) -> None:
     """List the models, with their source."""
     from fedgrid.grids.cli.actions.listings import list_models
 
+    use_plugins(plugins)
     list_models(as_json, console())

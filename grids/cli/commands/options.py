@@ -59,12 +59,18 @@ What = Annotated[
     ),
 ]
 Dataset = Annotated[str | None, typer.Option(help="A name of `fedgrid data`, folder:PATH or npz:PATH.")]
-Overlap = Annotated[str | None, typer.Option(help="Kind of scenario, as in overlapping.")]
+Overlap = Annotated[str | None, typer.Option(help="overlapping, nonoverlapping or majority.")]
 Balance = Annotated[str | None, typer.Option(help="balanced or imbalanced.")]
 Clients = Annotated[int | None, typer.Option(help="Number of federated clients.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random in the run.")]
 Seeds = Annotated[str | None, typer.Option(help="Several: 0..4, or 0,2,5.")]
 Changes = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE, as in training.rounds=5.")]
+Plugins = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugin", help="A Python file with algorithms, clusterers or models of your own; may be repeated."
+    ),
+]
 DataDir = Annotated[
     Path | None,
     typer.Option(envvar="FEDGRID_DATA", help="Folder of the images. [default: the user's cache]"),

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fedgrid.engine.errors import ConfigError
-from fedgrid.grids.cli.commands.app import console, exit_with, given, launch_options
+from fedgrid.grids.cli.commands.app import console, exit_with, given, launch_options, use_plugins
 from fedgrid.grids.cli.commands.options import (
     AsJson,
     Balance,
@@ -18,6 +18,7 @@ from fedgrid.grids.cli.commands.options import (
     GpusPerClient,
     InProcess,
     Overlap,
+    Plugins,
     Retries,
     Seed,
     Seeds,
@@ -60,6 +61,7 @@ def run(
             "NAME[:oracle][,NAME]."
         ),
     ] = None,
+    plugins: Plugins = None,
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
     clients_per_actor: ClientsPerActor = None,
@@ -112,6 +114,7 @@ def run(
     )
     if what is None and not axes and not changes:
         raise ConfigError("nothing to run: name a preset (quickstart), a YAML file, or options; see --help")
+    use_plugins(plugins)
     found = read_tuned(tuned or [], Storage.of(storage))
     grid = load_grid(
         what,

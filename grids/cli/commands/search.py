@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from fedgrid.grids.cli.commands.app import console, exit_with, given, launch_options
+from fedgrid.grids.cli.commands.app import console, exit_with, given, launch_options, use_plugins
 from fedgrid.grids.cli.commands.options import (
     AsJson,
     Balance,
@@ -17,6 +17,7 @@ from fedgrid.grids.cli.commands.options import (
     GpusPerClient,
     InProcess,
     Overlap,
+    Plugins,
     Retries,
     Seed,
     Seeds,
@@ -69,6 +70,7 @@ def search(
     name: Annotated[
         str | None, typer.Option(help="The name for --tuned. [default: ALGORITHM-DATASET, or the file's]")
     ] = None,
+    plugins: Plugins = None,
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
     clients_per_actor: ClientsPerActor = None,
@@ -106,6 +108,7 @@ def search(
         "objective": objective,
         "early_stop": early_stop or None,
     }
+    use_plugins(plugins)
     found = load_search(
         what,
         given(axes),

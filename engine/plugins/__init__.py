@@ -1,0 +1,1 @@
+"""A user's own algorithms, clusterers and models: files and installed packages, loaded and registered."""

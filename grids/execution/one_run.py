@@ -1,0 +1,84 @@
+"""One run in this process, for notebooks and scripts: no Ray, no MLflow, no grid."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.data.datasets import default_data_dir
+from fedgrid.engine.plugins import active
+from fedgrid.engine.run_config import RunConfig, complete
+from fedgrid.engine.session import Session
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.execution.run_events import run_to_end
+from fedgrid.grids.results.outcome import finished, is_finished
+from fedgrid.tracking import records
+from fedgrid.tracking.records import Records
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run."""
+
+    config: RunConfig
+    folder: Path
+    """Its records, figures and last two states."""
+    scores: Mapping[str, Any]
+    """The final scores by name, as `ari` and `personalised_accuracy`; None for one that is not defined."""
+
+    @property
+    def rounds(self) -> pa.Table:
+        """The table with a row a round; `.to_pandas()` where pandas is installed."""
+        return pq.read_table(self.folder / "rounds.parquet")
+
+    @property
+    def clients(self) -> pa.Table:
+        """The table with a row a round and client."""
+        return pq.read_table(self.folder / "clients.parquet")
+
+    @property
+    def records(self) -> Records:
+        """The records as arrays, as `figures.temperature` and `figures.cluster_map` take them."""
+        return records.read(self.folder)
+
+
+def run(
+    config: RunConfig | Mapping[str, Any],
+    *,
+    storage: Storage | Path | str = "runs",
+    data_dir: Path | str | None = None,
+    plugins: Iterable[Path | str] = (),
+) -> RunResult:
+    """Run one configuration in this process and return its result.
+
+    The run is kept under `storage`, where `fedgrid run` keeps its runs too: a finished run is read and not
+    repeated, an interrupted one goes on after its last round.
+
+    Args:
+        config: keys of a run as in a preset, at least those that differ from the defaults:
+            `{"dataset": "digits", "algorithm": "ocfl-hdbscan", "training": {"rounds": 15}}`.
+        storage: a folder, or a URI such as `s3://bucket/runs`.
+        data_dir: where images are kept; None is the user's cache.
+        plugins: files with algorithms, clusterers or models of your own, in use from now on. Files of earlier
+            calls are no longer in use. A changed file is loaded again and makes another run.
+
+    Raises:
+        ConfigError: for a key, name or value that does not exist; nothing was started.
+        DataError: if the images are missing or damaged.
+        RunError: if the run cannot go on; the rounds before are kept.
+    """
+    active.use(plugins)
+    images = Path(data_dir).absolute() if data_dir is not None else default_data_dir().absolute()
+    whole = config if isinstance(config, RunConfig) else complete(config, images)
+    store = storage if isinstance(storage, Storage) else Storage.of(storage)
+    store.pull_marks()
+    if not is_finished(store, whole):
+        for _ in run_to_end(Session(InProcessPool(), images), whole, store, lambda: False):
+            pass
+    outcome = finished(store.root, whole)
+    assert outcome.scores is not None, "it is finished"
+    return RunResult(whole, outcome.folder, outcome.scores)

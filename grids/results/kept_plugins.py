@@ -1,0 +1,96 @@
+"""The plugins of a grid's runs, kept in its folder as `plugins/<digest>.py`, with an index `plugins.json`.
+
+With these a grid can be retried when the user's file has changed or is gone, and reported on without
+executing any of it.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.plugins import active
+from fedgrid.engine.plugins.source import Source, digest_of
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.storage.storage import Storage
+
+FOLDER, INDEX = "plugins", "plugins.json"
+
+
+def files(folder: Path, runs: Iterable[RunConfig]) -> dict[str, str]:
+    """Return what a grid's `folder` lacks of the plugins of its runs, as name -> text; the index comes last.
+
+    Installed packages have a line in the index only. Plugins that this process does not know were kept by
+    an earlier launch, or cannot be.
+    """
+    index = read_index(folder)
+    texts: dict[str, str] = {}
+    for source in active.sources(digest for run in runs for digest in run.plugin_digests):
+        if source.digest not in index:
+            index[source.digest] = {"plugin": source.name, "titles": active.titles(source.digest)}
+            if source.code is not None:
+                texts[_name(source.digest)] = source.code.decode()
+    if texts or index.keys() - read_index(folder).keys():
+        texts[INDEX] = json.dumps(index, indent=2, sort_keys=True) + "\n"
+    return texts
+
+
+def read_index(folder: Path) -> dict[str, Any]:
+    """Return digest -> the plugin's name and the titles of its algorithms; empty if there is no index."""
+    try:
+        return dict(json.loads((folder / INDEX).read_text()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return {}
+
+
+def titles(folder: Path) -> dict[str, str]:
+    """Return what tables call the algorithms of a grid's plugins: name -> title."""
+    return {
+        str(name): str(title)
+        for plugin in read_index(folder).values()
+        for name, title in plugin.get("titles", {}).items()
+    }
+
+
+def restore(folder: Path, storage: Storage, runs: Iterable[RunConfig]) -> None:
+    """Let this process use the plugins of `runs`: those in use already, the others as kept in `folder`.
+
+    A file is executed only if its bytes have the digest that the run names.
+
+    Raises:
+        ConfigError: if a plugin is neither in use nor kept, or its file has changed.
+    """
+    runs = list(runs)
+    wanted = sorted({digest for run in runs for digest in run.plugin_digests})
+    known = {source.digest for source in active.sources(wanted)}
+    index = read_index(folder)
+    for digest in wanted:
+        if digest not in known:
+            path = folder / _name(digest)
+            storage.refresh(path.relative_to(storage.root).as_posix())
+            active.know([_source(path, digest, index.get(digest, {}).get("plugin"))])
+    for run in runs:
+        active.activate(run.plugin_digests)
+
+
+def _source(path: Path, digest: str, name: str | None) -> Source:
+    if name is not None and not path.exists():
+        return Source(name, digest, None)
+    try:
+        code = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"plugin {path} of this grid cannot be read: {error.strerror}; name the file, as it was, with "
+            "--plugin"
+        ) from error
+    if digest_of(code) != digest:
+        raise ConfigError(
+            f"{path} is not what its name says: it was changed after the grid was launched, and is not "
+            "executed; name the file, as it was, with --plugin"
+        )
+    return Source(str(path), digest, code)
+
+
+def _name(digest: str) -> str:
+    return f"{FOLDER}/{digest}.py"

@@ -1,0 +1,84 @@
+"""The section "Your own algorithm" of docs/algorithms.md: its files stand in docs/examples, and they run."""
+
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fedgrid.engine.plugins import active
+from tests.helpers.command_line import fedgrid, new_storage
+
+DOCS = Path(__file__).parents[2] / "docs"
+HEADING = "## Your own algorithm, without editing the package\n"
+SECTION = (DOCS / "algorithms.md").read_text().partition(HEADING)[2].partition("\n## ")[0]
+BLOCKS = re.findall(r"```(\w+)(?: file=(\S+))?\n(.*?)```", SECTION, re.DOTALL)
+FILES = {file: text for _, file, text in BLOCKS if file}
+COMMANDS = [block for kind, _, text in BLOCKS if kind == "console" for block in text.split("$ ")[1:]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_plugins_after() -> Iterator[None]:
+    yield
+    active.use()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the files that a reader has saved."""
+    folder = tmp_path_factory.mktemp("reader")
+    for file in FILES:
+        shutil.copy(DOCS / file, folder)
+    new_storage(folder / "runs")
+    return folder
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """Return title -> numbers of the rows of a table of results."""
+    found = [line.split() for line in text.partition("Final round")[2].partition("pers.:")[0].splitlines()]
+    return {line[0]: line[1:12] for line in found if len(line) > 11 and line[2].isdecimal()}
+
+
+def test_every_example_is_shown_as_it_is() -> None:
+    there = {f"examples/{path.name}" for path in (DOCS / "examples").iterdir() if path.is_file()}
+    assert set(FILES) == there
+    for file, text in FILES.items():
+        assert text == (DOCS / file).read_text()
+
+
+def test_there_are_commands() -> None:
+    assert [command.splitlines()[0].split()[:2] for command in COMMANDS] == [
+        ["fedgrid", "algorithms"],
+        ["fedgrid", "run"],
+        ["fedgrid", "run"],
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", COMMANDS, ids=lambda block: block.splitlines()[0])
+def test_commands_print_what_is_shown(block: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process: the numbers are the same as on Ray. Of numbers a last digit may be another CPU's."""
+    monkeypatch.chdir(folder)
+    line, _, shown = block.partition("\n")
+    _, command, *arguments = shlex.split(line)
+    result = fedgrid(command, *arguments, *(["--in-process"] if command == "run" else []))
+    assert (result.code, result.err) == (0, "")
+    if command == "algorithms":
+        [row] = [text for text in shown.splitlines() if text != "..." and "```" not in text]
+        assert row.split() in [text.split() for text in result.out.splitlines()]
+        return
+    expected, found = rows(shown), rows(result.out)
+    assert list(found) == list(expected) != []
+    for title, numbers in expected.items():
+        assert found[title][:2] == numbers[:2]
+        assert [float(number) for number in found[title][2:]] == pytest.approx(
+            [float(number) for number in numbers[2:]], abs=0.02
+        )
+
+
+def test_notebook_example(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    [code] = [text for kind, file, text in BLOCKS if kind == "python" and not file]
+    exec(code, {})

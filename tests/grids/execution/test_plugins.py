@@ -1,0 +1,230 @@
+"""Grids with plugins, as a user runs them: on Ray's actors, after a change, and when the file is gone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedgrid.algorithms import registry
+from fedgrid.engine.plugins import active
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.study import load
+from tests.helpers.command_line import fedgrid, new_storage
+from tests.helpers.plugin_files import ALGORITHM, MODEL, renamed
+
+FRAGILE = """
+from pathlib import Path
+from fedgrid import AlgorithmEntry, Diagnostics, FedOpt, FedOptSettings, LocalRule, LocalSteps, Order
+
+class Shorter(LocalSteps):
+    def correct(self, weights, gradient):
+        gradient.mul_(0.5)
+
+class ShorterRule(LocalRule):
+    def start(self, local):
+        return Shorter()
+
+class Fragile(FedOpt):
+    '''Fails in round 2 while a file is there, as on a broken machine. Clients train by a rule of its own.'''
+
+    def orders(self, state, round_index, present, rng):
+        return [Order(c, (int(state.labels_K[c]),), rule=ShorterRule()) for c in present.sampled]
+
+    def recluster(self, state, round_index, updates, rng):
+        if round_index == 1 and Path("FLAG").exists():
+            raise ValueError("broken on purpose")
+        return state, Diagnostics()
+
+ALGORITHMS = [AlgorithmEntry("fragile", "FRG", "fails", "ours", Fragile, FedOptSettings())]
+"""
+GRID = """
+plugins: [mine.py, model.py]
+algorithm: [bnc, own]
+model: own-model
+clients: 3
+training: {rounds: 2}
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_plugins_after():
+    yield
+    active.use()
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return new_storage(tmp_path / "runs")
+
+
+@pytest.fixture
+def grid(tmp_path):
+    """Return the file of a grid with plugins beside it."""
+    for name, text in (("mine.py", ALGORITHM), ("model.py", MODEL), ("grid.yaml", GRID)):
+        (tmp_path / name).write_text(text)
+    return tmp_path / "grid.yaml"
+
+
+def run(grid, storage, *arguments):
+    return fedgrid("run", grid, "--storage", storage, "--in-process", "--json", *arguments)
+
+
+def ids(storage):
+    return [config.run_id for config in GridFolder(Storage(storage), "grid").runs()]
+
+
+def test_plugins_of_the_yaml_file_are_relative_to_it_and_make_runs(grid, storage):
+    result = run(grid, storage)
+    assert (result.code, result.err) == (0, "")
+    assert [run.algorithm for run in load("grid", str(storage)).runs] == ["BNC", "OWN"]
+    config = json.loads(next(storage.glob("*-own-*/config.json")).read_text())
+    assert len(config["plugin_digests"]) == 2
+
+
+def test_changed_plugin_makes_other_runs_and_the_old_ones_stay_apart(grid, storage):
+    run(grid, storage)
+    before = ids(storage)
+    assert run(grid, storage).out.count('"event": "start"') == 0
+    (grid.parent / "mine.py").write_text(renamed(ALGORITHM))
+    result = run(grid, storage)
+    started = [event["run"] for event in result.events if event["event"] == "start"]
+    assert len(started) == 1
+    assert "own" in started[0]
+    bnc, new, old = ids(storage)
+    assert [bnc, old] == before
+    assert new not in before
+    titles = [run.algorithm for run in load("grid", str(storage)).runs]
+    assert titles[0] == "BNC"
+    assert len(set(titles)) == 3
+    assert all(title.startswith("OWN (plugin ") for title in titles[1:])
+
+
+def test_status_and_report_need_no_plugin(grid, storage, tmp_path):
+    run(grid, storage)
+    for path in tmp_path.glob("*.py"):
+        path.unlink()
+    active.use()
+    # Should the kept copy be executed, it fails.
+    for path in (storage / "grids" / "grid" / "plugins").iterdir():
+        path.write_text("raise SystemExit('executed')\n")
+    status = fedgrid("status", "grid", "--storage", storage, "--json")
+    assert json.loads(status.out)["done"] == 2
+    registry._titles.clear()
+    study = load("grid", str(storage))
+    assert [result.run.algorithm for result in study.finished] == ["BNC", "OWN"]
+
+
+def test_plugin_of_the_command_line_is_listed_and_a_missing_one_is_named(grid):
+    listed = fedgrid("algorithms", "--json", "--plugin", grid.parent / "mine.py")
+    assert json.loads(listed.out)[-1]["name"] == "own"
+    assert "own-model" in fedgrid("models", "--plugin", grid.parent / "model.py").out
+    result = fedgrid("algorithms", "--plugin", grid.parent / "nowhere.py")
+    assert result.code == 2
+    assert "nowhere.py" in result.err
+    assert "own" not in {entry["name"] for entry in json.loads(fedgrid("algorithms", "--json").out)}
+
+
+def test_command_line_and_yaml_file_with_one_name_are_refused_with_the_line(grid, storage):
+    (grid.parent / "other.py").write_text(renamed(ALGORITHM))
+    result = run(grid, storage, "--plugin", grid.parent / "other.py")
+    assert result.code == 2
+    for part in ("grid.yaml, line 2", "'own'", "mine.py", "other.py"):
+        assert part in result.err
+
+
+@pytest.mark.parametrize("given", ["mine.py", "[1]", "{a: b}"])
+def test_plugins_that_are_no_list_of_files_are_refused_with_the_line(grid, storage, given):
+    grid.write_text(f"clients: 3\nplugins: {given}\n")
+    result = run(grid, storage)
+    assert result.code == 2
+    assert "grid.yaml, line 2" in result.err
+
+
+def test_base_brings_its_plugins(grid, storage, tmp_path):
+    (tmp_path / "above").mkdir()
+    above = tmp_path / "above" / "above.yaml"
+    above.write_text("base: ../grid.yaml\nalgorithm: own\n")
+    assert run(above, storage).code == 0
+
+
+def test_centralised_training_of_a_model_of_a_plugin(grid, storage):
+    names = []
+    for text in (MODEL, renamed(MODEL)):
+        (grid.parent / "model.py").write_text(text)
+        result = fedgrid(
+            *("centralised", "digits", "--epochs", 2, "--model", "own-model", "--json"),
+            *("--plugin", grid.parent / "model.py", "--storage", storage),
+        )
+        assert result.code == 0, result.err
+        names.append(json.loads(result.out)["run_id"])
+    assert len(set(names)) == 2
+
+
+def test_search_of_an_algorithm_of_a_plugin(grid, storage):
+    grid.write_text(
+        GRID.replace("[bnc, own]", "own")
+        + "search: {server_learning_rate: [0.5, 1.0]}\ntrials: 2\nsearcher: grid\n"
+    )
+    result = fedgrid("search", grid, "--storage", storage, "--in-process", "--json")
+    assert result.code == 0, result.err
+    assert len(GridFolder(Storage(storage), "grid").runs()) == 2
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_algorithm_and_model_of_plugins_on_actors_and_retry_without_the_files(ray_session, tmp_path):
+    """The first launch fails in round 2; retry has the plugins of the grid's folder only."""
+    flag = tmp_path / "flag"
+    flag.touch()
+    (tmp_path / "fragile.py").write_text(FRAGILE.replace("FLAG", str(flag)))
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "grid.yaml").write_text(
+        GRID.replace("mine.py", "fragile.py")
+        .replace("[bnc, own]", "fragile")
+        .replace("rounds: 2", "rounds: 3")
+    )
+    alone, on_ray = new_storage(tmp_path / "alone"), new_storage(tmp_path / "on_ray")
+    options = ("--storage", on_ray, "--no-store", "--json")
+    failed = fedgrid("run", tmp_path / "grid.yaml", *options, "--retries", 0)
+    assert failed.code == 1
+    assert "broken on purpose" in failed.out
+    flag.unlink()
+    assert run(tmp_path / "grid.yaml", alone).code == 0
+
+    for path in tmp_path.glob("*.py"):
+        path.unlink()
+    active.use()
+    [kept] = [path for path in plugins_of(on_ray) if "Fragile" in path.read_text()]
+    text = kept.read_text()
+    active._sources.clear()
+    active._loaded.clear()
+    kept.write_text(f"{text}raise SystemExit('executed')\n")
+    refused = fedgrid("retry", "grid", *options)
+    assert refused.code == 2
+    assert kept.name in refused.err
+    kept.write_text(text)
+    again = fedgrid("retry", "grid", *options)
+    assert again.code == 0, again.err
+    for name in ("rounds.parquet", "clients.parquet"):
+        [here], [there] = (root.glob(f"*fragile*/{name}") for root in (alone, on_ray))
+        assert here.read_bytes() == there.read_bytes()
+
+
+def test_retry_takes_named_files_if_they_are_what_failed(tmp_path, storage):
+    flag = tmp_path / "flag"
+    flag.touch()
+    plugin = tmp_path / "fragile.py"
+    plugin.write_text(FRAGILE.replace("FLAG", str(flag)))
+    options = ("--plugin", plugin, "--storage", storage, "--retries", 0)
+    small = ("--algorithm", "fragile", "--clients", 3, "--set", "training.rounds=2", "--in-process")
+    assert fedgrid("run", *small, *options).code == 1
+    plugin.write_text(renamed(plugin.read_text()))
+    active._sources.clear()
+    refused = fedgrid("retry", "runs", *options)
+    assert refused.code == 2
+    assert "--plugin" in refused.err
+
+
+def plugins_of(storage: Path) -> list[Path]:
+    return sorted((storage / "grids" / "grid" / "plugins").iterdir())

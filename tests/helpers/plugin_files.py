@@ -1,0 +1,45 @@
+"""Plugins as text: the smallest algorithm, clusterer and model that are somebody's own."""
+
+ALGORITHM = """
+from fedgrid import AlgorithmEntry, FedOpt, FedOptSettings
+
+class Own(FedOpt):
+    '''Plain averaging.'''
+
+ALGORITHMS = [AlgorithmEntry("own", "OWN", "as bnc", "ours", Own, FedOptSettings())]
+"""
+
+CLUSTERER = """
+from typing import Literal
+import numpy as np
+from fedgrid import AlgorithmEntry, Clusterer, Ocfl, OcflSettings
+
+class Halves(Clusterer):
+    '''The first half of the clients, and the second.'''
+
+    name: Literal["halves"] = "halves"
+    first: int = 0
+
+    def fit(self, distances_KK, rng):
+        return (np.arange(len(distances_KK)) < len(distances_KK) // 2).astype(np.int64)
+
+CLUSTERERS = [Halves]
+ALGORITHMS = [
+    AlgorithmEntry("ocfl-halves", "OCFL-2", "halves", "ours", Ocfl, OcflSettings(clusterer=Halves()))
+]
+"""
+
+MODEL = """
+from torch import nn
+from fedgrid import ModelEntry
+
+def build(channels, height, width, num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, num_classes))
+
+MODELS = [ModelEntry("own-model", "one linear layer", "ours", build=build)]
+"""
+
+
+def renamed(text: str) -> str:
+    """Return the same plugin with the same names and another digest."""
+    return text + "# changed\n"

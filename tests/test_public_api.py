@@ -1,0 +1,90 @@
+"""`import fedgrid`: what notebooks and plugins use, without what they do not need, and in any folder."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fedgrid
+from tests.helpers.command_line import environment, new_storage
+
+TINY = ("--dataset", "digits", "--clients", "3", "--algorithm", "bnc", "--set", "training.rounds=1")
+CONFIG = {"clients": 3, "algorithm": "bnc", "training": {"rounds": 2}}
+
+
+def python(code: str, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program in a folder, as a user would: the folder comes first among what can be imported."""
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("name", fedgrid.__all__)
+def test_every_promised_name_is_there_and_listed(name: str) -> None:
+    assert getattr(fedgrid, name) is not None
+    assert name in dir(fedgrid)
+
+
+def test_other_names_are_no_attributes() -> None:
+    with pytest.raises(AttributeError, match="nothing_like_this"):
+        _ = fedgrid.nothing_like_this
+
+
+def test_star_import_gives_the_promised_names() -> None:
+    names: dict[str, object] = {}
+    exec("from fedgrid import *", names)
+    assert set(fedgrid.__all__) <= set(names)
+
+
+def test_import_and_writing_an_algorithm_bring_nothing_heavy(tmp_path: Path) -> None:
+    code = """
+import sys
+import fedgrid
+assert not {name for name in sys.modules if name.startswith("fedgrid.")}, "lazy"
+from fedgrid import AlgorithmEntry, Clusterer, Diagnostics, FedOpt, FedOptSettings, ModelEntry, Ocfl
+from fedgrid import RunConfig, State, Updates
+heavy = {"ray", "mlflow", "torch", "matplotlib", "sklearn"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    result = python(code, tmp_path)
+    assert result.returncode == 0, result.stderr
+
+
+def test_run_and_load_need_neither_ray_nor_mlflow(tmp_path: Path) -> None:
+    code = f"""
+import sys
+sys.modules["ray"] = sys.modules["mlflow"] = None
+import fedgrid
+result = fedgrid.run({CONFIG!r}, storage="here")
+print(result.rounds.num_rows, result.clients.num_rows, result.scores["clusters"], result.folder.parent.name)
+fedgrid.load
+assert fedgrid.figures.cluster_map(result.records) is not None
+"""
+    result = python(code, tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["2", "6", "1", "here"]
+
+
+def test_finished_run_is_read_and_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = fedgrid.run(CONFIG, storage=tmp_path)
+    monkeypatch.setattr("fedgrid.grids.execution.one_run.take_forward", None)
+    again = fedgrid.run(first.config, storage=str(tmp_path))
+    assert (again.folder, again.scores) == (first.folder, first.scores)
+
+
+def test_unknown_key_is_an_error_of_the_package(tmp_path: Path) -> None:
+    with pytest.raises(fedgrid.FedgridError, match="datset"):
+        fedgrid.run({"datset": "digits"}, storage=tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_run_on_ray_in_a_folder_with_packages_of_the_same_names(tmp_path: Path) -> None:
+    for name in ("engine", "algorithms", "grids", "tracking"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"raise ImportError('the {name} of the folder')\n")
+    storage = new_storage(tmp_path / "runs")
+    code = "from fedgrid.grids.cli.main import main; main()"
+    result = python(code, tmp_path, "run", *TINY, "--storage", str(storage))
+    assert result.returncode == 0, result.stderr
+    assert "1 of 1 runs finished" in result.stdout
