@@ -53,7 +53,7 @@ def test_the_sample_is_drawn_anew_each_round():
     assert len({attendance.sampled(round_index) for round_index in range(20)}) > 10
 
 
-def test_everybody_has_the_same_chance():
+def test_every_client_has_the_same_chance_to_be_asked():
     """Of 200 rounds of 3 in 10 each is asked in 60, with a standard deviation of sqrt(200 x 0.21) = 6.5."""
     attendance = Participation(10, seed=0, participation=0.3)
     times = Counter(client for round_index in ROUNDS for client in attendance.sampled(round_index))
@@ -86,7 +86,7 @@ class TestDropout:
         for round_index in ROUNDS:
             assert dropped(attendance, round_index) <= set(attendance.sampled(round_index))
 
-    def test_a_client_drops_out_whoever_else_is_asked(self):
+    def test_dropout_of_a_client_does_not_depend_on_the_others_asked(self):
         """Draws are by client: an algorithm that asks others changes nothing for this one."""
         attendance = Participation(20, 0, dropout=0.5)
         for round_index in range(20):
@@ -95,7 +95,7 @@ class TestDropout:
                 assert attendance.dropped(round_index, asked) == everybody & set(asked)
 
     @pytest.mark.parametrize("rate", [0.1, 0.5])
-    def test_its_rate(self, rate):
+    def test_dropout_rate_is_as_set(self, rate):
         """Of 200 x 20 the standard deviation is sqrt(4000 x 0.25) = 32 at most: 0.008 of 4000."""
         attendance = Participation(20, 0, dropout=rate)
         total = sum(len(dropped(attendance, round_index)) for round_index in ROUNDS)
@@ -127,7 +127,7 @@ class TestNewcomers:
         attendance = Participation(5, 0, participation=0.5, joins=self.JOINS)
         assert [len(attendance.sampled(round_index)) for round_index in range(3)] == [2, 2, 3]
 
-    def test_nobody_is_asked_before_it_has_joined(self):
+    def test_no_client_is_asked_before_it_has_joined(self):
         attendance = Participation(6, 0, participation=0.5, dropout=0.3, joins={5: 100, 2: 50})
         for round_index in ROUNDS:
             asked = set(attendance.sampled(round_index))

@@ -51,17 +51,17 @@ def with_header(header, length=None):
 class TestAsBytesAndBack:
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("shape", [(), (0,), (0, 3), (3,), (2, 3), (2, 1, 3)], ids=str)
-    def test_every_type_and_shape(self, dtype, shape):
+    def test_every_type_and_shape_comes_back(self, dtype, shape):
         size = int(np.prod(shape))
         kept = entry(values=np.arange(1, size + 1).astype(dtype).reshape(shape))
         assert returned(kept) == bits(kept)
 
     @pytest.mark.parametrize("value", [np.nan, -0.0, inf, -inf, 5e-324, 0.1])
-    def test_every_float_bit_by_bit(self, value):
+    def test_every_float_comes_back_bit_by_bit(self, value):
         kept = entry(single=np.float32([value]), double=np.float64([value]), scalar=np.array(value))
         assert returned(kept) == bits(kept)
 
-    def test_arrays_however_they_lie_in_memory(self):
+    def test_strided_arrays_come_back(self):
         rows = np.arange(12.0).reshape(3, 4)
         kept = entry(
             transposed=rows.T,
@@ -71,26 +71,26 @@ class TestAsBytesAndBack:
         )
         assert returned(kept) == bits(kept)
 
-    def test_arrays_that_cannot_be_written_to(self):
+    def test_read_only_arrays_come_back(self):
         values = np.arange(3)
         values.setflags(write=False)
         assert decode(encode(entry(values=values))).arrays["values"].tolist() == [0, 1, 2]
 
-    def test_no_arrays_at_all(self):
+    def test_entry_without_arrays_comes_back(self):
         assert returned(entry()) == bits(entry())
 
     @pytest.mark.parametrize("seconds", [0.0, 0.1, 1 / 3, 1e-300, 1e300, inf])
-    def test_who_and_how_long_to_the_last_digit(self, seconds):
+    def test_run_and_seconds_come_back_to_the_last_digit(self, seconds):
         kept = replace(small(), computed_by="an idée, 'quoted'", seconds=seconds, cost=seconds / 7)
         assert returned(kept) == bits(kept)
 
     @settings(max_examples=50, deadline=None)
     @given(st.dictionaries(NAMES, ARRAYS, max_size=3), NAMES, st.floats(allow_nan=False))
-    def test_anything(self, arrays, computed_by, seconds):
+    def test_random_entries_come_back(self, arrays, computed_by, seconds):
         kept = CacheEntry(arrays, computed_by, seconds, seconds)
         assert returned(kept) == bits(kept)
 
-    def test_anybody_can_open_it(self):
+    def test_entry_is_a_safetensors_file(self):
         found = load(encode(small()))
         assert set(found) == {"gram_KK", "usable_K"}
         assert found["usable_K"].tolist() == [True, False]
@@ -117,18 +117,18 @@ class TestDamage:
                 decode(whole[:length])
 
     @pytest.mark.parametrize("more", [b"\0", b" ", b"\0" * 512])
-    def test_so_is_what_has_been_added(self, more):
+    def test_added_bytes_are_noticed(self, more):
         with pytest.raises(Damaged):
             decode(encode(small()) + more)
 
-    def test_so_is_a_hole(self):
+    def test_hole_is_noticed(self):
         """A block that never came to the disk, as after a power cut."""
         whole = encode(entry(mean_P=np.ones(1000, np.float32)))
         for start in range(0, len(whole), 512):
             with pytest.raises(Damaged):
                 decode(whole[:start] + bytes(len(whole[start : start + 512])) + whole[start + 512 :])
 
-    def test_so_are_values_that_have_changed_places(self):
+    def test_swapped_values_are_noticed(self):
         first, second = np.float32([1, 2]), np.float32([3, 4])
         about = about_entry(encode(entry(a=first, b=second)))
         for arrays in ({"a": second, "b": first}, {"a": first}, {"a": first, "c": second}):
@@ -136,7 +136,7 @@ class TestDamage:
                 decode(save(arrays, about))
 
     @pytest.mark.parametrize("array", [np.int32([1, 2]), np.float32([[1, 2]]), np.float32([1, 2, 0])])
-    def test_so_is_another_type_or_shape(self, array):
+    def test_another_type_or_shape_is_noticed(self, array):
         about = about_entry(encode(entry(values=np.array([1, 2], np.float32))))
         with pytest.raises(Damaged):
             decode(save({"values": array}, about))
@@ -144,13 +144,13 @@ class TestDamage:
     @pytest.mark.parametrize(
         "change", [{"cost": "1.0"}, {"seconds": "9.0"}, {"computed_by": "other"}, {CHECKSUM: "0" * 64}]
     )
-    def test_so_is_other_metadata(self, change):
+    def test_other_metadata_is_noticed(self, change):
         whole = encode(small())
         with pytest.raises(Damaged):
             decode(save(load(whole), {**about_entry(whole), **change}))
 
     @pytest.mark.parametrize("missing", ["cost", "seconds", "computed_by", CHECKSUM])
-    def test_so_is_metadata_that_is_missing(self, missing):
+    def test_missing_metadata_is_noticed(self, missing):
         whole = encode(small())
         about = {name: value for name, value in about_entry(whole).items() if name != missing}
         with pytest.raises(Damaged):
@@ -187,22 +187,22 @@ class TestDamage:
         ],
         ids=lambda data: repr(data[:60]),
     )
-    def test_what_never_was_an_entry_is_no_crash(self, data):
+    def test_bytes_that_are_no_entry_are_noticed(self, data):
         with pytest.raises(Damaged):
             decode(data)
 
 
 class TestAbout:
-    def test_it_is_read_from_the_first_bytes_alone(self):
+    def test_description_is_read_from_the_first_bytes_alone(self):
         whole = encode(entry(mean_P=np.ones(100_000, np.float32)))
         about = about_entry(whole[:1024])
         assert (about["computed_by"], about["seconds"], about["cost"]) == ("1f3870be274f", "0.1", "12.5")
 
     @pytest.mark.parametrize("data", [b"", b"\xff" * 8, with_header([]), with_header({"__metadata__": 1})])
-    def test_of_what_is_no_entry_there_is_none(self, data):
+    def test_bytes_that_are_no_entry_have_no_description(self, data):
         with pytest.raises(Damaged):
             about_entry(data)
 
-    def test_nor_of_one_that_is_cut_amid_it(self):
+    def test_entry_cut_within_its_description_has_none(self):
         with pytest.raises(Damaged):
             about_entry(encode(small())[:100])
