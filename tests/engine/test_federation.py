@@ -69,6 +69,7 @@ class FakePool:
             local_server=counts(1, 3) if task.evaluate else None,
             seconds=float(task.client),
             peak_memory=PeakMemory(f"process {task.client}", 1e6),
+            bytes_up=updates[chosen].nbytes,
         )
         kept = self.memory(task.client, task.round_index)
         return Reply(report, updates[chosen], {}, {} if kept is None else {"optimizer": kept})

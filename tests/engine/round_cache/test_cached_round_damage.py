@@ -93,7 +93,8 @@ class TestOneFile:
         assert file.read_bytes() != whole
         run = config("sattler", **KEPT)
         play(run, tmp_path, Arithmetic())
-        assert warnings(run, tmp_path) == [f"warning: {file} is damaged: its round is worked out again"]
+        (warning,) = warnings(run, tmp_path)
+        assert warning.startswith(f"warning: {file} is damaged")
         assert differing(run, tmp_path, Arithmetic) == []
         play(config("briggs", **KEPT), tmp_path, Untouchable())
         assert warnings(config("briggs", **KEPT), tmp_path) == []
@@ -164,7 +165,7 @@ def test_damage_before_each_lookup_changes_no_number(tmp_path, monkeypatch):
         told += warnings(config(algorithm, **KEPT), tmp_path)
     assert told
     for line in told:
-        file = line.removeprefix("warning: ").removesuffix(" is damaged: its round is worked out again")
+        file, _, _ = line.removeprefix("warning: ").partition(" is damaged")
         assert Path(file).parent.parent == tmp_path / FOLDER
 
 

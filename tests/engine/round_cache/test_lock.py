@@ -111,7 +111,7 @@ def run(script, path):
         "import os, sys\n"
         "from pathlib import Path\n"
         "from signal import SIGKILL\n"
-        "from fedgrid.engine.round_cache.lock import Claim\n"
+        "from fedgrid.engine.round_cache.lock import RoundLock\n"
         "path = Path(sys.argv[1])\n"
         "def die(): os.kill(os.getpid(), SIGKILL)\n"
     )
@@ -209,7 +209,7 @@ class TestRaces:
         script = (
             "inside = path.with_name('inside')\n"
             "for _ in range(25):\n"
-            "    claim = Claim(path)\n"
+            "    claim = RoundLock(path)\n"
             "    while not claim.take(): os.sched_yield()\n"
             "    inside.mkdir(); inside.rmdir()\n"
             "    claim.release()\n"
@@ -222,7 +222,7 @@ class TestRaces:
     def test_one_killed_holder_after_the_other_is_followed_by_one(self, path):
         script = (
             "inside = path.with_name('inside')\n"
-            "claim = Claim(path)\n"
+            "claim = RoundLock(path)\n"
             "while not claim.take(): os.sched_yield()\n"
             "inside.mkdir(); inside.rmdir()\n"
             "die()\n"
@@ -270,7 +270,7 @@ class TestRaces:
 
 class TestHoldersOfThisMachine:
     def test_a_killed_process_has_nothing(self, path):
-        process = run("assert Claim(path).take(); die()", path)
+        process = run("assert RoundLock(path).take(); die()", path)
         assert process.communicate(timeout=60)[1] == b""
         assert path.exists()
         taken(path).release()

@@ -45,7 +45,7 @@ def task(client, candidates=(0,)):
 
 def through_the_store(arrays):
     """Return arrays as another run finds them."""
-    return decode(encode(CacheEntry(arrays, "one", 0.0, 0.0))).arrays
+    return decode(encode(CacheEntry(arrays, "one", 0.0, 0.0), "name"), "name").arrays
 
 
 def returned(reports, tasks=None, remembers=(), asked=None):
@@ -125,7 +125,7 @@ class KnownTests:
         return self._reports
 
 
-def tests_of(reports):
+def known_tests(reports):
     """Return the tests of a round in which clients test like this."""
     served = Served((), np.zeros(len(reports), np.int64))
     return client_round.ClientRound([], (), {}, KnownTests(reports), 0).test(served, {})
@@ -140,7 +140,7 @@ class TestTestsOfAggregatedModels:
             )
             for client in (0, 2, 1)
         ]
-        tests = unpack_tests(through_the_store(pack_tests(tests_of(reports))))
+        tests = unpack_tests(through_the_store(pack_tests(known_tests(reports))))
         assert list(tests.own) == [0, 2, 1]
         assert [tests.own[client].confusion.tolist() for client in (0, 1, 2)] == [
             [[0, 0], [0, 1]],
@@ -165,5 +165,5 @@ class TestTestsOfAggregatedModels:
                 EvaluateReport(client, counts(0, 0, 0, 0), (counts(0, 0, 0, 0, loss=loss),))
                 for client, loss in enumerate(ordered)
             ]
-            (server,) = unpack_tests(pack_tests(tests_of(reports))).server
+            (server,) = unpack_tests(pack_tests(known_tests(reports))).server
             assert server.loss_sum == sum(ordered)
