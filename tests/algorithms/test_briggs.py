@@ -16,7 +16,7 @@ def take(vectors, num_clients, name="briggs", **settings):
     return step(algorithm, start(algorithm, num_clients, np.zeros(len(vectors[0]))), 0, vectors)
 
 
-def test_clusters_in_its_round_and_in_no_other():
+def test_briggs_clusters_in_its_round_and_in_no_other():
     """Round 3, counted from 1: index 2. Before, the mean of opposite updates; after, each its own."""
     apart = clients((2, 0), (2, 0), (-2, 0))
     across = clients((0, 3), (0, -3), (0, 3))
@@ -48,7 +48,7 @@ def test_merges_lie_below_the_threshold(threshold, together):
     ("linkage", "height"),
     [("single", 2.0), ("complete", 3.0), ("average", 2.5), ("ward", 5 / 3**0.5)],
 )
-def test_linkages(linkage, height):
+def test_linkages_by_hand(linkage, height):
     """Clients at 0, 1, 3, 7. When 3 meets {0, 1}: nearest 2, farthest 3, mean 2.5, Ward
     sqrt(2 * 2 * 1 / 3) * |3 - 0.5| = 2.887; all below 4, the distance from 3 to 7.
     """
@@ -68,7 +68,7 @@ def test_the_threshold_is_strict_for_every_linkage(linkage, height):
 @pytest.mark.parametrize(
     ("linkage", "height"), [("single", 4.0), ("complete", 7.0), ("average", 17 / 3), ("ward", 6.9402)]
 )
-def test_the_last_merge(linkage, height):
+def test_last_merge_below_the_threshold_is_made(linkage, height):
     """7 meets {0, 1, 3}: 4, 7, (7 + 6 + 4) / 3, and Ward sqrt(2 * 3 * 1 / 4) * (7 - 4 / 3) = 6.940."""
     settings = {"linkage": linkage, "metric": "euclidean"}
     assert partition(take(LINE, 4, threshold=height - 0.01, **settings)[0]) == sets([0, 1, 2], [3])
@@ -78,7 +78,7 @@ def test_the_last_merge(linkage, height):
 @pytest.mark.parametrize(
     ("metric", "height"), [("manhattan", 7.0), ("euclidean", 5.0), ("cosine", 1 - 11 / (5 * 5**0.5))]
 )
-def test_metrics(metric, height):
+def test_metrics_by_hand(metric, height):
     """(1, 2) and (4, 6) differ by (3, 4): 7 or 5. (3, 4) and (1, 2): cosine 11 / (5 sqrt(5)) = 0.98387."""
     vectors = clients((3, 4), (1, 2)) if metric == "cosine" else clients((1, 2), (4, 6))
     assert partition(take(vectors, 2, metric=metric, threshold=height * 0.99)[0]) == sets([0], [1])
@@ -90,7 +90,7 @@ def test_cosine_does_not_see_lengths():
     assert partition(state) == sets([0, 1], [2, 3])
 
 
-def test_a_large_threshold_leaves_one_cluster_and_a_small_one_nobody_together():
+def test_large_threshold_leaves_one_cluster_and_small_one_only_singletons():
     vectors = clients((1, 0), (0, 1), (-1, 0))
     assert partition(take(vectors, 3, threshold=2.0)[0]) == sets([0, 1, 2])
     assert partition(take(vectors, 3, threshold=0.01)[0]) == sets([0], [1], [2])

@@ -195,14 +195,14 @@ def test_nearness_is_relative_to_the_clients_own_model():
 @pytest.mark.parametrize(
     ("distance", "groups"), [("euclidean", sets([0, 1], [2, 3])), ("cosine", sets([0, 2], [1, 3]))]
 )
-def test_other_distances(distance, groups):
+def test_other_distances_find_the_communities(distance, groups):
     """Two short and two long vectors, in two directions."""
     vectors = clients((3, 1), (3, -1), (30, 10), (30, -10))
     algorithm = create("leiden", {"distance": distance})
     assert partition(step(algorithm, start(algorithm, 4), 0, vectors)[0]) == groups
 
 
-def test_resolution_and_exponent():
+def test_resolution_and_exponent_change_the_communities():
     """Pairs 1 apart, two pairs of a group 10 apart, two groups 60: similarities 1, 0.66 and 0.004.
 
     A client's links are 2.35, all of them 18.7. Two pairs gain 4 * 0.66 - r 4.7^2 / 18.7 by joining, at a

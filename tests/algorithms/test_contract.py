@@ -63,7 +63,7 @@ def plain():
 
 
 @pytest.mark.parametrize("name", CLUSTERING)
-def test_until_it_acts_it_is_fedopt_to_the_bit(name, plain):
+def test_algorithm_is_fedopt_to_the_bit_until_it_acts(name, plain):
     history = Federation().play(acting(name))
     acted = [index for index, (_, diagnostics) in enumerate(history) if diagnostics.clustered]
     assert acted, "the settings in ACTING must make it act"
@@ -74,7 +74,7 @@ def test_until_it_acts_it_is_fedopt_to_the_bit(name, plain):
 
 
 @pytest.mark.parametrize("name", CLUSTERING)
-def test_the_partition_changes_only_in_rounds_that_say_so(name):
+def test_partition_changes_only_in_rounds_reported_as_clustered(name):
     federation, algorithm = Federation(), acting(name)
     before = federation.start(algorithm)
     for state, diagnostics in federation.play(algorithm):
@@ -92,7 +92,7 @@ def test_the_hidden_groups_are_found(name):
 
 
 @pytest.mark.parametrize("name", ["ocfl-kmeans", "ocfl-affinity", "ocfl-hdbscan"])
-def test_the_hidden_groups_are_found_by_clients_that_come_and_go(name):
+def test_the_hidden_groups_are_found_with_partial_participation(name):
     """Who was absent at the split, in round 3 or 4, has come since."""
     state, _ = Federation(participation=TWO_THIRDS).play(acting(name), range(8))[-1]
     assert partition(state) == {frozenset(range(group, 12, 3)) for group in range(3)}
@@ -144,9 +144,7 @@ def test_a_step_leaves_its_arguments_alone(name):
 @pytest.mark.parametrize("participation", [EVERYBODY, TWO_THIRDS])
 @pytest.mark.parametrize("server_optimizer", ["none", "adam"])
 @pytest.mark.parametrize("name", NAMES)
-def test_interrupted_after_any_round_it_continues_as_if_it_had_not_been(
-    name, server_optimizer, participation
-):
+def test_run_resumed_after_any_round_continues_with_the_same_bits(name, server_optimizer, participation):
     """All that an algorithm knows is in its state: a fresh object and plain arrays are enough."""
     federation = Federation(participation=participation)
     options = {"server_optimizer": server_optimizer}
@@ -240,7 +238,7 @@ def test_updates_that_cannot_be_told_apart_are_not_split(name, case):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_any_round_may_be_the_first_to_miss_clients(name):
+def test_clients_missing_from_the_first_round_on_are_in_a_cluster_and_in_no_mean(name):
     """Clients 1 and 8 are gone in every round: they are always in a cluster and never in a mean."""
     federation, algorithm = Federation(), acting(name)
     state = federation.start(algorithm)

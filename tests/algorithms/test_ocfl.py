@@ -44,7 +44,7 @@ def rounds_clustered(history):
     return [index for index, (_, diagnostics) in enumerate(history) if diagnostics.clustered]
 
 
-def test_never_in_the_first_round(told):
+def test_first_round_never_clusters(told):
     asked = told()
     history = play(ocfl(), [HOT], 2)
     assert asked == []
@@ -61,7 +61,7 @@ def test_clusters_in_the_round_of_the_first_rise_and_never_again(told):
     assert all(partition(state) == sets([0], [1]) for state, _ in history[3:])
 
 
-def test_the_round_that_rises_is_aggregated_in_the_new_clusters(told):
+def test_round_of_the_rise_is_aggregated_in_the_new_clusters(told):
     """Three clients. Round 0: mean of (3, 0), (0, 3), (-3, 0) is (0, 1). Round 1: all (1, 0), T = 0, the
     model is (1, 1). Round 2: T rises; {0} and {1, 2} leave from the parent (1, 1) by their own means,
     (1, 0) and ((0, 1) + (0, 3)) / 2 = (0, 2): models (2, 1) and (1, 3). Round 3: (3, 1) and (1, 4).

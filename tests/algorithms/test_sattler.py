@@ -78,7 +78,7 @@ def test_one_large_update_is_enough_for_epsilon_2():
 @pytest.mark.parametrize(
     ("name", "last_without"), [("sattler", 19), ("sattler-as-published", 20)], ids=["right", "as published"]
 )
-def test_the_cooldown(name, last_without):
+def test_cluster_does_not_split_again_within_the_cooldown(name, last_without):
     """Cooldown 20: possible from round 20 on (counted from 0); the published code waits one round more."""
     settings = {"name": name, "epsilon_1": 0.35, "epsilon_2": 1.0, "cooldown": 20}
     assert partition(take(OPPOSED, round_index=last_without, **settings)[0]) == WHOLE
@@ -168,7 +168,7 @@ def test_the_published_split_is_by_complete_linkage():
 
 @pytest.mark.parametrize("linkage", ["single", "complete"])
 @pytest.mark.parametrize(("gamma_max", "expected"), [(0.70, SPLIT), (0.71, WHOLE)])
-def test_the_gamma_test(linkage, gamma_max, expected):
+def test_gamma_test_by_hand(linkage, gamma_max, expected):
     """Children at right angles: alpha across is 0, so gamma_max must lie below sqrt(1 / 2) = 0.7071.
 
     The mean (1, 1) has norm 1.414 < 1.5.

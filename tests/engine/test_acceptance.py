@@ -9,6 +9,7 @@ MNIST takes two processes about a minute, and needs the folder `shared/data` bes
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -129,7 +130,8 @@ def begin(config: RunConfig, data_dir: Path, algorithm: Algorithm) -> tuple[Fede
         train_images_K=[len(data.train) for data in setup.clients],
         test_images_K=[len(data.test) for data in setup.clients],
     )
-    return federation, pool, federation.begin(initial_vector(config.model, *image, config.seed))
+    fresh = partial(initial_vector, config.model, *image, config.seed)
+    return federation, pool, federation.begin(fresh)
 
 
 def decision(algorithm: Algorithm, rounds: list[tuple[State, Updates]], seed: int) -> Decision:
@@ -137,7 +139,8 @@ def decision(algorithm: Algorithm, rounds: list[tuple[State, Updates]], seed: in
     (before, first), *_ = rounds
     # Nothing to choose from, so that one view of the updates does for all algorithms.
     assert first.layout.num_parameters == first.layout.size
-    state = algorithm.init(before.models[0], len(before.labels_K))
+    start = generator(seed, "init")
+    state = algorithm.init(first.layout, len(before.labels_K), lambda number: before.models[0], start)
     for index, (_, updates) in enumerate(rounds):
         rng = generator(seed, "algorithm", round_index=index)
         state, diagnostics = algorithm.step(state, index, updates, rng)

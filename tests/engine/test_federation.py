@@ -69,6 +69,7 @@ class FakePool:
             local_server=counts(1, 3) if task.evaluate else None,
             seconds=float(task.client),
             peak_memory=PeakMemory(f"process {task.client}", 1e6),
+            bytes_up=updates[chosen].nbytes,
         )
         kept = self.memory(task.client, task.round_index)
         return Reply(report, updates[chosen], {}, {} if kept is None else {"optimizer": kept})
@@ -155,7 +156,7 @@ def test_every_model_goes_to_every_client_and_every_update_comes_back():
     assert record.round["bytes_down"] == record.round["bytes_up"] == 3 * MODEL_BYTES
 
 
-def test_the_rows_of_a_round():
+def test_records_of_a_round_have_every_number():
     """The cluster's model on the server's test set: 0 + 1 + 2 right of three parts of two images."""
     [(_, record)] = play(federation(), FakePool(axis), 1)
     assert record.round["round"] == 1
@@ -172,7 +173,7 @@ def test_the_rows_of_a_round():
     assert last["cluster_server_loss"] == 0.5
 
 
-def test_the_clock_is_read_into_the_timings_only():
+def test_wall_clock_times_are_in_the_timings_only():
     [(_, record)] = play(federation(), FakePool(axis), 1)
     assert (record.timing["slowest_client"], record.timing["slowest_client_seconds"]) == (2, 2.0)
     assert record.timing["peak_memory_mb"] >= 3e6, "three clients and the server"
@@ -224,7 +225,7 @@ def test_with_every_update_broken_the_run_stops_and_its_state_is_good():
     assert progress.state.models[0].tolist() == [1, 1]
 
 
-def test_what_optimizers_remember_is_handed_back_to_their_clients():
+def test_client_memories_are_handed_back_to_their_clients():
     pool = FakePool(axis, memory=lambda client, round_index: vector(client, round_index))
     [_, (progress, _)] = play(federation(), pool, 2)
     assert {client: kept["optimizer"].tolist() for client, kept in progress.memories.items()} == {
@@ -241,7 +242,7 @@ def test_what_optimizers_remember_is_handed_back_to_their_clients():
     }
 
 
-def test_a_broken_client_keeps_what_it_remembered_before():
+def test_client_with_an_unusable_update_keeps_its_earlier_memory():
     """What led to NaN once would lead there again."""
     pool = FakePool(
         lambda client, round_index, _: (np.nan, 0) if (client, round_index) == (1, 1) else (1, 0),
@@ -277,7 +278,7 @@ class Grumbler(FedOpt):
         return state, Diagnostics(clustered=True, mean_norm=0.5, max_norm=2.0, warnings=("too cold",))
 
 
-def test_what_an_algorithm_says_is_recorded():
+def test_diagnostics_and_warnings_of_an_algorithm_are_recorded():
     [(_, record)] = play(federation(Grumbler(FedOptSettings())), FakePool(axis), 1)
     assert record.round["clustered"] is True
     assert (record.round["mean_norm"], record.round["max_norm"]) == (0.5, 2.0)
@@ -343,7 +344,7 @@ def test_a_model_that_nobody_chooses_is_kept_and_not_counted():
     assert record.round["clusters"] == 1
 
 
-def test_the_progress_before_the_first_round():
+def test_progress_before_the_first_round_has_the_initial_model_and_no_memories():
     start = federation().begin(lambda number: vector(3, 4))
     assert isinstance(start, Progress)
     assert start.rounds_done == 0
@@ -391,7 +392,7 @@ def attended(*rounds, algorithm=None, pool=None):
     return pool, play(federation(algorithm, participation=Told(rounds)), pool, len(rounds))
 
 
-def test_with_everybody_there_every_row_says_so():
+def test_with_all_clients_present_every_row_says_trained():
     _, [(_, record)] = attended(FULL)
     assert [row["part"] for row in record.clients] == ["trained"] * 3
     assert [row["placed"] for row in record.clients] == [None] * 3
@@ -414,7 +415,7 @@ def test_the_survivors_of_a_dropout_are_averaged():
     assert [task.client for task in pool.calls[0][1]] == [0, 2]
 
 
-def test_who_is_not_asked_is_sent_nothing_and_is_tested_nonetheless():
+def test_client_that_is_not_asked_is_sent_nothing_and_still_tested():
     """Its cluster's model is its own, whether it took part or not: 1 of 2 right in `FakePool.evaluate`."""
     pool, [(progress, record)] = attended((None, (0, 2), ()))
     assert progress.state.models[0].tolist() == [1.5, 0.5]
@@ -427,7 +428,7 @@ def test_who_is_not_asked_is_sent_nothing_and_is_tested_nonetheless():
     assert [task.client for task in pool.calls[0][1]] == [0, 2]
 
 
-def test_who_has_not_joined_is_neither_trained_nor_tested():
+def test_client_that_has_not_joined_is_neither_trained_nor_tested():
     """Its part of the server's test set is used all the same: 0 + 1 + 2 right of six images."""
     _, [(_, record)] = attended(((0, 1), None, ()))
     newcomer = record.clients[2]
@@ -438,7 +439,7 @@ def test_who_has_not_joined_is_neither_trained_nor_tested():
     assert [row["cluster_server_accuracy"] for row in record.clients[:2]] == [0.5, 0.5]
 
 
-def test_an_excluded_client_was_there_and_an_absent_one_was_not():
+def test_excluded_client_is_not_absent_but_dropped_and_unasked_ones_are():
     """Of five clients 0 trains, 1 sends NaN, 2 drops out, 3 is not asked, 4 has not joined."""
     seen = []
 
@@ -494,7 +495,7 @@ def test_a_single_client_has_temperature_zero():
     assert record.round["temperature"] == 0
 
 
-def test_who_is_away_keeps_what_its_optimizer_remembered():
+def test_absent_client_keeps_its_memory():
     """Client 0 is there always, 1 drops out of round 2, 2 comes in round 2."""
     pool = FakePool(axis, memory=lambda client, round_index: vector(client, round_index))
     pool, history = attended(((0, 1), None, ()), (None, None, {1}), FULL, pool=pool)
@@ -539,7 +540,7 @@ def test_the_silhouette_is_of_this_rounds_updates_in_their_clusters():
         assert record.round["silhouette"] == expected
 
 
-def test_without_attendance_to_speak_of_it_is_the_run_without_it():
+def test_participation_that_rounds_to_all_clients_changes_nothing():
     """A share that rounds to everybody, and newcomers that come in round 1."""
     plain = play(federation(), FakePool(axis), 3)
     told = Participation(3, 0, participation=0.9, joins={0: 1})

@@ -145,6 +145,8 @@ OF_THE_TRUNK = [
     {"dropout": 0.1},
     {"joins": {14: 2}},
     {"split": {"scored_on": "validation"}},
+    {"split": {"reference_images": 20}},
+    {"uplink": [{"clip": 1.0}]},
 ]
 
 
@@ -235,7 +237,7 @@ def test_a_configuration_cannot_be_changed():
         ({"sed": 1}, "unknown key 'sed'; did you mean 'seed'? allowed: dataset, overlap, balance, clients"),
         (
             {"training": {"round": 3}},
-            "unknown key 'round' in training; did you mean 'rounds'? allowed: rounds, local_epochs",
+            "unknown key 'round' in training; did you mean 'rounds'? allowed: local_epochs, batch_size",
         ),
         (
             {"split": {"draw": 3}},

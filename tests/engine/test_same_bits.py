@@ -135,33 +135,33 @@ def test_the_runs_see_one_cluster_and_then_three(run, tmp_path, expected):
     assert bool(memories) == run.training.keep_optimizer_state
 
 
-def test_again_in_this_process(run, tmp_path, expected):
+def test_repeated_run_in_this_process_gives_the_same_bytes(run, tmp_path, expected):
     assert finish(run, tmp_path, InProcessPool()) == expected
 
 
-def test_interrupted_after_each_round(run, tmp_path, expected):
+def test_run_resumed_after_each_round_gives_the_same_bytes(run, tmp_path, expected):
     assert finish(run, tmp_path, *(InProcessPool() for _ in range(ROUNDS))) == expected
 
 
 @pytest.mark.parametrize("num_actors", [3, 15])
-def test_with_client_actors(run, tmp_path, expected, fifteen, num_actors):
+def test_run_with_client_actors_gives_the_same_bytes(run, tmp_path, expected, fifteen, num_actors):
     assert finish(run, tmp_path, first(fifteen, num_actors)) == expected
 
 
-def test_with_a_server_actor_and_one_client_actor(run, tmp_path, expected, server):
+def test_run_with_a_server_actor_gives_the_same_bytes(run, tmp_path, expected, server):
     assert ray.get(server.open.remote(run, Storage.of(tmp_path))) == 0
     for number in range(1, ROUNDS + 1):
         assert ray.get(server.next_round.remote()).round["round"] == number
     assert numbers(folder_of(tmp_path, run)) == expected
 
 
-def test_moved_from_one_pool_to_another_after_each_round(run, tmp_path, expected, fifteen):
+def test_run_moved_to_another_pool_after_each_round_gives_the_same_bytes(run, tmp_path, expected, fifteen):
     pools = (first(fifteen, 15), InProcessPool(), first(fifteen, 1), first(fifteen, 7), InProcessPool())
     assert finish(run, tmp_path, *pools) == expected
 
 
 @pytest.mark.parametrize("run", ["kept momentum"], indirect=True)
-def test_with_rounds_from_the_store_until_it_departs(run, tmp_path, expected, fifteen):
+def test_run_with_cache_hits_until_it_deviates_gives_the_same_bytes(run, tmp_path, expected, fifteen):
     """Those that plain averaging has left there, with the same server optimizer."""
     plain = {**run.algorithm, "name": "bnc"}
     settings = {name: plain[name] for name in ("name", "server_optimizer", "server_momentum")}

@@ -89,7 +89,7 @@ def test_both_hdbscans_agree_on_clear_cases(sizes, noise):
 
 
 @pytest.mark.parametrize("clusterer", [HDBSCAN, HDBSCANAsPublished])
-def test_outliers_are_noise(clusterer):
+def test_hdbscan_labels_outliers_as_noise(clusterer):
     labels_K = fit(clusterer(), outliers_added(block_distances((5, 5, 5))[0], 2))
     assert np.flatnonzero(labels_K == -1).tolist() == [15, 16]
     assert groups_of(labels_K[:15]) == sets(range(5), range(5, 10), range(10, 15))
@@ -109,14 +109,14 @@ def test_the_smallest_hdbscan_cluster_is_a_fifth_of_the_clients(clusterer, sizes
         assert len(set(labels_K[sizes[0] :].tolist()) - {-1}) == 2
 
 
-def test_the_share_can_be_chosen():
+def test_smallest_hdbscan_cluster_can_be_set():
     """A tenth of 15 clients is two: the group of two stands."""
     distances_KK, truth = block_distances((2, 8, 5))
     assert groups_of(fit(HDBSCAN(min_cluster_share=0.1), distances_KK)) == groups_of(truth)
 
 
 @pytest.mark.parametrize("clusterer", [HDBSCAN, HDBSCANAsPublished])
-def test_no_density_at_all_is_all_noise(clusterer):
+def test_hdbscan_finds_only_noise_without_dense_regions(clusterer):
     """Fifteen clients all equally far apart have no cluster."""
     assert set(fit(clusterer(), 1.0 - np.eye(15)).tolist()) == {-1}
 

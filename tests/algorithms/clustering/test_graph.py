@@ -49,7 +49,7 @@ def test_distances_that_rounding_tells_apart_are_equal():
 
 
 @pytest.mark.parametrize("num_clients", [1, 2])
-def test_one_pair_or_none(num_clients):
+def test_similarities_of_one_pair_of_clients_and_of_one_client(num_clients):
     apart_KK = 1 - np.eye(num_clients)
     np.testing.assert_array_equal(similarities(5 * apart_KK, 3), apart_KK)
 
@@ -61,24 +61,24 @@ def test_two_cliques_are_two_communities(library):
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("resolution", [0.2, 1.0])
-def test_parts_that_are_not_connected_never_meet(library, resolution):
+def test_unconnected_parts_are_never_one_community(library, resolution):
     assert communities(cliques(2, 3, 1), library, resolution, rng()) == [[0, 1], [2, 3, 4], [5]]
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_a_single_edge(library):
+def test_graph_with_a_single_edge(library):
     assert communities(graph(4, (1, 3, 0.5)), library, 1.0, rng()) == [[0], [1, 3], [2]]
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_no_edges(library):
+def test_graph_without_edges(library):
     assert communities(graph(3), library, 1.0, rng()) == [[0], [1], [2]]
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("resolution", [0.5, 1.0, 5.0])
 @pytest.mark.parametrize("num_clients", [1, 2, 6])
-def test_clients_whom_nothing_sets_apart_are_one_community(library, resolution, num_clients):
+def test_identical_clients_are_one_community(library, resolution, num_clients):
     assert communities(cliques(num_clients), library, resolution, rng()) == [list(range(num_clients))]
 
 
@@ -115,7 +115,7 @@ def noisy(seed):
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_the_generator_decides(library):
+def test_communities_depend_on_the_generator_alone(library):
     """The same one finds the same; over many, a graph without a clear answer has several."""
     found = [communities(noisy(0), library, 1.0, rng(seed)) for seed in range(20)]
     again = [communities(noisy(0), library, 1.0, rng(seed)) for seed in range(20)]

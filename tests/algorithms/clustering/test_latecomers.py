@@ -44,7 +44,7 @@ def arrive(state, vectors, **options):
     return state.labels_K.tolist(), rest.clients, dict(reasons)
 
 
-def test_who_is_absent_at_a_split_waits_with_the_parents_model():
+def test_client_absent_at_a_split_waits_with_the_parents_model():
     state = parted(EAST, EAST, NORTH, NORTH)
     assert state.labels_K.tolist() == [0, 0, 1, 1, 2]
     assert [model.tolist() for model in state.models] == [[7, 7]] * 3
@@ -65,7 +65,7 @@ def test_an_unusable_update_is_no_absence():
 
 
 @pytest.mark.parametrize("missing", [set(), {1}, {1, 2}])
-def test_with_everybody_there_it_is_the_plain_split_to_the_bit(missing):
+def test_split_with_all_clients_present_is_the_plain_split_to_the_bit(missing):
     """Missing here are unusable updates."""
     rows = frozen(np.arange(4).reshape(1, 4))
     before = one_cluster(5, {"cluster_first": rows, "other": frozen([3])})
@@ -74,7 +74,7 @@ def test_with_everybody_there_it_is_the_plain_split_to_the_bit(missing):
     assert same_bits(split_among(before, 0, groups, updates_of(vectors)), split(before, 0, groups))
 
 
-def test_nobody_waits_for_a_split_into_one_part():
+def test_no_client_waits_after_a_split_into_one_part():
     """It is none: who is absent has missed nothing."""
     assert parted(*[EAST] * 4, groups=[[0, 1, 2, 3]]).labels_K.tolist() == [0] * 5
 
@@ -97,17 +97,17 @@ def test_nearest_is_by_the_mean_of_the_distances_not_by_the_distance_to_the_mean
 
 
 @pytest.mark.parametrize("length", [1e-4, 1, 1e4])
-def test_how_long_its_update_is_does_not_matter(length):
+def test_length_of_a_latecomers_update_does_not_matter(length):
     labels, _, reasons = arrive(parted(EAST, EAST, NORTH, NORTH), {0: EAST, 4: (3 * length, 4 * length)})
     assert labels == [0, 0, 1, 1, 1]
     assert reasons == {4: "mean cosine distances 0: 0.400, 1: 0.200"}
 
 
-def test_between_equals_the_first_is_taken():
+def test_tie_between_clusters_goes_to_the_first():
     assert arrive(parted(EAST, EAST, NORTH, NORTH), {4: (1, 1)})[0] == [0, 0, 1, 1, 0]
 
 
-def test_members_that_did_not_move_say_nothing_about_a_cluster():
+def test_members_with_zero_updates_do_not_count_for_their_cluster():
     """Client 1 has sent zeros: {0, 1} is North by client 0 alone."""
     _, _, reasons = arrive(parted(NORTH, NOWHERE, WEST, WEST), {4: NORTH})
     assert reasons == {4: "mean cosine distances 0: 0.000, 1: 1.000"}
@@ -123,18 +123,18 @@ def test_buffers_are_not_looked_at_unless_similarity_sees_them():
         assert arrive(state, {4: (0, 1, 9)}, **options)[0] == [0, 0, 1, 1, expected]
 
 
-def test_its_first_update_is_in_no_mean():
+def test_first_update_of_a_latecomer_is_in_no_mean():
     labels, counted, _ = arrive(parted(EAST, EAST, NORTH, NORTH), {0: EAST, 3: NORTH, 4: (5, 1)})
     assert labels == [0, 0, 1, 1, 0]
     assert counted == (0, 3)
 
 
-def test_a_zero_update_points_nowhere_and_its_client_waits_on():
+def test_latecomer_with_a_zero_update_keeps_waiting():
     labels, counted, reasons = arrive(parted(EAST, EAST, NORTH, NORTH), {0: EAST, 4: NOWHERE})
     assert (labels, counted, reasons) == ([0, 0, 1, 1, 2], (0,), {})
 
 
-def test_without_a_latecomer_nothing_happens():
+def test_placing_without_latecomers_changes_nothing():
     state = parted(EAST, EAST, NORTH, NORTH)
     updates = updates_of({0: EAST, 3: NORTH}, absent={1, 2, 4})
     after, rest, reasons = place(state, updates)
@@ -143,7 +143,7 @@ def test_without_a_latecomer_nothing_happens():
     assert reasons == {}
 
 
-def test_what_it_trains_meanwhile_has_the_servers_moments_of_the_parent():
+def test_waiting_cluster_has_the_server_moments_of_its_parent():
     """Three rows: the two parts and the waiting cluster."""
     before = one_cluster(5, {"cluster_first": frozen([[3, 4]])})
     updates = updates_of(clients(EAST, EAST, NORTH, NORTH), absent={4})
@@ -166,7 +166,7 @@ class TestDownTheTree:
         members = updates.select(moved.members(0))
         return freeze(split_among(moved, 0, [[0, 1], [2, 3]], members))
 
-    def test_the_splits_are_remembered(self, twice):
+    def test_splits_are_kept_in_the_state(self, twice):
         known = [(node.parent, node.parts_D.tolist(), node.waiting) for node in splits(twice)]
         assert known == [(0, [0, 1], 2), (0, [0, 3], 4)]
         assert twice.labels_K.tolist() == [0, 0, 3, 3, 1, 1, 2]
@@ -182,7 +182,7 @@ class TestDownTheTree:
         assert reasons == {6: "mean cosine distances 0: 0.000, 1: 2.000"}
         assert arrive(state, {6: SOUTH})[0] == [0, 0, 3, 3, 1, 1, 3]
 
-    def test_where_it_has_not_been_the_latecomer_is_at_home(self, twice):
+    def test_latecomer_joins_a_part_that_was_not_split_again(self, twice):
         assert arrive(twice, {6: WEST})[0] == [0, 0, 3, 3, 1, 1, 1]
 
 
@@ -203,7 +203,7 @@ class TestSplitsWhileSomebodyArrives:
     SECOND = clients(NORTH, NORTH, SOUTH, SOUTH, WEST, WEST)
     AT_HOME = sets([0, 1], [2, 3, 6], [4, 5])
 
-    def test_who_arrives_in_the_round_of_a_split_waits_for_that_split_too(self):
+    def test_client_that_arrives_in_the_round_of_a_split_waits_for_that_split_too(self):
         """Its update is of the model before the first split: it says nothing about the second."""
         history = by_sattler(
             self.FIRST,
@@ -215,7 +215,7 @@ class TestSplitsWhileSomebodyArrives:
         assert partition(history[2][0]) == self.AT_HOME
 
     @pytest.mark.parametrize("unusable", [{}, {6: NOWHERE}], ids=["NaN", "zero"])
-    def test_who_waits_on_in_the_round_of_a_split_walks_down_later(self, unusable):
+    def test_client_still_waiting_in_the_round_of_a_split_is_placed_later(self, unusable):
         history = by_sattler(
             self.FIRST,
             ({**self.SECOND, **unusable}, set()),
@@ -246,7 +246,7 @@ def test_briggs_from_the_split_to_the_latecomers_second_update():
 
 
 @pytest.mark.parametrize("server_optimizer", ["momentum", "adam"])
-def test_a_waiting_cluster_stands_still(server_optimizer):
+def test_model_of_a_waiting_cluster_does_not_move(server_optimizer):
     """Also under momentum: nobody in it sends an update that counts."""
     algorithm = create("briggs", {"round": 1, "server_optimizer": server_optimizer})
     both = clients(EAST, EAST, NORTH, NORTH)
@@ -256,7 +256,7 @@ def test_a_waiting_cluster_stands_still(server_optimizer):
         assert model_of(state, 4) == [7, 7]
 
 
-def test_a_round_of_latecomers_alone():
+def test_round_with_only_latecomers():
     """They are placed; no cluster has an update that counts."""
     algorithm = create("briggs", {"round": 1})
     both = clients(EAST, EAST, NORTH, NORTH)

@@ -55,7 +55,7 @@ class TestRegroup:
         assert [model.tolist() for model in state.models] == [[2, 2], [0, 0]]
         assert {model.dtype for model in state.models} == {np.dtype(np.float32)}
 
-    def test_each_member_counts_once(self):
+    def test_each_member_counts_once_in_the_mean_model(self):
         """Three of model (0, 0) and one of (8, 4): (2, 1)."""
         state = regroup(state_of([0, 0, 0, 1], [(0, 0), (8, 4)]), [[0, 1, 2, 3]])
         assert [model.tolist() for model in state.models] == [[2, 1]]
@@ -72,25 +72,25 @@ class TestRegroup:
         assert state.arrays["cluster_first"].dtype == np.float32
         assert state.arrays["temperatures"].tolist() == [0.5]
 
-    def test_who_is_in_no_group_goes_where_most_of_its_cluster_goes(self):
+    def test_client_in_no_group_goes_where_most_of_its_cluster_goes(self):
         """Of cluster 0 = {0, 1, 2, 6} two go to {1, 2, 5}, one to {0, 3, 4}; 6 is absent."""
         state = regroup(state_of([0, 0, 0, 1, 1, 1, 0], [(0, 0), (4, 4)]), [[0, 3, 4], [1, 2, 5]])
         assert state.labels_K.tolist() == [0, 1, 1, 0, 0, 1, 1]
 
-    def test_of_equally_many_to_the_first_group(self):
+    def test_client_in_no_group_goes_to_the_first_group_on_a_tie(self):
         state = regroup(state_of([0, 0, 0, 1, 1], [(0, 0), (4, 4)]), [[0, 3], [1, 4]])
         assert state.labels_K.tolist() == [0, 1, 0, 0, 1]
 
-    def test_with_its_whole_cluster_in_none_to_the_largest_group(self):
+    def test_client_whose_cluster_is_in_no_group_goes_to_the_largest_group(self):
         state = regroup(state_of([0, 0, 0, 1], [(0, 0), (4, 4)]), [[0], [1, 2]])
         assert state.labels_K.tolist() == [0, 1, 1, 1]
 
-    def test_the_absent_have_no_say_in_the_start_models(self):
+    def test_absent_clients_do_not_count_in_the_start_models(self):
         """Client 3 of model (9, 9) follows its cluster; the mean is of (0, 0) and (0, 0)."""
         state = regroup(state_of([0, 0, 1, 1], [(0, 0), (9, 9)]), [[0, 1], [2]])
         assert [model.tolist() for model in state.models] == [[0, 0], [9, 9]]
 
-    def test_who_waits_waits_on_and_finds_the_successor_of_the_nearest_part(self):
+    def test_waiting_client_keeps_waiting_and_joins_the_successor_of_the_nearest_part(self):
         """{0, 1} East and {2, 3} North without 4; then the four change to {0, 2, 3} and {1}.
 
         Most of {2, 3} is in group 0 now. Of {0, 1} there is one in each group: the first is meant, so East is
@@ -157,7 +157,7 @@ def test_the_moments_of_a_new_cluster_are_the_mean_of_its_members(told):
     assert history[3][0].arrays["cluster_first"].tolist() == [[0.75, 0.125]]
 
 
-def test_with_clients_absent_at_both_rises(told):
+def test_two_shots_with_clients_absent_at_both_rises(told):
     """Five clients. 4 misses the first clustering and waits; 1 misses the second and follows client 0.
 
     In round 4 client 4 comes, with an update towards the North of round 1: clients 2 and 3, of whom most (and

@@ -11,7 +11,7 @@ def risen(temperatures, window):
 
 
 @pytest.mark.parametrize("window", [1, 2, 3])
-def test_never_before_there_is_a_mean_to_compare_with(window):
+def test_no_rise_before_there_is_a_mean_to_compare_with(window):
     """Not in the first round, however high; with window w not before w + 1 values."""
     rising = [0.125, 0.25, 0.5, 0.75]
     assert not risen([], window)
@@ -44,7 +44,7 @@ def test_window_two_smooths_a_single_rise_away():
     assert risen([0.5, 0.125, 0.25], 1)
 
 
-def test_window_three():
+def test_window_three_compares_means_of_three():
     """Means of three: of (0.5, 0.125, 0.25) 0.291.., of (0.125, 0.25, 0.375) 0.25 (no), of (0.25, 0.375, 0.5)
     0.375 (yes)."""
     assert not risen([0.5, 0.125, 0.25, 0.375], 3)

@@ -32,7 +32,7 @@ def test_the_symmetric_distance_is_the_geometric_mean_of_both_bounds():
     np.testing.assert_allclose(distances_KK, [[0, 2], [2, 0]], rtol=1e-6)
 
 
-def test_it_does_not_depend_on_the_order_of_the_clients():
+def test_distance_does_not_depend_on_the_order_of_the_clients():
     models = [frozen(vector) for vector in rng().standard_normal((5, 4))]
     order = [3, 0, 4, 1, 2]
     np.testing.assert_allclose(
@@ -49,7 +49,7 @@ def test_a_layer_is_the_parameters_of_a_module_and_buffers_are_none():
     assert list(layers(layout)) == [slice(0, 8), slice(8, 12), slice(12, 14)]
 
 
-def test_buffers_have_no_say():
+def test_buffers_do_not_count_in_the_distance():
     layout = layout_of(2, bn_weight=1, bn_bias=1, bn_mean=1)
     distances_KK = trusted_distances([frozen([1, 0, 5]), frozen([1, 0, -900])], layout)
     assert not distances_KK.any()
@@ -78,7 +78,7 @@ def test_a_layer_counts_as_a_tenth_of_the_others_at_least():
     assert distances_KK[1, 0] == pytest.approx((1 + 1.04 / 10.05394) * 2 - 1, rel=1e-4)
 
 
-def test_layers_of_zeros():
+def test_distance_of_zero_layers_by_hand():
     """Zero against zero is no difference; zero against anything is ten times its own size."""
     models = [frozen([1, 0]), frozen([1, 0]), frozen([1, 7])]
     distances_KK = trusted_distances(models, layout_of(2, conv_weight=1, fc_weight=1))
@@ -95,7 +95,7 @@ def test_deep_models_stay_finite():
     assert distances_KK[1, 2] == pytest.approx(1.001**400 - 1, rel=1e-3)
 
 
-def test_models_longer_than_a_block():
+def test_distance_of_long_models_agrees_with_float64():
     """Streamed float32 products agree with the formula in float64, for models that are close."""
     random = rng()
     common = random.standard_normal(90_000)

@@ -21,7 +21,7 @@ def test_members_are_the_ascending_ids_of_a_cluster():
     assert state.members(1) == (0, 2, 3)
 
 
-def test_remember_adds_arrays_and_leaves_the_old_state_alone():
+def test_keep_adds_arrays_and_leaves_the_old_state_alone():
     old = state_of([0, 0], {"kept": np.array([1.0])})
     new = old.keep(added=np.array([2.0]))
     assert set(old.arrays) == {"kept"}
@@ -35,7 +35,7 @@ def test_each_new_cluster_starts_from_the_parents_model():
     assert [model.tolist() for model in state.models] == [[0, 0], [1, 10], [1, 10]]
 
 
-def test_numbers_do_not_depend_on_the_order_in_which_a_clusterer_names_its_groups():
+def test_cluster_numbers_do_not_depend_on_the_order_of_the_groups():
     """Groups are ordered by their first member: {0, 5}, {1, 3}, {2, 4} become 0, 1, 2."""
     one = split(state_of([0] * 6), 0, [[0, 5], [1, 3], [2, 4]])
     other = split(state_of([0] * 6), 0, [[4, 2], [3, 1], [5, 0]])
@@ -58,20 +58,20 @@ def test_clients_of_other_clusters_never_move():
     assert state.labels_K.tolist() == [0, 1, 0, 1, 2]
 
 
-def test_one_group_changes_nothing():
+def test_split_into_one_group_changes_nothing():
     before = state_of([0, 1, 0])
     after = split(before, 0, [[0, 2]])
     assert after.labels_K.tolist() == [0, 1, 0]
     assert len(after.models) == 2
 
 
-def test_empty_groups_are_no_clusters():
+def test_split_ignores_empty_groups():
     state = split(state_of([0, 0, 0]), 0, [[], [0, 1], [], [2]])
     assert state.labels_K.tolist() == [0, 0, 1]
     assert len(state.models) == 2
 
 
-def test_memory_rows_of_a_cluster_follow_it_and_other_memory_stays():
+def test_rows_of_cluster_arrays_follow_their_cluster_and_other_arrays_stay():
     """Cluster 1 has row [3, 4]; its child, cluster 2, inherits it."""
     arrays = {"cluster_momentum": np.array([[1.0, 2.0], [3.0, 4.0]]), "temperatures": np.array([0.5, 0.25])}
     state = split(state_of([0, 1, 1], arrays), 1, [[1], [2]])
@@ -110,13 +110,13 @@ def test_settings_are_frozen_and_refuse_what_they_do_not_know():
         (SattlerSettings, {"cooldown": False}, ("cooldown",)),
     ],
 )
-def test_a_boolean_is_no_number(settings, given, path):
+def test_settings_refuse_a_boolean_for_a_number(settings, given, path):
     """pydantic would take true for 1."""
     with pytest.raises(ValidationError, match="should be a number, not true or false") as caught:
         settings(**given)
     assert [error["loc"] for error in caught.value.errors()] == [path]
 
 
-def test_a_boolean_is_a_boolean_and_a_whole_number_is_a_number():
+def test_settings_take_a_boolean_for_a_boolean_and_an_integer_for_a_float():
     assert OcflSettings(unclustered_consumes_shot=True).unclustered_consumes_shot is True
     assert SattlerSettings(epsilon_1=1).epsilon_1 == 1.0

@@ -357,6 +357,59 @@ class TestMeansOfASource:
         assert len(source.known) == len(groups)
 
 
+class TestWeightedMeans:
+    def test_weights_are_divided_by_their_sum_within_each_group(self):
+        """(1 x 3 + 3 x 7) / 4 = 6 in the first group; a group of one is its update."""
+        view = updates_of(clients((3, 0), (7, 4), (5, 5)))
+        means = view.means([[0, 1], [2]], weights={0: 1, 1: 3, 2: 10})
+        assert [mean.tolist() for mean in means] == [[6, 3], [5, 5]]
+        assert means[0].dtype == np.float32
+
+    def test_equal_weights_give_the_plain_mean_under_another_name(self):
+        source, view = recorded(3)
+        plain, weighted = view.mean(), view.mean({0: 2, 1: 2, 2: 2})
+        np.testing.assert_allclose(weighted, plain, rtol=1e-6)
+        assert len(source.known) == 2
+
+    def test_each_set_of_weights_is_cached_for_itself(self):
+        source, view = recorded(3)
+        first = view.mean({0: 1, 1: 2, 2: 3})
+        assert view.mean({2: 3.0, 0: 1.0, 1: 2.0, 9: 7}).tobytes() == first.tobytes()
+        assert len(source.computed) == 1
+        assert view.mean({0: 3, 1: 2, 2: 1}).tobytes() != first.tobytes()
+        assert len(source.computed) == 2
+
+
+class TestOutputs:
+    """Named arrays that replies carry beside the update; of any length."""
+
+    def view(self, known=None):
+        outputs = {"variate": {client: frozen([client, 2, 3]) for client in range(3)}}
+        source = Recorded(random_vectors(3), known, outputs)
+        return source, view_of(source, range(3))
+
+    def test_are_returned_in_the_order_of_the_clients(self):
+        _, view = self.view()
+        assert [array.tolist() for array in view.outputs("variate")] == [[0, 2, 3], [1, 2, 3], [2, 2, 3]]
+        assert [array.tolist() for array in view.select([2, 0]).outputs("variate")] == [[0, 2, 3], [2, 2, 3]]
+
+    def test_are_averaged_by_group_and_weight(self):
+        _, view = self.view()
+        means = view.means([[0, 2], [1]], output="variate")
+        assert [mean.tolist() for mean in means] == [[1, 2, 3], [1, 2, 3]]
+        [weighted] = view.means([[0, 2]], weights={0: 1, 2: 3}, output="variate")
+        assert weighted.tolist() == [1.5, 2, 3]
+
+    def test_their_means_are_cached_apart_from_those_of_updates(self):
+        first, view = self.view()
+        view.means([[0, 1, 2]], output="variate")
+        view.mean()
+        assert len(first.known) == 2
+        second, view = self.view(first.known)
+        assert view.means([[0, 1, 2]], output="variate")[0].tolist() == [1, 2, 3]
+        assert second.fetched == []
+
+
 class TestNames:
     """What is known is found again by the clients and by the entries that count."""
 

@@ -32,17 +32,17 @@ class Noting:
         return ["described"]
 
 
-def test_preparing_hands_out_nothing():
+def test_prepare_alone_does_not_prepare_the_pool():
     pool = Noting()
     OnDemand(pool).prepare("one")
     assert pool.calls == []
 
 
-def test_its_device_is_the_pools():
+def test_device_is_the_pools():
     assert OnDemand(Noting()).device == "abacus"
 
 
-def test_training_does_first_and_once():
+def test_training_prepares_first_and_once():
     pool = Noting()
     on_demand = OnDemand(pool)
     on_demand.prepare("one")
@@ -55,7 +55,7 @@ def test_training_does_first_and_once():
     ]
 
 
-def test_so_does_testing():
+def test_testing_prepares_first():
     pool = Noting()
     on_demand = OnDemand(pool)
     on_demand.prepare("one")
@@ -71,7 +71,7 @@ def test_describing_prepares_first():
     assert pool.calls == [("prepare", "one"), ("describe", "clients", "message")]
 
 
-def test_of_runs_that_needed_nobody_nothing_is_handed_out():
+def test_setups_of_runs_that_needed_no_client_are_never_prepared():
     pool = Noting()
     on_demand = OnDemand(pool)
     for setup in ("one", "two", "three"):
@@ -80,7 +80,7 @@ def test_of_runs_that_needed_nobody_nothing_is_handed_out():
     assert [call for call in pool.calls if call[0] == "prepare"] == [("prepare", "three")]
 
 
-def test_the_next_runs_data_replace_the_last_ones():
+def test_setup_of_the_next_run_replaces_the_last_one():
     pool = Noting()
     on_demand = OnDemand(pool)
     for setup in ("one", "two"):
@@ -89,7 +89,7 @@ def test_the_next_runs_data_replace_the_last_ones():
     assert [call[1] for call in pool.calls if call[0] == "prepare"] == ["one", "two"]
 
 
-def test_what_could_not_be_handed_out_is_when_it_is_needed_again():
+def test_failed_preparation_is_repeated_at_the_next_call():
     pool = Noting(failures=1)
     on_demand = OnDemand(pool)
     on_demand.prepare("one")

@@ -86,7 +86,7 @@ class TestDropout:
         for round_index in ROUNDS:
             assert dropped(attendance, round_index) <= set(attendance.sampled(round_index))
 
-    def test_a_client_drops_out_whoever_else_is_asked(self):
+    def test_dropout_of_a_client_does_not_depend_on_the_others_asked(self):
         """Draws are by client: an algorithm that asks others changes nothing for this one."""
         attendance = Participation(20, 0, dropout=0.5)
         for round_index in range(20):

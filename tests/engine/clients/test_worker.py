@@ -64,7 +64,7 @@ def comparable(result):
 
 
 @pytest.mark.parametrize("model", ["digitnet", "tinyvgg"])
-def test_one_host_of_four_clients_gives_the_bits_of_four_hosts_of_one(model):
+def test_one_worker_of_four_clients_gives_the_bits_of_four_workers_of_one(model):
     models = [initial(model)]
     tasks = [task(client, evaluate=True) for client in range(4)]
     together = host(model=model, momentum=0.9, keep_optimizer_state=True).train(tasks, models, {})
@@ -77,7 +77,7 @@ def test_one_host_of_four_clients_gives_the_bits_of_four_hosts_of_one(model):
     assert [comparable(result) for result in together] == [comparable(apart[i]) for i in (2, 1, 3, 0)]
 
 
-def test_a_host_remembers_nothing_between_calls():
+def test_worker_keeps_nothing_between_calls():
     used, models = host(), [initial()]
     used.train([task(2)], models, {})
     used.evaluate([EvaluateTask(1, 0)], models)
@@ -116,7 +116,7 @@ def test_the_trained_model_is_tested_only_if_asked():
     assert reply.report.local_server is None
 
 
-def test_models_are_only_read_and_copied_in_silence():
+def test_models_are_only_read_and_copying_them_warns_of_nothing():
     model = initial()
     bits = model.tobytes()
     with warnings.catch_warnings():
@@ -136,7 +136,7 @@ def test_of_several_candidates_the_best_on_the_training_data_is_trained():
 
 
 @pytest.mark.parametrize(("candidates", "chosen"), [((1, 0), 1), ((0, 1), 0), ((2, 1), 1), ((2, 2), 2)])
-def test_the_first_of_equal_candidates_is_chosen_and_one_of_nans_never_before_another(candidates, chosen):
+def test_tie_goes_to_the_first_candidate_and_nan_never_wins(candidates, chosen):
     model = initial()
     models = [model, model, np.full_like(model, np.nan)]
     (reply,) = host().train([task(0, candidates)], models, {})

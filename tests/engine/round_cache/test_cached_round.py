@@ -59,7 +59,7 @@ class TestNoNumberChanges:
     """All files but timings and log are, byte by byte, those of a run without a store."""
 
     @pytest.mark.parametrize("order", [1, -1], ids=["as listed", "backwards"])
-    def test_for_every_algorithm_after_every_other(self, tmp_path, order):
+    def test_every_algorithm_after_every_other_leaves_the_same_files(self, tmp_path, order):
         for run in every()[::order]:
             play(run, tmp_path)
             assert differing(run, tmp_path) == [], ids(run)
@@ -67,7 +67,7 @@ class TestNoNumberChanges:
             assert claims(tmp_path) == []
 
     @pytest.mark.parametrize("optimizer", ["momentum", "adam"])
-    def test_with_a_server_optimizer(self, tmp_path, optimizer):
+    def test_server_optimizer_leaves_the_same_files(self, tmp_path, optimizer):
         """After plain averaging, too, whose first round is the same: the first mean is from equal models."""
         for algorithm in PARTING:
             run = early(algorithm)
@@ -77,7 +77,7 @@ class TestNoNumberChanges:
             assert differing(run, tmp_path) == [], algorithm
             assert trained(run, tmp_path)[0] == NOBODY
 
-    def test_with_similarities_over_state_and_over_parameters(self, tmp_path):
+    def test_similarity_over_state_and_over_parameters_do_not_share_products(self, tmp_path):
         """On a model with BatchNorm. Updates are what they were, their inner products are not."""
         temperatures = set()
         for algorithm, over in (("bnc", "parameters"), ("ocfl-kmeans", "state")):
@@ -121,7 +121,7 @@ class TestNoNumberChanges:
     }
 
     @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-    def test_with(self, tmp_path, settings):
+    def test_settings_leave_the_same_files(self, tmp_path, settings):
         shared = 0
         for algorithm in PARTING:
             run = early(algorithm, **settings)
@@ -130,7 +130,7 @@ class TestNoNumberChanges:
             shared += trained(run, tmp_path).count(0)
         assert shared
 
-    def test_of_runs_that_are_interrupted_after_each_round(self, tmp_path):
+    def test_runs_resumed_after_each_round_leave_the_same_files(self, tmp_path):
         """And take turns."""
         runs = [early(algorithm) for algorithm in PARTING]
         for number in range(1, ROUNDS + 1):
@@ -141,7 +141,7 @@ class TestNoNumberChanges:
             assert f"goes on after round {ROUNDS - 1}" in log(run, tmp_path)
 
     @pytest.mark.parametrize("limit", [0, 250_000])
-    def test_however_little_there_is_room_for(self, tmp_path, limit):
+    def test_small_limits_leave_the_same_files(self, tmp_path, limit):
         """A state of this model takes 90 kB."""
         for algorithm in PARTING:
             run = early(algorithm)
@@ -149,7 +149,7 @@ class TestNoNumberChanges:
             assert differing(run, tmp_path) == [], algorithm
             assert sum(entry.size for entry in kept(Storage.of(tmp_path))) <= limit
 
-    def test_where_some_updates_are_of_no_use(self, tmp_path):
+    def test_unusable_updates_leave_the_same_records(self, tmp_path):
         """Client 4 sends NaN in every other round."""
         runs = [early(algorithm) for algorithm in PARTING]
         for run in runs:
@@ -178,7 +178,7 @@ class Poisoned(InProcessPool):
 
 
 class TestWhoTrains:
-    def test_the_first_trains_all_and_the_next_nothing_until_it_departs(self, tmp_path):
+    def test_first_run_trains_all_and_the_next_nothing_until_it_deviates(self, tmp_path):
         """Sattler and Briggs act in round 21 at the earliest."""
         first = config()
         play(first, tmp_path)
@@ -191,7 +191,7 @@ class TestWhoTrains:
                 assert (row["trained_clients"], row["computed_by"]) == (0, first.run_id)
                 assert row["alone_seconds"] > row["seconds"]
 
-    def test_a_run_trains_from_the_round_on_in_which_it_departs(self, tmp_path):
+    def test_run_trains_from_the_round_in_which_it_deviates(self, tmp_path):
         """Rounds 2 and 3; those after it share all that is left."""
         play(config(), tmp_path)
         run = config("ocfl-kmeans")
@@ -208,7 +208,7 @@ class TestWhoTrains:
             play(run, tmp_path, Untouchable())
             assert {row["computed_by"] for row in rows(run, tmp_path)} == {first.run_id}
 
-    def test_in_that_round_only_those_whose_clusters_mean_nobody_has_worked_out(self, tmp_path):
+    def test_only_clients_of_clusters_without_a_cached_mean_train(self, tmp_path):
         """k-means finds {0, 1}, {2, 3}, {4, 5}; mean-shift {0, 1}, {2, 3} and one of 4 and 5 each.
 
         In the round after it, too: the first four go on from the same models in both runs.
@@ -222,7 +222,7 @@ class TestWhoTrains:
         assert trained(run, tmp_path) == [NOBODY, 2, 2]
         assert rows(run, tmp_path)[1]["computed_by"] == run.run_id
 
-    def test_who_departs_leaves_the_plain_mean_of_that_round_behind(self, tmp_path):
+    def test_deviating_run_caches_the_plain_mean_of_that_round(self, tmp_path):
         """So that plain averaging comes to its next model without training: it departs a round later."""
         departed, run, pool = config("ocfl-kmeans"), config(), Counting()
         play(departed, tmp_path)
@@ -231,7 +231,7 @@ class TestWhoTrains:
         assert [row["computed_by"] for row in rows(run, tmp_path)] == [departed.run_id] * 2 + [run.run_id]
         assert {number for number, _ in pool.trained} == {3}
 
-    def test_a_server_optimizer_departs_after_the_first_round(self, tmp_path):
+    def test_server_optimizer_deviates_after_the_first_round(self, tmp_path):
         """The clients' work of round 1 is the same, the models that come of it are not."""
         play(config(), tmp_path)
         run = config({"name": "bnc", "server_optimizer": "adam", "server_learning_rate": 0.01})
@@ -279,7 +279,7 @@ class TestWhoTrains:
         assert trained(shorter, tmp_path) == [NOBODY, NOBODY, ALL]
         assert differing(shorter, tmp_path) == []
 
-    def test_nobody_who_has_all_rounds_needs_clients_but_the_folder_is_complete(self, tmp_path):
+    def test_run_with_all_rounds_cached_needs_no_clients_and_its_folder_is_complete(self, tmp_path):
         play(config("ocfl-kmeans"), tmp_path)
         run = config("ocfl-affinity")
         folder = play(run, tmp_path, Untouchable())
@@ -312,18 +312,18 @@ class TestWhoTrains:
         for algorithm in ("sattler", "briggs"):
             assert differing(config(algorithm), tmp_path) == []
 
-    def test_a_run_that_has_lost_its_folder_takes_its_own_rounds(self, tmp_path):
+    def test_run_that_lost_its_folder_hits_its_own_entries(self, tmp_path):
         rmtree(play(config(), tmp_path))
         play(config(), tmp_path, Untouchable())
         assert differing(config(), tmp_path) == []
         assert {row["computed_by"] for row in rows(config(), tmp_path)} == {config().run_id}
 
-    def test_storages_are_apart(self, tmp_path):
+    def test_storages_share_nothing(self, tmp_path):
         play(config(), tmp_path / "one")
         play(config(), tmp_path / "two")
         assert trained(config(), tmp_path / "two") == [ALL] * ROUNDS
 
-    def test_without_a_store_nothing_is_kept_or_taken(self, tmp_path):
+    def test_without_a_cache_nothing_is_written_or_read(self, tmp_path):
         play(config(), tmp_path, store=None)
         assert kept(Storage.of(tmp_path)) == []
         assert not (tmp_path / FOLDER).exists()
@@ -335,7 +335,7 @@ class TestWhoTrains:
 
 class TestTimings:
     @pytest.mark.parametrize("store", [None, STORE], ids=["no store", "store"])
-    def test_of_rounds_of_ones_own(self, tmp_path, store):
+    def test_timings_of_rounds_that_this_run_trained(self, tmp_path, store):
         run = config()
         play(run, tmp_path, store=store)
         for row in rows(run, tmp_path):
@@ -344,7 +344,7 @@ class TestTimings:
             assert row["alone_seconds"] == row["seconds"] > row["train_seconds"] > 0
             assert row["slowest_client"] in range(ALL)
 
-    def test_of_rounds_of_anothers(self, tmp_path):
+    def test_timings_of_rounds_that_another_run_trained(self, tmp_path):
         play(config(), tmp_path)
         run = config("sattler")
         play(run, tmp_path, Untouchable())
@@ -353,7 +353,7 @@ class TestTimings:
             assert (row["slowest_client"], row["slowest_client_seconds"]) == (None, None)
             assert row["peak_memory_mb"] > 0
 
-    def test_what_a_round_would_have_cost_is_what_it_cost_who_did_it(self, tmp_path):
+    def test_saved_seconds_are_what_the_round_cost_the_run_that_trained(self, tmp_path):
         """Training and all; without what handing out the data and writing to the store took there."""
         first, second = config(), config("sattler")
         play(first, tmp_path)
@@ -363,7 +363,7 @@ class TestTimings:
             assert done["slowest_client_seconds"] < saved < done["seconds"]
 
     @pytest.mark.parametrize("store", [None, STORE], ids=["no store", "store"])
-    def test_of_rounds_in_which_nobody_is_reached(self, tmp_path, store):
+    def test_timings_of_rounds_in_which_no_client_is_reached(self, tmp_path, store):
         run = config(dropout=0.999)
         play(run, tmp_path, store=store)
         assert {row["part"] for row in rows(run, tmp_path, "clients")} == {"dropped"}
@@ -372,7 +372,7 @@ class TestTimings:
             assert (row["computed_by"], row["reached_clients"]) == (run.run_id, 0)
             assert row["alone_seconds"] >= row["seconds"] > 0
 
-    def test_the_tests_of_a_round_in_which_nobody_is_reached_are_shared(self, tmp_path):
+    def test_tests_of_a_round_in_which_no_client_is_reached_are_shared(self, tmp_path):
         play(config(dropout=0.999), tmp_path)
         run = config("ocfl-kmeans", dropout=0.999)
         play(run, tmp_path, Untouchable())
@@ -385,7 +385,7 @@ class TestTimings:
 class TestFailures:
     HOPELESS = {"training": {"learning_rate": 1e30}}
 
-    def test_updates_that_are_all_of_no_use_fail_every_run_in_the_same_words(self, tmp_path):
+    def test_round_with_only_unusable_updates_fails_every_run_with_the_same_message(self, tmp_path):
         """The claim is given back; the second run reads in the store what the clients sent."""
         for algorithm, pool in (("bnc", InProcessPool()), ("sattler", Untouchable())):
             run = config(algorithm, **self.HOPELESS)
@@ -394,7 +394,7 @@ class TestFailures:
             assert claims(tmp_path) == []
             assert any(line.startswith("failed: clients 0, 1") for line in log(run, tmp_path))
 
-    def test_a_round_that_fails_is_done_by_the_next_who_comes(self, tmp_path):
+    def test_failed_round_is_trained_by_the_next_run(self, tmp_path):
         with pytest.raises(ZeroDivisionError):
             play(config(), tmp_path, Failing(2))
         assert claims(tmp_path) == []
@@ -404,7 +404,7 @@ class TestFailures:
         play(config(), tmp_path, Untouchable())
         assert differing(run, tmp_path) == differing(config(), tmp_path) == []
 
-    def test_a_test_that_fails_costs_the_test(self, tmp_path):
+    def test_failed_test_keeps_the_training_cached(self, tmp_path):
         """What had been worked out of the round before is kept."""
         with pytest.raises(ZeroDivisionError):
             play(config(), tmp_path, FailingTests())
@@ -454,11 +454,11 @@ class TestWhatARoundIs:
         shared.settle()
         return pool.trained, [report.chosen for report in reports]
 
-    def test_the_same_models_to_the_same_clients(self, shared):
+    def test_same_models_to_the_same_clients_are_the_same_round(self, shared):
         assert self.reports(shared()) == ([3, 4], [1, 1])
         assert self.reports(shared()) == ([], [1, 1])
 
-    def test_under_whatever_numbers(self, shared):
+    def test_positions_of_the_models_do_not_matter(self, shared):
         """Model 8 is the second here and the first of five there."""
         self.reports(shared())
         sent = ((3, (4, 0)), (4, (0, 4)))
@@ -484,27 +484,27 @@ class TestWhatARoundIs:
         trained, _ = self.reports(shared(), **change)
         assert trained == who
 
-    def test_where_all_are_sent_the_same_single_updates_are_not_kept(self, shared):
+    def test_single_replies_are_not_kept_where_all_clients_get_the_same_models(self, shared):
         """A trunk's round would take as many models as there are clients."""
         alike = ((3, (0, 1)), (4, (0, 1)))
         self.reports(shared(), alike)
         assert self.reports(shared(), alike[:1])[0] == [3]
 
-    def test_nor_are_large_ones(self, shared, monkeypatch):
+    def test_large_replies_are_not_kept(self, shared, monkeypatch):
         monkeypatch.setattr(cached_round, "SMALL", 3)
         self.reports(shared())
         assert self.reports(shared(), ((3, (0, 1)), (2, (1, 0))))[0] == [3, 2]
 
-    def test_so_is_one_of_another_federation(self, shared):
+    def test_another_setup_is_another_round(self, shared):
         self.reports(shared())
         assert self.reports(shared("another"))[0] == [3, 4]
 
-    def test_what_somebody_remembers_who_is_not_there_is_no_part_of_it(self, shared):
+    def test_memory_of_an_absent_client_is_no_part_of_the_round(self, shared):
         self.reports(shared())
         assert self.reports(shared(), memories={0: {"optimizer": np.zeros(1, np.float32)}})[0] == []
 
 
-def test_a_claim_ends_whatever_becomes_of_the_writing(tmp_path, monkeypatch):
+def test_lock_is_released_if_writing_fails(tmp_path, monkeypatch):
     def fail(store, name, entry):
         raise MemoryError
 

@@ -100,7 +100,7 @@ class TestInThreads:
         assert [sorted(numbers) for numbers in by_round] == [[0, 0, CLIENTS]] * ROUNDS
         assert claims(tmp_path) == []
 
-    def test_who_waited_says_so_and_does_not_count_it_as_work(self, tmp_path, monkeypatch):
+    def test_waiting_is_recorded_apart_from_the_work(self, tmp_path, monkeypatch):
         """By a clock on which each look at the other's claim takes an hour."""
         waits, hours = Event(), []
 
@@ -124,7 +124,7 @@ class TestInThreads:
         assert waited["computed_by"] == did["computed_by"]
         assert [run.run_id for run in runs if trained(run, tmp_path) == [CLIENTS]] == [did["computed_by"]]
 
-    def test_runs_that_depart_train_what_is_theirs(self, tmp_path):
+    def test_deviating_runs_train_their_own_rounds(self, tmp_path):
         """In round 2 at most twice, once for the plain model, once for the clusters, in whatever order."""
         runs = [config(algorithm) for algorithm in ("bnc", "ocfl-kmeans", "ocfl-affinity")]
         begin = Barrier(len(runs))
@@ -142,7 +142,7 @@ class TestInThreads:
         assert (once, apart) == (CLIENTS, 2 * CLIENTS)
         assert departure in (CLIENTS, 2 * CLIENTS)
 
-    def test_a_round_that_fails_is_done_by_who_waits(self, tmp_path, waits):
+    def test_failed_round_is_trained_by_the_waiting_run(self, tmp_path, waits):
         """And what failed goes on from there."""
         runs = [config("bnc"), config("sattler")]
         begun = Event()
@@ -164,7 +164,7 @@ class TestInThreads:
         for run in runs:
             assert differing(run, tmp_path) == []
 
-    def test_updates_that_are_all_of_no_use_fail_who_trained_and_who_waited(self, tmp_path, waits):
+    def test_round_with_only_unusable_updates_fails_the_trainer_and_the_waiter(self, tmp_path, waits):
         runs = [config(algorithm, training={"learning_rate": 1e30}) for algorithm in ("bnc", "sattler")]
         errors = at_once(*(lambda run=run: play(run, tmp_path, Awaited(waits)) for run in runs))
         assert [type(error) for error in errors] == [RunError, RunError]
@@ -239,7 +239,7 @@ def other(others):
 
 
 class TestInProcesses:
-    def test_two_at_once_share_all_rounds(self, tmp_path, other):
+    def test_two_processes_share_all_rounds(self, tmp_path, other):
         runs = [config(algorithm) for algorithm in ("bnc", "sattler")]
         other.play(runs[0], tmp_path)
         play(runs[1], tmp_path)
@@ -250,7 +250,7 @@ class TestInProcesses:
         assert [sorted(numbers) for numbers in by_round] == [[0, CLIENTS]] * ROUNDS
         assert claims(tmp_path) == []
 
-    def test_one_that_is_killed_amid_a_round_does_not_stop_who_waits_for_it(self, tmp_path, other, waits):
+    def test_waiting_process_goes_on_after_the_trainer_is_killed(self, tmp_path, other, waits):
         """The kill comes when the other one has looked in vain; the dead one's round 1 is taken."""
         killed, run = config(), config("sattler")
         other.play(killed, tmp_path, gets_stuck=True)

@@ -1,4 +1,4 @@
-"""An entry of the round store: any arrays as bytes and back, and never other arrays than those."""
+"""An entry of the round cache: any arrays as bytes and back; damage is noticed."""
 
 import json
 from dataclasses import replace
@@ -20,6 +20,17 @@ ARRAYS = arrays_of.arrays(
 )
 
 
+NAME = "000002-1f3870be274f-mean"
+
+
+def encoded(kept):
+    return encode(kept, NAME)
+
+
+def decoded(data):
+    return decode(data, NAME)
+
+
 def entry(**arrays):
     return CacheEntry(arrays, computed_by="1f3870be274f", seconds=0.1, cost=12.5)
 
@@ -35,7 +46,7 @@ def bits(kept):
 
 def returned(kept):
     """Return what becomes of an entry as bytes and back."""
-    return bits(decode(encode(kept)))
+    return bits(decoded(encoded(kept)))
 
 
 def small():
@@ -51,17 +62,17 @@ def with_header(header, length=None):
 class TestAsBytesAndBack:
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("shape", [(), (0,), (0, 3), (3,), (2, 3), (2, 1, 3)], ids=str)
-    def test_every_type_and_shape(self, dtype, shape):
+    def test_every_type_and_shape_comes_back(self, dtype, shape):
         size = int(np.prod(shape))
         kept = entry(values=np.arange(1, size + 1).astype(dtype).reshape(shape))
         assert returned(kept) == bits(kept)
 
     @pytest.mark.parametrize("value", [np.nan, -0.0, inf, -inf, 5e-324, 0.1])
-    def test_every_float_bit_by_bit(self, value):
+    def test_every_float_comes_back_bit_by_bit(self, value):
         kept = entry(single=np.float32([value]), double=np.float64([value]), scalar=np.array(value))
         assert returned(kept) == bits(kept)
 
-    def test_arrays_however_they_lie_in_memory(self):
+    def test_strided_arrays_come_back(self):
         rows = np.arange(12.0).reshape(3, 4)
         kept = entry(
             transposed=rows.T,
@@ -71,27 +82,27 @@ class TestAsBytesAndBack:
         )
         assert returned(kept) == bits(kept)
 
-    def test_arrays_that_cannot_be_written_to(self):
+    def test_read_only_arrays_come_back(self):
         values = np.arange(3)
         values.setflags(write=False)
-        assert decode(encode(entry(values=values))).arrays["values"].tolist() == [0, 1, 2]
+        assert decoded(encoded(entry(values=values))).arrays["values"].tolist() == [0, 1, 2]
 
-    def test_no_arrays_at_all(self):
+    def test_entry_without_arrays_comes_back(self):
         assert returned(entry()) == bits(entry())
 
     @pytest.mark.parametrize("seconds", [0.0, 0.1, 1 / 3, 1e-300, 1e300, inf])
-    def test_who_and_how_long_to_the_last_digit(self, seconds):
+    def test_run_and_seconds_come_back_to_the_last_digit(self, seconds):
         kept = replace(small(), computed_by="an idée, 'quoted'", seconds=seconds, cost=seconds / 7)
         assert returned(kept) == bits(kept)
 
     @settings(max_examples=50, deadline=None)
     @given(st.dictionaries(NAMES, ARRAYS, max_size=3), NAMES, st.floats(allow_nan=False))
-    def test_anything(self, arrays, computed_by, seconds):
+    def test_random_entries_come_back(self, arrays, computed_by, seconds):
         kept = CacheEntry(arrays, computed_by, seconds, seconds)
         assert returned(kept) == bits(kept)
 
-    def test_anybody_can_open_it(self):
-        found = load(encode(small()))
+    def test_entry_is_a_safetensors_file(self):
+        found = load(encoded(small()))
         assert set(found) == {"gram_KK", "usable_K"}
         assert found["usable_K"].tolist() == [True, False]
 
@@ -100,61 +111,66 @@ class TestDamage:
     def test_every_flipped_bit_is_noticed(self):
         """Or it changes nothing, as between the header's end and the data."""
         kept = small()
-        whole = encode(kept)
+        whole = encoded(kept)
         for position in range(8 * len(whole)):
             data = bytearray(whole)
             data[position // 8] ^= 1 << position % 8
             try:
-                found = decode(bytes(data))
+                found = decoded(bytes(data))
             except Damaged:
                 continue
             assert bits(found) == bits(kept), f"bit {position}"
 
+    def test_another_name_is_noticed(self):
+        """An entry in the place of another one."""
+        with pytest.raises(Damaged):
+            decode(encode(small(), NAME), NAME.replace("mean", "products"))
+
     def test_every_cut_is_noticed(self):
-        whole = encode(small())
+        whole = encoded(small())
         for length in range(len(whole)):
             with pytest.raises(Damaged):
-                decode(whole[:length])
+                decoded(whole[:length])
 
     @pytest.mark.parametrize("more", [b"\0", b" ", b"\0" * 512])
-    def test_so_is_what_has_been_added(self, more):
+    def test_added_bytes_are_noticed(self, more):
         with pytest.raises(Damaged):
-            decode(encode(small()) + more)
+            decoded(encoded(small()) + more)
 
-    def test_so_is_a_hole(self):
+    def test_hole_is_noticed(self):
         """A block that never came to the disk, as after a power cut."""
-        whole = encode(entry(mean_P=np.ones(1000, np.float32)))
+        whole = encoded(entry(mean_P=np.ones(1000, np.float32)))
         for start in range(0, len(whole), 512):
             with pytest.raises(Damaged):
-                decode(whole[:start] + bytes(len(whole[start : start + 512])) + whole[start + 512 :])
+                decoded(whole[:start] + bytes(len(whole[start : start + 512])) + whole[start + 512 :])
 
-    def test_so_are_values_that_have_changed_places(self):
+    def test_swapped_values_are_noticed(self):
         first, second = np.float32([1, 2]), np.float32([3, 4])
-        about = about_entry(encode(entry(a=first, b=second)))
+        about = about_entry(encoded(entry(a=first, b=second)))
         for arrays in ({"a": second, "b": first}, {"a": first}, {"a": first, "c": second}):
             with pytest.raises(Damaged):
-                decode(save(arrays, about))
+                decoded(save(arrays, about))
 
     @pytest.mark.parametrize("array", [np.int32([1, 2]), np.float32([[1, 2]]), np.float32([1, 2, 0])])
-    def test_so_is_another_type_or_shape(self, array):
-        about = about_entry(encode(entry(values=np.array([1, 2], np.float32))))
+    def test_another_type_or_shape_is_noticed(self, array):
+        about = about_entry(encoded(entry(values=np.array([1, 2], np.float32))))
         with pytest.raises(Damaged):
-            decode(save({"values": array}, about))
+            decoded(save({"values": array}, about))
 
     @pytest.mark.parametrize(
         "change", [{"cost": "1.0"}, {"seconds": "9.0"}, {"computed_by": "other"}, {CHECKSUM: "0" * 64}]
     )
-    def test_so_is_other_metadata(self, change):
-        whole = encode(small())
+    def test_other_metadata_is_noticed(self, change):
+        whole = encoded(small())
         with pytest.raises(Damaged):
-            decode(save(load(whole), {**about_entry(whole), **change}))
+            decoded(save(load(whole), {**about_entry(whole), **change}))
 
     @pytest.mark.parametrize("missing", ["cost", "seconds", "computed_by", CHECKSUM])
-    def test_so_is_metadata_that_is_missing(self, missing):
-        whole = encode(small())
+    def test_missing_metadata_is_noticed(self, missing):
+        whole = encoded(small())
         about = {name: value for name, value in about_entry(whole).items() if name != missing}
         with pytest.raises(Damaged):
-            decode(save(load(whole), about))
+            decoded(save(load(whole), about))
 
     @pytest.mark.parametrize(
         "data",
@@ -187,22 +203,22 @@ class TestDamage:
         ],
         ids=lambda data: repr(data[:60]),
     )
-    def test_what_never_was_an_entry_is_no_crash(self, data):
+    def test_bytes_that_are_no_entry_are_noticed(self, data):
         with pytest.raises(Damaged):
-            decode(data)
+            decoded(data)
 
 
 class TestAbout:
-    def test_it_is_read_from_the_first_bytes_alone(self):
-        whole = encode(entry(mean_P=np.ones(100_000, np.float32)))
+    def test_description_is_read_from_the_first_bytes_alone(self):
+        whole = encoded(entry(mean_P=np.ones(100_000, np.float32)))
         about = about_entry(whole[:1024])
         assert (about["computed_by"], about["seconds"], about["cost"]) == ("1f3870be274f", "0.1", "12.5")
 
     @pytest.mark.parametrize("data", [b"", b"\xff" * 8, with_header([]), with_header({"__metadata__": 1})])
-    def test_of_what_is_no_entry_there_is_none(self, data):
+    def test_bytes_that_are_no_entry_have_no_description(self, data):
         with pytest.raises(Damaged):
             about_entry(data)
 
-    def test_nor_of_one_that_is_cut_amid_it(self):
+    def test_entry_cut_within_its_description_has_none(self):
         with pytest.raises(Damaged):
-            about_entry(encode(small())[:100])
+            about_entry(encoded(small())[:100])

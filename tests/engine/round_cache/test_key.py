@@ -89,10 +89,10 @@ EXPECTED = of_setup(setup(), "cpu")
 
 
 class TestSetup:
-    def test_is_told_by_its_content(self):
+    def test_equal_setups_have_equal_digests(self):
         assert of_setup(setup(), "cpu") == EXPECTED
 
-    def test_however_the_images_lie_in_memory(self):
+    def test_digest_does_not_depend_on_memory_layout(self):
         def spread(held):
             images = np.zeros((8, *held.images.shape[1:]), np.uint8)
             images[::2] = held.images
@@ -101,7 +101,7 @@ class TestSetup:
         for which in ("train", "test", "server_set"):
             assert of_setup(with_sets(spread, which), "cpu") == EXPECTED
 
-    def test_and_that_they_cannot_be_written_to(self):
+    def test_digest_of_read_only_images_is_the_same(self):
         """As those from the object store."""
 
         def frozen(held):
@@ -113,20 +113,20 @@ class TestSetup:
 
     @pytest.mark.parametrize("which", ["train", "test", "server_set"])
     @pytest.mark.parametrize("change", [other_pixel, other_label, other_order, fewer, on_their_side])
-    def test_changes_with_every_image_and_label(self, which, change):
+    def test_digest_changes_with_every_image_and_label(self, which, change):
         assert of_setup(with_sets(change, which), "cpu") != EXPECTED
 
-    def test_changes_with_who_holds_which_images(self):
+    def test_digest_changes_with_the_client_that_holds_an_image(self):
         first, second = setup().clients
         swapped = (replace(first, train=second.train), replace(second, train=first.train))
         assert of_setup(setup(clients=swapped), "cpu") != EXPECTED
         mixed_up = (replace(first, train=first.test, test=first.train), second)
         assert of_setup(setup(clients=mixed_up), "cpu") != EXPECTED
 
-    def test_changes_with_the_device(self):
+    def test_digest_changes_with_the_device(self):
         assert of_setup(setup(), "cuda") != EXPECTED
 
-    def test_changes_with_the_code_and_the_versions_of_what_computes(self, monkeypatch):
+    def test_digest_changes_with_code_and_library_versions(self, monkeypatch):
         monkeypatch.setattr(key, "_numerics", lambda: ("another version",))
         assert of_setup(setup(), "cpu") != EXPECTED
 
@@ -220,11 +220,11 @@ class TestEveryFieldCounts:
         assert digest(changed(example, name, OTHER[kind][name])) != digest(example)
 
     @pytest.mark.parametrize("name", field_names(TrainTask))
-    def test_of_a_task(self, name):
+    def test_every_field_of_a_task_changes_its_digest(self, name):
         assert of(replace(task(), **{name: OTHER[TrainTask][name]})) != of(task())
 
     @pytest.mark.parametrize("name", field_names(Order))
-    def test_of_an_order(self, name):
+    def test_every_field_of_an_order_changes_its_digest(self, name):
         assert of(task(**{name: OTHER[Order][name]})) != of(task())
 
 
@@ -283,16 +283,16 @@ class TestCode:
 
 
 class TestModels:
-    def test_have_the_same_digest_if_all_bits_are_the_same(self):
+    def test_models_with_the_same_bits_have_the_same_digest(self):
         first = np.array([0.0, 1.5, np.nan], np.float32)
         assert Digests().of([first, first.copy()]) == [digest(first)] * 2
 
-    def test_have_another_with_one_bit_changed(self):
+    def test_models_that_differ_in_one_bit_have_different_digests(self):
         first = np.array([0.0, 1.5], np.float32)
         others = [np.array(entries, np.float32) for entries in ([-0.0, 1.5], [0.0, 1.5000001], [1.5, 0.0])]
         assert digest(first) not in Digests().of(others)
 
-    def test_are_looked_at_once_while_in_use(self, monkeypatch):
+    def test_digest_of_an_array_in_use_is_computed_once(self, monkeypatch):
         """The models that a round ends with are those that the next one begins with."""
         looked_at = []
         monkeypatch.setattr(key, "digest", lambda model: looked_at.append(model) or "digest")
@@ -303,7 +303,7 @@ class TestModels:
         digests.of([second])
         assert [model.tolist() for model in looked_at] == [[0, 0], [1, 1]]
 
-    def test_are_never_taken_for_one_that_is_gone(self):
+    def test_digest_of_a_deleted_array_is_never_reused(self):
         """Whose place in memory a new one may have."""
         digests = Digests()
         for value in range(50):

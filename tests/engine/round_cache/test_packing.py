@@ -45,7 +45,7 @@ def task(client, candidates=(0,)):
 
 def through_the_store(arrays):
     """Return arrays as another run finds them."""
-    return decode(encode(CacheEntry(arrays, "one", 0.0, 0.0))).arrays
+    return decode(encode(CacheEntry(arrays, "one", 0.0, 0.0), "name"), "name").arrays
 
 
 def returned(reports, tasks=None, remembers=(), asked=None):
@@ -64,11 +64,11 @@ def plain(each):
 
 
 class TestReports:
-    def test_come_back_as_they_were(self):
+    def test_reports_come_back_as_they_were(self):
         reports = [report(3), report(0, train_accuracy=0.0, usable=False), report(7, train_loss=1e-300)]
         assert [plain(each) for each in returned(reports)] == [plain(each) for each in reports]
 
-    def test_are_plain_python_again(self):
+    def test_unpacked_numbers_are_plain_python(self):
         """As those that clients send: records and log print them."""
         (back,) = returned([report(3)])
         kinds = {name: type(value) for name, value in vars(back).items()}
@@ -76,18 +76,18 @@ class TestReports:
         assert type(back.local.loss_sum) is float
 
     @pytest.mark.parametrize("value", [nan, inf, -inf, -0.0, 5e-324])
-    def test_keep_every_float(self, value):
+    def test_every_float_is_kept(self, value):
         reports = [
             report(0, train_loss=value, update_norm=value, local=counts(1, 2, 3, 4, loss=value)),
             report(1),
         ]
         assert [plain(each) for each in returned(reports)] == [plain(each) for each in reports]
 
-    def test_without_tests_have_none(self):
+    def test_reports_without_tests_come_back_without(self):
         reports = [report(client, local=None, local_server=None) for client in (0, 1)]
         assert [(back.local, back.local_server) for back in returned(reports)] == [(None, None)] * 2
 
-    def test_say_that_they_took_no_time_here(self):
+    def test_times_and_peak_memory_are_not_packed(self):
         """And in this process, not the one that trained, which may be gone."""
         (back,) = returned([report(0)])
         assert back.seconds == 0
@@ -96,7 +96,7 @@ class TestReports:
         later = pack_reports([report(0, seconds=9.0, peak_memory=PeakMemory("", 0.0))], [task(0)], set())
         assert pickle.dumps(arrays) == pickle.dumps(later)
 
-    def test_choose_the_same_models_under_other_numbers(self):
+    def test_choice_is_kept_by_place_among_the_candidates(self):
         """Client 0 took the second model it was sent, client 1 the first."""
         reports = [report(0, chosen=5), report(1, chosen=2)]
         tasks = [task(0, candidates=(2, 5)), task(1, candidates=(2, 5, 7))]
@@ -105,11 +105,11 @@ class TestReports:
         assert [back.chosen for back in returned(reports, tasks, asked=asked)] == [0, 4]
 
     @pytest.mark.parametrize("remembers", [(), (3,), (0, 3)])
-    def test_tell_whose_optimizer_remembers(self, remembers):
+    def test_clients_with_a_memory_are_marked(self, remembers):
         arrays = pack_reports([report(3), report(0)], [task(3), task(0)], set(remembers))
         assert arrays["client_N"][arrays["remembers_N"]].tolist() == [c for c in (3, 0) if c in remembers]
 
-    def test_hold_as_many_images_as_there_are(self):
+    def test_counts_up_to_the_largest_int32_are_kept(self):
         many = counts(2**31 - 1, 0, 0, 0)
         (back,) = returned([report(0, local=many)])
         assert back.local.confusion[0, 0] == 2**31 - 1
@@ -125,14 +125,14 @@ class KnownTests:
         return self._reports
 
 
-def tests_of(reports):
+def known_tests(reports):
     """Return the tests of a round in which clients test like this."""
     served = Served((), np.zeros(len(reports), np.int64))
     return client_round.ClientRound([], (), {}, KnownTests(reports), 0).test(served, {})
 
 
 class TestTestsOfAggregatedModels:
-    def test_are_added_up_by_model(self):
+    def test_parts_of_the_servers_set_are_added_up_by_model(self):
         """Two models, three clients, of which each has a part of the server's set."""
         reports = [
             EvaluateReport(
@@ -140,7 +140,7 @@ class TestTestsOfAggregatedModels:
             )
             for client in (0, 2, 1)
         ]
-        tests = unpack_tests(through_the_store(pack_tests(tests_of(reports))))
+        tests = unpack_tests(through_the_store(pack_tests(known_tests(reports))))
         assert list(tests.own) == [0, 2, 1]
         assert [tests.own[client].confusion.tolist() for client in (0, 1, 2)] == [
             [[0, 0], [0, 1]],
@@ -151,13 +151,13 @@ class TestTestsOfAggregatedModels:
         assert (first.confusion.tolist(), first.loss_sum) == ([[3, 0], [0, 0]], 4.5)
         assert (second.confusion.tolist(), second.loss_sum) == ([[0, 3], [0, 0]], 1.5)
 
-    def test_keep_losses_that_are_no_numbers(self):
+    def test_nan_and_infinite_losses_are_kept(self):
         (own,) = (counts(1, 0, 0, 0, loss=inf),)
         tests = unpack_tests(pack_tests(client_round.Tests({0: own}, [counts(1, 0, 0, 0, loss=nan)])))
         assert tests.own[0].loss_sum == inf
         assert np.isnan(tests.server[0].loss_sum)
 
-    def test_add_losses_in_the_order_of_the_clients(self):
+    def test_losses_are_added_in_the_order_of_the_clients(self):
         """The last bit depends on it: (1 + 1e-16) + 1e-16 is 1, 1e-16 + 1e-16 + 1 is more."""
         losses = (1.0, 1e-16, 1e-16)
         for ordered in (losses, losses[::-1]):
@@ -165,5 +165,5 @@ class TestTestsOfAggregatedModels:
                 EvaluateReport(client, counts(0, 0, 0, 0), (counts(0, 0, 0, 0, loss=loss),))
                 for client, loss in enumerate(ordered)
             ]
-            (server,) = unpack_tests(pack_tests(tests_of(reports))).server
+            (server,) = unpack_tests(pack_tests(known_tests(reports))).server
             assert server.loss_sum == sum(ordered)

@@ -66,7 +66,7 @@ class TestSharing:
     def test_a_file_an_entry_and_nothing_else(self, storage):
         store(storage).write(NAME, entry())
         assert files(storage.root) == [f"store/{TRUNK}/{NAME}.safetensors"]
-        assert path_of(storage).read_bytes()[:8] == encode(entry())[:8]
+        assert path_of(storage).read_bytes()[:8] == encode(entry(), "name")[:8]
 
     def test_what_nobody_has_written_is_nothing(self, storage):
         run = store(storage)
@@ -190,7 +190,7 @@ class TestWhatCanBeWrong:
     def test_what_a_killed_writer_left_is_neither_read_nor_counted(self, storage):
         run, path = store(storage, limit=10_000), path_of(storage)
         path.parent.mkdir(parents=True)
-        path.with_name(f"{path.name}{PARTIAL}12ab34cd").write_bytes(encode(entry()) + bytes(20_000))
+        path.with_name(f"{path.name}{PARTIAL}12ab34cd").write_bytes(encode(entry(), "name") + bytes(20_000))
         assert run.read(NAME) is None
         assert kept(storage) == []
         run.write(NAME, entry())
