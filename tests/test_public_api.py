@@ -67,7 +67,7 @@ assert fedgrid.figures.cluster_map(result.records) is not None
 
 def test_finished_run_is_read_and_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = fedgrid.run(CONFIG, storage=tmp_path)
-    monkeypatch.setattr("fedgrid.grids.execution.one_run.take_forward", None)
+    monkeypatch.setattr("fedgrid.grids.execution.one_run.run_to_end", None)
     again = fedgrid.run(first.config, storage=str(tmp_path))
     assert (again.folder, again.scores) == (first.folder, first.scores)
 

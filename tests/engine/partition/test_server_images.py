@@ -5,7 +5,7 @@ import pytest
 
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.partition.deal import server_subset
+from fedgrid.engine.partition.split import server_subset
 from fedgrid.engine.partition.server_images import server_sets
 from fedgrid.engine.partition.settings import Split
 

@@ -21,7 +21,7 @@ from fedgrid.engine.round_cache.key import of_setup
 from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.session import Session, prepare
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.execution.run_events import take_forward
+from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.presets.grid import load_grid
 from tests.helpers.plugin_files import ALGORITHM, CLUSTERER, MODEL, renamed
 
@@ -208,7 +208,7 @@ class TestRuns:
         for text in (MODEL, wider, MODEL):
             active.use([write(text)])
             run = config(model="own-model")
-            for _ in take_forward(session, run, storage, lambda: False):
+            for _ in run_to_end(session, run, storage, lambda: False):
                 pass
             sizes.append(np.size(session._run.progress.state.models[0]))
         assert sizes == [64 * 10 + 10, 64 * 7 + 7 + 7 * 10 + 10, 64 * 10 + 10]
