@@ -1,4 +1,4 @@
-"""What a run reserves, worked out by hand; and what is refused before anything starts."""
+"""What a run reserves, computed by hand; and what is refused before anything starts."""
 
 import re
 from itertools import product
