@@ -354,7 +354,7 @@ def test_progress_before_the_first_round_has_the_initial_model_and_no_memories()
 
 @dataclass(frozen=True)
 class Told:
-    """Attendance by hand: for each round who has joined, who is asked, who drops out; None is everybody."""
+    """Participation by hand: by round the clients that joined, are sampled, drop out; None: all."""
 
     rounds: tuple
     num_clients: int = 3

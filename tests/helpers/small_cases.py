@@ -148,7 +148,7 @@ def model_of(state: State, client: int) -> list[float]:
 def check_valid(state: State, num_clients: int) -> None:
     """Assert what holds for every state of every algorithm.
 
-    Every model is a client's, or one to start from, or kept for those who came late for a split.
+    Every model is a client's, or one to start from, or kept for clients that were absent at a split.
     """
     assert state.labels_K.dtype == np.int64
     assert state.labels_K.shape == (num_clients,)

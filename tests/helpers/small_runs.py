@@ -1,4 +1,4 @@
-"""Whole small runs on scikit-learn's digits, with a round store and without: six clients, three rounds."""
+"""Whole small runs on scikit-learn's digits, with a round cache and without: six clients, three rounds."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,7 +42,7 @@ def config(algorithm="bnc", clients=CLIENTS, **given):
 
 
 def early(name, **given):
-    """Return the run of an algorithm that acts in round 2, if it can be told to."""
+    """Return the run of an algorithm that acts in round 2, if its settings allow that."""
     return config({"name": name, **EARLY.get(name, {})}, **given)
 
 
@@ -60,7 +60,7 @@ def play(run, root, pool=None, store=STORE, until=None):
 
 
 def numbers(folder):
-    """Return the bytes of everything that no clock was read for."""
+    """Return the bytes of all files but the timings and the log."""
     return {
         path.name: path.read_bytes()
         for path in sorted(folder.iterdir())
@@ -72,7 +72,7 @@ _alone = {}
 
 
 def alone(run, pool=InProcessPool):
-    """Return what a run leaves behind without a store, its clients in such a pool."""
+    """Return the files of a run without a round cache, its clients in such a pool."""
     if (run.run_id, pool) not in _alone:
         with TemporaryDirectory() as root:
             _alone[run.run_id, pool] = numbers(play(run, root, pool(), store=None))
@@ -80,7 +80,7 @@ def alone(run, pool=InProcessPool):
 
 
 def differing(run, root, pool=InProcessPool):
-    """Return the files of a run under `root` that are not what it leaves behind without a store."""
+    """Return the names of the files of a run under `root` that differ from those without a round cache."""
     kept, expected = numbers(folder_of(Path(root), run)), alone(run, pool)
     assert "done.json" in expected
     return sorted(name for name in kept | expected if kept.get(name) != expected.get(name))
@@ -103,22 +103,22 @@ def log(run, root):
 
 
 def warnings(run, root):
-    """Return what a run's log warns of."""
+    """Return the warnings in a run's log."""
     return [line for line in log(run, root) if line.startswith("warning: ")]
 
 
 def files(root, pattern="*"):
-    """Return the files of the store whose names match, claims not among them."""
+    """Return the entries of the round cache whose names match."""
     return sorted(Path(root, FOLDER).glob(f"*/{pattern}.safetensors"))
 
 
 def claims(root):
-    """Return the claims that somebody holds, or has left behind."""
+    """Return the lock files of rounds, held or left behind."""
     return sorted(Path(root, FOLDER).glob("*/*.claim"))
 
 
 class Untouchable:
-    """A pool that is not to be needed."""
+    """A pool that fails when it is used."""
 
     device = "cpu"
 
@@ -136,7 +136,7 @@ class Untouchable:
 
 
 class Counting(InProcessPool):
-    """A pool that notes which clients it trains, by round, and how often it tests."""
+    """A pool that records which clients it trains, by round, and how often it tests."""
 
     def __init__(self):
         super().__init__()
@@ -152,9 +152,9 @@ class Counting(InProcessPool):
 
 
 class Arithmetic:
-    """Clients that train and test in no time: two after the other want the same, others something else.
+    """Clients that train and test in no time; clients 2 k and 2 k + 1 have the same target.
 
-    What an optimizer would remember is the last update, of which the next one keeps a tenth.
+    The memory is the last update, a tenth of which is added to the next one.
     """
 
     device = "cpu"

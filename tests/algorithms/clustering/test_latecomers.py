@@ -1,4 +1,4 @@
-"""Clients that were not there when their cluster was split: who waits, who joins what, and why.
+"""Clients that were absent when their cluster was split: which of them wait, what they join, and why.
 
 Updates are in the plane. Unless a test says otherwise clients 0 and 1 go one way, 2 and 3 another one, and
 client 4 comes late.
@@ -75,7 +75,7 @@ def test_split_with_all_clients_present_is_the_plain_split_to_the_bit(missing):
 
 
 def test_no_client_waits_after_a_split_into_one_part():
-    """It is none: who is absent has missed nothing."""
+    """Such a split separates no clients, so that absent ones stay."""
     assert parted(*[EAST] * 4, groups=[[0, 1, 2, 3]]).labels_K.tolist() == [0] * 5
 
 

@@ -6,7 +6,7 @@ from fedgrid.engine.clients.pool import OnDemand
 
 
 class Noting:
-    """A pool that notes what it is asked for, and fails to prepare as often as it is told to."""
+    """A pool that records its calls; its first `failures` preparations fail."""
 
     device = "abacus"
 

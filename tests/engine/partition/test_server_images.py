@@ -5,9 +5,9 @@ import pytest
 
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.partition.split import server_subset
 from fedgrid.engine.partition.server_images import server_sets
 from fedgrid.engine.partition.settings import Split
+from fedgrid.engine.partition.split import server_subset
 
 NUM_IMAGES = 20
 SERVER = ImageSet(np.arange(NUM_IMAGES, dtype=np.uint8).reshape(-1, 1, 1, 1), np.arange(NUM_IMAGES) % 3)

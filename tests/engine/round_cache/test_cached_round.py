@@ -1,4 +1,4 @@
-"""Runs of one storage share rounds: who trains what, and that it shows in no number."""
+"""Runs of one storage share rounds: which run trains what, and no number changes."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -223,7 +223,7 @@ class TestWhoTrains:
         assert rows(run, tmp_path)[1]["computed_by"] == run.run_id
 
     def test_deviating_run_caches_the_plain_mean_of_that_round(self, tmp_path):
-        """So that plain averaging comes to its next model without training: it departs a round later."""
+        """Plain averaging gets its next model without training, and trains from the round after."""
         departed, run, pool = config("ocfl-kmeans"), config(), Counting()
         play(departed, tmp_path)
         play(run, tmp_path, pool)
@@ -289,7 +289,7 @@ class TestWhoTrains:
         assert log(run, tmp_path) == ["starts", "finished"]
 
     def test_a_session_hands_its_clients_the_data_of_the_run_that_trains(self, tmp_path):
-        """Not of one before, which took all of its rounds from the store."""
+        """Not those of an earlier run, whose rounds were all cache hits."""
         play(config(), tmp_path)
         opened = Session(InProcessPool(), NOWHERE, store=STORE)
         for run in (config(seed=1), config("sattler"), config("briggs", seed=2), config("ocfl-kmeans")):
@@ -354,7 +354,7 @@ class TestTimings:
             assert row["peak_memory_mb"] > 0
 
     def test_saved_seconds_are_what_the_round_cost_the_run_that_trained(self, tmp_path):
-        """Training and all; without what handing out the data and writing to the store took there."""
+        """With its training; without the time for preparing the clients and writing to the cache."""
         first, second = config(), config("sattler")
         play(first, tmp_path)
         play(second, tmp_path, Untouchable())
@@ -386,7 +386,7 @@ class TestFailures:
     HOPELESS = {"training": {"learning_rate": 1e30}}
 
     def test_round_with_only_unusable_updates_fails_every_run_with_the_same_message(self, tmp_path):
-        """The claim is given back; the second run reads in the store what the clients sent."""
+        """The lock is released; the second run finds the clients' reports in the cache."""
         for algorithm, pool in (("bnc", InProcessPool()), ("sattler", Untouchable())):
             run = config(algorithm, **self.HOPELESS)
             with pytest.raises(RunError, match=r"^clients 0, 1, 2, 3, 4, 5, round 1: every update is NaN"):
@@ -405,7 +405,7 @@ class TestFailures:
         assert differing(run, tmp_path) == differing(config(), tmp_path) == []
 
     def test_failed_test_keeps_the_training_cached(self, tmp_path):
-        """What had been worked out of the round before is kept."""
+        """The training of that round is in the cache, its test is not."""
         with pytest.raises(ZeroDivisionError):
             play(config(), tmp_path, FailingTests())
         assert claims(tmp_path) == []
@@ -445,7 +445,7 @@ class TestWhatARoundIs:
             )
 
     def reports(self, shared, sent=SENT, models=(7, 8), rounds_done=2, evaluate=False, memories=None):
-        """Return who trained, and what the clients chose."""
+        """Return which clients trained, and what the clients chose."""
         tasks = [TrainTask(Order(client, candidates), rounds_done, evaluate) for client, candidates in sent]
         models = tuple(np.array([value], np.float32) for value in models)
         pool = Chooser()
@@ -479,7 +479,7 @@ class TestWhatARoundIs:
         ids=str,
     )
     def test_anything_else_is_another_round(self, shared, change, who):
-        """In which those train for whom something is other than it was."""
+        """Only the clients whose own inputs changed train again."""
         self.reports(shared())
         trained, _ = self.reports(shared(), **change)
         assert trained == who

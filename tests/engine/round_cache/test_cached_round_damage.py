@@ -1,4 +1,4 @@
-"""A round store that loses files, or has them damaged, costs time and changes no number."""
+"""A round cache with missing or damaged files costs time and changes no number."""
 
 from pathlib import Path
 from random import Random
@@ -24,7 +24,7 @@ from tests.helpers.small_runs import (
 )
 
 KEPT = {"training": {"keep_optimizer_state": True}}
-"""With a memory a client and round in the store."""
+"""With a memory for each client and round in the cache."""
 ALGORITHMS = ("bnc", "ocfl-kmeans", "ocfl-hdbscan")
 
 
@@ -72,7 +72,7 @@ DAMAGES = (empty, cut, flip, become_another, flip_in_the_header, become_text)
 
 
 def of_the_same_kind(file):
-    """Return the store's other files whose arrays have the same names: what is easiest mistaken for this."""
+    """Return the other entries of the same kind: their arrays have the same names."""
     kind = file.stem.split("-")[2]
     return [other for other in file.parent.glob(f"*-{kind}*.safetensors") if other != file]
 
@@ -104,7 +104,7 @@ class TestOneFile:
         [("reports", CLIENTS), ("products", CLIENTS), ("mean", CLIENTS), ("tests", 0), ("memory", 1)],
     )
     def test_missing_entry_costs_only_what_it_takes_to_compute_it(self, tmp_path, name, again):
-        """A memory its client's training, a test nobody's."""
+        """A memory costs the training of its client, a test costs no training."""
         play(config(**KEPT), tmp_path, Arithmetic())
         files(tmp_path, f"000002-*-{name}*")[0].unlink()
         run = config("sattler", **KEPT)
@@ -126,7 +126,7 @@ class TestOneFile:
 
 
 def harm(root, random, share=0.5):
-    """Let something befall a share of the store's files."""
+    """Damage or delete a share of the cache's files."""
     every = files(root)
     for file in random.sample(every, round(share * len(every))):
         others = [other for other in every if other.exists()]
@@ -185,7 +185,7 @@ def test_deleted_cache_before_each_lookup_changes_no_number(tmp_path, monkeypatc
     assert claims(tmp_path) == []
 
 
-@pytest.mark.parametrize("depth", [1, 2], ids=["the store", "a trunk"])
+@pytest.mark.parametrize("depth", [1, 2], ids=["the cache", "a trunk"])
 def test_a_file_in_the_place_of_a_folder_is_warned_of(tmp_path, depth):
     run = config()
     place = tmp_path / FOLDER / (run.trunk if depth == 2 else "")
