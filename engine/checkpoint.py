@@ -3,6 +3,7 @@
 After round R there is `state-R.safetensors`, `state-client-<client>-<round>.safetensors` for each client that
 remembers something, named by the round that last changed it and written only then, and `state-R.sha256` with
 the checksums of all of these, in the format of sha256sum. The state counts once that last file is there.
+States share the files of memories that did not change between them, so a damaged one damages both.
 """
 
 from collections.abc import Iterable, Mapping
@@ -57,6 +58,7 @@ def save(folder: Path, progress: Progress, tables: Mapping[str, pa.Table]) -> li
     Returns the names of these files, in that order.
     """
     memories = {_memory_name(client, number): client for client, number in progress.memory_rounds.items()}
+    # Files that a stored state names are there: `RunFolder` drops the states after the one it loads.
     known = {
         name: line for number in stored_rounds(folder) for name, line in _checksums(folder, number).items()
     }
@@ -100,6 +102,9 @@ def load(folder: Path, rounds_done: int) -> Progress | None:
     memories = {
         client: load_file(folder / _memory_name(client, number)) for client, number in memory_rounds.items()
     }
+    for client, memory in _part(tensors, "client/").items():
+        # An earlier version kept optimizers' state in the state itself.
+        memories[int(client)], memory_rounds[int(client)] = {"optimizer": memory}, rounds_done
     state = State(tuple(_part(tensors, "model/").values()), tensors["labels"], _part(tensors, "memory/"))
     return Progress(int(tensors["rounds_done"]), state, memories, memory_rounds)
 

@@ -73,7 +73,8 @@ class LocalSteps:
     """The hooks of one client's training in one round. These change nothing; rules override some of them."""
 
     trains: "Tensor | None" = None
-    """Which parameters train, bool, shape (W,); None: all. The others keep their values."""
+    """Which parameters train, bool, shape (W,); None: all. The others keep their values; the optimizer's
+    moments of them are updated all the same."""
 
     def step(self, local: LocalModel, images: "Tensor", labels: "Tensor") -> "Tensor":
         """Train on one batch, inputs (N, channels, height, width) and classes (N,); return logits (N, L)."""

@@ -32,6 +32,9 @@ from fedgrid.engine.training.confusion import Counts
 class Tests:
     """The served models' tests."""
 
+    __test__ = False
+    """For pytest: this is no class of tests."""
+
     own: Mapping[int, Counts]
     """Client -> its model on its own test set."""
     server: Sequence[Counts]

@@ -91,11 +91,15 @@ def train(
     flat.write(start)
     local = Local(flat, training, memory, payload, reference)
     steps = rule.start(local)
+    if rule is not PLAIN:
+        local.note_start()
     flat.module.train()
     pixels = images.permute(0, 2, 3, 1).contiguous()
     logits: list[Tensor] = []
     targets: list[Tensor] = []
     for _ in range(training.local_epochs if max_steps is None else max_steps):
+        if len(logits) == max_steps:
+            break
         order = torch.from_numpy(rng.permutation(len(labels))).to(labels.device, non_blocking=True)
         epoch_inputs, epoch_labels = to_inputs(pixels[order]).permute(0, 3, 1, 2), labels[order]
         for begin in range(0, len(labels) - smallest + 1, training.batch_size):
@@ -138,10 +142,12 @@ class Local:
 
     @property
     def start(self) -> Tensor:
-        """The parameters when this was first asked for, which hooks do before they train; shape (W,)."""
-        if self._start is None:
-            self._start = self.weights.detach().clone()
-        return self._start
+        """The parameters before the first step, shape (W,)."""
+        return self.weights.detach().clone() if self._start is None else self._start
+
+    def note_start(self) -> None:
+        """Keep the parameters as they are now: a rule's `start` may have changed them."""
+        self._start = self.weights.detach().clone()
 
     @property
     def reference(self) -> Tensor | None:

@@ -1,9 +1,11 @@
 """Checkpoints are complete or missing, and there is always an older one."""
 
 import re
+from hashlib import sha256
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from fedgrid.algorithms.contract.base import State
 from fedgrid.engine import checkpoint
@@ -345,3 +347,22 @@ class TestClientMemories:
         for each in (second, third):
             checkpoint.save(tmp_path, each, {})
             assert described(newest(tmp_path)) == described(each)
+
+
+def test_state_of_an_earlier_version_keeps_its_optimizers(tmp_path):
+    """They lay in the state itself; the next state has files of their own for them."""
+    name, checksum_name = checkpoint.names(3)
+    tensors = {
+        "rounds_done": np.array(3, np.int64),
+        "labels": np.zeros(2, np.int64),
+        "model/000000": vector(1, 2),
+        "client/000001": vector(5, 6),
+    }
+    save_file(tensors, tmp_path / name)
+    checksum = sha256((tmp_path / name).read_bytes()).hexdigest()
+    (tmp_path / checksum_name).write_text(f"{checksum}  {name}\n")
+    loaded = checkpoint.load(tmp_path, 3)
+    assert loaded.memories[1]["optimizer"].tolist() == [5, 6]
+    checkpoint.save(tmp_path, loaded.after_round(loaded.state, {}), {})
+    again = checkpoint.load(tmp_path, 4)
+    assert again.memories[1]["optimizer"].tolist() == [5, 6]

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """Resources that a run reserves, computed by hand; and requests that are refused."""
-=======
-"""What a run reserves, computed by hand; and what is refused before anything starts."""
->>>>>>> contract
 
 import re
 from itertools import product

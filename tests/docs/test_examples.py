@@ -1,0 +1,60 @@
+"""Every example in the documents runs; a block with `file=` is that file."""
+
+import re
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+
+import fedgrid
+from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.search.definition import load_search
+from tests.tracking.figures.test_studies import finished, study
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"```(\w+)(?: file=(\S+))?\n(.*?)```", re.DOTALL)
+BLOCKS = [(path, *found) for path in DOCUMENTS for found in BLOCK.findall(path.read_text())]
+NOWHERE = Path("no-data-needed")
+
+
+@pytest.mark.parametrize(
+    ("path", "file", "text"), [(path, file, text) for path, _, file, text in BLOCKS if file]
+)
+def test_block_is_its_file(path: Path, file: str, text: str) -> None:
+    assert text == (path.parent / file).read_text()
+
+
+def yaml_of(document: str) -> str:
+    [text] = [text for path, kind, _, text in BLOCKS if path.name == document and kind == "yaml"]
+    return text
+
+
+def test_grid_of_the_readme_loads(tmp_path: Path) -> None:
+    file = tmp_path / "my-grid.yaml"
+    file.write_text(yaml_of("README.md"))
+    assert len(load_grid(str(file), {}, [], NOWHERE).runs) == 2 * 2 * 2 * 3
+
+
+def test_search_of_the_docs_loads(tmp_path: Path) -> None:
+    file = tmp_path / "my-search.yaml"
+    file.write_text(yaml_of("searches.md"))
+    search = load_search(str(file), {}, [], NOWHERE, own={})
+    assert (search.name, list(search.space)) == ("my-search", ["epsilon_1", "cooldown", "linkage"])
+
+
+def test_notebook_example_of_the_reports_runs(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    curves = {"ari": (0.0, 1.0), "published_gf1": (0.1, 0.2), "published_pf1": (0.5, 0.6)}
+    monkeypatch.setattr(fedgrid, "load", lambda grid, storage: study(finished(curves=curves)))
+    [code] = [text for path, kind, _, text in BLOCKS if path.name == "reports.md" and kind == "python"]
+    exec(code, {})
+    plt.close("all")
+    assert "\\begin{table" in capsys.readouterr().out
+
+
+def test_no_example_is_left_out() -> None:
+    """The others are run by tests/docs/test_own_algorithm.py and tests/grids/presets/test_docs.py."""
+    elsewhere = {"algorithms.md", "presets.md"}
+    here = {("README.md", "yaml"), ("searches.md", "yaml"), ("reports.md", "python")}
+    rest = {(path.name, kind) for path, kind, file, _ in BLOCKS if not file and path.name not in elsewhere}
+    assert rest == here
