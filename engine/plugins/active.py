@@ -14,7 +14,8 @@ from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.plugins.installed import installed
-from fedgrid.engine.plugins.source import Plugin, Source, clusterer_name, clusterer_names, load, read
+from fedgrid.engine.plugins.plugin import Plugin, clusterer_name, clusterer_names, load
+from fedgrid.engine.plugins.source import Source, read
 
 BUILT_IN = {
     *(("algorithm", name) for name in ALGORITHMS),

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.plugins.source import Plugin, Source, of_listed
+from fedgrid.engine.plugins.plugin import Plugin, of_listed
+from fedgrid.engine.plugins.source import Source
 
 GROUPS = ("fedgrid.algorithms", "fedgrid.clusterers", "fedgrid.models")
 

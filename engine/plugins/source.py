@@ -1,26 +1,10 @@
-"""A plugin's source: what is read, what its digest is, and what is in it once it is loaded."""
+"""A plugin's source: a file's bytes and their digest, as plain data."""
 
-import linecache
-import re
-import sys
-import traceback
-from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from importlib.util import decode_source
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
-from fedgrid.algorithms.clustering.clusterers import Clusterer
-from fedgrid.algorithms.contract.base import Algorithm, Settings
-from fedgrid.algorithms.registry import AlgorithmEntry
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.models.registry import ModelEntry
-
-LISTS = ("ALGORITHMS", "CLUSTERERS", "MODELS")
-"""The names in a plugin's file under which it lists what it adds."""
-PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
 @dataclass(frozen=True)
@@ -33,25 +17,6 @@ class Source:
     """64 hexadecimal digits: SHA-256 of a file's bytes; of a package's name, version and modules."""
     code: bytes | None
     """A file's bytes. None: an installed package, which every machine imports from its own disk."""
-
-
-@dataclass(frozen=True)
-class Plugin:
-    """A loaded plugin: its source, and what it adds to the registries."""
-
-    source: Source
-    algorithms: tuple[AlgorithmEntry, ...] = ()
-    clusterers: tuple[type[Clusterer], ...] = ()
-    models: tuple[ModelEntry, ...] = ()
-
-    @property
-    def names(self) -> tuple[tuple[str, str], ...]:
-        """Kind and name of everything that it adds, as in `("algorithm", "long-short")`."""
-        return (
-            *(("algorithm", entry.name) for entry in self.algorithms),
-            *(("clusterer", clusterer_name(clusterer)) for clusterer in self.clusterers),
-            *(("model", entry.name) for entry in self.models),
-        )
 
 
 def read(path: Path) -> Source:
@@ -73,98 +38,3 @@ def read(path: Path) -> Source:
 def digest_of(code: bytes) -> str:
     """Return the digest of a plugin's file."""
     return sha256(code).hexdigest()
-
-
-def load(source: Source) -> Plugin:
-    """Execute a plugin's file and return what it lists.
-
-    Classes of a plugin are pickled by the name of their module, which is made of the digest. So a process
-    that loaded the same file, and no other process, can unpickle them.
-
-    Raises:
-        ConfigError: if the file cannot be executed, or lists something else than entries and clusterers.
-    """
-    assert source.code is not None, "an installed package is imported"
-    name = f"fedgrid_plugin_{source.digest[:16]}"
-    module = ModuleType(name)
-    module.__file__ = source.name
-    sys.modules[name] = module
-    try:
-        exec(compile(source.code, source.name, "exec", dont_inherit=True), vars(module))
-        text = decode_source(source.code)
-    except Exception as error:
-        del sys.modules[name]
-        cause = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"plugin {source.name}{_line(error, source.name)}: {cause}") from error
-    # Tracebacks show the lines of the file, also on machines that do not have it.
-    linecache.cache[source.name] = (len(text), None, text.splitlines(keepends=True), source.name)
-    return of_listed(source, *(_listed(module, each, source) for each in LISTS))
-
-
-def of_listed(source: Source, algorithms: list[Any], clusterers: list[Any], models: list[Any]) -> Plugin:
-    """Return a plugin of what a file or a package lists.
-
-    Raises:
-        ConfigError: if it lists nothing, something else than entries and clusterers, or an impossible name.
-    """
-    for entry in algorithms:
-        if not _is_algorithm(entry):
-            raise _unfit(source, LISTS[0], entry, "AlgorithmEntry with an algorithm and its settings")
-    for clusterer in clusterers:
-        if not (isinstance(clusterer, type) and issubclass(clusterer, Clusterer)):
-            raise _unfit(source, LISTS[1], clusterer, "classes derived from Clusterer")
-    for entry in models:
-        if not (isinstance(entry, ModelEntry) and callable(entry.build)):
-            raise _unfit(source, LISTS[2], entry, "ModelEntry with a build function")
-    plugin = Plugin(source, tuple(algorithms), tuple(clusterers), tuple(models))
-    if not plugin.names:
-        raise ConfigError(f"plugin {source.name} lists nothing; give it any of {', '.join(LISTS)} = [...]")
-    for kind, name in plugin.names:
-        if not PLAIN_NAME.fullmatch(name):
-            raise ConfigError(
-                f"plugin {source.name}: {kind} {name!r}: expected small letters, digits, - and _ in its name"
-            )
-    return plugin
-
-
-def clusterer_name(clusterer: type[Clusterer]) -> str:
-    """Return the name of a clusterer: the default of its field `name`, empty if there is none."""
-    name = clusterer.model_fields["name"].default
-    return name if isinstance(name, str) else ""
-
-
-def clusterer_names(settings: object) -> Iterator[str]:
-    """Yield the names that stand in an algorithm's settings where a clusterer can stand, at any depth."""
-    if isinstance(settings, dict):
-        for value in settings.values():
-            if isinstance(value, dict) and isinstance(value.get("name"), str):
-                yield value["name"]
-            yield from clusterer_names(value)
-
-
-def _is_algorithm(entry: object) -> bool:
-    return (
-        isinstance(entry, AlgorithmEntry)
-        and isinstance(entry.algorithm, type)
-        and issubclass(entry.algorithm, Algorithm)
-        and isinstance(entry.settings, Settings)
-    )
-
-
-def _listed(module: ModuleType, name: str, source: Source) -> list[Any]:
-    given = getattr(module, name, [])
-    if not isinstance(given, list | tuple):
-        raise ConfigError(f"plugin {source.name}: {name} is of type {type(given).__name__}; expected a list")
-    return list(given)
-
-
-def _unfit(source: Source, name: str, item: object, expected: str) -> ConfigError:
-    return ConfigError(f"plugin {source.name}: {name} has {item!r}; expected {expected}")
-
-
-def _line(error: Exception, name: str) -> str:
-    """Return the line of the plugin's file that an error comes from, as `, line 12`; empty if unknown."""
-    if isinstance(error, SyntaxError):
-        return f", line {error.lineno}"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
-    return f", line {lines[-1]}" if lines else ""
