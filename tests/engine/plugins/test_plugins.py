@@ -89,7 +89,8 @@ class TestLoading:
             ("ALGORITHMS = {}\n", ("mine.py", "ALGORITHMS", "dict", "list")),
             ("ALGORITHMS = ['bnc']\n", ("mine.py", "ALGORITHMS", "'bnc'", "AlgorithmEntry")),
             ("CLUSTERERS = [int]\n", ("mine.py", "CLUSTERERS", "int", "Clusterer")),
-            (MODEL.replace(", build=build", ""), ("mine.py", "MODELS", "own-model", "build")),
+            (MODEL.replace(", build=build", ""), ("mine.py, line", "ModelEntry", "build")),
+            (MODEL.replace("build=build", "build=3"), ("mine.py", "MODELS", "own-model", "build")),
             (ALGORITHM.replace('"own"', '"My Own"'), ("mine.py", "algorithm", "'My Own'", "letters")),
         ],
     )
