@@ -22,7 +22,6 @@ from fedgrid.grids.submit import plugin_files, tunnel
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
-CODE = ("algorithms", "engine", "grids", "tracking")
 TOKEN = Path("~/.ray/auth_token")
 CHATTY = (
     "ray.dashboard.modules.dashboard_sdk",
@@ -90,13 +89,8 @@ def stage(arguments: Sequence[str], folder: Path) -> list[str]:
     Raises:
         ConfigError: if a file is missing, or the storage or image folder is a relative path.
     """
-    here = Path(__file__).parents[2]
-    (folder / "fedgrid").mkdir()
-    shutil.copy(here / "__init__.py", folder / "fedgrid")
-    for package in CODE:
-        shutil.copytree(
-            here / package, folder / "fedgrid" / package, ignore=shutil.ignore_patterns("__pycache__")
-        )
+    package = Path(__file__).parents[2]
+    shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns("__pycache__"))
     checked = list(_checked(arguments))
     return [_staged(argument, folder) for argument in plugin_files.stage_options(checked, folder)]
 
