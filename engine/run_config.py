@@ -14,12 +14,13 @@ from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.clients.uplink import Uplink
 from fedgrid.engine.data.datasets import find
-from fedgrid.engine.errors import ConfigError, explain, unknown, unknown_key
+from fedgrid.engine.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.partition.kinds import kind_of
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.plugins import active
 from fedgrid.engine.training.settings import Evaluation, Training
+from fedgrid.engine.validation import explain
 
 PLUGINS = "plugin_digests"
 """The key of a run that nobody writes: `complete` fills it in."""

@@ -15,6 +15,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from fedgrid.engine.clients.placement import SERVER_CPUS, Placement
 from fedgrid.engine.clients.ray_pool import RayPool
 from fedgrid.engine.errors import RunError
+from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import Source
 from fedgrid.engine.round_cache.store import CacheOptions
 from fedgrid.engine.session import Session
@@ -38,7 +39,9 @@ class Server(Session):
 
         Args:
             store: how rounds are taken from the round cache; None computes every round.
+            plugins: those that the runs to come may name.
         """
+        active.know(plugins)
         self._actors = RayPool(group, placement)
         super().__init__(self._actors, data_dir, threads=placement.num_actors, write_behind=True, store=store)
 

@@ -137,7 +137,7 @@ class RoundStore:
 
     def lock(self, name: str) -> RoundLock:
         """Return the lock of a round; of a storage at a URI it holds among the runs of this machine."""
-        return RoundLock(self._storage.root / self._trunk / f"{name}.claim")
+        return RoundLock(self._storage.root / self._trunk / f"{name}.lock")
 
     def _is_worthwhile(self, entry: CacheEntry) -> bool:
         size = sum(array.nbytes for array in entry.arrays.values())

@@ -30,10 +30,14 @@ class LocalTraining(Section):
         return self
 
 
-class Training(LocalTraining):
-    """The section `training`: what a client does in a round, and how many rounds there are."""
+class Length(Section):
+    """How long a run is."""
 
     rounds: PositiveInt
+
+
+class Training(LocalTraining, Length):
+    """The section `training`: how many rounds there are, and what a client does in one."""
 
     @property
     def local(self) -> LocalTraining:

@@ -7,13 +7,13 @@ tables and figures of a report) takes them from here.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel
 
 from fedgrid.algorithms.contract.section import Section
-from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.algorithms.registry import ALGORITHMS, AlgorithmEntry
 from fedgrid.engine.errors import ConfigError, hint, unknown_key
 from fedgrid.engine.run_config import PLUGINS, RunConfig
 
@@ -32,15 +32,19 @@ SETTING = f"{ALGORITHM}."
 """Prefix of the axes that are settings of an algorithm."""
 
 
-@cache
 def axis_keys() -> tuple[str, ...]:
     """Return every key that can be an axis, with dots: `dataset`, `training.rounds`, `algorithm.cooldown`."""
+    return _keys_with(tuple(ALGORITHMS.values()))
+
+
+@lru_cache
+def _keys_with(algorithms: tuple[AlgorithmEntry, ...]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for name in (field for field in RunConfig.model_fields if field != PLUGINS):
         inner = (f"{name}.{key}" for key in SECTIONS.get(name, ()))
         found |= dict.fromkeys(inner if name in SECTIONS else (name,))
         if name == ALGORITHM:
-            for entry in ALGORITHMS.values():
+            for entry in algorithms:
                 found |= dict.fromkeys(SETTING + key for key in _leaves(entry.settings))
     return tuple(found)
 
@@ -78,8 +82,9 @@ def value_text(config: RunConfig, key: str) -> str | None:
     """Return a run's value of an axis as text, None if its algorithm has no such setting."""
     if key == ALGORITHM:
         return str(config.algorithm["name"])
-    # A setting that is not written down has its default.
-    defaults = {ALGORITHM: ALGORITHMS[config.algorithm["name"]].settings}
+    # A setting that is not written down has its default. An algorithm of a plugin may not be loaded.
+    entry = ALGORITHMS.get(config.algorithm["name"])
+    defaults = {ALGORITHM: entry.settings} if entry else {}
     for values in (config, defaults):
         if found := _walk(values, key):
             return text_of(found[0])

@@ -12,8 +12,9 @@ import yaml
 from pydantic import ValidationError
 
 from fedgrid.algorithms.registry import ALGORITHMS, create
-from fedgrid.engine.errors import ConfigError, explain, hint, unknown, unknown_key
+from fedgrid.engine.errors import ConfigError, hint, unknown, unknown_key
 from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.validation import explain
 from fedgrid.grids.presets.axis_keys import SETTING
 from fedgrid.grids.presets.grid import Grid, load_grid, load_preset
 from fedgrid.grids.presets.overrides import merge

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.errors import ConfigError, hint, key_of, unknown, unknown_key
+from fedgrid.engine.errors import ConfigError, hint, unknown, unknown_key
 from fedgrid.engine.run_config import complete
+from fedgrid.engine.validation import key_of
 
 NOWHERE = Path("no-data-needed")
 

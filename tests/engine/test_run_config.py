@@ -237,7 +237,7 @@ def test_a_configuration_cannot_be_changed():
         ({"sed": 1}, "unknown key 'sed'; did you mean 'seed'? allowed: dataset, overlap, balance, clients"),
         (
             {"training": {"round": 3}},
-            "unknown key 'round' in training; did you mean 'rounds'? allowed: local_epochs, batch_size",
+            "unknown key 'round' in training; did you mean 'rounds'? allowed: rounds, local_epochs",
         ),
         (
             {"split": {"draw": 3}},

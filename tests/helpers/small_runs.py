@@ -112,9 +112,9 @@ def files(root, pattern="*"):
     return sorted(Path(root, FOLDER).glob(f"*/{pattern}.safetensors"))
 
 
-def claims(root):
+def locks(root):
     """Return the lock files of rounds, held or left behind."""
-    return sorted(Path(root, FOLDER).glob("*/*.claim"))
+    return sorted(Path(root, FOLDER).glob("*/*.lock"))
 
 
 class Untouchable:

@@ -27,11 +27,11 @@ from tests.helpers.small_runs import (
     Counting,
     Untouchable,
     alone,
-    claims,
     config,
     differing,
     early,
     every,
+    locks,
     log,
     play,
     rows,
@@ -64,7 +64,7 @@ class TestNoNumberChanges:
             play(run, tmp_path)
             assert differing(run, tmp_path) == [], ids(run)
             assert warnings(run, tmp_path) == []
-            assert claims(tmp_path) == []
+            assert locks(tmp_path) == []
 
     @pytest.mark.parametrize("optimizer", ["momentum", "adam"])
     def test_server_optimizer_leaves_the_same_files(self, tmp_path, optimizer):
@@ -304,7 +304,7 @@ class TestWhoTrains:
         for _ in range(2):
             opened.next_round()
         opened.open(config("sattler"), Storage.of(tmp_path))
-        assert claims(tmp_path) == []
+        assert locks(tmp_path) == []
         for _ in range(ROUNDS):
             opened.next_round()
         assert trained(config("sattler"), tmp_path) == [NOBODY, NOBODY, ALL]
@@ -391,13 +391,13 @@ class TestFailures:
             run = config(algorithm, **self.HOPELESS)
             with pytest.raises(RunError, match=r"^clients 0, 1, 2, 3, 4, 5, round 1: every update is NaN"):
                 play(run, tmp_path, pool)
-            assert claims(tmp_path) == []
+            assert locks(tmp_path) == []
             assert any(line.startswith("failed: clients 0, 1") for line in log(run, tmp_path))
 
     def test_failed_round_is_trained_by_the_next_run(self, tmp_path):
         with pytest.raises(ZeroDivisionError):
             play(config(), tmp_path, Failing(2))
-        assert claims(tmp_path) == []
+        assert locks(tmp_path) == []
         run = config("sattler")
         play(run, tmp_path)
         assert trained(run, tmp_path) == [NOBODY, ALL, ALL]
@@ -408,7 +408,7 @@ class TestFailures:
         """The training of that round is in the cache, its test is not."""
         with pytest.raises(ZeroDivisionError):
             play(config(), tmp_path, FailingTests())
-        assert claims(tmp_path) == []
+        assert locks(tmp_path) == []
         pool = Counting()
         play(config("sattler", training={"rounds": 1}), tmp_path, pool)
         assert (pool.trained, pool.tests) == ([], 1)
@@ -511,7 +511,7 @@ def test_lock_is_released_if_writing_fails(tmp_path, monkeypatch):
     monkeypatch.setattr(RoundStore, "write", fail)
     with pytest.raises(MemoryError):
         play(config(), tmp_path)
-    assert claims(tmp_path) == []
+    assert locks(tmp_path) == []
 
 
 class Failing(InProcessPool):

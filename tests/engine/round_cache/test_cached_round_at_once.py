@@ -17,10 +17,10 @@ from tests.helpers.small_runs import (
     CLIENTS,
     ROUNDS,
     Arithmetic,
-    claims,
     config,
     differing,
     files,
+    locks,
     play,
     rows,
     trained,
@@ -98,7 +98,7 @@ class TestInThreads:
             assert differing(run, tmp_path) == []
         by_round = list(zip(*(trained(run, tmp_path) for run in runs), strict=True))
         assert [sorted(numbers) for numbers in by_round] == [[0, 0, CLIENTS]] * ROUNDS
-        assert claims(tmp_path) == []
+        assert locks(tmp_path) == []
 
     def test_waiting_is_recorded_apart_from_the_work(self, tmp_path, monkeypatch):
         """By a clock on which each look at the other's claim takes an hour."""
@@ -169,7 +169,7 @@ class TestInThreads:
         errors = at_once(*(lambda run=run: play(run, tmp_path, Awaited(waits)) for run in runs))
         assert [type(error) for error in errors] == [RunError, RunError]
         assert str(errors[0]) == str(errors[1])
-        assert claims(tmp_path) == []
+        assert locks(tmp_path) == []
 
 
 class Stuck(InProcessPool):
@@ -248,15 +248,15 @@ class TestInProcesses:
             assert differing(run, tmp_path) == []
         by_round = zip(*(trained(run, tmp_path) for run in runs), strict=True)
         assert [sorted(numbers) for numbers in by_round] == [[0, CLIENTS]] * ROUNDS
-        assert claims(tmp_path) == []
+        assert locks(tmp_path) == []
 
     def test_waiting_process_goes_on_after_the_trainer_is_killed(self, tmp_path, other, waits):
         """The kill comes when the other one has looked in vain; the dead one's round 1 is taken."""
         killed, run = config(), config("sattler")
         other.play(killed, tmp_path, gets_stuck=True)
         assert other.says() == "stuck"
-        (claim,) = claims(tmp_path)
-        assert claim.name.startswith("000002-")
+        (lock,) = locks(tmp_path)
+        assert lock.name.startswith("000002-")
         assert files(tmp_path, "000002-*") == []
 
         def kill():
@@ -267,7 +267,7 @@ class TestInProcesses:
         assert differing(run, tmp_path) == []
         assert trained(run, tmp_path) == [0, CLIENTS, CLIENTS]
         assert rows(run, tmp_path)[1]["waited_seconds"] > 0
-        assert claims(tmp_path) == []
+        assert locks(tmp_path) == []
         play(killed, tmp_path)
         assert differing(killed, tmp_path) == []
         assert trained(killed, tmp_path) == [CLIENTS, 0, 0]

@@ -14,10 +14,10 @@ from tests.helpers.small_runs import (
     ROUNDS,
     Arithmetic,
     Untouchable,
-    claims,
     config,
     differing,
     files,
+    locks,
     play,
     trained,
     warnings,
@@ -182,7 +182,7 @@ def test_deleted_cache_before_each_lookup_changes_no_number(tmp_path, monkeypatc
         play(config(algorithm, **KEPT), tmp_path, Arithmetic())
         assert differing(config(algorithm, **KEPT), tmp_path, Arithmetic) == []
         assert warnings(config(algorithm, **KEPT), tmp_path) == []
-    assert claims(tmp_path) == []
+    assert locks(tmp_path) == []
 
 
 @pytest.mark.parametrize("depth", [1, 2], ids=["the cache", "a trunk"])

@@ -21,7 +21,7 @@ CHECKOUT = Path(__file__).parents[3]
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "store" / "trunk" / "000001-ab.claim"
+    return tmp_path / "store" / "trunk" / "000001-ab.lock"
 
 
 class Clock:
@@ -145,7 +145,7 @@ class TestOneHolder:
         assert not path.exists()
 
     def test_locks_of_two_rounds_are_independent(self, path):
-        locks = [taken(path), taken(path.with_name("000002-ab.claim"))]
+        locks = [taken(path), taken(path.with_name("000002-ab.lock"))]
         for lock in locks:
             lock.release()
 
