@@ -23,7 +23,7 @@ from fedgrid.engine.training.settings import Evaluation, Training
 from fedgrid.engine.validation import explain
 
 PLUGINS = "plugin_digests"
-"""The key of a run that nobody writes: `complete` fills it in."""
+"""The key of a run that `complete` fills in; no file may set it."""
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 

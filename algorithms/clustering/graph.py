@@ -27,8 +27,7 @@ ROUNDING = 1e-6
 def similarities(distances_KK: Matrix, exponent: float) -> Matrix:
     """Return ((max - d) / (max - min))^exponent, over the pairs of clients; 0 on the diagonal.
 
-    The farthest pair has similarity 0. Distances that are all equal, as that of two clients, set nobody
-    apart: all similarities are 1.
+    The farthest pair has similarity 0. If all distances are equal, as with two clients, all similarities are 1.
     """
     pairs_KK = ~np.eye(len(distances_KK), dtype=bool)
     farthest = distances_KK.max()
@@ -44,8 +43,8 @@ def communities(
     """Return the communities of the graph with these weights, by their first member; each ascending.
 
     A similarity of 0 is no edge, and no community reaches across the parts of a graph that is not
-    connected. Clients whom nothing sets apart are one community at any resolution, though at one above 1
-    modularity would leave each on its own. Leiden runs until nothing improves any more.
+    connected. Clients with equal similarities form one community at any resolution, though above 1 modularity
+    would leave each on its own. Leiden runs until nothing improves any more.
     """
     import igraph
 
