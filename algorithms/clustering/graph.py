@@ -27,7 +27,8 @@ ROUNDING = 1e-6
 def similarities(distances_KK: Matrix, exponent: float) -> Matrix:
     """Return ((max - d) / (max - min))^exponent, over the pairs of clients; 0 on the diagonal.
 
-    The farthest pair has similarity 0. If all distances are equal, as with two clients, all similarities are 1.
+    The farthest pair has similarity 0. If all distances are equal, as with two clients, all similarities are
+    1.
     """
     pairs_KK = ~np.eye(len(distances_KK), dtype=bool)
     farthest = distances_KK.max()
