@@ -16,7 +16,7 @@ from fedgrid.engine.clients.placement import SERVER_CPUS, Placement
 from fedgrid.engine.clients.ray_pool import RayPool
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.plugins import active
-from fedgrid.engine.plugins.source import Source
+from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.round_cache.store import CacheOptions
 from fedgrid.engine.session import Session
 
@@ -33,7 +33,7 @@ class Server(Session):
         placement: Placement,
         data_dir: Path,
         store: CacheOptions | None = None,
-        plugins: Sequence[Source] = (),
+        plugins: Sequence[PluginSource] = (),
     ) -> None:
         """Start the client actors in `group`, which is reserved for `placement`.
 
@@ -68,7 +68,7 @@ def reserve(placement: Placement) -> PlacementGroup:
 
 
 def start_server(
-    group: PlacementGroup, placement: Placement, data_dir: Path, plugins: Sequence[Source] = ()
+    group: PlacementGroup, placement: Placement, data_dir: Path, plugins: Sequence[PluginSource] = ()
 ) -> Any:
     """Start a server as an actor in bundle 0 of `group`, for a notebook or a benchmark; return its handle."""
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)

@@ -14,7 +14,7 @@ from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.uplink import Uplink
 from fedgrid.engine.data.images import ImageSet
-from fedgrid.engine.plugins.source import Source
+from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.training.confusion import Counts
 from fedgrid.engine.training.settings import LocalTraining
 
@@ -50,7 +50,7 @@ class Setup:
     """The server's reference images; in no test set."""
     uplink: Uplink = ()
     """What happens to an update before it is sent."""
-    plugins: tuple[Source, ...] = ()
+    plugins: tuple[PluginSource, ...] = ()
     """Those that the run names: a client may need its model or local rule from them."""
 
 

@@ -15,7 +15,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.plugins.installed import installed
 from fedgrid.engine.plugins.plugin import Plugin, clusterer_name, clusterer_names, load
-from fedgrid.engine.plugins.source import Source, read
+from fedgrid.engine.plugins.source import PluginSource, read
 
 BUILT_IN = {
     *(("algorithm", name) for name in ALGORITHMS),
@@ -24,7 +24,7 @@ BUILT_IN = {
 }
 """What comes with the package, as kind and name."""
 
-_sources: dict[str, Source] = {}
+_sources: dict[str, PluginSource] = {}
 """By digest: what this process could load."""
 _loaded: dict[str, Plugin] = {}
 """By digest."""
@@ -59,7 +59,7 @@ def add(file: Path | str) -> None:
         _register((*_active, _checked(_loaded[source.digest])))
 
 
-def know(sources: Iterable[Source]) -> None:
+def know(sources: Iterable[PluginSource]) -> None:
     """Let runs use plugins that came from elsewhere: another process, or a grid's folder."""
     for source in sources:
         _sources.setdefault(source.digest, source)
@@ -90,7 +90,7 @@ def plugin_digests(algorithm: Mapping[str, Any], model: str) -> tuple[str, ...]:
     return tuple(sorted(plugin.source.digest for plugin in _active if not names.isdisjoint(plugin.names)))
 
 
-def sources(digests: Iterable[str]) -> tuple[Source, ...]:
+def sources(digests: Iterable[str]) -> tuple[PluginSource, ...]:
     """Return the sources of plugins that runs name; those that are not known here are left out."""
     return tuple(_sources[digest] for digest in sorted(set(digests)) if digest in _sources)
 

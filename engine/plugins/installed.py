@@ -13,7 +13,7 @@ from typing import Any
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.plugins.plugin import Plugin, of_listed
-from fedgrid.engine.plugins.source import Source
+from fedgrid.engine.plugins.source import PluginSource
 
 GROUPS = ("fedgrid.algorithms", "fedgrid.clusterers", "fedgrid.models")
 
@@ -37,7 +37,7 @@ def installed() -> tuple[Plugin, ...]:
 
 def _plugin(name: str, version: str, points: Sequence[EntryPoint]) -> Plugin:
     roots = sorted({point.module.partition(".")[0] for point in points})
-    source = Source(f"{name} {version}", _digest(name, version, roots), None)
+    source = PluginSource(f"{name} {version}", _digest(name, version, roots), None)
     listed: dict[str, list[Any]] = {group: [] for group in GROUPS}
     for point in points:
         try:

@@ -15,7 +15,7 @@ from fedgrid.algorithms.contract.base import Algorithm, Settings
 from fedgrid.algorithms.registry import AlgorithmEntry
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.registry import ModelEntry
-from fedgrid.engine.plugins.source import Source
+from fedgrid.engine.plugins.source import PluginSource
 
 LISTS = ("ALGORITHMS", "CLUSTERERS", "MODELS")
 """The names in a plugin's file under which it lists what it adds."""
@@ -26,7 +26,7 @@ PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 class Plugin:
     """A loaded plugin: its source, and what it adds to the registries."""
 
-    source: Source
+    source: PluginSource
     algorithms: tuple[AlgorithmEntry, ...] = ()
     clusterers: tuple[type[Clusterer], ...] = ()
     models: tuple[ModelEntry, ...] = ()
@@ -41,7 +41,7 @@ class Plugin:
         )
 
 
-def load(source: Source) -> Plugin:
+def load(source: PluginSource) -> Plugin:
     """Execute a plugin's file and return what it lists.
 
     Classes of a plugin are pickled by the name of their module, which is made of the digest. So a process
@@ -67,7 +67,9 @@ def load(source: Source) -> Plugin:
     return of_listed(source, *(_listed(module, each, source) for each in LISTS))
 
 
-def of_listed(source: Source, algorithms: list[Any], clusterers: list[Any], models: list[Any]) -> Plugin:
+def of_listed(
+    source: PluginSource, algorithms: list[Any], clusterers: list[Any], models: list[Any]
+) -> Plugin:
     """Return a plugin of what a file or a package lists.
 
     Raises:
@@ -117,14 +119,14 @@ def _is_algorithm(entry: object) -> bool:
     )
 
 
-def _listed(module: ModuleType, name: str, source: Source) -> list[Any]:
+def _listed(module: ModuleType, name: str, source: PluginSource) -> list[Any]:
     given = getattr(module, name, [])
     if not isinstance(given, list | tuple):
         raise ConfigError(f"plugin {source.name}: {name} is of type {type(given).__name__}; expected a list")
     return list(given)
 
 
-def _unfit(source: Source, name: str, item: object, expected: str) -> ConfigError:
+def _unfit(source: PluginSource, name: str, item: object, expected: str) -> ConfigError:
     return ConfigError(f"plugin {source.name}: {name} has {item!r}; expected {expected}")
 
 

@@ -8,7 +8,7 @@ from fedgrid.engine.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class Source:
+class PluginSource:
     """A plugin as it travels between processes: plain data, nothing that has to be unpickled by name."""
 
     name: str
@@ -19,7 +19,7 @@ class Source:
     """A file's bytes. None: an installed package, which every machine imports from its own disk."""
 
 
-def read(path: Path) -> Source:
+def read(path: Path) -> PluginSource:
     """Return the source of a plugin's file; nothing of it is executed.
 
     Raises:
@@ -32,7 +32,7 @@ def read(path: Path) -> Source:
         raise ConfigError(f"plugin {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"plugin {path} is not a Python file in UTF-8") from error
-    return Source(str(path), digest_of(code), code)
+    return PluginSource(str(path), digest_of(code), code)
 
 
 def digest_of(code: bytes) -> str:

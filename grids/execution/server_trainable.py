@@ -16,7 +16,7 @@ from ray import tune
 
 from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.errors import RunError, in_one_line
-from fedgrid.engine.plugins.source import Source
+from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.round_cache.store import CacheOptions
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.server import Server
@@ -40,7 +40,7 @@ class LaunchContext:
     """As in `Grid`."""
     store: CacheOptions | None = None
     """As in `LaunchOptions`."""
-    plugins: tuple[Source, ...] = ()
+    plugins: tuple[PluginSource, ...] = ()
     """Those that the runs name."""
 
     def placement(self, index: int) -> Placement:

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.plugins import active
-from fedgrid.engine.plugins.source import Source, digest_of
+from fedgrid.engine.plugins.source import PluginSource, digest_of
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.storage import Storage
 
@@ -74,9 +74,9 @@ def restore(folder: Path, storage: Storage, runs: Iterable[RunConfig]) -> None:
         active.activate(run.plugin_digests)
 
 
-def _source(path: Path, digest: str, name: str | None) -> Source:
+def _source(path: Path, digest: str, name: str | None) -> PluginSource:
     if name is not None and not path.exists():
-        return Source(name, digest, None)
+        return PluginSource(name, digest, None)
     try:
         code = path.read_bytes()
     except OSError as error:
@@ -89,7 +89,7 @@ def _source(path: Path, digest: str, name: str | None) -> Source:
             f"{path} is not what its name says: it was changed after the grid was launched, and is not "
             "executed; name the file, as it was, with --plugin"
         )
-    return Source(str(path), digest, code)
+    return PluginSource(str(path), digest, code)
 
 
 def _name(digest: str) -> str:

@@ -16,7 +16,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.installed import installed
-from fedgrid.engine.plugins.source import Source, read
+from fedgrid.engine.plugins.source import PluginSource, read
 from fedgrid.engine.round_cache.key import of_setup
 from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.session import Session, prepare
@@ -280,11 +280,11 @@ class TestInstalled:
         install(PACKAGE)
 
     def test_machine_without_the_package_says_so(self):
-        active.know([Source("own-package 1.2", "1" * 64, None)])
+        active.know([PluginSource("own-package 1.2", "1" * 64, None)])
         with pytest.raises(ConfigError, match=r"own-package 1\.2"):
             active.activate(["1" * 64])
 
 
 def test_source_is_read_and_not_executed(write):
     path = write("raise SystemExit\n")
-    assert read(path) == Source(str(path), digest(path), b"raise SystemExit\n")
+    assert read(path) == PluginSource(str(path), digest(path), b"raise SystemExit\n")

@@ -19,7 +19,7 @@ from fedgrid.engine.clients.messages import ClientData, Setup, TrainTask
 from fedgrid.engine.clients.uplink import Clip
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.models import flat_vectors, networks
-from fedgrid.engine.plugins.source import Source
+from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.round_cache import key
 from fedgrid.engine.round_cache.key import Digests, digest, of_setup, of_task
 from fedgrid.engine.training import evaluation, local
@@ -160,7 +160,7 @@ OTHER = {
         "payload": {"variate": np.zeros(2, np.float32)},
     },
     Setup: {
-        "plugins": (Source("mine.py", "0" * 64, b""),),
+        "plugins": (PluginSource("mine.py", "0" * 64, b""),),
         "model": "tinyvgg",
         "num_classes": 4,
         "training": training(batch_size=5).local,
