@@ -5,6 +5,7 @@ temperature and cluster, aggregate inside the clusters, test the new cluster mod
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -109,13 +110,21 @@ class Federation:
         return self.algorithm.meet(progress.state, said, self.layout, rng), num_bytes
 
     def _orders(self, state: State, round_index: int) -> Sequence[Order]:
-        """Return the algorithm's orders, of present clients, at most one each."""
+        """Return the algorithm's orders, by client.
+
+        Raises:
+            RunError: several orders for a client, or one for a client that has not joined.
+        """
         presence = self.participation.presence(round_index)
         rng = generator(self.seed, "orders", round_index=round_index)
         orders = self.algorithm.orders(state, round_index, presence, rng)
-        clients = [order.client for order in orders]
-        assert len(set(clients)) == len(clients), f"several orders for one client: {clients}"
-        assert set(clients) <= set(presence.joined), f"orders for clients that have not joined: {clients}"
+        counts = Counter(order.client for order in orders)
+        wrong = [client for client, count in counts.items() if count > 1 or client not in presence.joined]
+        if wrong:
+            raise RunError(
+                f"client {wrong[0]}, round {round_index + 1}: {type(self.algorithm).__name__} gave it "
+                f"{counts[wrong[0]]} orders; expected at most one, and only for clients that have joined"
+            )
         return sorted(orders, key=lambda order: order.client)
 
     def _work(

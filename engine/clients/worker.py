@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.messages import (
@@ -145,6 +146,7 @@ class ClientWorker:
             payload=order.payload,
             reference=None if self._reference_set is None else self._reference_set.images,
         )
+        _check_names(order.rule, result)
         trained = np.subtract(result.model, models[chosen], out=result.model)
         sent = send(
             trained, self._setup.uplink, len(self._flat.weights), generator(self._setup.seed, "uplink", **at)
@@ -214,6 +216,24 @@ class ClientWorker:
         return evaluation.test(
             self._flat.module, held.images, held.labels, self._setup.num_classes, evaluation.TEST_BATCH
         )
+
+
+def _check_names(rule: LocalRule, result: local.LocalResult) -> None:
+    """Check that a rule has returned what it declares, because only that is sent and kept.
+
+    Raises:
+        ValueError: otherwise.
+    """
+    kinds = {
+        "outputs": (set(rule.outputs), set(result.outputs)),
+        "remembers": (set(rule.remembers), set(result.memory) - {local.OPTIMIZER}),
+    }
+    for name, (declared, returned) in kinds.items():
+        if declared != returned:
+            raise ValueError(
+                f"{type(rule).__name__}.{name} declares {sorted(declared)}, its `finish` returned "
+                f"{sorted(returned)}"
+            )
 
 
 @contextmanager

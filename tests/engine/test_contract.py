@@ -218,7 +218,7 @@ class TestOrders:
     )
     def test_two_orders_for_a_client_or_one_before_it_has_joined_is_an_error(self, pick):
         told = Participation(CLIENTS, SEED, joins={3: 2})
-        with pytest.raises(AssertionError):
+        with pytest.raises(RunError, match=r"^client [13], round 1: Picky"):
             play(federation(self.Picky(pick), participation=told), in_process(), 1)
 
 
@@ -428,6 +428,25 @@ class Shifting(Toy):
         state, diagnostics = super().step(state, round_index, updates, rng)
         [seen] = updates.means([updates.clients], output="seen")
         return state.keep(seen=seen, visits=np.stack(updates.outputs("visits"))), diagnostics
+
+
+class Careless(LocalRule):
+    """Declares an output and returns another."""
+
+    outputs: ClassVar[tuple[str, ...]] = ("declared",)
+
+    def start(self, local):
+        class Steps(LocalSteps):
+            def finish(self, local, num_steps):
+                return Finished({"returned": np.zeros(1, np.float32)})
+
+        return Steps()
+
+
+def test_rule_that_returns_what_it_does_not_declare_is_an_error():
+    task = TrainTask(Order(0, (0,), rule=Careless()), 0, evaluate=False)
+    with pytest.raises(RunError, match=r"^client 0, round 1: .*Careless.outputs.*declared.*returned"):
+        ClientWorker(setup()).train([task], [fresh(0)], {})
 
 
 class TestPayloadAndOutputs:
