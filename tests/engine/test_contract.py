@@ -297,6 +297,8 @@ class TestServed:
         seen = []
 
         class Remember(LocalRule):
+            remembers: ClassVar[tuple[str, ...]] = ("mark",)
+
             def start(self, local):
                 return _Remember(seen, local)
 
