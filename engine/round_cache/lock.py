@@ -13,6 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, TextIO
 
+from fedgrid.engine.storage.atomic import PARTIAL
 from fedgrid.engine.storage.held_file import HeldFile, read_holder
 from fedgrid.engine.storage.processes import has_ended
 
@@ -58,13 +59,20 @@ class RoundLock:
                 self._file.delete_if(self._file.is_ours)
 
     def _create(self) -> bool:
-        """Write the file; return False if it exists."""
-        self._file.path.parent.mkdir(parents=True, exist_ok=True)
+        """Create the file with its content at once; return False if it exists.
+
+        A process that is killed meanwhile leaves no empty lock, for which others would wait until it expires.
+        """
+        path, text = self._file.path, json.dumps(self._file.holder())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f"{path.name}{PARTIAL}{self._file.token}")
         try:
-            with self._file.path.open("x") as file:
-                json.dump(self._file.holder(), file)
+            temporary.write_text(text)
+            _link(temporary, path, text)
         except FileExistsError:
             return False
+        finally:
+            temporary.unlink(missing_ok=True)
         return True
 
     def _renew(self) -> bool:
@@ -81,6 +89,21 @@ class RoundLock:
         if seen != self._seen:
             self._seen, self._seen_at = seen, monotonic()
         return monotonic() - self._seen_at > EXPIRES_AFTER
+
+
+def _link(temporary: Path, path: Path, text: str) -> None:
+    """Give a file another name, or write it there on a file system without hard links.
+
+    Raises:
+        FileExistsError: there is a file of that name.
+    """
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        with path.open("x") as file:
+            file.write(text)
 
 
 def _holder(file: TextIO) -> dict[str, Any]:

@@ -438,3 +438,33 @@ class TestUnwritableFolder:
         monkeypatch.setattr(module.json, "dump", full)
         locks = [taken(path)]
         locks[0].release()
+
+
+class TestCreation:
+    def test_process_killed_while_it_takes_a_lock_leaves_no_lock(self, path, monkeypatch):
+        """Others would wait for an empty one until it expires."""
+        content = []
+
+        def killed(source, target):
+            content.append(json.loads(Path(source).read_text()))
+            assert not Path(target).exists()
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "link", killed)
+            with pytest.raises(KeyboardInterrupt):
+                RoundLock(path).take()
+        assert content[0]["pid"] == os.getpid()
+        assert list(path.parent.iterdir()) == []
+
+    def test_lock_is_taken_without_hard_links(self, path, monkeypatch):
+        def refused(source, target):
+            raise PermissionError("no hard links here")
+
+        monkeypatch.setattr(os, "link", refused)
+        first, second = RoundLock(path), RoundLock(path)
+        assert first.take()
+        assert not second.take()
+        assert json.loads(path.read_text())["pid"] == os.getpid()
+        first.release()
+        assert list(path.parent.iterdir()) == []
