@@ -16,9 +16,11 @@ from typing import Any
 from unittest.mock import patch
 
 from fedgrid.tracking.mlflow.store import default_uri, prepare
+from tests.helpers.processes import processes, wait_until_ended
 
 SETTINGS = ("MLFLOW_TRACKING_URI", "FEDGRID_DATA", "FEDGRID_STORAGE", "COLUMNS", "FORCE_COLOR")
 """What the environment of whoever runs the tests must not say."""
+ACTORS = ("ray::ServerTrainable", "ray::Client")
 END_SECONDS = 60
 
 
@@ -115,7 +117,13 @@ def wait_for_round(process: "subprocess.Popen[str]", number: int) -> None:
 
 
 def stop(process: "subprocess.Popen[str]", number: signal.Signals) -> tuple[int, str]:
-    """Send a signal to the process alone; return its exit code and what it still said on stderr."""
+    """Send a signal to the process alone; return its exit code and what it still said on stderr.
+
+    A killed driver's actors end a little later: until then its servers may still write.
+    """
+    started_by = processes(process.pid) if number == signal.SIGKILL else {}
+    actors = [pid for pid, title in started_by.items() if title.startswith(ACTORS)]
     process.send_signal(number)
     _, err = process.communicate(timeout=END_SECONDS)
+    wait_until_ended(actors)
     return process.returncode, err

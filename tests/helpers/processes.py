@@ -1,0 +1,45 @@
+"""Which processes a driver has started, and when they have all ended."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from time import monotonic, sleep
+
+END_SECONDS = 60.0
+
+
+def processes(driver: int) -> dict[int, str]:
+    """Return pid -> command line of everything that descends from the driver."""
+    parents, titles = {}, {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (path / "stat").read_text().rpartition(")")[2].split()
+            titles[int(path.name)] = (path / "cmdline").read_text().replace("\0", " ").strip()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        parents[int(path.name)] = int(stat[1])
+
+    def descends(pid: int) -> bool:
+        while pid in parents and pid != driver:
+            pid = parents[pid]
+        return pid == driver
+
+    return {pid: title for pid, title in titles.items() if pid != driver and descends(pid)}
+
+
+def wait_until_ended(pids: Iterable[int]) -> None:
+    """Return when all of these processes have ended."""
+    deadline = monotonic() + END_SECONDS
+    left = set(pids)
+    while left := {pid for pid in left if _is_running(pid)}:
+        assert monotonic() < deadline, f"processes {sorted(left)} go on"
+        sleep(0.05)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+    return state not in "ZX"
