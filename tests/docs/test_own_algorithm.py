@@ -5,6 +5,7 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,4 +82,7 @@ def test_commands_print_what_is_shown(block: str, folder: Path, monkeypatch: pyt
 def test_notebook_example(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     [code] = [text for kind, file, text in BLOCKS if kind == "python" and not file]
-    exec(code, {})
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["result"].config.algorithm["name"] == "long-short"
+    assert names["result"].rounds.num_rows == 3
