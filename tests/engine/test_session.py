@@ -16,6 +16,7 @@ from fedgrid.engine.clients.peak_memory import own_peak
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.data.datasets import load
 from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.records import TESTS
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder, folder_of
@@ -123,6 +124,20 @@ def test_until_an_algorithm_acts_its_rounds_are_those_of_plain_averaging(tmp_pat
     plain, clustered = (finish(config(algorithm=name), tmp_path) for name in ("bnc", "ocfl-kmeans"))
     first = [[row for row in rows(folder, "clients") if row["round"] == 1] for folder in (plain, clustered)]
     assert repr(first[0]) == repr(first[1]), "as text, in which NaN equals NaN"
+
+
+def test_scenarios_with_the_same_seed_start_from_other_weights(tmp_path, monkeypatch):
+    drawn = []
+
+    def draw(*arguments):
+        drawn.append(initial_vector(*arguments))
+        return drawn[-1]
+
+    monkeypatch.setattr(session_module, "initial_vector", draw)
+    for changed in ({}, {"algorithm": "ocfl-kmeans"}, {"balance": "imbalanced"}):
+        session().open(config(**changed), Storage.of(tmp_path))
+    first, same_scenario, other_scenario = (vector.tobytes() for vector in drawn)
+    assert first == same_scenario != other_scenario
 
 
 def test_another_seed_gives_other_numbers(tmp_path):
