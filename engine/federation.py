@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from fedgrid.algorithms.clustering.graph import silhouette
+from fedgrid.algorithms.clustering.graph import is_defined, silhouette
 from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, State
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import Order, Served
@@ -206,7 +206,9 @@ class Federation:
         if diagnostics.silhouette is None:
             labels = state.labels_K[list(updates.clients)]
             groups = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
-            diagnostics = replace(diagnostics, silhouette=silhouette(updates.cosine_distances_KK, groups))
+            if is_defined(groups):  # Else a metric that is not cached would have clients train for nothing.
+                score = silhouette(self.algorithm.distances(updates), groups)
+                diagnostics = replace(diagnostics, silhouette=score)
         return state, diagnostics
 
     def _cache_means_of_old_partition(

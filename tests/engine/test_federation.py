@@ -540,6 +540,25 @@ def test_the_silhouette_is_of_this_rounds_updates_in_their_clusters():
         assert record.round["silhouette"] == expected
 
 
+@pytest.mark.parametrize(
+    ("metric", "threshold", "expected"),
+    [
+        ("cosine", 0.4, 2 / 3),
+        ("euclidean", 3.0, (1 - 2 / np.sqrt(32) + 1 - 2 / np.sqrt(52)) / 3),
+        ("manhattan", 3.0, (1 - 2 / 8 + 1 - 2 / 10) / 3),
+    ],
+)
+def test_the_silhouette_is_of_the_metric_that_clusters(metric, threshold, expected):
+    """Clusters {(4, 0), (6, 0)} and {(0, 4)}: inside the first 0, 2 or 2 apart; across 1, or sqrt(32) and
+    sqrt(52), or 8 and 10. A client scores 1 - inside / across, one that is alone 0.
+    """
+    briggs = create("briggs", {"round": 1, "metric": metric, "threshold": threshold})
+    pool = FakePool(lambda client, *_: ((4, 0), (6, 0), (0, 4))[client])
+    [(_, record)] = play(federation(briggs), pool, 1)
+    assert [row["cluster"] for row in record.clients] == [0, 0, 1]
+    assert record.round["silhouette"] == pytest.approx(expected, rel=1e-6)
+
+
 def test_participation_that_rounds_to_all_clients_changes_nothing():
     """A share that rounds to everybody, and newcomers that come in round 1."""
     plain = play(federation(), FakePool(axis), 3)
