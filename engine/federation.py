@@ -48,6 +48,8 @@ class Federation:
     test_images_K: Sequence[int]
     run_id: str = ""
     threads: int = 1
+    weights: str = "none"
+    """`RunConfig.weights`."""
 
     def begin(self, fresh: Fresh) -> Progress:
         """Return the progress before the first round; `fresh` draws initial models."""
@@ -184,6 +186,8 @@ class Federation:
                 f"nothing to aggregate; the state of round {round_index} is kept. "
                 "Lower training.learning_rate (or algorithm.server_learning_rate)"
             )
+        images = {report.client: report.images for report in usable}
+        steps = {report.client: report.steps for report in usable}
         return Updates(
             work,
             self.layout,
@@ -192,8 +196,9 @@ class Federation:
             chosen={report.client: report.chosen for report in usable},
             absent=set(range(len(self.truth_K))) - {report.client for report in reports},
             clients=[report.client for report in usable],
-            images={report.client: report.images for report in usable},
-            steps={report.client: report.steps for report in usable},
+            images=images,
+            steps=steps,
+            weights={"none": None, "images": images, "batches": steps}[self.weights],
         )
 
     def _step(self, state: State, round_index: int, updates: Updates) -> tuple[State, Diagnostics]:

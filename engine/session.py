@@ -99,6 +99,7 @@ class Session:
                 config.clients, config.root_seed, config.participation, config.dropout, config.joins
             ),
             threads=self._threads,
+            weights=config.weights,
         )
         if progress is None:
             of_model = config.model, dataset.shape, dataset.num_classes, config.root_seed
