@@ -30,7 +30,7 @@ MOMENTS = {
     "yogi": (FIRST, SECOND),
 }
 """The arrays of shape (C, P) that each server optimizer keeps in the state."""
-RATES = {"none": 1.0, "momentum": 1.0, "adagrad": 0.01, "adam": 0.01, "yogi": 0.01}
+RATES = {"none": 1.0, "momentum": 1.0, "adagrad": 0.1, "adam": 0.01, "yogi": 0.01}
 """Default of `server_learning_rate`. The direction of an adaptive optimizer has entries of about 1, whatever
 the size of an update's."""
 

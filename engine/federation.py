@@ -73,17 +73,20 @@ class Federation:
             reports = work.reports()
             updates = self._updates(reports, work, round_index)
             before = state
-            (state, diagnostics), step_seconds = _timed(
-                work, lambda: self._step(before, round_index, updates)
-            )
+            excluded = [report.client for report in reports if not report.usable]
+            traffic = self._traffic(orders, reports, said)
+
+            def step() -> tuple[State, Diagnostics, dict[str, object]]:
+                after, diagnostics = self._step(before, round_index, updates)
+                row = self._round_row(round_index + 1, updates, after, diagnostics, traffic, excluded)
+                return after, diagnostics, row
+
+            (state, diagnostics, row), step_seconds = _timed(work, step)
             after = progress.after_round(state, work.memories())
             served = self.algorithm.served(state)
             tests, evaluate_seconds = _timed(
                 work, lambda: work.test(served, after.memories) if evaluate else None
             )
-            excluded = [report.client for report in reports if not report.usable]
-            traffic = self._traffic(orders, reports, said)
-            row = self._round_row(round_index + 1, updates, state, diagnostics, traffic, excluded)
             if cache is not None and work.trained:
                 self._cache_means_of_old_partition(orders, before, state, updates)
         record = RoundRecord(

@@ -61,8 +61,8 @@ class RunConfig(Section):
     """What happens to an update between client and server, in this order, as in `[{clip: 1.0}]`."""
 
     weights: Literal["none", "images", "batches"] = "none"
-    """Weight of a client in the server's means: `none`, all are equal, as in OCFL; `images` that it trains on,
-    as in FedAvg; `batches` that it trains on, one a local step."""
+    """Weight of a client in the server's means: `none`, all are equal, as in OCFL; the `images` it trains on,
+    as in FedAvg; the `batches` it trains on, one a local step."""
 
     later = ("participation", "dropout", "joins", "uplink", PLUGINS)
 
@@ -111,7 +111,7 @@ class RunConfig(Section):
     def trunk(self) -> str:
         """Name shared by all runs that differ only in the algorithm, the weights and the number of rounds.
 
-        Such runs have rounds in common, at least the first: `mnist-15-overlapping-imbalanced-s0-1f3870be274f`.
+        Such runs have rounds in common: `mnist-15-overlapping-imbalanced-s0-1f3870be274f`.
         """
         values = self.written()
         del values["algorithm"], values["weights"], values["training"]["rounds"]

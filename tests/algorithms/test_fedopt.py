@@ -118,7 +118,7 @@ def test_tau_is_a_thousandth():
 
 @pytest.mark.parametrize(
     ("server_optimizer", "rate"),
-    [("none", 1.0), ("momentum", 1.0), ("adagrad", 0.01), ("adam", 0.01), ("yogi", 0.01)],
+    [("none", 1.0), ("momentum", 1.0), ("adagrad", 0.1), ("adam", 0.01), ("yogi", 0.01)],
 )
 def test_learning_rate_follows_the_optimizer(server_optimizer, rate):
     assert fedopt(server_optimizer=server_optimizer).settings.server_learning_rate == rate

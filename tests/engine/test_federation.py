@@ -559,6 +559,26 @@ def test_the_silhouette_is_of_the_metric_that_clusters(metric, threshold, expect
     assert record.round["silhouette"] == pytest.approx(expected, rel=1e-6)
 
 
+class Sized(FakePool):
+    """Client k trains on 1, 3, 4 images in 2, 2, 4 steps."""
+
+    def _train(self, task, models):
+        reply = super()._train(task, models)
+        sizes = {"images": (1, 3, 4)[task.client], "steps": (2, 2, 4)[task.client]}
+        return replace(reply, report=replace(reply.report, **sizes))
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [("none", (2, 5)), ("images", (3, 6.25)), ("batches", (3, 6))],
+)
+def test_a_mean_weighs_clients_by_images_or_batches(weights, expected):
+    """Updates (0, 2), (0, 4), (6, 9). By images (1 (0, 2) + 3 (0, 4) + 4 (6, 9)) / 8 = (24, 50) / 8."""
+    run = replace(federation(), weights=weights)
+    [(progress, _)] = play(run, Sized(lambda client, *_: ((0, 2), (0, 4), (6, 9))[client]), 1)
+    assert progress.state.models[0].tolist() == pytest.approx(expected)
+
+
 def test_participation_that_rounds_to_all_clients_changes_nothing():
     """A share that rounds to everybody, and newcomers that come in round 1."""
     plain = play(federation(), FakePool(axis), 3)

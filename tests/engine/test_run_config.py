@@ -153,6 +153,7 @@ OF_THE_RUN = [
     {"algorithm": {"name": "ocfl-hdbscan", "clusterer": {"min_cluster_share": 0.3}}},
     {"training": {"rounds": 16}},
     {"algorithm": {"name": "ocfl-hdbscan", "few_shot": 2}},
+    {"weights": "images"},
 ]
 OF_THE_TRUNK = [
     {"dataset": "mnist"},
