@@ -6,7 +6,7 @@ temperature and cluster, aggregate inside the clusters, test the new cluster mod
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -29,6 +29,7 @@ from fedgrid.engine.round_cache.cached_round import CachedRound
 from fedgrid.engine.round_cache.session_cache import SessionCache
 from fedgrid.engine.round_metrics import RoundOutcome
 from fedgrid.engine.seeds import generator
+from fedgrid.engine.training.settings import Evaluation
 
 R = TypeVar("R")
 
@@ -41,7 +42,7 @@ class Federation:
     layout: Layout
     seed: int
     rounds: int
-    evaluate_every: int
+    evaluation: Evaluation
     truth_K: Labels
     participation: Participation
     train_images_K: Sequence[int]
@@ -78,14 +79,15 @@ class Federation:
 
             def step() -> tuple[State, Diagnostics, dict[str, object]]:
                 after, diagnostics = self._step(before, round_index, updates)
-                row = self._round_row(round_index + 1, updates, after, diagnostics, traffic, excluded)
-                return after, diagnostics, row
+                outcome = RoundOutcome(updates, after, diagnostics, *traffic, excluded=len(excluded))
+                return after, diagnostics, round_row(round_index + 1, outcome)
 
             (state, diagnostics, row), step_seconds = _timed(work, step)
             after = progress.after_round(state, work.memories())
             served = self.algorithm.served(state)
+            testing = self._testing(round_index, orders)
             tests, evaluate_seconds = _timed(
-                work, lambda: work.test(served, after.memories) if evaluate else None
+                work, lambda: work.test(served, after.memories, testing) if evaluate else None
             )
             if cache is not None and work.trained:
                 self._cache_means_of_old_partition(orders, before, state, updates)
@@ -142,9 +144,10 @@ class Federation:
     ) -> ClientRound:
         """Return the round's work at the clients that are reached."""
         round_index = progress.rounds_done
+        evaluate = self._evaluates(round_index)
         dropped = self.participation.dropped(round_index, [order.client for order in orders])
         tasks = [
-            TrainTask(order, round_index, self._evaluates(round_index))
+            TrainTask(order, round_index, evaluate, evaluate and self.evaluation.local_server)
             for order in orders
             if order.client not in dropped
         ]
@@ -178,7 +181,13 @@ class Federation:
         }
 
     def _evaluates(self, round_index: int) -> bool:
-        return (round_index + 1) % self.evaluate_every == 0 or round_index + 1 == self.rounds
+        return (round_index + 1) % self.evaluation.every == 0 or round_index + 1 == self.rounds
+
+    def _testing(self, round_index: int, orders: Sequence[Order]) -> Collection[int]:
+        """Return the clients that test the model they are served, in a round with tests."""
+        if self.evaluation.clients == "asked":
+            return [order.client for order in orders]
+        return self.participation.present(round_index)
 
     def _updates(self, reports: Sequence[TrainReport], work: ClientRound, round_index: int) -> Updates:
         usable = [report for report in reports if report.usable]
@@ -228,26 +237,6 @@ class Federation:
         if updates.clients and as_labelled and not np.array_equal(labels_K, after.labels_K):
             updates.means(list(updates.groups(labels_K).values()))
 
-    def _round_row(
-        self,
-        number: int,
-        updates: Updates,
-        state: State,
-        diagnostics: Diagnostics,
-        traffic: tuple[int, int],
-        excluded: Sequence[int],
-    ) -> dict[str, object]:
-        bytes_down, bytes_up = traffic
-        outcome = RoundOutcome(
-            updates,
-            state,
-            diagnostics,
-            bytes_down=bytes_down,
-            bytes_up=bytes_up,
-            excluded=len(excluded),
-        )
-        return round_row(number, outcome)
-
     def _client_rows(
         self,
         round_index: int,
@@ -278,8 +267,8 @@ class Federation:
                 tests={
                     "local_own": sent[client].local if client in sent else None,
                     "local_server": sent[client].local_server if client in sent else None,
-                    "cluster_own": own.get(client) if client in parts else None,
-                    "cluster_server": server[client] if client in parts else None,
+                    "cluster_own": own.get(client),
+                    "cluster_server": server[client] if client in own else None,
                 },
             )
             for client in range(len(state.labels_K))

@@ -91,7 +91,7 @@ class Session:
             run_id=config.run_id,
             seed=config.root_seed,
             rounds=config.training.rounds,
-            evaluate_every=config.evaluation.every,
+            evaluation=config.evaluation,
             truth_K=truth,
             train_images_K=[len(client.train) for client in setup.clients],
             test_images_K=[len(client.test) for client in setup.clients],

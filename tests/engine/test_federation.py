@@ -19,6 +19,7 @@ from fedgrid.engine.errors import RunError
 from fedgrid.engine.federation import Federation
 from fedgrid.engine.records import CLIENTS, TESTS, rounds_schema
 from fedgrid.engine.training.confusion import Counts
+from fedgrid.engine.training.settings import Evaluation
 
 LAYOUT = Layout(("weight",), ((2,),), 2)
 MODEL_BYTES = 8
@@ -66,7 +67,7 @@ class FakePool:
             update_norm=float(np.linalg.norm(updates[chosen])),
             usable=bool(np.isfinite(updates[chosen]).all()),
             local=counts(3, 1) if task.evaluate else None,
-            local_server=counts(1, 3) if task.evaluate else None,
+            local_server=counts(1, 3) if task.local_server else None,
             seconds=float(task.client),
             peak_memory=PeakMemory(f"process {task.client}", 1e6),
             bytes_up=updates[chosen].nbytes,
@@ -79,17 +80,25 @@ class FakePool:
         self.calls.append(("evaluate", list(tasks), [model.tolist() for model in models]))
         parts = {task.client: counts(min(task.client, 2), 2 - min(task.client, 2)) for task in tasks}
         return [
-            EvaluateReport(task.client, counts(1, 1), (parts[task.client],) * len(models)) for task in tasks
+            EvaluateReport(
+                task.client,
+                None if task.own is None else counts(1, 1),
+                (parts[task.client],) * len(models),
+            )
+            for task in tasks
         ]
 
 
-def federation(algorithm=None, num_clients=3, rounds=5, evaluate_every=1, participation=None):
+EVERYTHING = Evaluation(local_server=True)
+
+
+def federation(algorithm=None, num_clients=3, rounds=5, evaluation=EVERYTHING, participation=None):
     return Federation(
         algorithm=algorithm or FedOpt(FedOptSettings()),
         layout=LAYOUT,
         seed=0,
         rounds=rounds,
-        evaluate_every=evaluate_every,
+        evaluation=evaluation,
         truth_K=np.arange(num_clients) % 2,
         participation=participation or Participation(num_clients, 0),
         train_images_K=[10 + client for client in range(num_clients)],
@@ -182,7 +191,7 @@ def test_wall_clock_times_are_in_the_timings_only():
 
 def test_tests_are_made_in_every_second_round_and_in_the_last():
     pool = FakePool(axis)
-    history = play(federation(rounds=5, evaluate_every=2), pool, 5)
+    history = play(federation(rounds=5, evaluation=Evaluation(every=2)), pool, 5)
     tested = [record.round["round"] for _, record in history if record.clients[0]["local_own_loss"]]
     assert tested == [2, 4, 5]
     assert [call[0] for call in pool.calls].count("evaluate") == 3

@@ -177,6 +177,8 @@ OF_THE_TRUNK = [
     {"split": {"test_leakage": "none"}},
     {"split": {"server_images": 100}},
     {"evaluation": {"every": 2}},
+    {"evaluation": {"clients": "asked"}},
+    {"evaluation": {"local_server": True}},
     {"participation": 0.5},
     {"dropout": 0.1},
     {"joins": {14: 2}},
