@@ -5,6 +5,7 @@ Shapes: S runs, R rounds.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -34,15 +35,14 @@ class Score:
 
     curve: str
     label: str
-    is_share: bool = True
-    """Whether the y axis ends at 1; else it ends above the largest value."""
-    is_count: bool = False
+    kind: Literal["share", "clients", "amount"] = "share"
+    """Whether the y axis ends at 1, at the number of clients, or above the largest value."""
 
 
 ARI = Score("ari", "adjusted Rand index")
 GAP = Score("learning_gap", "learning gap (accuracy)")
 PUBLISHED_GAP = Score("published_learning_gap", "learning gap (DIST)")
-LOSS_GAP = Score("learning_gap_loss", "learning gap (loss, nats)", is_share=False)
+LOSS_GAP = Score("learning_gap_loss", "learning gap (loss, nats)", "amount")
 ACCURACY = (
     Score("personalised_accuracy", "personalised accuracy"),
     Score("generalised_accuracy", "generalised accuracy"),
@@ -51,8 +51,8 @@ F1 = (Score("personalised_f1", "personalised F1"), Score("generalised_f1", "gene
 PUBLISHED_F1 = (Score("published_pf1", "PF1, as published"), Score("published_gf1", "GF1, as published"))
 FAIRNESS = (Score("worst_client_accuracy", "worst client's accuracy"), Score("jain_index", "Jain's index"))
 SIZES = (
-    Score("smallest_cluster", "smallest cluster", is_share=False, is_count=True),
-    Score("clients_alone", "clients alone", is_share=False, is_count=True),
+    Score("smallest_cluster", "smallest cluster, clients", "clients"),
+    Score("clients_alone", "clients alone", "clients"),
 )
 
 
@@ -125,12 +125,15 @@ def fairness_per_round(study: Study) -> Figure:
 
 
 def cluster_sizes_per_round(study: Study) -> Figure:
-    """Draw the sizes of the smallest cluster and the number of clients alone; else as the accuracy.
+    """Draw the number of clients in the smallest cluster, and of clients alone; else as the accuracy.
+
+    If no client ever is alone, the row for it is left out.
 
     Raises:
         ValueError: if the study has several data sets or numbers of clients.
     """
-    return _by_split(study, SIZES)
+    has_alone = any((result.curves["clients_alone"] > 0).any() for result in study.finished)
+    return _by_split(study, SIZES if has_alone else SIZES[:1])
 
 
 def is_recorded(study: Study, curve: str) -> bool:
@@ -171,6 +174,7 @@ def _by_split(study: Study, scores: Sequence[Score]) -> Figure:
     require_one(study, "dataset", "clients")
     rows = [score for score in scores if is_recorded(study, score.curve)] or list(scores[:1])
     splits = study.splits
+    clients = study.blocks[0][1] if study.blocks else 0
     columns = max(1, len(splits))
     with paper_style():
         style = styles(study.algorithms)
@@ -179,12 +183,11 @@ def _by_split(study: Study, scores: Sequence[Score]) -> Figure:
             row = places[start * columns : (start + 1) * columns]
             for axes, split in zip(row, splits, strict=False):
                 _draw(axes, study.where(split=split), score, style)
-            _scale(row, score)
+            _scale(row, score, clients)
         for axes, split in zip(places, splits, strict=False):
             title(axes, split)
         for axes in places[:-columns]:
-            axes.set_xlabel("")
-            axes.tick_params(axis="x", labelbottom=False)
+            axes.xaxis.set_visible(False)
         if not splits:
             say(places[0], NO_RUN)
     return figure
@@ -212,16 +215,16 @@ def _draw(axes: Axes, study: Study, score: Score, style: Mapping[str, Style]) ->
         say(axes, f"no {score.label} was recorded" if study.finished else NO_RUN)
 
 
-def _scale(row: Sequence[Axes], score: Score) -> None:
-    """Give a row a common y axis; what a band has beyond 0 and 1 is cut off, since no score lies there."""
+def _scale(row: Sequence[Axes], score: Score, clients: int) -> None:
+    """Give a row a common y axis. A band ends where the scores end: at 0, at 1, at the number of clients."""
     drawn = [axes for axes in row if axes.lines]
     ticks: Sequence[float] = FIFTHS
     high = 1.03
-    if drawn and not score.is_share:
-        largest = max(axes.dataLim.y1 for axes in drawn)
-        high = 1.05 * largest if largest > 0 else 1.0
-        found = MaxNLocator(4, steps=[1, 2, 5, 10], integer=score.is_count).tick_values(0, high)
-        ticks = [float(tick) for tick in found if 0 <= tick <= high]
+    if score.kind != "share":
+        largest = max((axes.dataLim.y1 for axes in drawn), default=0.0)
+        high = 1.03 * (clients if score.kind == "clients" else largest) or 1.0
+        found = MaxNLocator(5, steps=[1, 2, 5, 10], integer=score.kind == "clients").tick_values(0, high)
+        ticks = [float(tick) for tick in found if tick <= high]
     share_y(row, high, ticks, score.label)
     least = min((float(np.min(line.get_ydata())) for axes in drawn for line in axes.lines), default=0.0)
     for axes in row:

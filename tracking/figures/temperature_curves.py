@@ -95,7 +95,7 @@ def temperature_over_datasets(study: Study) -> Figure:
         figure, [axes] = panels(1, 1, 1.6, margins=Margins(head=0.22), legend=_legend(style))
         axes.set_ylabel("temperature, min-max scaled")
         count = len(study.datasets)
-        axes.set_title(f"{count} data {'set' if count == 1 else 'sets'}")
+        axes.set_title(f"mean of {count} data {'set' if count == 1 else 'sets'}")
         _draw_band(axes, study, style, normalised=True)
     return figure
 

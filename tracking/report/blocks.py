@@ -71,8 +71,8 @@ PARTITIONS = (
         "sizes of clusters",
         "sizes",
         "Sizes of clusters by round",
-        "Number of clients in the smallest cluster, and of clients whose cluster has no other client. "
-        f"{LINES}",
+        "Number of clients in the smallest cluster; below, if there are any, of clients whose cluster has no "
+        f"other client. {LINES}",
         figures.cluster_sizes_per_round,
     ),
 )
