@@ -8,8 +8,8 @@ Wilcoxon's test in the place of Nemenyi's (Benavoli, Corani, Mangili 2016, JMLR 
 OCFL journal paper. Shapes: S scenarios, A algorithms, D data sets.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,12 +54,18 @@ class Comparison:
     num_datasets: int = 0
     """Number of data sets over which there is a test too, 0 if there is none."""
     friedman_p_datasets: float | None = None
+    seeds: tuple[int, int] = (1, 1)
+    """Least and greatest number of seeds that a scenario's score is the mean of."""
 
     @property
     def where(self) -> str:
         """The scenarios of the comparison, as a part of a sentence."""
         noun = "scenario" if self.num_scenarios == 1 else "scenarios"
-        return f"over the {self.num_scenarios} {noun} in which all algorithms compared have a score"
+        least, most = self.seeds
+        seeds = "" if most == 1 else f"{most} seeds" if least == most else f"{least} to {most} seeds"
+        return f"over the {self.num_scenarios} {noun} in which all algorithms compared have a score" + (
+            f" (each the mean of {seeds})" if seeds else ""
+        )
 
 
 def compare(study: Study, measure: Measure) -> Comparison:
@@ -102,11 +108,11 @@ def compare_scores(
         for name, has in scores.items()
         if name not in compared
     ]
-    blocks, fewer_seeds = _blocks(compared, scored)
-    blocks_SA = np.array(list(blocks.values()), np.float64).reshape(len(blocks), len(compared))
-    if len(compared) > 1 and 0 < len(blocks_SA) < asked:
+    blocks = list(_blocks(compared, scored))
+    fewer_seeds = sum(block.has_fewer_seeds for block in blocks)
+    if len(compared) > 1 and 0 < len(blocks) < asked:
         remarks.append(
-            f"{len(blocks_SA)} of {asked} scenarios are used: those in which all algorithms have a score."
+            f"{len(blocks)} of {asked} scenarios are used: those in which all algorithms have a score."
         )
     if fewer_seeds:
         where = "1 scenario" if fewer_seeds == 1 else f"{fewer_seeds} scenarios"
@@ -115,12 +121,15 @@ def compare_scores(
         remarks = [
             f"Nothing to compare: fewer than two algorithms have a score in half of {asked} scenarios."
         ]
-    elif not len(blocks_SA):
+    elif not blocks:
         remarks.append("Nothing to compare: no scenario has a score of every algorithm.")
-    if len(compared) < 2 or not len(blocks_SA):
+    if len(compared) < 2 or not blocks:
         return Comparison(measure, (), (), 0, None, (), (), tuple(remarks))
-    datasets_S = [dataset_of(scenario) if dataset_of else str(scenario) for scenario in blocks]
-    return _compared(measure, tuple(compared), -blocks_SA if highest else blocks_SA, datasets_S, remarks)
+    scores_SA = np.array([block.scores for block in blocks], np.float64)
+    datasets_S = [dataset_of(block.scenario) if dataset_of else str(block.scenario) for block in blocks]
+    result = _compared(measure, tuple(compared), -scores_SA if highest else scores_SA, datasets_S, remarks)
+    counts = [block.num_seeds for block in blocks]
+    return replace(result, seeds=(min(counts), max(counts)))
 
 
 def _compared(
@@ -205,13 +214,22 @@ def _dependence(num_scenarios: int, num_datasets: int) -> list[str]:
     ]
 
 
-def _blocks(scores: Scores, scenarios: Mapping[Any, None]) -> tuple[dict[Any, list[float]], int]:
-    """Return scenarios that all have -> score of each, shape (A,), and in how many seeds are left out."""
-    rows, fewer_seeds = {}, 0
+@dataclass(frozen=True)
+class _Block:
+    """A scenario that all algorithms have."""
+
+    scenario: Any
+    scores: list[float]
+    """Of each algorithm, the mean over seeds."""
+    num_seeds: int
+    has_fewer_seeds: bool
+    """Whether an algorithm has more seeds than all have in common."""
+
+
+def _blocks(scores: Scores, scenarios: Mapping[Any, None]) -> Iterator[_Block]:
     for scenario in scenarios:
         cells = [by_scenario.get(scenario, {}) for by_scenario in scores.values()]
         seeds = sorted(set.intersection(*(set(cell) for cell in cells))) if cells else []
         if seeds:
-            rows[scenario] = [round(float(np.mean([cell[s] for s in seeds])), DIGITS) for cell in cells]
-            fewer_seeds += any(len(cell) > len(seeds) for cell in cells)
-    return rows, fewer_seeds
+            means = [round(float(np.mean([cell[seed] for seed in seeds])), DIGITS) for cell in cells]
+            yield _Block(scenario, means, len(seeds), any(len(cell) > len(seeds) for cell in cells))

@@ -123,9 +123,9 @@ def _of_measure(measure: Measure, pairs: Sequence[Pair], names: tuple[str, str],
         f"compare-{slug(measure.name)}",
         f"{measure.name}: {names[0]} and {names[1]}",
         f"Means over the scenarios in which both grids have the {measure.name}, and their difference. "
-        f"{EFFECT} p: two-sided exact signed-rank test (not corrected for the number of tests; the scenarios of "
-        f"a data set share its images and are not independent). Effects are of {LEAST_DIFFERENCES} pairs or more, "
-        f"p of as many that differ. {remarks}",
+        f"{EFFECT} p: two-sided exact signed-rank test, not corrected for the number of tests; scenarios "
+        f"of a data set share its images and are not independent. Effects are of {LEAST_DIFFERENCES} pairs "
+        f"or more, p of as many that differ. {remarks}",
         tuple(map(Column, ("pairs", *names, "difference", *EFFECT_COLUMNS, "p"))),
         tuple(rows),
         corner="algorithm",
@@ -193,6 +193,7 @@ def _both(mine: Cell, theirs: Cell, measure: Measure) -> Cell:
         mine.value,
         mine.spread,
         mine.count,
+        mine.seeds,
         tone=_tone(difference, measure) if mine.text.split(" ")[0] != theirs.text.split(" ")[0] else "",
         reference=theirs.value,
     )

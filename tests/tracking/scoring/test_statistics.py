@@ -141,6 +141,13 @@ def test_a_block_is_a_scenario_and_not_a_seed_of_one():
     columns = {name: {index: dict.fromkeys(range(5), score) for index in range(5)} for name, score in AB}
     result = compare_scores(columns, "score")
     assert (result.num_scenarios, result.pairs) == (5, ())
+    assert "each the mean of 5 seeds" in significance(result).caption
+
+
+def test_scenarios_of_different_numbers_of_seeds_say_so():
+    columns = {name: {0: {0: score}, 1: dict.fromkeys(range(3), score)} for name, score in AB}
+    assert "each the mean of 1 to 3 seeds" in compare_scores(columns, "score").where
+    assert "seed" not in compare_scores(scores(a=[1.0], b=[0.0]), "score").where
 
 
 def test_the_better_of_a_pair_is_by_its_signed_ranks_even_if_its_average_rank_is_worse():
