@@ -186,7 +186,7 @@ def _limits(losses_SA: Array, pairs: Sequence[Pair]) -> list[str]:
         verb = "differs" if untested == 1 else "differ"
         words.append(
             f"{untested} of {len(pairs)} pairs {verb} in fewer than {LEAST_DIFFERENCES} scenarios, "
-            "too few for a test."
+            "too few for a test (–)."
         )
     if least >= ALPHA and not any(pair.differs for pair in pairs):
         words.append(

@@ -54,17 +54,20 @@ def significance(comparison: Comparison) -> Table:
 def effects(comparison: Comparison) -> Table:
     """Return the table of pairs, the better rank first: wins, size of the difference, its interval and p."""
     over_datasets = comparison.num_datasets > 0
-    words = [
-        f"By {comparison.measure}, {comparison.where}: in how many of them the first algorithm is better, "
-        f"equal and worse. {EFFECT} p over scenarios: two-sided exact signed-rank test of pairs that differ "
-        f"in {LEAST_DIFFERENCES} scenarios or more. p over data sets: t-test of the means of each data set, "
-        "as of a mixed model in which data sets are random; –: the difference is the same in all. Both after "
-        f"Holm's correction; bold below {ALPHA}."
-        if comparison.pairs
-        else "",
-        *_friedman(comparison),
-        *comparison.remarks,
-    ]
+    words = []
+    if comparison.pairs:
+        words = [
+            f"By {comparison.measure}, {comparison.where}: in how many the first algorithm is better, equal "
+            f"and worse. {EFFECT}",
+            f"p over scenarios: two-sided exact signed-rank test of pairs that differ in {LEAST_DIFFERENCES} "
+            "scenarios or more.",
+            "p over data sets: t-test of the means of each data set, as of a mixed model in which data sets "
+            "are random; –: the difference is the same in all."
+            if over_datasets
+            else "",
+            f"After Holm's correction; bold below {ALPHA}.",
+        ]
+    words += [*_friedman(comparison), *comparison.remarks]
     return Table(
         f"effects-{slug(comparison.measure)}",
         f"Size of differences: {comparison.measure}",
