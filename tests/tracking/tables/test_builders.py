@@ -199,7 +199,10 @@ def test_a_mean_over_scenarios_has_the_spread_of_its_seeds():
         for seed, scores in enumerate([(0.2, 0.4), (0.4, 0.8)])
         for score, overlap in zip(scores, ("nonoverlapping", "overlapping"), strict=True)
     ]
-    assert personalisation(study_of(runs)).rows[0].cells[0].text == "0.450 ± 0.212"
+    table = personalisation(study_of(runs))
+    cell = table.rows[0].cells[0]
+    assert (cell.text, cell.count, cell.seeds) == ("0.450 ± 0.212", 4, 2)
+    assert "2 seeds: mean ± standard deviation" in table.caption
 
 
 def test_a_mean_over_scenarios_that_misses_some_says_so():
