@@ -64,6 +64,7 @@ def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
             rounds=config.training.rounds,
             method=registry.title(config.algorithm["name"]),
             axes=pairs_of(config, axes),
+            is_reference=registry.is_reference(config.algorithm["name"]),
         )
         for config, title in zip(configs, titles(configs, axes), strict=True)
     )
