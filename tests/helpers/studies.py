@@ -23,6 +23,7 @@ def run_of(
     overlap: str = "nonoverlapping",
     balance: str = "balanced",
     seed: int = 0,
+    is_archived: bool = False,
     is_reference: bool = False,
 ) -> Run:
     name = f"{dataset}-{clients}-{overlap}-{balance}-{algorithm.lower()}-s{seed}"
@@ -37,6 +38,7 @@ def run_of(
         published=published,
         seed=seed,
         rounds=2,
+        is_archived=is_archived,
         is_reference=is_reference,
     )
 

@@ -65,6 +65,8 @@ class Run:
     """The algorithm's title without settings: `SCL` of `SCL (cooldown 5)`."""
     axes: tuple[AxisValue, ...] = ()
     """The run's values of the grid's axes beside data set, overlap, balance, clients, seed and algorithm."""
+    is_archived: bool = False
+    """Whether it is one of the published runs themselves, read from the authors' archive."""
     is_reference: bool = False
     """Whether its algorithm is a row to compare with and no competitor: never the best, not ranked."""
 
@@ -198,6 +200,11 @@ class Study:
     def references(self) -> tuple[str, ...]:
         """Those of the algorithms that are no competitors."""
         return _distinct(run.algorithm for run in self.runs if run.is_reference)
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether the runs are the published ones themselves; a grid has either these or runs of its own."""
+        return any(run.is_archived for run in self.runs)
 
     @property
     def reference_note(self) -> str:
