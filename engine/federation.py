@@ -55,7 +55,8 @@ class Federation:
     def begin(self, fresh: Fresh) -> Progress:
         """Return the progress before the first round; `fresh` draws initial models."""
         rng = generator(self.seed, "init")
-        return Progress(0, self.algorithm.init(self.layout, len(self.truth_K), fresh, rng), {})
+        state = self.algorithm.init(self.layout, len(self.truth_K), fresh, rng)
+        return Progress(0, self.algorithm.reveal(state, self.truth_K), {})
 
     def next_round(
         self, progress: Progress, pool: Pool, cache: SessionCache | None = None
@@ -231,11 +232,17 @@ class Federation:
     def _cache_means_of_old_partition(
         self, orders: Sequence[Order], before: State, after: State, updates: Updates
     ) -> None:
-        """Compute the means that runs need which keep the old partition: only this run has the updates."""
+        """Compute the means that runs need which keep the old partition: only this run has the updates.
+
+        Clusters that start from one model count as one: other runs have not parted their clients yet.
+        """
         labels_K = before.labels_K
-        as_labelled = all(order.candidates == (int(labels_K[order.client]),) for order in orders)
-        if updates.clients and as_labelled and not np.array_equal(labels_K, after.labels_K):
-            updates.means(list(updates.groups(labels_K).values()))
+        if not all(order.candidates == (int(labels_K[order.client]),) for order in orders):
+            return
+        places = {id(model): place for place, model in enumerate(before.models)}
+        old = updates.groups(np.array([places[id(before.models[label])] for label in labels_K]))
+        if sorted(old.values()) != sorted(updates.groups(after.labels_K).values()):
+            updates.means(list(old.values()))
 
     def _client_rows(
         self,

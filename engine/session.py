@@ -211,7 +211,7 @@ def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
         server_set=server_set,
         server_parts={client: slice(bounds[client], bounds[client + 1]) for client in range(config.clients)},
         reference_set=reference_set,
-        uplink=config.uplink,
+        uplink=config.uplink if config.make_algorithm().sends_updates else (),
         plugins=active.sources(config.plugin_digests),
     )
     return setup, np.array([part.cluster for part in splits], np.int64)

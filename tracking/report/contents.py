@@ -67,6 +67,7 @@ def _facts(study: Study) -> tuple[tuple[str, str], ...]:
     rounds = sorted({run.rounds for run in study.runs})
     return (
         ("runs", f"{len(study.finished)} of {len(study.runs)} finished"),
+        *([("source", "the OCFL authors' archive")] if study.is_archived else []),
         ("scenarios", str(len(study.scenarios))),
         ("data sets", ", ".join(study.datasets)),
         ("algorithms", ", ".join(study.algorithms)),

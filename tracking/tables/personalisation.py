@@ -82,6 +82,7 @@ def _table(study: Study, curves: Mapping[str, str], name: str, title: str, capti
             algorithm,
             tuple(over_scenarios(part.where(algorithm=algorithm), measure) for measure in measures.values()),
             section,
+            is_reference=algorithm in study.references,
         )
         for section, part in parts
         for algorithm in part.algorithms
