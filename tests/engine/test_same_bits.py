@@ -32,8 +32,8 @@ CPUS = 0.1
 
 def config(algorithm, training=None, **given):
     training = {"rounds": ROUNDS, **(training or {})}
-    values = {"algorithm": algorithm, "clients": CLIENTS, "training": training, "split": {"server_images": 60}}
-    values |= given
+    values = {"algorithm": algorithm, "clients": CLIENTS, "training": training, **given}
+    values = {"split": {"server_images": 60}, **values}
     return complete(values, NOWHERE)
 
 
