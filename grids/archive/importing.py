@@ -76,7 +76,7 @@ def import_archive(
     storage.check_writable()
     for grid in grids:
         _check_is_archived(grid.name, storage)
-    with Lease(storage, name) as lease:
+    with Lease(storage, name, warn) as lease:
         with _progress(console, sum(len(grid.found) for grid in grids), as_json=as_json) as on_run:
             for grid in grids:
                 for run in grid.found:

@@ -65,7 +65,7 @@ def launch(
         if options.as_json:
             # Ray prints messages of its own, until it has shut down.
             stack.enter_context(redirect_stdout(sys.stderr))
-        lease = stack.enter_context(Lease(storage, grid.name))
+        lease = stack.enter_context(Lease(storage, grid.name, warn))
         with _waiting(console, options, "Starting Ray and MLflow" if with_ray else "Starting MLflow"):
             stack.enter_context(connected() if with_ray else nullcontext())
             places = _places(todo, options) if with_ray else {}

@@ -13,7 +13,7 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import duration
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.round_cache.table import LEGEND, readable_size, store_table
@@ -57,7 +57,7 @@ def show_store(name: str, storage: Storage, drop: bool, as_json: bool, console: 
 
 def _drop(name: str, runs: Sequence[RunConfig], storage: Storage) -> list[StoredFile]:
     """Evict and return the states that no run needs; the lease keeps new runs from starting meanwhile."""
-    with Lease(storage, name), disk_errors(storage.root):
+    with Lease(storage, name, warn), disk_errors(storage.root):
         dropped = evictable(kept(storage), runs, storage)
         if dropped:
             store.drop(storage, dropped)

@@ -155,7 +155,7 @@ def test_store_drop_is_refused_while_another_driver_holds_the_lease(storage):
         assert fedgrid("store", "mine", "--storage", storage.root).code == 0
         result = fedgrid("store", "mine", "--drop", "--storage", storage.root)
     assert (result.code, result.out) == (2, "")
-    assert f"{storage} is in use: grid another, process " in result.err
+    assert f"{storage} is in use: grid another of " in result.err
     assert BNC.trunk in trunks_with_states(storage)
 
 
