@@ -30,32 +30,32 @@ def backoff(attempt: int) -> float:
     return SystemRandom().uniform(0.5, 1.0) * min(LAST_PAUSE, FIRST_PAUSE * 2.0 ** (attempt - 1))
 
 
-def repeated(
-    call: Callable[[], T],
-    errors: type[Exception] | tuple[type[Exception], ...],
-    *,
-    give_up_after: float,
-    warn: Callable[[Exception], None] = lambda _: None,
-    clock: Clock = CLOCK,
-) -> T:
-    """Return what `call` returns; if it raises one of `errors`, call it again after a pause that grows.
+@dataclass(frozen=True)
+class Patience:
+    """How long a failed call is tried again: not at all by default."""
 
-    Args:
-        give_up_after: seconds from the first attempt after which the error is raised; 0 tries once.
-        warn: gets the first error.
+    give_up_after: float = 0.0
+    """Seconds from the first attempt."""
+    warn: Callable[[str], None] = lambda _: None
+    """Gets a line for the first failed attempt."""
+    clock: Clock = CLOCK
 
-    Raises:
-        Exception: the last error.
-    """
-    start, attempt = clock.now(), 1
-    while True:
-        try:
-            return call()
-        except errors as error:
-            pause = backoff(attempt)
-            if clock.now() + pause - start > give_up_after:
-                raise
-            if attempt == 1:
-                warn(error)
-        clock.pause(pause)
-        attempt += 1
+    def repeat(self, call: Callable[[], T], errors: tuple[type[Exception], ...]) -> T:
+        """Return what `call` returns; if it raises one of `errors`, call it again after a pause that grows.
+
+        Raises:
+            Exception: the last error, after `give_up_after`.
+        """
+        start, attempt = self.clock.now(), 1
+        while True:
+            try:
+                return call()
+            except errors as error:
+                pause = backoff(attempt)
+                if self.clock.now() + pause - start > self.give_up_after:
+                    raise
+                if attempt == 1:
+                    reason = (str(error) or type(error).__name__).splitlines()[0]
+                    self.warn(f"{reason}; tried again for {self.give_up_after:g} s")
+            self.clock.pause(pause)
+            attempt += 1

@@ -16,14 +16,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from platform import node
 from pwd import getpwuid
 from threading import Event
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from fedgrid.engine.errors import ConfigError, FedgridError
+from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.storage.atomic import PARTIAL, disk_errors
-from fedgrid.engine.storage.clock import CLOCK, Clock
+from fedgrid.engine.storage.clock import CLOCK, Clock, Patience
 from fedgrid.engine.storage.held_file import RENEWED, HeldFile, Observer, link, read_holder
 from fedgrid.engine.storage.storage import Storage
 
@@ -32,6 +33,8 @@ EXPIRES_AFTER = 60.0
 """Seconds without a renewal."""
 RENEW_EVERY = 15.0
 """Seconds. Three renewals may fail before the lease expires."""
+LATE = 10.0
+"""Seconds after which a network file system has shown a new file everywhere."""
 LOOK_EVERY = 3.0
 """Seconds between two looks at a lease that may have expired."""
 
@@ -81,6 +84,34 @@ def holder(storage: Storage) -> Holder | None:
     if found is None or Observer(EXPIRES_AFTER).is_gone(path, found.found, found.text):
         return None
     return found
+
+
+def check_driver(storage: Storage, token: str, clock: Clock = CLOCK) -> None:
+    """Check that this machine sees the lease that the driver with `token` holds: their storage is the same.
+
+    A network file system may show it late, so it is looked for for ten seconds.
+
+    Raises:
+        RunError: it does not, so nothing must be written here.
+    """
+
+    def look() -> None:
+        storage.refresh(NAME)
+        with suppress(OSError):  # Reading the folder makes a network file system ask its server again.
+            os.listdir(storage.root)
+        found = _read(storage.root / NAME)
+        if found is None:
+            raise FileNotFoundError(
+                f"node {node()} does not see the driver's {NAME} in {storage}; mount that folder there (NFS, "
+                "say), or give a URI such as s3://bucket/runs as --storage"
+            )
+        if found.token != token:
+            raise FileNotFoundError(f"node {node()}: {storage} has been taken over by {found}")
+
+    try:
+        Patience(LATE, clock=clock).repeat(look, (OSError,))
+    except OSError as error:
+        raise RunError(str(error)) from error
 
 
 class Lease:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.engine.storage.clock import backoff, repeated
+from fedgrid.engine.storage.clock import Patience, backoff
 from tests.helpers.time import Time
 
 
@@ -27,8 +27,8 @@ def test_pause_is_half_to_all_of_1_2_4_up_to_60_seconds():
 def test_failed_call_is_repeated_until_it_succeeds():
     time, warnings = Time(), []
     call = Failing(OSError("first"), OSError("second"))
-    assert repeated(call, OSError, give_up_after=60, warn=warnings.append, clock=time.clock) == 7
-    assert [str(error) for error in warnings] == ["first"]
+    assert Patience(60, warnings.append, time.clock).repeat(call, (OSError,)) == 7
+    assert warnings == ["first; tried again for 60 s"]
     assert len(time.pauses) == 2
     assert 0.5 <= time.pauses[0] <= 1 <= time.pauses[1] <= 2
 
@@ -37,20 +37,20 @@ def test_last_error_is_raised_after_the_stated_time():
     time = Time()
     call = Failing(*(OSError(str(number)) for number in range(100)))
     with pytest.raises(OSError, match=r"^\d+$"):
-        repeated(call, OSError, give_up_after=60, clock=time.clock)
+        Patience(60, clock=time.clock).repeat(call, (OSError,))
     assert 0 < sum(time.pauses) <= 60
     assert 5 <= len(time.pauses) <= 8, "32 s is the last pause that fits, after 31 s or half of it"
 
 
-def test_zero_seconds_try_once():
+def test_no_patience_tries_once():
     time = Time()
     with pytest.raises(OSError, match="once"):
-        repeated(Failing(OSError("once")), OSError, give_up_after=0, clock=time.clock)
+        Patience(clock=time.clock).repeat(Failing(OSError("once")), (OSError,))
     assert time.pauses == []
 
 
 def test_other_errors_are_raised_at_once():
     time = Time()
     with pytest.raises(KeyError):
-        repeated(Failing(KeyError("bug")), OSError, give_up_after=60, clock=time.clock)
+        Patience(60, clock=time.clock).repeat(Failing(KeyError("bug")), (OSError,))
     assert time.pauses == []

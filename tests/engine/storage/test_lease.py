@@ -5,14 +5,15 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from platform import node
 from threading import Barrier
 
 import pytest
 
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.storage import held_file
 from fedgrid.engine.storage import lease as module
-from fedgrid.engine.storage.lease import EXPIRES_AFTER, LOOK_EVERY, Lease, holder
+from fedgrid.engine.storage.lease import EXPIRES_AFTER, LATE, LOOK_EVERY, Lease, check_driver, holder
 from fedgrid.engine.storage.storage import Storage
 from tests.helpers.time import Time
 
@@ -295,6 +296,35 @@ def test_deleted_lease_is_lost(storage):
         held.renew()
         assert held.lost.is_set()
     assert names(storage) == []
+
+
+class TestOtherMachineOfTheGrid:
+    def test_machine_that_sees_the_drivers_lease_may_write(self, storage, time):
+        with lease(storage) as held:
+            check_driver(storage, held.token, time.clock)
+        assert time.pauses == []
+
+    def test_lease_that_shows_late_is_waited_for(self, storage, time):
+        content = mine(storage, token="driver")
+        time.during_pause = lambda: time.seconds > 1004 and put(storage, content)
+        check_driver(storage, "driver", time.clock)
+        assert 4 < sum(time.pauses) < LATE
+
+    @pytest.mark.parametrize("exists", [True, False])
+    def test_machine_without_the_share_is_named_with_the_path(self, storage, time, exists):
+        if exists:
+            storage.root.mkdir()
+        with pytest.raises(RunError) as error:
+            check_driver(storage, "driver", time.clock)
+        message = str(error.value)
+        for part in (f"node {node()}", str(storage.root), "mount", "s3://"):
+            assert part in message
+        assert sum(time.pauses) < LATE
+        assert storage.root.exists() == exists, "nothing is written"
+
+    def test_storage_that_another_driver_has_taken_is_left_alone(self, storage, time):
+        with lease(storage, "theirs"), pytest.raises(RunError, match="taken over by grid theirs"):
+            check_driver(storage, "driver", time.clock)
 
 
 class TestUri:
