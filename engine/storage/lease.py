@@ -175,6 +175,15 @@ class Lease:
             if self._file.delete_if(self._file.is_ours):
                 self._storage.remove(NAME)
 
+    def check(self) -> None:
+        """Check that no other driver has taken the storage over.
+
+        Raises:
+            RunError: one has.
+        """
+        if self.lost.is_set():
+            raise RunError("another fedgrid has taken over this storage, so this one ends; nothing is lost")
+
     def renew(self) -> bool:
         """Extend the lease by a minute; if it is no longer ours, set `lost` and return False.
 

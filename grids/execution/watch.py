@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.lease import Lease
@@ -157,8 +156,7 @@ class Watch:
         if now - self._ticked < TICK_SECONDS:
             return
         self._ticked = now
-        if self._lease.lost.is_set():
-            raise RunError("another fedgrid has taken over this storage, so this one ends; nothing is lost")
+        self._lease.check()
         self.stopping = self.stopping or self._storage.patiently(self._folder.stop_asked)
         if self.tally.running:
             self._busy = now
