@@ -10,108 +10,26 @@ one of them finds the other's lease at its next renewal.
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
-from platform import node
 from pwd import getpwuid
 from threading import Event
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Self, TextIO
 
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.storage.atomic import PARTIAL, disk_errors
-from fedgrid.engine.storage.clock import CLOCK, Clock, Patience
+from fedgrid.engine.storage.clock import CLOCK, Clock
+from fedgrid.engine.storage.driver import EXPIRES_AFTER, NAME, Holder, read
 from fedgrid.engine.storage.held_file import RENEWED, HeldFile, Observer, link, read_holder
 from fedgrid.engine.storage.storage import Storage
 
-NAME = "lease.json"
-EXPIRES_AFTER = 60.0
-"""Seconds without a renewal."""
 RENEW_EVERY = 15.0
 """Seconds. Three renewals may fail before the lease expires."""
-LATE = 10.0
-"""Seconds after which a network file system has shown a new file everywhere."""
 LOOK_EVERY = 3.0
 """Seconds between two looks at a lease that may have expired."""
-
-
-@dataclass(frozen=True)
-class Holder:
-    """The driver of a storage."""
-
-    text: str
-    """All of the file; it changes with each renewal."""
-    found: Mapping[str, Any]
-    """What it says, empty if it is damaged: `token`, the identity of the process, `user`, `what`, `since`."""
-
-    @property
-    def token(self) -> str:
-        """A name of this lease; of a damaged one, a digest of the file."""
-        return str(self.found.get("token") or sha256(self.text.encode()).hexdigest()[:16])
-
-    @property
-    def what(self) -> str:
-        """Name of the grid."""
-        return str(self.found.get("what", "?"))
-
-    @property
-    def process(self) -> str:
-        """The process, for people."""
-        return f"{self.found.get('host', '?')}, process {self.found.get('pid', '?')}"
-
-    def __str__(self) -> str:
-        if not self.found:
-            return f"{NAME}, which is damaged"
-        pid, host, user, since = (self.found.get(key, "?") for key in ("pid", "host", "user", "since"))
-        return f"grid {self.what} of {user}, process {pid} on {host}, since {since}"
-
-
-def holder(storage: Storage) -> Holder | None:
-    """Return the driver of a storage, None if there is none.
-
-    If that driver has died on another machine, it is returned until another driver takes its lease.
-
-    Raises:
-        RunError: if the storage cannot be read.
-    """
-    storage.refresh(NAME)
-    path = storage.root / NAME
-    found = _read(path)
-    if found is None or Observer(EXPIRES_AFTER).is_gone(path, found.found, found.text):
-        return None
-    return found
-
-
-def check_driver(storage: Storage, token: str, clock: Clock = CLOCK) -> None:
-    """Check that this machine sees the lease that the driver with `token` holds: their storage is the same.
-
-    A network file system may show it late, so it is looked for for ten seconds.
-
-    Raises:
-        RunError: it does not, so nothing must be written here.
-    """
-
-    def look() -> None:
-        storage.refresh(NAME)
-        with suppress(OSError):  # Reading the folder makes a network file system ask its server again.
-            os.listdir(storage.root)
-        found = _read(storage.root / NAME)
-        if found is None:
-            raise FileNotFoundError(
-                f"node {node()} does not see the driver's {NAME} in {storage}; mount that folder there (NFS, "
-                "say), or give a URI such as s3://bucket/runs as --storage"
-            )
-        if found.token != token:
-            raise FileNotFoundError(f"node {node()}: {storage} has been taken over by {found}")
-
-    try:
-        Patience(LATE, clock=clock).repeat(look, (OSError,))
-    except OSError as error:
-        raise RunError(str(error)) from error
 
 
 class Lease:
@@ -160,7 +78,7 @@ class Lease:
                     pass
             self._storage.push(NAME)
             self._storage.refresh(NAME)
-        found = _read(self._path)
+        found = read(self._path)
         if found is None or found.token != self.token:
             raise ConfigError(f"{self._storage}: another fedgrid has just taken it; try again")
         self._file.start_renewing(self.renew)
@@ -227,7 +145,7 @@ class Lease:
         mine.write_text(json.dumps({**new, RENEWED: self._now()}) + "\n")
         if _linked(mine, self._path):
             return True
-        stale = _read(self._path)
+        stale = read(self._path)
         if stale is None:
             return False
         claims: list[Path] = []
@@ -238,11 +156,11 @@ class Lease:
             claims.append(self._path.with_name(f"{NAME}.after-{last.token}"))
             if _linked(mine, claims[-1]):
                 break
-            claimant = _read(claims[-1])
+            claimant = read(claims[-1])
             if claimant is None:
                 return False
             last, path = claimant, claims[-1]
-        now = _read(self._path)
+        now = read(self._path)
         is_ours = now is not None and now.token == stale.token
         if is_ours:
             # The claim disappears in this replacement. As long as it exists, no other driver can get here.
@@ -293,15 +211,3 @@ def _linked(mine: Path, path: Path) -> bool:
     except FileExistsError:
         return False
     return True
-
-
-def _read(path: Path) -> Holder | None:
-    """Return what a lease says, None if there is none. A damaged one may still be renewed by its holder."""
-    try:
-        text = path.read_text(errors="replace")
-    except FileNotFoundError:
-        return None
-    try:
-        return Holder(text, read_holder(text))
-    except ValueError:
-        return Holder(text, {})

@@ -12,7 +12,7 @@ from rich.text import Text
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
-from fedgrid.engine.storage.lease import holder
+from fedgrid.engine.storage.driver import holder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import duration

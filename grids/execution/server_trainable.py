@@ -21,7 +21,7 @@ from fedgrid.engine.round_cache.store import CacheOptions
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.server import Server
 from fedgrid.engine.storage.clock import CLOCK, backoff
-from fedgrid.engine.storage.lease import check_driver
+from fedgrid.engine.storage.driver import check_driver
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.run_events import RunEvent, RunFinished, RunStopped, run_to_end
 from fedgrid.grids.results.grid_folder import GridFolder

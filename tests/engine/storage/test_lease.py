@@ -13,7 +13,8 @@ import pytest
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.storage import held_file
 from fedgrid.engine.storage import lease as module
-from fedgrid.engine.storage.lease import EXPIRES_AFTER, LATE, LOOK_EVERY, Lease, check_driver, holder
+from fedgrid.engine.storage.driver import EXPIRES_AFTER, LATE, check_driver, holder
+from fedgrid.engine.storage.lease import LOOK_EVERY, Lease
 from fedgrid.engine.storage.storage import Storage
 from tests.helpers.time import Time
 
