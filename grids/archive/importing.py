@@ -12,7 +12,7 @@ from shlex import quote
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.lease import Lease
@@ -113,12 +113,11 @@ def import_archive(
     storage.check_writable()
     for grid in grids:
         _check_is_archived(grid.name, storage)
-    with Lease(storage, name) as lease:
+    with Lease(storage, name, warn) as lease:
         with _progress(console, sum(len(grid.found) for grid in grids), as_json=as_json) as on_run:
             for grid in grids:
                 for run in grid.found:
-                    if lease.lost.is_set():
-                        raise RunError("another fedgrid has taken over this storage; nothing is lost")
+                    lease.check()
                     _import(run, grid, path, storage, on_run, published_truth=published_truth)
         with nullcontext() if as_json else console.status("Writing to MLflow ..."):
             for grid in grids:

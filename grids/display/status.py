@@ -12,7 +12,7 @@ from rich.text import Text
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
-from fedgrid.engine.storage.lease import holder
+from fedgrid.engine.storage.driver import holder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import duration
@@ -58,7 +58,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     done = sum(is_finished(storage, run) for run in runs)
     return {
         "grid": name,
-        "driver": f"{driver.host}, process {driver.pid}" if driver is not None and is_running else None,
+        "driver": driver.process if driver is not None and is_running else None,
         "stopping": is_running and grid.stop_asked(),
         "total": len(runs),
         "done": done,
@@ -85,7 +85,7 @@ def ask_to_stop(name: str, storage: Storage, console: Console) -> None:
         raise ConfigError(f"{name} is not running; `fedgrid status {name}` shows how far it is")
     grid.ask_to_stop()
     console.print(
-        f"{name} on {driver.host} stops after the rounds under way; `fedgrid run` continues it",
+        f"{name} on {driver.process} stops after the rounds under way; `fedgrid run` continues it",
         soft_wrap=True,
         markup=False,
         highlight=False,

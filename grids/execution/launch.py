@@ -65,7 +65,7 @@ def launch(
         if options.as_json:
             # Ray prints messages of its own, until it has shut down.
             stack.enter_context(redirect_stdout(sys.stderr))
-        lease = stack.enter_context(Lease(storage, grid.name))
+        lease = stack.enter_context(Lease(storage, grid.name, warn))
         with _waiting(console, options, "Starting Ray and MLflow" if with_ray else "Starting MLflow"):
             stack.enter_context(connected() if with_ray else nullcontext())
             places = _places(todo, options) if with_ray else {}
@@ -75,6 +75,8 @@ def launch(
             if options.fresh:
                 _forget(todo, storage, options, log)
             stack.enter_context(log)
+        storage = storage.patient(warn)
+        folder = GridFolder(storage, grid.name)
         for run in unlogged:
             log.finish(run, "FINISHED")
         stack.enter_context(view)
@@ -133,7 +135,17 @@ def _run(
     runs = in_order(runs, max(1, side_by_side))
     until = dict(grid.until)
     plugins = active.sources(digest for run in runs for digest in run.plugin_digests)
-    context = LaunchContext(grid.name, runs, places, storage, options.data_dir, until, options.store, plugins)
+    context = LaunchContext(
+        grid.name,
+        runs,
+        places,
+        storage,
+        options.data_dir,
+        watch.lease_token,
+        until,
+        options.store,
+        plugins,
+    )
     run_trials(context, watch, options.retries)
 
 

@@ -81,7 +81,7 @@ def sync_grid(name: str, storage: Storage, console: Console) -> None:
     """
     grid = launched(name, storage)
     log = RunLog(name, storage.root, warn, axes=grid.varied)
-    with Lease(storage, name):
+    with Lease(storage, name, warn):
         for run in grid.runs:
             storage.pull(RunFolder(storage, run).path.name, skip=("state-",))
         synced = sync(grid.runs, storage.root, log, grid.text)
