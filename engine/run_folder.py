@@ -18,6 +18,7 @@ from fedgrid.engine.records import RoundRecord, schemas
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.atomic import delete_partial, disk_errors, write_text
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.redaction import redacted
 
 DONE, FAILED, CONFIG, LOG = "done.json", "failed.json", "config.json", "log.txt"
 
@@ -140,7 +141,7 @@ class RunFolder:
         if messages:
             now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
             with disk_errors(self.path), (self.path / LOG).open("a") as file:
-                file.writelines(f"{now} {message}\n" for message in messages)
+                file.writelines(f"{now} {redacted(message)}\n" for message in messages)
             self._push(LOG)
 
     def _config_text(self) -> str:

@@ -1,7 +1,6 @@
 """Files at a URI: pyarrow's file systems, as in Ray, and fsspec for every other scheme."""
 
 import os
-import re
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
@@ -31,11 +30,11 @@ def connect(uri: str) -> tuple[fs.FileSystem, str]:
         remote, path = fs.FileSystem.from_uri(uri)
     except pa.ArrowInvalid as error:
         if "Unrecognized filesystem" not in str(error):
-            raise ConfigError(f"--storage {shown(uri)}: {one_line(error)}; {OTHER_FOLDER}") from error
+            raise ConfigError(f"--storage {uri}: {one_line(error)}; {OTHER_FOLDER}") from error
         remote, path = _connect_by_fsspec(uri, scheme)
     except (OSError, ImportError, pa.ArrowException) as error:
         raise ConfigError(
-            f"--storage {shown(uri)}: cannot be reached ({one_line(error)}); {OTHER_FOLDER}"
+            f"--storage {uri}: cannot be reached ({one_line(error)}); {OTHER_FOLDER}"
         ) from error
     return remote, path.rstrip("/")
 
@@ -44,15 +43,15 @@ def _connect_by_fsspec(uri: str, scheme: str) -> tuple[fs.FileSystem, str]:
     try:
         opened, path = import_module("fsspec").core.url_to_fs(uri, use_listings_cache=False)
     except ImportError as error:
-        raise ConfigError(f"--storage {shown(uri)}: {one_line(error)}") from error
+        raise ConfigError(f"--storage {uri}: {one_line(error)}") from error
     except ValueError as error:
         raise ConfigError(
-            f"--storage {shown(uri)}: unknown scheme '{scheme}'; known: s3, gs, hdfs, abfs and fsspec's"
+            f"--storage {uri}: unknown scheme '{scheme}'; known: s3, gs, hdfs, abfs and fsspec's"
         ) from error
     except Exception as error:
         # Each fsspec package defines its own errors.
         raise ConfigError(
-            f"--storage {shown(uri)}: cannot be reached ({one_line(error)}); {OTHER_FOLDER}"
+            f"--storage {uri}: cannot be reached ({one_line(error)}); {OTHER_FOLDER}"
         ) from error
     return fs.PyFileSystem(fs.FSSpecHandler(opened)), str(path)
 
@@ -122,11 +121,6 @@ def try_to_write(remote: fs.FileSystem, base: str) -> None:
     for folder in missing:
         if not remote.get_file_info(fs.FileSelector(folder)):
             remote.delete_dir(folder)
-
-
-def shown(uri: str) -> str:
-    """Return a URI with its user name and password, if it has them, replaced by asterisks."""
-    return re.sub(r"//[^/@]*:[^/@]*@", "//***@", uri)
 
 
 def one_line(error: Exception) -> str:

@@ -27,9 +27,9 @@ from fedgrid.engine.storage.remote import (
     listing,
     one_line,
     send,
-    shown,
     try_to_write,
 )
+from fedgrid.redaction import redacted
 
 MARKS = re.compile(
     r"[^/]+/(done|failed|scores|mlflow|config)\.json|[^/]+/state-\d+\.sha256|grids/[^/]+/[^/]+|lease\.json"
@@ -75,7 +75,7 @@ class Storage:
         return Storage.of, (self.uri or str(self.root),)
 
     def __str__(self) -> str:
-        return shown(self.uri) if self.uri else str(self.root)
+        return redacted(self.uri) if self.uri else str(self.root)
 
     def push(self, *names: str) -> None:
         """Copy files to the URI, in the given order; a file that marks the others as valid comes last.

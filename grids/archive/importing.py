@@ -28,7 +28,7 @@ from fedgrid.grids.mlflow_log.run_writer import MARK
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.grid_folder import RUNS, GridFolder
 from fedgrid.grids.results.outcome import is_finished
-from fedgrid.tracking.mlflow.store import shown
+from fedgrid.redaction import redacted
 
 TEXT = """\
 # Runs of the OCFL papers' authors, read from their archive by `fedgrid import`. None of them was run here.
@@ -166,7 +166,7 @@ def _as_dict(grid: Imported) -> dict[str, object]:
         "absent": [
             {"files": list(names), "runs": count} for names, count in sorted(grid.absent.items()) if names
         ],
-        "mlflow": shown(grid.log.uri),
+        "mlflow": redacted(grid.log.uri),
     }
 
 
@@ -182,6 +182,6 @@ def _show(grids: Sequence[Imported], storage: Storage, console: Console) -> None
             if names:
                 say(f"  absent in {count} of them: {', '.join(names)}")
     say(f"Written to {storage}")
-    say(f"MLflow store: {shown(grids[0].log.uri)}")
+    say(f"MLflow store: {redacted(grids[0].log.uri)}")
     for grid in grids:
-        say(f"Next:  fedgrid report {quote(grid.name)} --storage {quote(storage.uri or str(storage.root))}")
+        say(f"Next:  fedgrid report {quote(grid.name)} --storage {quote(str(storage))}")

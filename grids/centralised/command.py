@@ -32,8 +32,9 @@ from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import MARK, is_logged
 from fedgrid.grids.mlflow_log.tags import origin
 from fedgrid.grids.presets.changes import Change
+from fedgrid.redaction import redacted
 from fedgrid.tracking.mlflow.runs import Experiment
-from fedgrid.tracking.mlflow.store import TrackingError, shown, tracking_uri
+from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
 
 
 def configure(
@@ -126,7 +127,7 @@ def _log(folder: CentralisedFolder, uri: str, storage: Storage) -> bool:
     except TrackingError as error:
         warn(f"{error}; the training is on disk, and the same command logs it when MLflow is back")
         return False
-    mark = {"uri": shown(uri), "mlflow_run_id": entry.mlflow_run_id, "rounds": config.training.rounds}
+    mark = {"uri": redacted(uri), "mlflow_run_id": entry.mlflow_run_id, "rounds": config.training.rounds}
     write_text(path / MARK, json.dumps(mark) + "\n")
     return True
 

@@ -25,6 +25,7 @@ from fedgrid.grids.cli.commands import (
     ui,
 )
 from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED
+from fedgrid.redaction import printable, redacted
 
 app = typer.Typer(
     help="Grids of clustered federated learning experiments.",
@@ -56,6 +57,7 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    line = f"[bold red]fedgrid:[/] {escape(' '.join(message.split()))}"
+    shown = printable(redacted(" ".join(message.split())))
+    line = f"[bold red]fedgrid:[/] {escape(shown)}"
     Console(stderr=True).print(line, highlight=False, soft_wrap=True, emoji=False)
     sys.exit(code)

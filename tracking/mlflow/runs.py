@@ -12,7 +12,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from fedgrid.tracking.mlflow.store import TrackingError, connect, one_line, shown
+from fedgrid.redaction import redacted
+from fedgrid.tracking.mlflow.store import TrackingError, connect, one_line
 
 RUN_ID_TAG = "fedgrid.run_id"
 ROUND = "round"
@@ -73,7 +74,7 @@ class Experiment:
                 return cls(uri, client, str(client.create_experiment(name, artifact_location=location)), {})
             if found.lifecycle_stage == "deleted":
                 raise TrackingError(
-                    f"experiment '{name}' in {shown(uri)} was deleted; restore it with `mlflow "
+                    f"experiment '{name}' in {uri} was deleted; restore it with `mlflow "
                     f"experiments restore --experiment-id {found.experiment_id}`, or use another name"
                 )
             return cls(uri, client, str(found.experiment_id), _entries(client, str(found.experiment_id)))
@@ -85,7 +86,7 @@ class Experiment:
         """
         from mlflow.entities import Param
 
-        marks = {key: value[:TAG_LENGTH] for key, value in tags.items()}
+        marks = {key: redacted(value)[:TAG_LENGTH] for key, value in tags.items()}
         entry = self.entries.get(run_id)
         with one_line(self._uri):
             if entry is None:
@@ -97,7 +98,7 @@ class Experiment:
                 self._client.update_run(entry.mlflow_run_id, status="RUNNING", name=name)
                 self.set_tags(entry, tags)
             if not entry.described:
-                flat = [Param(key, value[:PARAM_LENGTH]) for key, value in flatten(params).items()]
+                flat = [Param(key, redacted(value)[:PARAM_LENGTH]) for key, value in flatten(params).items()]
                 for first in range(0, len(flat), PARAMS_PER_BATCH):
                     self._client.log_batch(entry.mlflow_run_id, params=flat[first : first + PARAMS_PER_BATCH])
         entry.status, entry.described, entry.opened = "RUNNING", True, True
@@ -161,13 +162,13 @@ class Experiment:
     def log_text(self, entry: LoggedRun, text: str, name: str) -> None:
         """Upload a text file."""
         with one_line(self._uri):
-            self._client.log_text(entry.mlflow_run_id, text, name)
+            self._client.log_text(entry.mlflow_run_id, redacted(text), name)
 
     def set_tags(self, entry: LoggedRun, tags: Mapping[str, str]) -> None:
         """Set tags anew; the others stay."""
         from mlflow.entities import RunTag
 
-        marks = [RunTag(key, value[:TAG_LENGTH]) for key, value in tags.items()]
+        marks = [RunTag(key, redacted(value)[:TAG_LENGTH]) for key, value in tags.items()]
         with one_line(self._uri):
             self._client.log_batch(entry.mlflow_run_id, tags=marks)
 
