@@ -24,8 +24,15 @@ DONE, FAILED, CONFIG, LOG = "done.json", "failed.json", "config.json", "log.txt"
 
 
 def folder_of(root: Path, config: RunConfig) -> Path:
-    """Return the folder of the run of `config` under a storage's `root`."""
-    return root / f"{config.name}-{config.run_id}"
+    """Return the folder of the run of `config` under a storage's `root`.
+
+    Raises:
+        ConfigError: the name of the run leads elsewhere; a file of the storage that lists runs may say anything.
+    """
+    name = f"{config.name}-{config.run_id}"
+    if Path(name).name != name or "\0" in name:
+        raise ConfigError(f"a run named {name!r}: expected no / in the names of data set and algorithm")
+    return root / name
 
 
 @dataclass(frozen=True)

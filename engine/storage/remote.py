@@ -10,7 +10,7 @@ from shutil import copyfileobj
 import pyarrow as pa
 from pyarrow import fs
 
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.storage.atomic import PARTIAL, replacing
 
 BLOCK = 1 << 20
@@ -57,14 +57,23 @@ def _connect_by_fsspec(uri: str, scheme: str) -> tuple[fs.FileSystem, str]:
 
 
 def listing(remote: fs.FileSystem, base: str, folder: str) -> dict[str, fs.FileInfo]:
-    """Return all complete files under a folder, by their path relative to `base`."""
+    """Return all complete files under a folder, by their path relative to `base`.
+
+    Raises:
+        RunError: a name would lead out of a mirror: whoever can write to a bucket may name keys at will.
+    """
     selector = fs.FileSelector(f"{base}/{folder}".rstrip("/"), allow_not_found=True, recursive=True)
     infos = remote.get_file_info(selector)
-    return {
+    found = {
         info.path.removeprefix(f"{base}/"): info
         for info in infos
         if info.type == fs.FileType.File and PARTIAL not in info.path
     }
+    for name in found:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or "\0" in name:
+            raise RunError(f"{base} has a file named {name!r}, which is none of fedgrid's; delete it there")
+    return found
 
 
 def fetch(remote: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
