@@ -27,7 +27,7 @@ def folder_of(root: Path, config: RunConfig) -> Path:
     """Return the folder of the run of `config` under a storage's `root`.
 
     Raises:
-        ConfigError: the name of the run leads elsewhere; a file of the storage that lists runs may say anything.
+        ConfigError: the run's name leads elsewhere: a list of runs in a storage may say anything.
     """
     name = f"{config.name}-{config.run_id}"
     if Path(name).name != name or "\0" in name:

@@ -17,6 +17,7 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.storage_id import claim
 from fedgrid.grids.archive import layout, one_run
 from fedgrid.grids.archive.configs import config_of
 from fedgrid.grids.archive.keep import forget, keep
@@ -77,6 +78,7 @@ def import_archive(
     for grid in grids:
         _check_is_archived(grid.name, storage)
     with Lease(storage, name) as lease:
+        claim(storage)
         with _progress(console, sum(len(grid.found) for grid in grids), as_json=as_json) as on_run:
             for grid in grids:
                 for run in grid.found:

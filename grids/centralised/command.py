@@ -17,6 +17,7 @@ from fedgrid.engine.epsilons import Proposal, propose
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.atomic import write_text
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.storage_id import claim
 from fedgrid.grids.centralised.folder import (
     CENTRALISED,
     CONFIG,
@@ -118,7 +119,7 @@ def _log(folder: CentralisedFolder, uri: str, storage: Storage) -> bool:
     epochs = [(row.pop("epoch"), row) for row in folder.rows]
     tags = {"dataset": config.dataset, "model": config.model, "seed": str(config.seed), **origin()}
     try:
-        experiment = Experiment.open(uri, CENTRALISED, artifact_root(storage.root))
+        experiment = Experiment.open(uri, CENTRALISED, artifact_root(storage.root), claim(storage))
         entry = experiment.start(config.run_id, config.name, tags, config.model_dump(mode="json"))
         experiment.log_rounds(entry, epochs, int(time.time() * 1000))
         experiment.log_artifacts(entry, [path / name for name in (CONFIG, RECORDS, PROPOSAL)])

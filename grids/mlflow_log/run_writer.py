@@ -11,6 +11,7 @@ import pyarrow as pa
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import write_text
+from fedgrid.engine.storage.storage_id import id_of
 from fedgrid.grids.mlflow_log.tags import metrics, note, origin, tags
 from fedgrid.grids.results.axes import name_of
 from fedgrid.grids.results.times import times_of
@@ -159,7 +160,8 @@ class Writer:
 
     def _connected(self) -> Experiment:
         if self._experiment is None:
-            self._experiment = Experiment.open(self._uri, self._grid_name, self._artifacts)
+            key = id_of(self._storage)
+            self._experiment = Experiment.open(self._uri, self._grid_name, self._artifacts, key)
         return self._experiment
 
     def _start(self, config: RunConfig) -> tuple[LoggedRun, bool]:
