@@ -58,10 +58,10 @@ class Storage:
         """Return the storage for a path or a URI, SCHEME://PLACE.
 
         Raises:
-            ConfigError: a `file://` URI names another host.
+            ConfigError: a `file://` URI names another host, or there can be no folder of that name.
         """
         if "://" not in str(text):
-            return cls(Path(text).expanduser().absolute())
+            return cls(_folder(Path(text)))
         parts = urlsplit(str(text))
         if parts.scheme == "file":
             if parts.netloc not in ("", "localhost"):
@@ -226,6 +226,16 @@ class Storage:
             fetched = [threads.submit(fetch, remote, info, self.root / name) for name, info in there.items()]
         for result in fetched:
             result.result()
+
+
+def _folder(path: Path) -> Path:
+    try:
+        found = path.expanduser().absolute()
+        found.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        cause = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"--storage {str(path)[:100]}: {cause}; name another folder or URI") from error
+    return found
 
 
 def _cache() -> Path:
