@@ -166,7 +166,7 @@ def find(name: str, data_dir: Path) -> Dataset:
     kind, _, given_path = name.partition(":")
     if kind not in OWN_FORMATS or not given_path:
         raise unknown("dataset", name, [*DATASETS, *(f"{kind}:PATH" for kind in OWN_FORMATS)])
-    path = Path(given_path).expanduser().absolute()
+    path = _own_path(given_path)
     reader, source = OWN_FORMATS[kind]
     num_classes, shape, pool_size = reader.facts(path)
     return Dataset(
@@ -182,6 +182,16 @@ def find(name: str, data_dir: Path) -> Dataset:
         read=reader.read,
         location=str(path),
     )
+
+
+def _own_path(given: str) -> Path:
+    try:
+        path = Path(given).expanduser().absolute()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        cause = getattr(error, "strerror", None) or str(error)
+        raise DataError(f"images in {given[:100]}: {cause}; name another path") from error
+    return path
 
 
 def load(name: str, data_dir: Path, download: bool = True) -> Pair:

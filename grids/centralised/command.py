@@ -18,6 +18,7 @@ from fedgrid.engine.epsilons import Proposal, propose
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.storage_id import claim
 from fedgrid.grids.centralised.beside import rows_beside, show_beside
 from fedgrid.grids.centralised.folder import (
     CENTRALISED,
@@ -34,8 +35,9 @@ from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import is_logged
 from fedgrid.grids.mlflow_log.tags import origin
 from fedgrid.grids.presets.changes import Change
+from fedgrid.redaction import redacted
 from fedgrid.tracking.mlflow.runs import Experiment
-from fedgrid.tracking.mlflow.store import TrackingError, shown, tracking_uri
+from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
 
 
 def configure(
@@ -137,7 +139,7 @@ def _log(folder: CentralisedFolder, uri: str, storage: Storage) -> bool:
     epochs = [(row.pop("epoch"), row) for row in folder.rows]
     tags = {"dataset": config.dataset, "model": config.model, "seed": str(config.seed), **origin()}
     try:
-        experiment = Experiment.open(uri, CENTRALISED, artifact_root(storage.root))
+        experiment = Experiment.open(uri, CENTRALISED, artifact_root(storage.root), claim(storage))
         entry = experiment.start(config.run_id, config.name, tags, config.model_dump(mode="json"))
         experiment.log_rounds(entry, epochs, int(time.time() * 1000))
         experiment.log_artifacts(entry, [path / name for name in (CONFIG, RECORDS, PROPOSAL)])
@@ -146,7 +148,7 @@ def _log(folder: CentralisedFolder, uri: str, storage: Storage) -> bool:
     except TrackingError as error:
         warn(f"{error}; the training is on disk, and the same command logs it when MLflow is back")
         return False
-    mark = {"uri": shown(uri), "mlflow_run_id": entry.mlflow_run_id, "rounds": config.training.rounds}
+    mark = {"uri": redacted(uri), "mlflow_run_id": entry.mlflow_run_id, "rounds": config.training.rounds}
     folder.log_mark(json.dumps(mark) + "\n")
     return True
 

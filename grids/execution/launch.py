@@ -15,6 +15,7 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.storage_id import claim
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.progress import Bars, JsonLines, Lines
 from fedgrid.grids.display.summary import write_summary
@@ -71,6 +72,7 @@ def launch(
             places = _places(todo, options) if with_ray else {}
             folder.keep(grid.runs, grid.text)
             folder.withdraw_stop()
+            claim(storage)
             log.prepare(grid.text)
             if options.fresh:
                 _forget(todo, storage, options, log)
