@@ -68,7 +68,7 @@ class Storage:
                 raise ConfigError(f"--storage {text}: a file is on this host; write file:///PATH, or PATH")
             return cls(Path(unquote(parts.path)).absolute())
         uri = str(text).rstrip("/")
-        return cls(_cache() / "storage" / sha256(uri.encode()).hexdigest()[:16], uri)
+        return cls(cache_folder() / "storage" / sha256(uri.encode()).hexdigest()[:16], uri)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle only the path or URI: another machine has another user and cache folder for the mirror."""
@@ -228,7 +228,8 @@ class Storage:
             result.result()
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
+    """Return FEDGRID_CACHE, or fedgrid in the user's cache folder."""
     if given := os.environ.get("FEDGRID_CACHE"):
         return Path(given).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedgrid"

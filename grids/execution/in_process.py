@@ -22,12 +22,13 @@ def run_in_process(
     retries: int,
     until: Mapping[str, int] = MappingProxyType({}),
     store: CacheOptions | None = None,
+    accept_changes: bool = False,
 ) -> None:
     """Run `runs` and pass their events to `watch`; a run that fails is retried `retries` times.
 
-    `until` is as in `Grid`, `store` as in `LaunchOptions`.
+    `until` is as in `Grid`, `store` and `accept_changes` as in `LaunchOptions`.
     """
-    session = Session(InProcessPool(), data_dir, store=store)
+    session = Session(InProcessPool(), data_dir, store=store, accept_changes=accept_changes)
     for config in runs:
         for attempt in range(1, retries + 2):
             cause = _run(config, session, storage, watch, until.get(config.run_id))

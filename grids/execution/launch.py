@@ -122,7 +122,14 @@ def _run(
     """Run all `runs`: on Ray if they have placements, else in this process."""
     if not places:
         run_in_process(
-            in_order(runs), storage, options.data_dir, watch, options.retries, grid.until, options.store
+            in_order(runs),
+            storage,
+            options.data_dir,
+            watch,
+            options.retries,
+            grid.until,
+            options.store,
+            options.accept_changes,
         )
         return
     # Importing Ray Tune takes a second.
@@ -133,7 +140,17 @@ def _run(
     runs = in_order(runs, max(1, side_by_side))
     until = dict(grid.until)
     plugins = active.sources(digest for run in runs for digest in run.plugin_digests)
-    context = LaunchContext(grid.name, runs, places, storage, options.data_dir, until, options.store, plugins)
+    context = LaunchContext(
+        grid.name,
+        runs,
+        places,
+        storage,
+        options.data_dir,
+        until,
+        options.store,
+        plugins,
+        options.accept_changes,
+    )
     run_trials(context, watch, options.retries)
 
 

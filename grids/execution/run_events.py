@@ -1,17 +1,17 @@
 """Runs one run from its last checkpoint to its end, and yields an event for each step of it."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
+from fedgrid.engine.format import seal
 from fedgrid.engine.records import RoundRecord
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.atomic import write_text
+from fedgrid.engine.storage.atomic import set_aside, write_text
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.results.outcome import SCORES
+from fedgrid.grids.results.outcome import SCORES, damage
 from fedgrid.tracking import figures
 from fedgrid.tracking.scoring.scores import RoundScores, of_round, of_run
 
@@ -92,6 +92,8 @@ def write_results(config: RunConfig, storage: Storage) -> None:
     """
     folder = folder_of(storage.root, config)
     figures.write(folder)
-    write_text(folder / SCORES, json.dumps(of_run(folder).as_dict(), indent=2, sort_keys=True) + "\n")
+    if damage(storage, config):
+        set_aside(folder, [SCORES])
+    write_text(folder / SCORES, seal(of_run(folder).as_dict(), indent=2))
     written: list[Path] = [*sorted((folder / "figures").iterdir()), folder / SCORES]
     storage.push(*(str(path.relative_to(storage.root)) for path in written))

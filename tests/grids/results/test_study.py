@@ -7,8 +7,8 @@ from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import SCORES
 from fedgrid.grids.results.study import describe, load
+from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, config_of, record
 
 
@@ -28,7 +28,7 @@ def titles(storage, *configs):
 
 def finish(storage, run):
     record(storage.root, run, ROUNDS)
-    (RunFolder(storage, run).path / SCORES).write_text("{}")
+    mark_finished(storage.root, run)
 
 
 def test_study_has_results_of_finished_runs_and_reasons_for_the_others(storage):

@@ -14,10 +14,10 @@ from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import SCORES
 from fedgrid.grids.round_cache.table import brief, readable_size, store_table
 from fedgrid.grids.round_cache.usage import Usage, cache_usage
 from tests.helpers.command_line import fedgrid, strict_json
+from tests.helpers.finished_runs import mark_finished
 from tests.helpers.kept_rounds import keep, trunks_with_states, trunks_with_statistics
 from tests.helpers.small_grid import config
 
@@ -35,8 +35,7 @@ def storage(tmp_path):
     timings(storage, BNC, [(3, 2.0, 2.0), (3, 2.0, 2.0), (3, 2.0, 2.0)])
     timings(storage, OCFL, [(0, 0.5, 2.0), (0, 0.5, 2.0), (3, 1.0, 2.0)])
     for run in (BNC, OCFL):
-        for name in ("done.json", SCORES):
-            (folder_of(storage.root, run) / name).write_text("{}")
+        mark_finished(storage.root, run)
     GridFolder(storage, "mine").keep([BNC, OCFL, WAITING], "")
     keep(storage, BNC, WAITING, ELSEWHERE)
     return storage
