@@ -19,7 +19,15 @@ from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import DamagedFile, refuse_newer, seal, unseal
 from fedgrid.engine.integrity import done_mark
-from fedgrid.engine.integrity.done_mark import CLIENTS, CONFIG, DONE, ROUNDS, TIMES
+from fedgrid.engine.integrity.done_mark import (
+    CLIENTS,
+    CONFIG,
+    DONE,
+    ROUNDS,
+    TIMES,
+    TIMES_CHECKSUM,
+    times_mark_of,
+)
 from fedgrid.engine.integrity.files import read_table
 from fedgrid.engine.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, sealed
 from fedgrid.engine.records import RoundRecord, schemas
@@ -152,6 +160,8 @@ class RunFolder:
     def finish(self) -> None:
         """Mark the run as finished, with the checksums of its files."""
         with disk_errors(self.path):
+            if (self.path / TIMES).exists():
+                self._mark(TIMES_CHECKSUM, times_mark_of(self.path))
             self._mark(DONE, done_mark.mark_of(self.path, self.config))
             self._unmark(FAILED)
             self.log("finished")

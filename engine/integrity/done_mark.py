@@ -4,15 +4,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fedgrid.engine.format import DamagedFile, seal, unseal
-from fedgrid.engine.integrity.files import checksum, read_table
+from fedgrid.engine.integrity.files import checksum
 from fedgrid.engine.integrity.made_with import MADE_WITH
-from fedgrid.engine.records import TIMINGS
 from fedgrid.engine.run_config import RunConfig
 
 DONE, CONFIG = "done.json", "config.json"
 ROUNDS, CLIENTS, TIMES = "rounds.parquet", "clients.parquet", "timings.parquet"
 LISTED = (CONFIG, MADE_WITH, ROUNDS, CLIENTS)
 """Files that it lists, if they are there: those with the same bytes whenever the run is repeated."""
+TIMES_CHECKSUM = "timings.sha256"
+"""The checksum of a finished run's times, in the format of sha256sum. It is no part of the mark, which has the
+same bytes whenever the run is repeated."""
 
 
 def mark_of(folder: Path, config: RunConfig) -> str:
@@ -20,6 +22,11 @@ def mark_of(folder: Path, config: RunConfig) -> str:
     there = [name for name in LISTED if (folder / name).exists()]
     files = {name: checksum(folder / name) for name in there}
     return seal({"run_id": config.run_id, "rounds": config.training.rounds, "files": files}, indent=2)
+
+
+def times_mark_of(folder: Path) -> str:
+    """Return the text of the checksum of the times in `folder`."""
+    return f"{checksum(folder / TIMES)}  {TIMES}\n"
 
 
 def checksums(folder: Path, config: RunConfig) -> dict[str, str]:
@@ -66,9 +73,15 @@ def damage(folder: Path, config: RunConfig, *, everything: bool) -> str | None:
         for name in listed:
             if everything or (folder / name).exists():
                 check(folder / name, listed)
-        # Not listed, as no two runs have the same: Parquet's checksums cover the times.
-        if (folder / TIMES).exists():
-            read_table(folder / TIMES, TIMINGS)
+        if (folder / TIMES).exists() and not _have_checksum(folder):
+            raise DamagedFile(folder / TIMES, f"its bytes are not those that {TIMES_CHECKSUM} names")
     except DamagedFile as error:
         return str(error)
     return None
+
+
+def _have_checksum(folder: Path) -> bool:
+    try:
+        return (folder / TIMES_CHECKSUM).read_bytes() == times_mark_of(folder).encode()
+    except OSError:
+        return False

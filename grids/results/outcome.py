@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fedgrid.engine.format import DamagedFile, unseal
-from fedgrid.engine.integrity.done_mark import DONE, LISTED, TIMES
+from fedgrid.engine.integrity.done_mark import DONE, LISTED, TIMES, TIMES_CHECKSUM
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.storage import Storage
@@ -53,7 +53,7 @@ def damage(storage: Storage, config: RunConfig) -> str | None:
     folder = folder_of(storage.root, config)
     if not (folder / DONE).exists():
         return None
-    there = tuple(_signature(folder / name) for name in (DONE, SCORES, TIMES, *LISTED))
+    there = tuple(_signature(folder / name) for name in (DONE, SCORES, TIMES, TIMES_CHECKSUM, *LISTED))
     seen, why = _CHECKED.get(folder, (None, None))
     if seen != there:
         why = _damaged_scores(folder) or RunFolder(storage, config).damage()
