@@ -75,7 +75,7 @@ class Storage:
                 raise ConfigError(f"--storage {text}: a file is on this host; write file:///PATH, or PATH")
             return cls(Path(unquote(parts.path)).absolute())
         uri = str(text).rstrip("/")
-        return cls(_cache() / "storage" / sha256(uri.encode()).hexdigest()[:16], uri)
+        return cls(cache_folder() / "storage" / sha256(uri.encode()).hexdigest()[:16], uri)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle no mirror: another machine has another user and cache folder for it."""
@@ -276,6 +276,8 @@ class Storage:
 
 def _received(text: str, give_up_after: float) -> Storage:
     return replace(Storage.of(text), patience=Patience(give_up_after))
+
+
 def _folder(path: Path) -> Path:
     try:
         found = path.expanduser().absolute()
@@ -286,7 +288,8 @@ def _folder(path: Path) -> Path:
     return found
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
+    """Return FEDGRID_CACHE, or fedgrid in the user's cache folder."""
     if given := os.environ.get("FEDGRID_CACHE"):
         return Path(given).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedgrid"

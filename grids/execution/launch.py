@@ -126,7 +126,14 @@ def _run(
     """Run all `runs`: on Ray if they have placements, else in this process."""
     if not places:
         run_in_process(
-            in_order(runs), storage, options.data_dir, watch, options.retries, grid.until, options.store
+            in_order(runs),
+            storage,
+            options.data_dir,
+            watch,
+            options.retries,
+            grid.until,
+            options.store,
+            accept_changes=options.accept_changes,
         )
         return
     # Importing Ray Tune takes a second.
@@ -147,6 +154,7 @@ def _run(
         until,
         options.store,
         plugins,
+        options.accept_changes,
     )
     run_trials(context, watch, options.retries)
 

@@ -32,7 +32,7 @@ def launched(name: str, storage: Storage) -> Grid:
     storage.pull_marks()
     folder = GridFolder(storage, name)
     runs = folder.runs()
-    return Grid(name, runs, (folder.path / PRESET).read_text(), further_axes(runs))
+    return Grid(name, runs, (folder.path / PRESET).read_text(errors="replace"), further_axes(runs))
 
 
 def retry(
