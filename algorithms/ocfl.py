@@ -88,5 +88,6 @@ class Ocfl(FedOpt):
         if shots_taken == 0:
             state = split_positions(state, 0, updates, groups)
         else:
-            state = regroup(state, [[updates.clients[position] for position in group] for group in groups])
+            ids = [[updates.clients[position] for position in group] for group in groups]
+            state = regroup(state, ids, updates.weights)
         return state.keep(shots_taken=np.array([shots_taken + 1])), Diagnostics(clustered=True)

@@ -3,7 +3,7 @@
 Source: Sattler, Mueller, Samek, Clustered Federated Learning, TNNLS 2021, arXiv:1910.01991, Algorithm 3.
 The paper's bipartition, which minimises the largest similarity across the cut, is single linkage cut at
 its last merge; complete linkage is the released code's and more robust on noisy groups. The cooldown is
-the released code's too. Deviation: means are unweighted.
+the released code's too.
 
 Shapes: K members of one cluster.
 """

@@ -144,7 +144,7 @@ class RunFolder:
             self._push(LOG)
 
     def _config_text(self) -> str:
-        return json.dumps(self.config.model_dump(mode="json"), indent=2, sort_keys=True) + "\n"
+        return json.dumps(self.config.written(), indent=2, sort_keys=True) + "\n"
 
     def _newest(self) -> Progress | None:
         stored = checkpoint.stored_rounds(self.path)

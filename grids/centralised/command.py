@@ -17,6 +17,7 @@ from fedgrid.engine.epsilons import Proposal, propose
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.atomic import write_text
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.centralised.beside import rows_beside, show_beside
 from fedgrid.grids.centralised.folder import (
     CENTRALISED,
     CONFIG,
@@ -80,10 +81,13 @@ def run_centralised(
     in_mlflow = _log(folder, uri, storage)
     found = plain_rounds(storage.root, config.dataset, config.model, config.training)
     rounds = [each.as_dict(proposal) for each in found]
+    beside = rows_beside(folder, storage)
     if as_json:
-        print(json.dumps(_as_json(folder, proposal, rounds, was_finished=was_finished, mlflow=in_mlflow)))
+        output = _as_json(folder, proposal, rounds, was_finished=was_finished, mlflow=in_mlflow)
+        print(json.dumps({**output, "beside": beside}))
         return
     show(folder, proposal, rounds, find(config.dataset, data_dir), console)
+    show_beside(beside, config.dataset, console)
     if was_finished:
         print_plain(console, "finished before: nothing to do")
 

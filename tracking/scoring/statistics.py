@@ -69,20 +69,22 @@ class Comparison:
 
 
 def compare(study: Study, measure: Measure) -> Comparison:
-    """Compare the algorithms of a study; rank 1 is the highest score if `measure.highest`, else the
-    lowest."""
+    """Compare the algorithms of a study, but for references; rank 1 is the highest score if
+    `measure.highest`, else the lowest."""
+    note, study = study.reference_note, study.competitors
     scores: dict[str, dict[Any, dict[int, float]]] = {algorithm: {} for algorithm in study.algorithms}
     for result in study.finished:
         value = measure.of(result)
         if not np.isnan(value):
             scores[result.run.algorithm].setdefault(result.run.scenario, {})[result.run.seed] = value
-    return compare_scores(
+    compared = compare_scores(
         scores,
         measure.name,
         highest=bool(measure.highest),
         num_scenarios=len(study.scenarios),
         dataset_of=lambda scenario: str(scenario[0]),
     )
+    return replace(compared, remarks=(*compared.remarks, note)) if note else compared
 
 
 def compare_scores(

@@ -96,6 +96,8 @@ def explained(table: Table, study: Study) -> Table:
         words.append("In brackets: number of runs, if a mean is not over all of them.")
     if any(cell.text == ABSENT for cell in cells):
         words.append(f"{ABSENT}: not in this grid.")
+    if any(row.is_reference for row in table.rows):
+        words.append(study.reference_note)
     words.append(lacking(study))
     return replace(table, caption=" ".join(word for word in words if word))
 

@@ -57,6 +57,8 @@ class Row:
     cells: tuple[Cell, ...]
     section: str = ""
     notes: tuple[str, ...] = ()
+    is_reference: bool = False
+    """Whether it is compared with no other row, and so never the best."""
 
 
 @dataclass(frozen=True)
@@ -143,12 +145,14 @@ def bold_columns(rows: Sequence[Row], highest: Sequence[bool | None]) -> tuple[R
         sections.setdefault(row.section, []).append(row)
     bold: list[Row] = []
     for members in sections.values():
+        compared = [row for row in members if not row.is_reference]
+        by_column = zip(*(row.cells for row in compared), strict=True)
         columns = [
             column if more is None else embolden(column, highest=more)
-            for column, more in zip(zip(*(row.cells for row in members), strict=True), highest, strict=True)
+            for column, more in zip(by_column, highest, strict=bool(compared))
         ]
-        cells = zip(*columns, strict=True)
-        bold += [replace(row, cells=tuple(of_row)) for row, of_row in zip(members, cells, strict=True)]
+        cells = iter(zip(*columns, strict=True))
+        bold += [row if row.is_reference else replace(row, cells=tuple(next(cells))) for row in members]
     return tuple(bold)
 
 

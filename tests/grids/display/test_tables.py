@@ -41,7 +41,7 @@ def outcome(
     times = Times(seconds, seconds if alone is None else alone, 15, 15 if alone is None else 14)
     clustering = filled(
         ClusteringScores,
-        final=PartitionScores(3, 1.0, 1.0, 1.0, 1.0),
+        final=filled(PartitionScores, 1.0, clusters=3),
         clustering_round=clustering_round,
     )
     scores = RunScores(
