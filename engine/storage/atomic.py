@@ -11,7 +11,7 @@ from secrets import token_hex
 
 from safetensors import SafetensorError
 
-from fedgrid.engine.errors import RunError
+from fedgrid.engine.errors import StorageError
 
 PARTIAL = ".writing-"
 """Part of the name of every file that is still being written."""
@@ -62,7 +62,7 @@ def delete_partial(folder: Path) -> None:
 
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Convert disk errors in the block to a RunError that names `folder`, the cause and what to do."""
+    """Convert disk errors in the block to a StorageError that names `folder`, the cause and what to do."""
     try:
         yield
     except (OSError, SafetensorError) as error:
@@ -71,7 +71,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
             cause = f"the disk of {folder} is full; free some space"
         else:
             cause = f"{folder} cannot be written: {reason}; fix that"
-        raise RunError(f"{cause}, then the same command continues from the last stored state") from error
+        raise StorageError(f"{cause}, then the same command continues from the last stored state") from error
 
 
 def _reason(error: Exception) -> tuple[int | None, str]:

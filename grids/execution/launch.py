@@ -15,6 +15,7 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.storage_id import claim
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.progress import Bars, JsonLines, Lines
 from fedgrid.grids.display.summary import write_summary
@@ -65,16 +66,19 @@ def launch(
         if options.as_json:
             # Ray prints messages of its own, until it has shut down.
             stack.enter_context(redirect_stdout(sys.stderr))
-        lease = stack.enter_context(Lease(storage, grid.name))
+        lease = stack.enter_context(Lease(storage, grid.name, warn))
         with _waiting(console, options, "Starting Ray and MLflow" if with_ray else "Starting MLflow"):
             stack.enter_context(connected() if with_ray else nullcontext())
             places = _places(todo, options) if with_ray else {}
             folder.keep(grid.runs, grid.text)
             folder.withdraw_stop()
+            claim(storage)
             log.prepare(grid.text)
             if options.fresh:
                 _forget(todo, storage, options, log)
             stack.enter_context(log)
+        storage = storage.patient(warn)
+        folder = GridFolder(storage, grid.name)
         for run in unlogged:
             log.finish(run, "FINISHED")
         stack.enter_context(view)
@@ -133,7 +137,17 @@ def _run(
     runs = in_order(runs, max(1, side_by_side))
     until = dict(grid.until)
     plugins = active.sources(digest for run in runs for digest in run.plugin_digests)
-    context = LaunchContext(grid.name, runs, places, storage, options.data_dir, until, options.store, plugins)
+    context = LaunchContext(
+        grid.name,
+        runs,
+        places,
+        storage,
+        options.data_dir,
+        watch.lease_token,
+        until,
+        options.store,
+        plugins,
+    )
     run_trials(context, watch, options.retries)
 
 

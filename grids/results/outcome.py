@@ -45,10 +45,12 @@ def unfinished(
     ]
 
 
-def finished(root: Path, config: RunConfig) -> Outcome:
-    """Return the outcome of a run that `is_finished`."""
+def finished(root: Path, config: RunConfig, scores: Mapping[str, Any] | None = None) -> Outcome:
+    """Return the outcome of a run that `is_finished`; without `scores`, they are read from its folder."""
     folder = folder_of(root, config)
-    return Outcome(config, folder, json.loads((folder / SCORES).read_text()), times_of(folder))
+    if scores is None:
+        scores = json.loads((folder / SCORES).read_text())
+    return Outcome(config, folder, scores, times_of(folder))
 
 
 def failed(root: Path, config: RunConfig, cause: str) -> Outcome:

@@ -23,12 +23,23 @@ def run_of(
     overlap: str = "nonoverlapping",
     balance: str = "balanced",
     seed: int = 0,
+    is_archived: bool = False,
+    is_reference: bool = False,
 ) -> Run:
     name = f"{dataset}-{clients}-{overlap}-{balance}-{algorithm.lower()}-s{seed}"
     published = algorithm.removesuffix(" as published")
     scenario = {"dataset": dataset, "overlap": overlap, "balance": balance, "clients": clients}
     return Run(
-        name, name, Path(name), **scenario, algorithm=algorithm, published=published, seed=seed, rounds=2
+        name,
+        name,
+        Path(name),
+        **scenario,
+        algorithm=algorithm,
+        published=published,
+        seed=seed,
+        rounds=2,
+        is_archived=is_archived,
+        is_reference=is_reference,
     )
 
 

@@ -9,12 +9,13 @@ from fedgrid.tracking.report.blocks import of_dataset
 from fedgrid.tracking.report.page import Choice, Page, Plate, Section
 from fedgrid.tracking.scoring import measures, statistics
 from fedgrid.tracking.scoring.axes import axes_of, of_setting, values_of
+from fedgrid.tracking.scoring.paired_tests import ALPHA
 from fedgrid.tracking.scoring.statistics import Comparison
 from fedgrid.tracking.scoring.study import Study, plain
 from fedgrid.tracking.tables import clustering, comparison, scenarios
 from fedgrid.tracking.tables.against import against_published
 from fedgrid.tracking.tables.axes import over_axis
-from fedgrid.tracking.tables.significance import significance
+from fedgrid.tracking.tables.significance import effects, significance
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 
 CONVENTIONS = """\
@@ -66,6 +67,7 @@ def _facts(study: Study) -> tuple[tuple[str, str], ...]:
     rounds = sorted({run.rounds for run in study.runs})
     return (
         ("runs", f"{len(study.finished)} of {len(study.runs)} finished"),
+        *([("source", "the OCFL authors' archive")] if study.is_archived else []),
         ("scenarios", str(len(study.scenarios))),
         ("data sets", ", ".join(study.datasets)),
         ("algorithms", ", ".join(study.algorithms)),
@@ -80,6 +82,7 @@ def _overview(study: Study) -> Section:
     compared = [(measure.name, statistics.compare(study, measure)) for measure in scores]
     diagrams = tuple((name, _diagram(name, result)) for name, result in compared if result.algorithms)
     tests = tuple((name, significance(result)) for name, result in compared)
+    sizes = tuple((name, effects(result)) for name, result in compared if result.pairs)
     return Section(
         "overview",
         "Overview",
@@ -88,6 +91,7 @@ def _overview(study: Study) -> Section:
             clustering.exactly_right(study),
             *([Choice(diagrams)] if diagrams else []),
             Choice(tests),
+            *([Choice(sizes)] if sizes else []),
         ),
     )
 
@@ -120,8 +124,8 @@ def _by_setting(study: Study, section_of: Callable[[Study], Section]) -> Iterato
 def _diagram(name: str, result: Comparison) -> Plate:
     ranks = dict(zip(result.algorithms, result.ranks, strict=True))
     bars = (
-        "Critical-difference diagram: a bar joins algorithms between which Wilcoxon's signed-rank test with "
-        f"Holm's correction finds no significant difference (level {statistics.ALPHA}).",
+        "Critical-difference diagram: a bar joins algorithms between which the exact signed-rank test with "
+        f"Holm's correction finds no significant difference (level {ALPHA}).",
     )
     return Plate(
         f"ranks-{name.replace(' ', '-')}",
@@ -129,7 +133,7 @@ def _diagram(name: str, result: Comparison) -> Plate:
         " ".join(
             [
                 f"Average ranks {result.where}; 1 is best.",
-                *(bars if result.p_values is not None else ()),
+                *(bars if result.pairs else ()),
                 *result.remarks,
             ]
         ),

@@ -30,7 +30,7 @@ def overview(study: Study) -> Table:
             *(over_scenarios(part, measure) for measure in scores),
             Cell(NONE) if rank is None else Cell(fixed(rank, 2), rank, count=comparison.num_scenarios),
         )
-        rows.append(Row(algorithm, cells))
+        rows.append(Row(algorithm, cells, is_reference=algorithm in study.references))
     table = Table(
         "overview",
         f"Overview of {study.name}",
@@ -57,6 +57,7 @@ def per_scenario(study: Study) -> Table:
                 *(over_seeds(runs, measure) for measure in columns.values()),
                 Cell("; ".join(_unfinished(runs, run) for run in runs.unfinished) or NONE),
             ),
+            is_reference=algorithm in study.references,
         )
         for ((dataset, clients, overlap, balance, *setting), algorithm), runs in study.cells().items()
     )

@@ -392,9 +392,31 @@ def test_the_cost_is_the_first_round_and_the_bytes_at_95_percent_of_the_scenario
     )
 
 
+def test_the_cost_of_the_best_competitor_counts_where_a_reference_is_better_and_another_sends_nothing():
+    """SCL's last score is 0.6, so the target is 0.57: SOLO reaches it in round 2 for no bytes at all."""
+    results = [
+        finished("ORACLE", curves={"personalised_f1": (0.9, 1.0), "bytes": (1e6, 2e6)}, is_reference=True),
+        finished("SOLO", curves={"personalised_f1": (0.1, 0.57), "bytes": (0, 0)}, is_reference=True),
+        finished("SCL", curves={"personalised_f1": (0.1, 0.6), "bytes": (1e6, 2e6)}),
+    ]
+    rounds, megabytes = figures.cost_to_target(study(*results)).axes
+    assert {name: [x for x, _ in points] for name, points in lines(rounds).items()} == {
+        "SCL": [2],
+        "ORACLE": [1],
+        "SOLO": [2],
+    }
+    assert [x for x, _ in lines(megabytes)["SOLO"]] == [0]
+
+
+def test_the_cost_of_references_alone_has_no_target():
+    results = [finished("SOLO", curves={"personalised_f1": (0.1, 0.5), "bytes": (0, 0)}, is_reference=True)]
+    rounds, _ = figures.cost_to_target(study(*results)).axes
+    assert texts(rounds) == ["never: 1"]
+
+
 def test_the_cost_of_a_given_target_falls_back_to_the_published_f1_and_leaves_unknown_bytes_out():
     both = {"personalised_f1": (0.1, 0.9), "published_pf1": (0.6, 0.7), "bytes": (1e6, 2e6)}
-    results = [finished(curves=both), finished("SCL", curves={"published_pf1": (0.4, 0.5), "bytes": (0, 0)})]
+    results = [finished(curves=both), finished("SCL", curves={"published_pf1": (0.4, 0.5)})]
     figure = figures.cost_to_target(study(*results), target=0.5)
     [axes] = figure.axes
     assert {name: [x for x, _ in points] for name, points in lines(axes).items()} == {"BNC": [1], "SCL": [2]}

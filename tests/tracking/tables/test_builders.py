@@ -181,6 +181,17 @@ def test_personalisation_is_averaged_over_rounds_seeds_and_scenarios():
     assert published_personalisation(study).name == "personalisation-published-mnist"
 
 
+def test_a_published_gf1_that_was_not_tested_has_its_reason_in_the_caption():
+    untested = scored("SCL", [0.2], curve="published_pf1")
+    tested = result_of(run_of("BCL"), WHOLE, curves={"published_pf1": [0.3], "published_gf1": [0.1]})
+    table = published_personalisation(study_of([untested, tested]))
+    assert "of 1 of 2 finished runs" in table.caption
+    assert "evaluation.local_server: true" in table.caption
+    texts = {row.name: [cell.text for cell in row.cells[:2]] for row in table.rows}
+    assert texts == {"BCL": ["0.300", "0.100"], "SCL": ["0.200", NONE]}
+    assert "local_server" not in published_personalisation(study_of([tested])).caption
+
+
 def test_a_mean_over_scenarios_has_the_spread_of_its_seeds():
     """By seed: (0.2 + 0.4) / 2 = 0.3 and (0.4 + 0.8) / 2 = 0.6; mean 0.45, deviation 0.3 / sqrt 2."""
     runs = [
@@ -188,7 +199,10 @@ def test_a_mean_over_scenarios_has_the_spread_of_its_seeds():
         for seed, scores in enumerate([(0.2, 0.4), (0.4, 0.8)])
         for score, overlap in zip(scores, ("nonoverlapping", "overlapping"), strict=True)
     ]
-    assert personalisation(study_of(runs)).rows[0].cells[0].text == "0.450 ± 0.212"
+    table = personalisation(study_of(runs))
+    cell = table.rows[0].cells[0]
+    assert (cell.text, cell.count, cell.seeds) == ("0.450 ± 0.212", 4, 2)
+    assert "2 seeds: mean ± standard deviation" in table.caption
 
 
 def test_a_mean_over_scenarios_that_misses_some_says_so():
