@@ -139,6 +139,7 @@ class Session:
         if self._store is None:
             return None
         store = RoundStore(storage, config.trunk, config.run_id, self._store)
+        store.free_disk()
         return SessionCache(store, of_setup(setup, self._pool.device), self._writer)
 
     def settle(self) -> None:

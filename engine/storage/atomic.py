@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from errno import ENOSPC
 from pathlib import Path
 from secrets import token_hex
@@ -15,6 +15,8 @@ from fedgrid.engine.errors import StorageError
 
 PARTIAL = ".writing-"
 """Part of the name of every file that is still being written."""
+ABANDONED_AFTER = 900.0
+"""Seconds without a write after which such a file is taken for one of a killed writer."""
 
 
 @contextmanager
@@ -58,6 +60,17 @@ def delete_partial(folder: Path) -> None:
     """Delete the temporary files that killed writers left in `folder`."""
     for leftover in folder.glob(f"*{PARTIAL}*"):
         leftover.unlink(missing_ok=True)
+
+
+def delete_abandoned(folder: Path, now: float) -> None:
+    """Delete such files anywhere under `folder`, except those that may still be written.
+
+    `now` is the modification time of a file just written beside `folder`: both times are the file system's.
+    """
+    for leftover in folder.rglob(f"*{PARTIAL}*"):
+        with suppress(OSError):  # It may have been renamed just now.
+            if leftover.stat().st_mtime < now - ABANDONED_AFTER:
+                leftover.unlink()
 
 
 @contextmanager
