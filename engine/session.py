@@ -169,6 +169,7 @@ class Session:
         if self._store is None or len(machines) > 1:
             return None
         store = RoundStore(storage, config.trunk, config.run_id, self._store)
+        store.free_disk()
         return SessionCache(store, of_setup(setup, machines[0]), self._writer)
 
     def settle(self) -> None:

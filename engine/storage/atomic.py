@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from errno import ENOSPC
 from pathlib import Path
 from secrets import token_hex
@@ -17,6 +17,8 @@ PARTIAL = ".writing-"
 """Part of the name of every file that is still being written."""
 ASIDE = "damaged-"
 """Start of the names of folders with files that are damaged, or that nothing reads for another reason."""
+ABANDONED_AFTER = 900.0
+"""Seconds without a write after which such a file is taken for one of a killed writer."""
 
 
 @contextmanager
@@ -77,6 +79,17 @@ def set_aside(folder: Path, names: Iterable[str]) -> list[tuple[str, str]]:
     for name in there:
         (folder / name).replace(folder / place / name)
     return [(name, f"{place}/{name}") for name in there]
+
+
+def delete_abandoned(folder: Path, now: float) -> None:
+    """Delete such files anywhere under `folder`, except those that may still be written.
+
+    `now` is the modification time of a file just written beside `folder`: both times are the file system's.
+    """
+    for leftover in folder.rglob(f"*{PARTIAL}*"):
+        with suppress(OSError):  # It may have been renamed just now.
+            if leftover.stat().st_mtime < now - ABANDONED_AFTER:
+                leftover.unlink()
 
 
 @contextmanager

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from itertools import chain
-from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
-from time import time
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -31,14 +29,13 @@ from fedgrid.engine.storage.remote import (
     send,
     try_to_write,
 )
+from fedgrid.engine.storage.uploads import is_deletable, uploading
 from fedgrid.redaction import redacted
 
 MARKS = re.compile(
     r"[^/]+/(done|failed|scores|mlflow|config)\.json|[^/]+/state-\d+\.sha256|grids/[^/]+/[^/]+|lease\.json|storage\.json"
 )
 """Small files with the progress of runs and grids, without their records."""
-PUSH_SECONDS = 60.0
-"""A mark younger than this may be missing at the URI because another process is still pushing it."""
 GIVE_UP_AFTER = 300.0
 """Seconds for which a launched grid tries again to reach its storage."""
 T = TypeVar("T")
@@ -105,8 +102,10 @@ class Storage:
         Raises:
             RunError: the URI cannot be written.
         """
-        for name in names if self.uri else ():
-            self._at_uri("written", partial(self._send, name))
+        if self.uri:
+            with uploading(self.root):
+                for name in names:
+                    self._at_uri("written", partial(self._send, name))
 
     def remove(self, *names: str) -> None:
         """Delete files at the URI, not in the mirror; missing files are ignored.
@@ -210,10 +209,9 @@ class Storage:
         def mirror(remote: fs.FileSystem, base: str) -> None:
             every = listing(remote, base, "")
             there = {name: info for name, info in every.items() if MARKS.fullmatch(name)}
-            before = time() - PUSH_SECONDS
             paths = chain(self.root.glob("*"), self.root.glob("*/*"), self.root.glob("grids/*/*"))
             marks = [path for path in paths if MARKS.fullmatch(self._name(path))]
-            here = [self._name(path) for path in marks if _time(path) < before]
+            here = [self._name(path) for path in marks if is_deletable(self.root, path)]
             self._mirror(remote, there, here)
 
         if self.uri:
@@ -293,14 +291,6 @@ def cache_folder() -> Path:
     if given := os.environ.get("FEDGRID_CACHE"):
         return Path(given).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedgrid"
-
-
-def _time(path: Path) -> float:
-    """Return a file's modification time; infinity if it has just been deleted, so that it counts as new."""
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        return inf
 
 
 def _size(path: Path) -> int | None:

@@ -13,6 +13,7 @@ from fedgrid.engine.plugins import active
 from fedgrid.engine.round_cache.store import FOLDER
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
+from fedgrid.engine.storage.atomic import delete_abandoned
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import claim
@@ -29,7 +30,7 @@ from fedgrid.grids.planning.checks import check_data, check_storage
 from fedgrid.grids.planning.cluster import connected, known_nodes, placements
 from fedgrid.grids.planning.start_order import in_order
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.results.tally import Tally
 from fedgrid.grids.round_cache.retention import Retention
@@ -73,6 +74,8 @@ def launch(
             folder.keep(grid.runs, grid.text)
             folder.withdraw_stop()
             claim(storage)
+            for kind in (FOLDER, GRIDS):
+                delete_abandoned(storage.root / kind, lease.renewed_at)
             log.prepare(grid.text)
             if options.fresh:
                 _forget(todo, storage, options, log)
