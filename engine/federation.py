@@ -25,7 +25,7 @@ from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.records import RoundRecord, client_row, round_row
-from fedgrid.engine.round_cache.cached_round import CachedRound
+from fedgrid.engine.round_cache.cached_round import CachedRound, OtherBits
 from fedgrid.engine.round_cache.session_cache import SessionCache
 from fedgrid.engine.round_metrics import RoundOutcome
 from fedgrid.engine.seeds import generator
@@ -62,9 +62,20 @@ class Federation:
     ) -> tuple[Progress, RoundRecord]:
         """Run one round; with `cache`, take what other runs computed of it and keep what is computed here.
 
+        If clients that train again get other bits than those behind what was taken, as they may on a GPU, the
+        whole round is computed here: all of its numbers are of the same updates.
+
         Raises:
             RunError: if no client has a usable update; `progress` is still good.
         """
+        try:
+            return self._run_round(progress, pool, cache)
+        except OtherBits:
+            return self._run_round(progress, pool, None)
+
+    def _run_round(
+        self, progress: Progress, pool: Pool, cache: SessionCache | None
+    ) -> tuple[Progress, RoundRecord]:
         start = time.perf_counter()
         round_index = progress.rounds_done
         evaluate = self._evaluates(round_index)

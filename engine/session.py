@@ -140,7 +140,7 @@ class Session:
         if self._store is None:
             return None
         store = RoundStore(storage, config.trunk, config.run_id, self._store)
-        return SessionCache(store, of_setup(setup, self._pool.device), self._writer)
+        return SessionCache(store, of_setup(setup, self._pool.platform(setup.training.tf32)), self._writer)
 
     def settle(self) -> None:
         """Wait until the last round of `next_round` is on disk.

@@ -19,6 +19,7 @@ from fedgrid.engine.clients.messages import (
     Setup,
     TrainTask,
 )
+from fedgrid.engine.clients.platform import describe
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.plugins import active
@@ -41,6 +42,10 @@ class Client:
     def pid(self) -> int:
         """Return the actor's process id."""
         return os.getpid()
+
+    def platform(self, tf32: bool) -> dict[str, str]:
+        """Return the facts of this process and its device."""
+        return describe(self._device, tf32)
 
     def prepare(
         self, setup: Setup, server_set: ImageSet, reference_set: ImageSet | None, *clients: ClientData

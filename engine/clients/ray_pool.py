@@ -18,9 +18,10 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.clients.actor import Client, device_of
+from fedgrid.engine.clients.actor import Client
 from fedgrid.engine.clients.messages import EvaluateReport, EvaluateTask, Memory, Reply, Setup, TrainTask
 from fedgrid.engine.clients.placement import Placement
+from fedgrid.engine.clients.platform import of_all
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import RunError
 
@@ -43,7 +44,7 @@ class RayPool:
     def __init__(self, group: PlacementGroup, placement: Placement) -> None:
         self._group = group
         self._placement = placement
-        self.device = device_of(placement.gpus_per_actor)
+        self._platforms: dict[bool, Mapping[str, str]] = {}
         self._actors = [self._start(index) for index in range(placement.num_actors)]
         self._deaths = [0] * placement.num_actors
         self._home: dict[int, int] = {}
@@ -52,6 +53,36 @@ class RayPool:
     def pids(self) -> list[int]:
         """Return the process ids of the actors."""
         return list(ray.get([actor.pid.remote() for actor in self._actors], timeout=START_TIMEOUT))
+
+    def platform(self, tf32: bool) -> Mapping[str, str]:
+        """Return the facts of the actors' processes; they are asked once.
+
+        Raises:
+            RunError: an actor does not start.
+        """
+        if tf32 not in self._platforms:
+            self._platforms[tf32] = of_all([self._ask(index, tf32) for index in range(len(self._actors))])
+        return self._platforms[tf32]
+
+    def _ask(self, index: int, tf32: bool) -> Mapping[str, str]:
+        for _ in range(MAX_DEATHS):
+            try:
+                facts: Mapping[str, str] = ray.get(
+                    self._actors[index].platform.remote(tf32), timeout=START_TIMEOUT
+                )
+            except (ActorDiedError, ActorUnavailableError):
+                self._actors[index] = self._start(index)
+            except GetTimeoutError as error:
+                raise RunError(
+                    f"client actor {index} did not start within {START_TIMEOUT:g} s; look at the cluster's "
+                    "nodes"
+                ) from error
+            else:
+                return facts
+        raise RunError(
+            f"client actor {index} died {MAX_DEATHS} times as it started; it may be out of memory: fewer "
+            "actors at a time (--clients-per-actor) need less"
+        )
 
     def prepare(self, setup: Setup) -> None:
         """Deal the clients out to the actors, largest first, each to the one with least work so far."""

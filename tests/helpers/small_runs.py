@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from zlib import crc32
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.clients.messages import EvaluateReport, Reply, TrainReport
 from fedgrid.engine.clients.peak_memory import PeakMemory
+from fedgrid.engine.clients.platform import describe
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.round_cache.store import FOLDER, CacheOptions
 from fedgrid.engine.run_config import complete
@@ -120,7 +122,8 @@ def locks(root):
 class Untouchable:
     """A pool that fails when it is used."""
 
-    device = "cpu"
+    def platform(self, tf32):
+        return describe("cpu", tf32)
 
     def prepare(self, setup):
         raise AssertionError("prepared")
@@ -157,7 +160,11 @@ class Arithmetic:
     The memory is the last update, a tenth of which is added to the next one.
     """
 
-    device = "cpu"
+    drift = 0.0
+    """Added to every update: with another one, a client that trains again gets other bits."""
+
+    def platform(self, tf32):
+        return describe("cpu", tf32)
 
     def prepare(self, setup):
         self._setup = setup
@@ -173,10 +180,21 @@ class Arithmetic:
         update = (0.3 * (wish - model) + 0.01 * rng.normal(size=model.size)).astype(np.float32)
         if memory is not None:
             update += np.float32(0.1) * memory["optimizer"]
+        update += np.float32(self.drift)
         norm = float(np.linalg.norm(update))
         counts = self._counts(model + update) if task.evaluate else None
         report = TrainReport(
-            task.client, chosen, norm / 100, 0.5, norm, True, counts, counts, 1.0, PeakMemory("process", 1e6)
+            task.client,
+            chosen,
+            norm / 100,
+            0.5,
+            norm,
+            True,
+            counts,
+            counts if task.local_server else None,
+            1.0,
+            PeakMemory("process", 1e6),
+            checksum=crc32(update.data),
         )
         memory = {"optimizer": update} if self._setup.training.keep_optimizer_state else {}
         return Reply(report, update, {}, memory)
