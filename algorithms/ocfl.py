@@ -60,7 +60,8 @@ class Ocfl(FedOpt):
     ) -> tuple[State, Diagnostics]:
         """Take the temperature; at its first rise split the federation's only cluster.
 
-        With `few_shot` further rises put all clients into new clusters.
+        With `few_shot` further rises put all clients into new clusters. Few shots are future work in section
+        6.2 of the journal paper; that a rise triggers them, and how they regroup, is ours.
 
         Clients without an update, or with a zero one (it has no direction), are not clustered: they join
         the largest cluster. With fewer than two others there is no temperature in this round.

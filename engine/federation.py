@@ -18,7 +18,6 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import Order, Served
 from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.engine.checkpoint import Progress
-from fedgrid.engine.clients import peak_memory
 from fedgrid.engine.clients.client_round import ClientRound, Tests
 from fedgrid.engine.clients.messages import TrainReport, TrainTask
 from fedgrid.engine.clients.participation import Participation
@@ -55,7 +54,8 @@ class Federation:
     def begin(self, fresh: Fresh) -> Progress:
         """Return the progress before the first round; `fresh` draws initial models."""
         rng = generator(self.seed, "init")
-        return Progress(0, self.algorithm.init(self.layout, len(self.truth_K), fresh, rng), {})
+        state = self.algorithm.init(self.layout, len(self.truth_K), fresh, rng)
+        return Progress(0, self.algorithm.reveal(state, self.truth_K), {})
 
     def next_round(
         self, progress: Progress, pool: Pool, cache: SessionCache | None = None
@@ -109,7 +109,7 @@ class Federation:
                 "round": round_index + 1,
                 "cluster_seconds": step_seconds,
                 "evaluate_seconds": evaluate_seconds,
-                **self._account(work, time.perf_counter() - start),
+                **work.account(self.run_id, time.perf_counter() - start),
             },
             warnings=_notes(round_index + 1, excluded, diagnostics),
         )
@@ -174,23 +174,6 @@ class Federation:
             up += report.bytes_up if declared is None else declared
         return sum(traffic.down for traffic in by_client.values()), said + up
 
-    def _account(self, work: ClientRound, seconds: float) -> dict[str, object]:
-        """Return what a round of so many `seconds` cost, and which client was the slowest."""
-        slowest = max(work.trained, key=lambda report: report.seconds, default=None)
-        peaks = [peak_memory.own_peak(), *(report.peak_memory for report in work.trained)]
-        return {
-            "seconds": seconds - work.waited_seconds,
-            "train_seconds": work.train_seconds,
-            "slowest_client": slowest and slowest.client,
-            "slowest_client_seconds": slowest and slowest.seconds,
-            "peak_memory_mb": peak_memory.total(peaks),
-            "computed_by": work.computed_by or self.run_id,
-            "reached_clients": work.num_reached,
-            "trained_clients": len(work.trained),
-            "waited_seconds": work.waited_seconds,
-            "alone_seconds": seconds - work.waited_seconds + work.saved_seconds,
-        }
-
     def _evaluates(self, round_index: int) -> bool:
         return (round_index + 1) % self.evaluation.every == 0 or round_index + 1 == self.rounds
 
@@ -242,11 +225,17 @@ class Federation:
     def _cache_means_of_old_partition(
         self, orders: Sequence[Order], before: State, after: State, updates: Updates
     ) -> None:
-        """Compute the means that runs need which keep the old partition: only this run has the updates."""
+        """Compute the means that runs need which keep the old partition: only this run has the updates.
+
+        Clusters that start from one model count as one: other runs have not parted their clients yet.
+        """
         labels_K = before.labels_K
-        as_labelled = all(order.candidates == (int(labels_K[order.client]),) for order in orders)
-        if updates.clients and as_labelled and not np.array_equal(labels_K, after.labels_K):
-            updates.means(list(updates.groups(labels_K).values()))
+        if not all(order.candidates == (int(labels_K[order.client]),) for order in orders):
+            return
+        places = {id(model): place for place, model in enumerate(before.models)}
+        old = updates.groups(np.array([places[id(before.models[label])] for label in labels_K]))
+        if sorted(old.values()) != sorted(updates.groups(after.labels_K).values()):
+            updates.means(list(old.values()))
 
     def _client_rows(
         self,

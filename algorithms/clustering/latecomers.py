@@ -6,8 +6,9 @@ split and its own: all these updates started from the same model. If that part h
 client waits for that split next, and so walks down the tree of splits. Its first update started from a model
 that its new cluster has left behind, so it enters no mean.
 
-Source: Zuziak et al. 2025, arXiv:2509.01587, section 6.2 (nearest cluster by mean cosine distance);
-Sattler et al. 2021, arXiv:1910.01991 (down the tree from the model before the split).
+Source: Sattler et al. 2021, arXiv:1910.01991 (down the tree from the model before the split). Zuziak et al.
+2025, arXiv:2509.01587, section 6.2, proposes as future work to attribute later clients to clusters, and to
+cluster in a few shots; the measure (the least mean cosine distance) and the rules of `regroup` are ours.
 
 Shapes: K clients of the federation, D new clusters of a split, P entries of a state vector.
 """

@@ -11,6 +11,7 @@ import torch
 
 from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.updates import Vector
+from fedgrid.engine.clients.machine import Machine, this_machine
 from fedgrid.engine.clients.messages import (
     ClientData,
     EvaluateReport,
@@ -19,7 +20,6 @@ from fedgrid.engine.clients.messages import (
     Setup,
     TrainTask,
 )
-from fedgrid.engine.clients.platform import describe
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.plugins import active
@@ -43,9 +43,9 @@ class Client:
         """Return the actor's process id."""
         return os.getpid()
 
-    def platform(self, tf32: bool) -> dict[str, str]:
-        """Return the facts of this process and its device."""
-        return describe(self._device, tf32)
+    def machine(self) -> Machine:
+        """Return what training here depends on."""
+        return this_machine(self._device)
 
     def prepare(
         self, setup: Setup, server_set: ImageSet, reference_set: ImageSet | None, *clients: ClientData

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.updates import Vector
+from fedgrid.engine.clients.machine import Machine, this_machine
 from fedgrid.engine.clients.messages import EvaluateReport, EvaluateTask, Memory, Reply, Setup, TrainTask
-from fedgrid.engine.clients.platform import describe
 
 if TYPE_CHECKING:
     from fedgrid.engine.clients.worker import ClientWorker
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Pool(Protocol):
     """Trains and tests clients, wherever they are; results come back in the order of the tasks."""
 
-    def platform(self, tf32: bool) -> Mapping[str, str]:
-        """Return `engine.clients.platform.describe` of the processes that train."""
+    def machines(self) -> Sequence[Machine]:
+        """Return the machines that clients train on; alike ones count once."""
 
     def prepare(self, setup: Setup) -> None:
         """Give the clients of a run their data; what an earlier run left is dropped."""
@@ -44,9 +44,9 @@ class OnDemand:
         self._pool = pool
         self._setup: Setup | None = None
 
-    def platform(self, tf32: bool) -> Mapping[str, str]:
-        """Return the facts of the processes that train."""
-        return self._pool.platform(tf32)
+    def machines(self) -> Sequence[Machine]:
+        """Return the machines that clients train on."""
+        return self._pool.machines()
 
     def prepare(self, setup: Setup) -> None:
         """Note what the clients need."""
@@ -82,9 +82,9 @@ class InProcessPool:
         self.device = device
         self._worker: ClientWorker | None = None
 
-    def platform(self, tf32: bool) -> Mapping[str, str]:
-        """Return the facts of this process."""
-        return describe(self.device, tf32)
+    def machines(self) -> Sequence[Machine]:
+        """Return this machine."""
+        return [this_machine(self.device)]
 
     def prepare(self, setup: Setup) -> None:
         """Give the clients of a run their data."""

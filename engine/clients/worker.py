@@ -18,6 +18,7 @@ from torch import Tensor
 from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.updates import Vector
+from fedgrid.engine.clients.machine import fixed_numerics
 from fedgrid.engine.clients.messages import (
     EvaluateReport,
     EvaluateTask,
@@ -28,7 +29,6 @@ from fedgrid.engine.clients.messages import (
     TrainTask,
 )
 from fedgrid.engine.clients.peak_memory import own_peak
-from fedgrid.engine.clients.platform import fixed_numerics
 from fedgrid.engine.clients.uplink import send
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError

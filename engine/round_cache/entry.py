@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from fedgrid.algorithms.contract.source import Arrays
+from fedgrid.engine.format import FORMAT, METADATA
 
 CHECKSUM = "sha256"
 
@@ -45,6 +46,7 @@ def encode(entry: CacheEntry, name: str) -> bytes:
         "seconds": repr(entry.seconds),
         "cost": repr(entry.cost),
         "updates": entry.updates,
+        METADATA: str(FORMAT),
     }
     return save(arrays, {**about, CHECKSUM: _checksum(name, arrays, about)})
 

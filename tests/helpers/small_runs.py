@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.clients.messages import EvaluateReport, Reply, TrainReport
 from fedgrid.engine.clients.peak_memory import PeakMemory
-from fedgrid.engine.clients.platform import describe
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.round_cache.store import FOLDER, CacheOptions
 from fedgrid.engine.run_config import complete
@@ -66,7 +65,7 @@ def numbers(folder):
     return {
         path.name: path.read_bytes()
         for path in sorted(folder.iterdir())
-        if path.name not in ("timings.parquet", "log.txt")
+        if path.name not in ("timings.parquet", "timings.sha256", "log.txt")
     }
 
 
@@ -122,8 +121,7 @@ def locks(root):
 class Untouchable:
     """A pool that fails when it is used."""
 
-    def platform(self, tf32):
-        return describe("cpu", tf32)
+    machines = staticmethod(lambda: [{"device": "cpu"}])
 
     def prepare(self, setup):
         raise AssertionError("prepared")
@@ -160,11 +158,9 @@ class Arithmetic:
     The memory is the last update, a tenth of which is added to the next one.
     """
 
+    machines = staticmethod(lambda: [{"device": "cpu"}])
     drift = 0.0
     """Added to every update: with another one, a client that trains again gets other bits."""
-
-    def platform(self, tf32):
-        return describe("cpu", tf32)
 
     def prepare(self, setup):
         self._setup = setup

@@ -8,11 +8,10 @@ from fedgrid.engine.clients.pool import OnDemand
 class Noting:
     """A pool that records its calls; its first `failures` preparations fail."""
 
+    machines = staticmethod(lambda: [{"device": "abacus"}])
+
     def __init__(self, failures=0):
         self.calls, self._failures = [], failures
-
-    def platform(self, tf32):
-        return {"device": "abacus", "tf32": str(tf32)}
 
     def prepare(self, setup):
         if self._failures:
@@ -39,10 +38,8 @@ def test_prepare_alone_does_not_prepare_the_pool():
     assert pool.calls == []
 
 
-def test_platform_is_the_pools_and_prepares_nothing():
-    pool = Noting()
-    assert OnDemand(pool).platform(True) == {"device": "abacus", "tf32": "True"}
-    assert pool.calls == []
+def test_machines_are_the_pools():
+    assert OnDemand(Noting()).machines() == [{"device": "abacus"}]
 
 
 def test_training_prepares_first_and_once():

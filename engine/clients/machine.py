@@ -1,44 +1,39 @@
-"""What the bits of training depend on besides a run's setup: libraries, processor, GPU and their flags."""
+"""What the numbers of a training depend on beside its code: the library that computes, and the hardware."""
 
-import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-
-import numpy as np
 
 DRIVER = Path("/proc/driver/nvidia/version")
 UNKNOWN = "unknown"
 
+Machine = Mapping[str, str]
+"""Name -> version, model or setting, as in `torch` -> `2.4.0`. Machines of equal values compute alike."""
 
-def describe(device: str, tf32: bool) -> dict[str, str]:
-    """Return the facts of this process: name -> text. Equal facts are expected to give equal bits.
 
-    Of a GPU: its model, the driver, CUDA, cuDNN and the flags that `fixed_numerics` sets.
+def this_machine(device: str) -> Machine:
+    """Return what training on `device`, as torch calls it, depends on here.
 
-    Args:
-        device: kind of device that clients train on, as torch calls it.
-        tf32: `training.tf32`.
+    Of a GPU: its model, the driver, CUDA, cuDNN, and what `fixed_numerics` sets for every run. TF32 is a
+    setting of the run.
     """
+    import numpy
     import torch
 
-    facts = {
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "processor": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
+    machine = {
         "device": device,
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "processor": torch.backends.cpu.get_cpu_capability(),
     }
-    if device == "cpu":
-        return facts
-    return facts | {
-        "gpu": torch.cuda.get_device_name(device),
+    if not device.startswith("cuda"):
+        return machine
+    return machine | {
+        "GPU": torch.cuda.get_device_name(0),
         "driver": driver(),
-        "cuda": str(torch.version.cuda),
-        "cudnn": str(torch.backends.cudnn.version()),  # type: ignore[no-untyped-call]
-        "tf32": "on" if tf32 else "off",
-        "cudnn_deterministic": "on",
-        "cudnn_benchmark": "off",
+        "CUDA": str(torch.version.cuda),
+        "cuDNN": f"{torch.backends.cudnn.version()}, deterministic",  # type: ignore[no-untyped-call]
     }
 
 
@@ -49,12 +44,6 @@ def driver(file: Path = DRIVER) -> str:
     except OSError:
         return UNKNOWN
     return found[1] if found else UNKNOWN
-
-
-def of_all(facts: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the facts of several processes as one: values that differ stand side by side."""
-    names = dict.fromkeys(name for each in facts for name in each)
-    return {name: " and ".join(sorted({each.get(name, UNKNOWN) for each in facts})) for name in names}
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedgrid.engine.clients.platform import UNKNOWN, describe, driver, fixed_numerics, of_all
+from fedgrid.engine.clients.machine import UNKNOWN, driver, fixed_numerics, this_machine
 
 VERSION = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder)
 GCC version:  gcc version 12.3.0
@@ -21,20 +21,19 @@ def flags():
     )
 
 
-def test_facts_of_a_processor():
-    facts = describe("cpu", tf32=True)
-    assert facts["torch"] == torch.__version__
-    assert facts["numpy"] == np.__version__
-    assert facts["processor"].endswith(torch.backends.cpu.get_cpu_capability())
-    assert set(facts) == {"torch", "numpy", "processor", "device"}, "TF32 has no effect there"
+def test_a_machine_is_its_libraries_and_processor():
+    machine = this_machine("cpu")
+    assert machine["torch"] == torch.__version__
+    assert machine["numpy"] == np.__version__
+    assert machine["processor"] == torch.backends.cpu.get_cpu_capability()
+    assert set(machine) == {"device", "torch", "numpy", "processor"}
 
 
-def test_facts_of_a_gpu(monkeypatch):
+def test_a_machine_with_a_gpu_is_also_its_model_driver_and_libraries(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H100")
-    facts = describe("cuda", tf32=True)
-    assert (facts["gpu"], facts["tf32"]) == ("NVIDIA H100", "on")
-    assert {"driver", "cuda", "cudnn", "cudnn_deterministic", "cudnn_benchmark"} <= set(facts)
-    assert describe("cuda", tf32=False)["tf32"] == "off"
+    machine = this_machine("cuda")
+    assert machine["GPU"] == "NVIDIA H100"
+    assert {"driver", "CUDA", "cuDNN"} <= set(machine)
 
 
 def test_driver_is_read_from_what_the_kernel_tells(tmp_path):
@@ -46,13 +45,6 @@ def test_driver_is_read_from_what_the_kernel_tells(tmp_path):
     )
     assert driver(file) == "550.54"
     assert driver(tmp_path / "none") == UNKNOWN
-
-
-def test_facts_of_processes_that_differ_stand_side_by_side():
-    assert of_all([{"gpu": "H200", "torch": "2"}, {"gpu": "H100", "torch": "2"}, {"torch": "2"}]) == {
-        "gpu": "H100 and H200 and unknown",
-        "torch": "2",
-    }
 
 
 @pytest.mark.parametrize(("tf32", "precision"), [(False, "ieee"), (True, "tf32")])
