@@ -46,12 +46,15 @@ def test_default_run_is_on_digits():
         ("mnist", "tinyvgg", ("sgd", 1e-2, 32, 0, 50, 3)),
         ("fmnist", "tinyvgg", ("sgd", 1e-2, 32, 0, 50, 3)),
         ("cifar10", "resnet34", ("sgd", 1e-2, 64, 0, 80, 3)),
-        ("pathmnist", "resnet34", ("adam", 1e-7, 128, 0.01, 75, 3)),
-        ("bloodmnist", "resnet34", ("adam", 1e-6, 128, 0.01, 75, 3)),
+        ("pathmnist", "resnet34", ("adam", 1e-3, 128, 0, 75, 3)),
+        ("bloodmnist", "resnet34", ("adam", 1e-3, 128, 0, 75, 3)),
     ],
 )
 def test_each_data_set_brings_its_model_and_the_papers_training(dataset, model, expected):
-    """Table 3 of the OCFL papers: optimizer, learning rate, batch, weight decay, rounds, local epochs."""
+    """Table 3 of the OCFL papers: optimizer, learning rate, batch, weight decay, rounds, local epochs.
+
+    But for the rates and weight decay of MedMNIST, with which weights hardly move.
+    """
     assert run(dataset=dataset).model == model
     assert training(dataset) == expected
     assert run(dataset=dataset).training.momentum == 0
@@ -175,7 +178,7 @@ OF_THE_TRUNK = [
     {"split": {"test_share": 0.2}},
     {"split": {"alpha": 0.5}},
     {"split": {"proportions": "published"}},
-    {"split": {"test_leakage": "none"}},
+    {"split": {"test_leakage": "published"}},
     {"split": {"server_images": 100}},
     {"evaluation": {"every": 2}},
     {"evaluation": {"clients": "asked"}},
@@ -410,7 +413,7 @@ WRITTEN = """
  "evaluation": {"clients": "all", "every": 1, "local_server": false}, "model": "digitnet",
  "overlap": "nonoverlapping", "seed": 0,
  "split": {"alpha": 1.0, "draws": null, "num_clusters": 3, "proportions": "drawn", "server_images": null,
-  "test_leakage": "published", "test_share": 0.3},
+  "test_leakage": "none", "test_share": 0.3},
  "training": {"batch_size": 32, "keep_optimizer_state": false, "learning_rate": 0.1, "local_epochs": 3,
   "momentum": 0.0, "optimizer": "sgd", "rounds": 15, "tf32": false, "weight_decay": 0.0},
  "weights": "none"}
