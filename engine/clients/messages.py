@@ -94,6 +94,8 @@ class TrainReport:
     """Wall-clock time of training and testing; goes to the timings only."""
     peak_memory: PeakMemory
     """Of the process that trained; goes to the timings only, too."""
+    checksum: int = 0
+    """CRC-32 of the update: whether a client that trains again, on a GPU say, gets the same bits."""
     images: int = 0
     """Images that it trained on."""
     steps: int = 0

@@ -20,6 +20,9 @@ class LocalTraining(Section):
     """L2 penalty added to the gradient, as `torch.optim` does it."""
     keep_optimizer_state: bool = False
     """Whether a client's momentum or Adam moments are kept between rounds, or start at zero in each."""
+    tf32: bool = False
+    """Whether a GPU may round factors in convolutions and matrix products to TF32, ten bits after the point,
+    which is faster. No effect on a CPU."""
 
     @model_validator(mode="after")
     def _momentum_is_of_sgd(self) -> Self:
