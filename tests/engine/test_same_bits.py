@@ -32,7 +32,12 @@ CPUS = 0.1
 
 def config(algorithm, training=None, **given):
     training = {"rounds": ROUNDS, **(training or {})}
-    values = {"algorithm": algorithm, "clients": CLIENTS, "training": training, "split": {"server_images": 60}}
+    values = {
+        "algorithm": algorithm,
+        "clients": CLIENTS,
+        "training": training,
+        "split": {"server_images": 60},
+    }
     values |= given
     return complete(values, NOWHERE)
 

@@ -151,7 +151,13 @@ class Rule(LocalRule):
 
 
 OTHER = {
-    TrainTask: {"order": replace(task().order, client=4), "round_index": 3, "evaluate": False},
+    TrainTask: {
+        "order": replace(task().order, client=4),
+        "round_index": 3,
+        "evaluate": False,
+        "local_server": True,
+        "untrained": True,
+    },
     Order: {
         "client": 4,
         "candidates": (0,),
