@@ -14,6 +14,7 @@ from fedgrid.engine.partition.blueprint import Blueprint
 from fedgrid.grids.results.axes import further_axes, setting_of, values_of
 from fedgrid.grids.results.outcome import Outcome
 from fedgrid.grids.results.titles import titles
+from fedgrid.redaction import printable
 from fedgrid.tracking.tables.cells import spread_over_seeds
 from fedgrid.tracking.tables.table import Table as PageTable
 
@@ -173,7 +174,7 @@ def failure_table(outcomes: Sequence[Outcome]) -> Table:
     table.add_column("cause", overflow="fold")
     for outcome in outcomes:
         if outcome.error:
-            table.add_row(Text(outcome.folder.name), Text(outcome.error))
+            table.add_row(Text(outcome.folder.name), Text(printable(outcome.error)))
     return table
 
 

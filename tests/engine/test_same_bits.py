@@ -32,13 +32,8 @@ CPUS = 0.1
 
 def config(algorithm, training=None, **given):
     training = {"rounds": ROUNDS, **(training or {})}
-    values = {
-        "algorithm": algorithm,
-        "clients": CLIENTS,
-        "training": training,
-        "split": {"server_images": 60},
-    }
-    values |= given
+    values = {"algorithm": algorithm, "clients": CLIENTS, "training": training, **given}
+    values = {"split": {"server_images": 60}, **values}
     return complete(values, NOWHERE)
 
 
@@ -106,7 +101,7 @@ def numbers(folder):
     return {
         path.name: path.read_bytes()
         for path in sorted(folder.iterdir())
-        if path.name not in ("timings.parquet", "log.txt", "lock")
+        if path.name not in ("timings.parquet", "timings.sha256", "log.txt", "lock")
     }
 
 

@@ -210,7 +210,8 @@ class Study:
     def reference_note(self) -> str:
         """A sentence on the references, empty if there are none."""
         names = " and ".join(self.references)
-        return f"For reference: {names}, in no rank or test and never the best." if names else ""
+        verb = "is" if len(self.references) == 1 else "are"
+        return f"{names} {verb} for reference: not ranked, not tested, never in bold." if names else ""
 
     @property
     def competitors(self) -> "Study":
