@@ -229,10 +229,24 @@ def create(name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Alg
         hint = f"did you mean '{near[0]}'? " if near else ""
         raise ValueError(f"unknown algorithm '{name}'; {hint}known: {', '.join(ALGORITHMS)}")
     entry = ALGORITHMS[name]
-    values = {**entry.settings.model_dump(), **settings}
+    values = {**free(entry.settings), **settings}
     if isinstance(entry.settings, OcflSettings):
         values["clusterer"] = _complete(name, entry.settings.clusterer, values["clusterer"])
     return entry.algorithm(type(entry.settings).model_validate(values))
+
+
+def free(settings: Settings) -> dict[str, Any]:
+    """Return settings without those that have the default which follows from the others.
+
+    If one of the others is changed, they follow: as the server's learning rate does its optimizer.
+    """
+    values = settings.model_dump()
+    for name, field in type(settings).model_fields.items():
+        if field.default_factory_takes_validated_data:
+            default = field.get_default(call_default_factory=True, validated_data=values)
+            if values[name] == default:
+                del values[name]
+    return values
 
 
 def _complete(name: str, default: Clusterer, given: object) -> object:

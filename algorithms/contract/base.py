@@ -22,7 +22,7 @@ from fedgrid.algorithms.contract.orders import (
     Traffic,
 )
 from fedgrid.algorithms.contract.section import Section
-from fedgrid.algorithms.contract.updates import Updates, Vector
+from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector
 
 Labels = NDArray[np.int64]
 Fresh = Callable[[int], Vector]
@@ -147,6 +147,13 @@ class Algorithm(ABC):
         """Return which model each client is tested with; by default its cluster's."""
         clusters, model_K = np.unique(state.labels_K, return_inverse=True)
         return Served(tuple(state.models[cluster] for cluster in clusters), model_K)
+
+    def distances(self, updates: Updates) -> Matrix:
+        """Return the distances between updates that this algorithm clusters by, float64, shape (K, K).
+
+        The silhouette of a round is of these; by default they are cosine distances.
+        """
+        return updates.cosine_distances_KK
 
     def traffic(self, order: Order, layout: Layout) -> Traffic:
         """Return the bytes of an order: by default whole models and the payload down, what is measured up."""

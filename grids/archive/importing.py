@@ -12,11 +12,12 @@ from shlex import quote
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.storage_id import claim
 from fedgrid.grids.archive import centralised, layout, one_run
 from fedgrid.grids.archive.configs import config_of
 from fedgrid.grids.archive.keep import forget, keep
@@ -30,7 +31,7 @@ from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.archived_trainings import ArchivedTraining
 from fedgrid.grids.results.grid_folder import RUNS, GridFolder
 from fedgrid.grids.results.outcome import is_finished
-from fedgrid.tracking.mlflow.store import shown
+from fedgrid.redaction import redacted
 
 TEXT = """\
 # Runs of the OCFL papers' authors, read from their archive by `fedgrid import`. None of them was run here.
@@ -113,12 +114,12 @@ def import_archive(
     storage.check_writable()
     for grid in grids:
         _check_is_archived(grid.name, storage)
-    with Lease(storage, name) as lease:
+    with Lease(storage, name, warn) as lease:
+        claim(storage)
         with _progress(console, sum(len(grid.found) for grid in grids), as_json=as_json) as on_run:
             for grid in grids:
                 for run in grid.found:
-                    if lease.lost.is_set():
-                        raise RunError("another fedgrid has taken over this storage; nothing is lost")
+                    lease.check()
                     _import(run, grid, path, storage, on_run, published_truth=published_truth)
         with nullcontext() if as_json else console.status("Writing to MLflow ..."):
             for grid in grids:
@@ -211,7 +212,7 @@ def _as_dict(grid: Imported) -> dict[str, object]:
         "absent": [
             {"files": list(names), "runs": count} for names, count in sorted(grid.absent.items()) if names
         ],
-        "mlflow": shown(grid.log.uri),
+        "mlflow": redacted(grid.log.uri),
     }
 
 
@@ -229,6 +230,6 @@ def _show(grids: Sequence[Imported], rest: Rest, storage: Storage, console: Cons
     for line in rest.lines():
         say(line)
     say(f"Written to {storage}")
-    say(f"MLflow store: {shown(grids[0].log.uri)}")
+    say(f"MLflow store: {redacted(grids[0].log.uri)}")
     for grid in grids:
-        say(f"Next:  fedgrid report {quote(grid.name)} --storage {quote(storage.uri or str(storage.root))}")
+        say(f"Next:  fedgrid report {quote(grid.name)} --storage {quote(str(storage))}")

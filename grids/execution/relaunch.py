@@ -11,6 +11,7 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.storage_id import claim
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.run import run_grid
@@ -31,7 +32,7 @@ def launched(name: str, storage: Storage) -> Grid:
     storage.pull_marks()
     folder = GridFolder(storage, name)
     runs = folder.runs()
-    return Grid(name, runs, (folder.path / PRESET).read_text(), further_axes(runs))
+    return Grid(name, runs, (folder.path / PRESET).read_text(errors="replace"), further_axes(runs))
 
 
 def retry(
@@ -81,8 +82,9 @@ def sync_grid(name: str, storage: Storage, console: Console) -> None:
     """
     grid = launched(name, storage)
     log = RunLog(name, storage.root, warn, axes=grid.varied)
-    with Lease(storage, name):
+    with Lease(storage, name, warn):
         for run in grid.runs:
             storage.pull(RunFolder(storage, run).path.name, skip=("state-",))
+        claim(storage)
         synced = sync(grid.runs, storage.root, log, grid.text)
     console.print(f"{synced.rounds} rounds of {synced.runs} runs logged; MLflow has all of {name}")

@@ -102,7 +102,7 @@ def test_the_hidden_groups_are_found_with_partial_participation(name):
 
 
 @pytest.mark.parametrize("participation", [EVERYBODY, TWO_THIRDS])
-@pytest.mark.parametrize("server_optimizer", ["none", "momentum", "adam"])
+@pytest.mark.parametrize("server_optimizer", ["none", "momentum", "yogi"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_state_is_valid(name, server_optimizer, participation):
     federation = Federation(participation=participation)

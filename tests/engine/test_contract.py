@@ -27,7 +27,7 @@ from fedgrid.engine.federation import Federation
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.server import reserve
-from fedgrid.engine.training.settings import LocalTraining
+from fedgrid.engine.training.settings import Evaluation, LocalTraining
 
 CLIENTS, CLASSES, SEED, SHAPE = 4, 3, 11, (1, 8, 8)
 LAYOUT = layout_of(blank("digitnet", SHAPE, CLASSES))
@@ -64,7 +64,7 @@ def federation(algorithm, rounds=3, participation=None):
         layout=LAYOUT,
         seed=SEED,
         rounds=rounds,
-        evaluate_every=1,
+        evaluation=Evaluation(local_server=True),
         truth_K=np.zeros(CLIENTS, np.int64),
         participation=participation or Participation(CLIENTS, SEED),
         train_images_K=[9] * CLIENTS,

@@ -9,7 +9,7 @@ from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables import reasons
 from fedgrid.tracking.tables.cells import explained, over_scenarios, split_name, title_of
 from fedgrid.tracking.tables.clustering import published_cell, published_round
-from fedgrid.tracking.tables.personalisation import LAST, MEAN, PUBLISHED, measure_of
+from fedgrid.tracking.tables.personalisation import LAST, MEAN, PUBLISHED, measure_of, untested
 from fedgrid.tracking.tables.table import ABSENT, FAR, NONE, Cell, Column, Row, Table, Tone, fixed, lettered
 
 FAR_SCORE = 0.1
@@ -152,6 +152,7 @@ def _personalisation(study: Study) -> Table:
                 _conventions(study),
                 f"Means over the {numbers.SCENARIOS} published scenarios. Names as in the table of "
                 "personalisation. PBA is recomputed from the authors' results.",
+                *filter(None, [untested(study)]),
                 *reasons.sentences(dataset, "runs", "noise", "cnn", archived=study.is_archived),
             ]
         ),

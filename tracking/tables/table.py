@@ -29,6 +29,8 @@ class Cell:
     """Standard deviation over seeds (n - 1), where there are several."""
     count: int = 0
     """Number of values that `value` is the mean of."""
+    seeds: int = 0
+    """Number of seeds among them; 0 if the cell is no mean."""
     bold: bool = False
     tone: Tone = ""
     """Colour in HTML: better or worse than the reference, or a mean of only some of the runs."""
@@ -90,13 +92,14 @@ def number(values: Sequence[float], *, expected: int = 1, digits: int = 2) -> Ce
     if not there:
         return dash(expected=expected, finished=len(values))
     spread = float(np.std(there, ddof=1)) if len(there) > 1 else None
-    return mean(float(np.mean(there)), spread, count=len(there), expected=expected, digits=digits)
+    count = len(there)
+    return mean(float(np.mean(there)), spread, count=count, expected=expected, seeds=count, digits=digits)
 
 
-def mean(value: float, spread: float | None, *, count: int, expected: int, digits: int) -> Cell:
-    """Return the cell of a mean of `count` out of `expected` values."""
+def mean(value: float, spread: float | None, *, count: int, expected: int, seeds: int, digits: int) -> Cell:
+    """Return the cell of a mean of `count` out of `expected` values, of so many seeds."""
     text = fixed(value, digits) + (f" ± {fixed(spread, digits)}" if spread is not None else "")
-    return _counted(Cell(text, value, spread, count), count, expected)
+    return _counted(Cell(text, value, spread, count, seeds), count, expected)
 
 
 def dash(value: float | None = None, *, expected: int, finished: int) -> Cell:
