@@ -97,6 +97,18 @@ def test_tests_of_significance_are_between_competitors():
     assert not any("left out" in remark for remark in result.remarks)
 
 
+def test_no_table_of_a_report_has_a_reference_in_bold():
+    """Whatever the tables are: one that compares rows has a competitor as its best, and says why."""
+    compared = 0
+    for table in report_page(study()).tables():
+        rows = [row for row in table.rows if row.name in ("ORACLE", "SOLO")]
+        assert not any(cell.bold for row in rows for cell in row.cells), table.name
+        if rows and any(cell.bold for row in table.rows for cell in row.cells):
+            compared += 1
+            assert NOTE in table.caption, table.name
+    assert compared > 3
+
+
 def test_captions_of_a_grid_without_references_say_nothing_of_them():
     page = report_page(study(("BNC", "SCL")))
     assert not any("for reference" in table.caption for table in page.tables())
