@@ -241,7 +241,10 @@ def _folder(path: Path) -> Path:
 def _cache() -> Path:
     if given := os.environ.get("FEDGRID_CACHE"):
         return Path(given).expanduser().absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedgrid"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedgrid"
+    except RuntimeError as error:
+        raise ConfigError("there is no home folder for a mirror; set HOME or FEDGRID_CACHE") from error
 
 
 def _time(path: Path) -> float:

@@ -18,6 +18,7 @@ from rich.console import Console
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.mlflow_log.tags import commit
+from fedgrid.grids.planning.ray_token import make_private, token_file
 from fedgrid.grids.presets.preset_files import is_path
 from fedgrid.grids.submit import grid_files, plugin_files, tunnel
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 """Exit code, as that of a command."""
-TOKEN = Path("~/.ray/auth_token")
 CHATTY = (
     "ray.dashboard.modules.dashboard_sdk",
     "ray.dashboard.modules.job.sdk",
@@ -156,7 +156,8 @@ def _client(url: str) -> "JobSubmissionClient":
 
 def _authorization() -> dict[str, str]:
     """Return the header with the cluster's token, or no header if there is no token."""
-    file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH", TOKEN)).expanduser()
+    make_private(create=False)
+    file = token_file()
     token = os.environ.get("RAY_AUTH_TOKEN") or (file.read_text().strip() if file.is_file() else "")
     return {"Authorization": f"Bearer {token}"} if token else {}
 
@@ -171,7 +172,7 @@ def _one_line_errors(url: str, kind: type[FedgridError]) -> Iterator[None]:
         yield
     except AuthenticationError as error:
         raise kind(
-            f"{url} refuses our token, from RAY_AUTH_TOKEN or {TOKEN}: {str(error).splitlines()[0]}"
+            f"{url} refuses our token, from RAY_AUTH_TOKEN or {token_file()}: {str(error).splitlines()[0]}"
         ) from error
     # An error of requests is an OSError.
     except (OSError, RuntimeError, ClientError) as error:
