@@ -34,6 +34,10 @@ class RunError(FedgridError):
     """A run stopped: the message starts with the client, the round and the cause."""
 
 
+class StorageError(RunError):
+    """The storage cannot be read or written at present."""
+
+
 def in_one_line(error: Exception) -> str:
     """Return in one line why a run stopped; for an unexpected error it refers to the traceback in the log."""
     cause = redacted(" ".join(str(error).split()))

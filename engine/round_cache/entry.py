@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from fedgrid.algorithms.contract.source import Arrays
+from fedgrid.engine.format import FORMAT, METADATA
 
 CHECKSUM = "sha256"
 
@@ -42,6 +43,7 @@ def encode(entry: CacheEntry, name: str) -> bytes:
         "computed_by": entry.computed_by,
         "seconds": repr(entry.seconds),
         "cost": repr(entry.cost),
+        METADATA: str(FORMAT),
     }
     return save(arrays, {**about, CHECKSUM: _checksum(name, arrays, about)})
 

@@ -112,6 +112,17 @@ class Table:
             raise malformed(self.path, line, f"{column} '{cells[at]}'", expected)
         return values
 
+    def check_counts(self, column: str) -> None:
+        """Check that a column counts the rows from 0 on.
+
+        Raises:
+            DataError: it does not.
+        """
+        for index, (line, cells) in enumerate(self._rows):
+            text = cells[self._at[column]]
+            if whole(self.path, line, column, text) != index:
+                raise malformed(self.path, line, f"{column} {text}", f"{index}: each from 0 on")
+
     def rows_RK(
         self, round_column: str, client_column: str, num_rounds: int, num_clients: int
     ) -> NDArray[np.int64]:

@@ -12,13 +12,13 @@ from rich.text import Text
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
-from fedgrid.engine.storage.lease import holder
+from fedgrid.engine.storage.driver import holder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import duration
 from fedgrid.grids.results.axes import further_axes, name_of
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import is_finished
+from fedgrid.grids.results.outcome import damage, is_finished
 from fedgrid.redaction import printable
 
 
@@ -39,6 +39,8 @@ def show_status(name: str, storage: Storage, as_json: bool, console: Console) ->
     say(f"{found['total']} runs: {counts}{_pace(found)}")
     if found["runs"]:
         console.print(_running_table(found["runs"]))
+    for why in found["damaged"].values():
+        say(f"{why}: the next launch sets it aside, and runs its run again")
     if found["failures"]:
         console.print(_failures(found["failures"]))
         say(f"`fedgrid retry {name}` runs them again from their last rounds.")
@@ -56,10 +58,11 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     names = {run.run_id: name_of(run, axes) for run in runs}
     under_way = [{**run, "run": names.get(run["run_id"], run["run"])} for run in progress.get("running", [])]
     failures = _failed(runs, storage)
+    damaged = {run.run_id: why for run in runs if (why := damage(storage, run))}
     done = sum(is_finished(storage, run) for run in runs)
     return {
         "grid": name,
-        "driver": f"{driver.host}, process {driver.pid}" if driver is not None and is_running else None,
+        "driver": driver.process if driver is not None and is_running else None,
         "stopping": is_running and grid.stop_asked(),
         "total": len(runs),
         "done": done,
@@ -70,6 +73,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
         "seconds_left": progress.get("seconds_left"),
         "runs": under_way,
         "failures": failures,
+        "damaged": damaged,
     }
 
 
@@ -86,7 +90,7 @@ def ask_to_stop(name: str, storage: Storage, console: Console) -> None:
         raise ConfigError(f"{name} is not running; `fedgrid status {name}` shows how far it is")
     grid.ask_to_stop()
     print_plain(
-        console, f"{name} on {driver.host} stops after the rounds under way; `fedgrid run` continues it"
+        console, f"{name} on {driver.process} stops after the rounds under way; `fedgrid run` continues it"
     )
 
 

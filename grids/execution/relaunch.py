@@ -32,7 +32,7 @@ def launched(name: str, storage: Storage) -> Grid:
     storage.pull_marks()
     folder = GridFolder(storage, name)
     runs = folder.runs()
-    return Grid(name, runs, (folder.path / PRESET).read_text(), further_axes(runs))
+    return Grid(name, runs, (folder.path / PRESET).read_text(errors="replace"), further_axes(runs))
 
 
 def retry(
@@ -82,7 +82,7 @@ def sync_grid(name: str, storage: Storage, console: Console) -> None:
     """
     grid = launched(name, storage)
     log = RunLog(name, storage.root, warn, axes=grid.varied)
-    with Lease(storage, name):
+    with Lease(storage, name, warn):
         for run in grid.runs:
             storage.pull(RunFolder(storage, run).path.name, skip=("state-",))
         claim(storage)

@@ -13,7 +13,7 @@ from fedgrid.grids.display.summary import print_finished, show
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.results.outcome import is_finished
+from fedgrid.grids.results.outcome import damage, is_finished
 
 
 def run_grid(
@@ -33,6 +33,9 @@ def run_grid(
     storage.pull_marks()
     chosen = grid.runs if only is None else only
     todo = [run for run in chosen if options.fresh or not is_finished(storage, run)]
+    for run in todo if not options.fresh else ():
+        if damaged := damage(storage, run):
+            warn(f"{damaged}: it is set aside, and {run.name} is run again")
     waiting = {run.run_id for run in todo}
     done = [run for run in chosen if run.run_id not in waiting]
     result = launch_remaining(grid, todo, done, storage, options, log, console)

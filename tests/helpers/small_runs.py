@@ -64,7 +64,7 @@ def numbers(folder):
     return {
         path.name: path.read_bytes()
         for path in sorted(folder.iterdir())
-        if path.name not in ("timings.parquet", "log.txt")
+        if path.name not in ("timings.parquet", "timings.sha256", "log.txt")
     }
 
 
@@ -120,7 +120,7 @@ def locks(root):
 class Untouchable:
     """A pool that fails when it is used."""
 
-    device = "cpu"
+    machines = staticmethod(lambda: [{"device": "cpu"}])
 
     def prepare(self, setup):
         raise AssertionError("prepared")
@@ -157,7 +157,7 @@ class Arithmetic:
     The memory is the last update, a tenth of which is added to the next one.
     """
 
-    device = "cpu"
+    machines = staticmethod(lambda: [{"device": "cpu"}])
 
     def prepare(self, setup):
         self._setup = setup

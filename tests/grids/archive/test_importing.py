@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from mlflow.tracking import MlflowClient
 
+from fedgrid.engine.format import unseal
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.archived import MODELS
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -19,6 +20,7 @@ from tests.helpers.small_archive import (
     results,
     write,
     write_blueprint,
+    write_centralised,
     write_metrics,
     write_run,
 )
@@ -98,7 +100,9 @@ def test_imported_run_has_a_folder_like_a_trained_one(done):
     config = json.loads((folder / "config.json").read_text())
     assert config["model"] == MODELS["mnist"]
     assert config["training"]["rounds"] == 3
-    assert json.loads((folder / "done.json").read_text()) == {"run_id": folder.name[-12:], "rounds": 3}
+    done = unseal(folder / "done.json")
+    assert (done["run_id"], done["rounds"]) == (folder.name[-12:], 3)
+    assert sorted(done["files"]) == ["clients.parquet", "config.json", "rounds.parquet"]
     scores = strict_json((folder / "scores.json").read_text())
     assert (scores["ari"], scores["published_round"], scores["generalised_f1"]) == (1.0, 2, None)
     assert scores["published_rand"] == pytest.approx(2 / 3)
@@ -238,6 +242,34 @@ def test_import_prints_counts_absent_files_and_the_next_command(archive, storage
         "after_update_generalizability.csv, after_update_metrics.csv",
     ]
     assert lines[-1] == f"Next:  fedgrid report theirs --storage {storage}"
+
+
+def test_what_stands_among_the_runs_is_read_or_skipped_in_a_line_each(archive, storage):
+    """As in the whole archive, whose centralised trainings once ended the import."""
+    write_centralised(archive)
+    write_centralised(archive, "BLOODMNIST", "first")
+    broken = write_centralised(archive, "BLOODMNIST", "second") / "training_loss.csv"
+    replace(broken, 3, "106.5", "many")
+    (archive / "experiments" / "MNIST" / "plots" / "old").mkdir(parents=True)
+    result = fedgrid("import", archive, "--name", "theirs", "--storage", storage)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines()[-6:-3] == [
+        "centralised trainings: 2 (mnist, bloodmnist); `fedgrid centralised mnist` shows them beside its own",
+        "skipped, no runs in them: experiments/MNIST/plots",
+        f"skipped, a centralised training: {broken}:3: weights_norm 'many'; expected a number",
+    ]
+    output = imported(archive, storage)
+    assert counts(output) == {"imported": 0, "unchanged": 2}
+    assert output["centralised"] == ["mnist: centralised_test", "bloodmnist: centralised_test/first"]
+    assert [problem.partition(":")[0] for problem in output["skipped"]] == [
+        "experiments/MNIST/plots",
+        str(broken),
+    ]
+
+
+def test_import_without_other_folders_says_nothing_of_them(done, archive):
+    output = imported(archive, done)
+    assert (output["centralised"], output["skipped"]) == ([], [])
 
 
 def test_malformed_file_ends_the_import_before_its_run_is_written(archive, storage):

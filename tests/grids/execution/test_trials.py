@@ -21,7 +21,7 @@ from tests.helpers.small_grid import NOWHERE, Log, View, config
 GOOD = [config(seed=1), config(seed=2, algorithm="ocfl-kmeans")]
 BAD = config(seed=3, training={"rounds": 3, "learning_rate": 1e30})
 """Its updates are infinite."""
-CLOCKS = ("timings.parquet", "log.txt")
+CLOCKS = ("timings.parquet", "timings.sha256", "log.txt")
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -60,9 +60,12 @@ def launch(runs, storage, view, *, retries):
 
     folder = GridFolder(storage, "mine")
     folder.keep(runs, "")
-    tally, lease = Tally(runs, {}), Lease(storage, "mine")
-    watch = Watch(folder=folder, storage=storage, tally=tally, log=Log(), view=view, lease=lease)
-    run_trials(LaunchContext("mine", runs, {3: Placement(1, 3.5, 0.0)}, storage, NOWHERE), watch, retries)
+    with Lease(storage, "mine") as lease:
+        watch = Watch(
+            folder=folder, storage=storage, tally=Tally(runs, {}), log=Log(), view=view, lease=lease
+        )
+        places = {3: Placement(1, 3.5, 0.0)}
+        run_trials(LaunchContext("mine", runs, places, storage, NOWHERE, lease.token), watch, retries)
     return watch
 
 

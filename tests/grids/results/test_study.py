@@ -7,8 +7,9 @@ from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import SCORES
+from fedgrid.grids.results.outcome import damage, is_finished
 from fedgrid.grids.results.study import describe, load
+from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, config_of, record
 
 
@@ -28,7 +29,7 @@ def titles(storage, *configs):
 
 def finish(storage, run):
     record(storage.root, run, ROUNDS)
-    (RunFolder(storage, run).path / SCORES).write_text("{}")
+    mark_finished(storage.root, run)
 
 
 def test_study_has_results_of_finished_runs_and_reasons_for_the_others(storage):
@@ -49,14 +50,40 @@ def test_study_has_results_of_finished_runs_and_reasons_for_the_others(storage):
     }
 
 
+def test_references_and_archived_runs_are_known_by_their_configuration(storage):
+    names = ("bnc", "solo", "oracle")
+    runs = [*(config(algorithm=name) for name in names), config().model_copy(update={"model": "archive-cnn"})]
+    described = describe(runs, storage)
+    assert [run.is_reference for run in described] == [False, True, True, False]
+    assert [run.is_archived for run in described] == [False, False, False, True]
+
+
 def test_run_with_damaged_records_is_missing_with_the_reason(storage):
     run = config_of(0)
     GridFolder(storage, "mine").keep([run], "")
     finish(storage, run)
-    (RunFolder(storage, run).path / "clients.parquet").write_bytes(b"PAR1")
+    path = RunFolder(storage, run).path / "clients.parquet"
+    path.write_bytes(b"PAR1")
     study = load("mine", storage)
     assert study.finished == ()
-    assert "cannot read" in study.lacking[run.run_id]
+    assert study.lacking[run.run_id].startswith(f"{path} is damaged")
+
+
+def test_flipped_bit_in_any_file_of_a_finished_run_is_noticed(storage):
+    """The records are read again only if they have changed since."""
+    run = config_of(0)
+    finish(storage, run)
+    folder = RunFolder(storage, run).path
+    assert is_finished(storage, run)
+    for path in sorted(folder.iterdir()):
+        whole = path.read_bytes()
+        flipped = bytearray(whole)
+        flipped[len(whole) // 2] ^= 1
+        path.write_bytes(flipped)
+        assert not is_finished(storage, run), path.name
+        assert str(path) in damage(storage, run)
+        path.write_bytes(whole)
+        assert is_finished(storage, run)
 
 
 def test_study_of_an_unknown_grid_names_the_known_ones(storage):

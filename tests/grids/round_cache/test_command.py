@@ -3,22 +3,22 @@
 import json
 from io import StringIO
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from fedgrid.engine.records import TIMINGS
+from fedgrid.engine.integrity.files import stamped
 from fedgrid.engine.round_cache.store import kept
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import SCORES
 from fedgrid.grids.round_cache.table import brief, readable_size, store_table
 from fedgrid.grids.round_cache.usage import Usage, cache_usage
 from tests.helpers.command_line import fedgrid, strict_json
+from tests.helpers.finished_runs import mark_finished
 from tests.helpers.kept_rounds import keep, trunks_with_states, trunks_with_statistics
+from tests.helpers.run_records import write_timings
 from tests.helpers.small_grid import config
 
 BNC, OCFL = config(seed=1), config(seed=1, algorithm="ocfl-kmeans")
@@ -35,8 +35,7 @@ def storage(tmp_path):
     timings(storage, BNC, [(3, 2.0, 2.0), (3, 2.0, 2.0), (3, 2.0, 2.0)])
     timings(storage, OCFL, [(0, 0.5, 2.0), (0, 0.5, 2.0), (3, 1.0, 2.0)])
     for run in (BNC, OCFL):
-        for name in ("done.json", SCORES):
-            (folder_of(storage.root, run) / name).write_text("{}")
+        mark_finished(storage.root, run)
     GridFolder(storage, "mine").keep([BNC, OCFL, WAITING], "")
     keep(storage, BNC, WAITING, ELSEWHERE)
     return storage
@@ -51,7 +50,7 @@ def timings(storage, run, rounds):
         {"round": number, "reached_clients": 3, **dict(zip(names, row, strict=True))}
         for number, row in enumerate(rounds, start=1)
     ]
-    pq.write_table(pa.Table.from_pylist(rows, schema=TIMINGS), folder / "timings.parquet")
+    write_timings(folder, rows)
 
 
 def sizes(storage):
@@ -88,6 +87,23 @@ def test_states_of_a_trunk_with_an_unfinished_run_are_not_evictable(storage):
     assert (usage.states_bytes, usage.can_go_bytes) == (state, 0)
 
 
+def test_states_that_another_interrupted_grid_needs_are_not_evictable(storage):
+    """Its run was stopped: no folder says that it is finished."""
+    interrupted = config(seed=1, algorithm="briggs")
+    assert interrupted.trunk == BNC.trunk
+    GridFolder(storage, "theirs").keep([interrupted], "")
+    assert cache_usage([BNC, OCFL, WAITING], storage).total.can_go_bytes == 0
+    result = fedgrid("store", "mine", "--drop", "--storage", storage.root)
+    assert "Nothing to delete: 2 unfinished runs need these states, 1 of other grids." in result.out
+    assert BNC.trunk in trunks_with_states(storage)
+
+
+def test_grid_of_another_version_keeps_no_states(storage):
+    (storage.root / "grids" / "older").mkdir()
+    (storage.root / "grids" / "older" / "runs.jsonl").write_text("{}\n")
+    assert cache_usage([BNC, OCFL, WAITING], storage).total.can_go_bytes > 0
+
+
 def test_usage_sums_trunks_and_separates_other_grids(storage):
     state, statistic = sizes(storage)
     usage = cache_usage([BNC, OCFL, WAITING], storage)
@@ -99,8 +115,8 @@ def test_usage_sums_trunks_and_separates_other_grids(storage):
 
 def test_timings_without_cache_columns_count_as_computed_rounds(storage):
     path = folder_of(storage.root, BNC) / "timings.parquet"
-    new = ["computed_by", "reached_clients", "trained_clients", "waited_seconds", "alone_seconds"]
-    pq.write_table(pq.read_table(path).drop_columns(new), path)
+    new = ["reached_clients", "trained_clients", "alone_seconds"]
+    pq.write_table(stamped(pq.read_table(path).drop_columns(new)), path)
     usage = cache_usage([BNC], storage).total
     assert (usage.computed, usage.taken, usage.seconds, usage.alone_seconds) == (3, 0, 6.0, 6.0)
 
@@ -155,7 +171,7 @@ def test_store_drop_is_refused_while_another_driver_holds_the_lease(storage):
         assert fedgrid("store", "mine", "--storage", storage.root).code == 0
         result = fedgrid("store", "mine", "--drop", "--storage", storage.root)
     assert (result.code, result.out) == (2, "")
-    assert f"{storage} is in use: grid another, process " in result.err
+    assert f"{storage} is in use: grid another of " in result.err
     assert BNC.trunk in trunks_with_states(storage)
 
 
