@@ -113,7 +113,7 @@ def launch(
                 retention.conclude(grid.until)
         watch.conclude()
         summary = write_summary(grid.runs, storage, folder.path)
-        log.summary([summary], watch.tally.done, len(watch.failures))
+        log.summary([summary], watch.tally.done, len(watch.failures), stopped=watch.stopping)
     _push_mlflow_marks(grid, storage)
     return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
 
