@@ -59,7 +59,7 @@ def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
             run_id=config.run_id,
             name=name_of(config, axes),
             folder=folder_of(storage.root, config),
-            dataset=plain(config.scenario.rsplit("-", 3)[0]),
+            dataset=plain(config.short_dataset),
             overlap=config.overlap,
             balance=config.balance,
             clients=config.clients,
