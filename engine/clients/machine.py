@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 Machine = Mapping[str, str]
-"""Name -> version, model or setting, as in `torch` -> `2.4.0`. Machines of equal values compute alike."""
+"""Name -> version, model or setting, as in `torch build` -> `2.4.0+cpu`. Machines of equal values compute alike."""
 
 
 def this_machine(device: str) -> Machine:
@@ -15,7 +15,7 @@ def this_machine(device: str) -> Machine:
     gpu = {"GPU": torch.cuda.get_device_name(0)} if device.startswith("cuda") else {}
     return {
         "device": device,
-        "torch": torch.__version__,
+        "torch build": torch.__version__,
         "numpy": numpy.__version__,
         "processor": processor,
         **gpu,

@@ -32,7 +32,7 @@ from fedgrid.engine.storage.remote import (
 )
 
 MARKS = re.compile(
-    r"[^/]+/(done|failed|scores|mlflow|config)\.json|[^/]+/state-\d+\.sha256|grids/[^/]+/[^/]+|lease\.json"
+    r"[^/]+/(done|failed|scores|mlflow|config|made_with)\.json|[^/]+/state-\d+\.sha256|grids/[^/]+/[^/]+|lease\.json"
 )
 """Small files with the progress of runs and grids, without their records."""
 PUSH_SECONDS = 60.0

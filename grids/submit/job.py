@@ -74,7 +74,7 @@ def submit(
                 submission_id=job,
                 runtime_env={
                     "working_dir": folder,
-                    "env_vars": {**ENVIRONMENT, "FEDGRID_COMMIT": commit()},
+                    "env_vars": {**ENVIRONMENT, "FEDGRID_COMMIT": commit(), **_source(arguments)},
                 },
             )
             _say(console, f"job {job} runs on the cluster; this machine may be switched off")
@@ -133,6 +133,12 @@ def _staged(argument: str, folder: Path) -> str:
     plugin_files.stage_listed(path, folder)
     shutil.copy(path, folder / path.name)
     return path.name
+
+
+def _source(arguments: Sequence[str]) -> dict[str, str]:
+    """Return where the grid's file lies on this machine: on the cluster it lies elsewhere at each launch."""
+    path = Path(arguments[0]) if arguments else Path()
+    return {"FEDGRID_SOURCE": str(path.resolve())} if path.is_file() else {}
 
 
 def _client(url: str) -> "JobSubmissionClient":
