@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 Machine = Mapping[str, str]
-"""Name -> version, model or setting, as in `torch build` -> `2.4.0+cpu`. Machines of equal values compute alike."""
+"""Name -> version, model or setting, as in `torch build` -> `2.4.0+cpu`. Machines alike have equal values."""
 
 
 def this_machine(device: str) -> Machine:

@@ -15,6 +15,7 @@ from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.axes import further_axes, name_of, pairs_of
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.origin_notes import origin_notes
 from fedgrid.grids.results.outcome import damage, is_finished
 from fedgrid.grids.results.titles import titles
 from fedgrid.tracking.records import RecordsError
@@ -48,7 +49,8 @@ def load(grid: str, storage: Storage | str = "runs") -> Study:
             results[run.run_id] = read_result(run)
         except RecordsError as error:
             lacking[run.run_id] = str(error)
-    return Study(grid, runs, results, lacking)
+    folders = {run.name: run.folder for run in runs if run.run_id in results}
+    return Study(grid, runs, results, lacking, origin_notes(folders))
 
 
 def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
