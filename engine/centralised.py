@@ -182,7 +182,7 @@ def train(
         progress = Progress(0, State((start,), np.zeros(1, np.int64)))
     for epoch in range(progress.rounds_done, config.training.rounds):
         before = progress.state.models[0]
-        task = TrainTask(Order(EVERYTHING, (0,)), epoch, evaluate=True)
+        task = TrainTask(Order(EVERYTHING, (0,)), epoch, evaluate=True, local_server=True)
         [reply] = pool.train([task], [before], progress.memories)
         if not reply.report.usable:
             raise RunError(

@@ -60,6 +60,10 @@ class RunConfig(Section):
     uplink: Uplink = ()
     """What happens to an update between client and server, in this order, as in `[{clip: 1.0}]`."""
 
+    weights: Literal["none", "images", "batches"] = "none"
+    """Weight of a client in the server's means: `none`, all are equal, as in OCFL; the `images` it trains on,
+    as in FedAvg; the `batches` it trains on, one a local step."""
+
     later = ("participation", "dropout", "joins", "uplink", PLUGINS)
 
     @field_validator("joins")
@@ -109,12 +113,12 @@ class RunConfig(Section):
 
     @property
     def trunk(self) -> str:
-        """Name shared by all runs that differ only in the algorithm and the number of rounds.
+        """Name shared by all runs that differ only in the algorithm, the weights and the number of rounds.
 
-        Such runs have their first rounds in common: `mnist-15-overlapping-imbalanced-s0-1f3870be274f`.
+        Such runs have rounds in common: `mnist-15-overlapping-imbalanced-s0-1f3870be274f`.
         """
         values = self.written()
-        del values["algorithm"], values["training"]["rounds"]
+        del values["algorithm"], values["weights"], values["training"]["rounds"]
         return f"{self.scenario}-s{self.seed}-{_id_of(values)}"
 
     def written(self) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class Session:
             run_id=config.run_id,
             seed=config.root_seed,
             rounds=config.training.rounds,
-            evaluate_every=config.evaluation.every,
+            evaluation=config.evaluation,
             truth_K=truth,
             train_images_K=[len(client.train) for client in setup.clients],
             test_images_K=[len(client.test) for client in setup.clients],
@@ -114,6 +114,7 @@ class Session:
                 config.clients, config.root_seed, config.participation, config.dropout, config.joins
             ),
             threads=self._threads,
+            weights=config.weights,
         )
         if progress is None:
             of_model = config.model, dataset.shape, dataset.num_classes, config.root_seed
@@ -168,6 +169,7 @@ class Session:
         if self._store is None or len(machines) > 1:
             return None
         store = RoundStore(storage, config.trunk, config.run_id, self._store)
+        store.free_disk()
         return SessionCache(store, of_setup(setup, machines[0]), self._writer)
 
     def settle(self) -> None:
@@ -240,7 +242,7 @@ def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
         server_set=server_set,
         server_parts={client: slice(bounds[client], bounds[client + 1]) for client in range(config.clients)},
         reference_set=reference_set,
-        uplink=config.uplink,
+        uplink=config.uplink if config.make_algorithm().sends_updates else (),
         plugins=active.sources(config.plugin_digests),
     )
     return setup, np.array([part.cluster for part in splits], np.int64)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
+from time import monotonic
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.actor import Client
+from fedgrid.engine.clients.deadlines import Deadlines
 from fedgrid.engine.clients.machine import Machine
 from fedgrid.engine.clients.messages import EvaluateReport, EvaluateTask, Memory, Reply, Setup, TrainTask
 from fedgrid.engine.clients.placement import Placement
@@ -38,8 +40,8 @@ NO_IMAGES = ImageSet(np.zeros((0, 0, 0, 0), np.uint8), np.zeros(0, np.int64))
 class RayPool:
     """Client actors in bundles 1.. of a placement group; bundle 0 is the server's.
 
-    An actor that dies is replaced and does its part of the round again: the same numbers, because an
-    actor keeps nothing that a round depends on.
+    An actor that dies, or does not answer in time (`Deadlines`), is replaced and does its part of the round
+    again: the same numbers, because an actor keeps nothing that a round depends on.
     """
 
     def __init__(self, group: PlacementGroup, placement: Placement) -> None:
@@ -47,6 +49,7 @@ class RayPool:
         self._placement = placement
         self._actors = [self._start(index) for index in range(placement.num_actors)]
         self._deaths = [0] * placement.num_actors
+        self._deadlines = Deadlines(monotonic)
         self._home: dict[int, int] = {}
         self._setup: Setup | None = None
         self._machines: dict[int, Machine] = {}
@@ -60,7 +63,10 @@ class RayPool:
         """Return the machines of the actors; alike ones count once."""
         asked = [index for index in range(len(self._actors)) if index not in self._machines]
         found = self._each(
-            dict.fromkeys(asked), lambda index: [self._actors[index].machine.remote()], "before round 1"
+            dict.fromkeys(asked),
+            lambda index: [self._actors[index].machine.remote()],
+            "machine",
+            "before round 1",
         )
         self._machines |= {index: machine for index, [machine] in found.items()}
         alike = {tuple(sorted(machine.items())) for machine in self._machines.values()}
@@ -69,11 +75,12 @@ class RayPool:
     def prepare(self, setup: Setup) -> None:
         """Deal the clients out to the actors, largest first, each to the one with least work so far."""
         self._deaths = [0] * len(self._actors)
+        self._deadlines = Deadlines(monotonic)
         self._home = _deal({data.client: len(data.train) for data in setup.clients}, len(self._actors))
         self._data = {data.client: ray.put(data) for data in setup.clients}
         self._images = ray.put(setup.server_set), ray.put(setup.reference_set)
         self._setup = replace(setup, clients=(), server_set=NO_IMAGES, reference_set=None)
-        self._each(range(len(self._actors)), self._prepare, "before round 1")
+        self._each(range(len(self._actors)), self._prepare, "prepare", "before round 1")
 
     def describe(self, clients: Sequence[int], message: Message) -> list[Payload]:
         """Return what each of `clients` says about its data, each in its actor."""
@@ -82,7 +89,7 @@ class RayPool:
         def submit(index: int) -> list[Ref]:
             return [self._actors[index].describe.remote(shares[index], message)]
 
-        results = self._each(shares, submit, "the clients' messages")
+        results = self._each(shares, submit, "describe", "the clients' messages")
         said = {
             client: payload
             for index, [payloads] in results.items()
@@ -111,7 +118,7 @@ class RayPool:
             return list(train.remote(bare, payloads, kept, len(models), *refs))
 
         replies = {}
-        results = self._each(shares, submit, f"round {tasks[0].round_index + 1}")
+        results = self._each(shares, submit, "train", f"round {tasks[0].round_index + 1}")
         for index, (reports, kept, *sent) in results.items():
             remaining = iter(sent)
             for task, report in zip(shares[index], reports, strict=True):
@@ -132,38 +139,43 @@ class RayPool:
             kept = {client: memories[client] for client in adapting if client in memories}
             return [self._actors[index].evaluate.remote(shares[index], kept, *refs)]
 
-        results = self._each(shares, submit, "testing the served models").values()
+        results = self._each(shares, submit, "evaluate", "testing the served models").values()
         by_client = {report.client: report for [reports] in results for report in reports}
         return [by_client[task.client] for task in tasks]
 
     def _each(
-        self, indices: Mapping[int, Any] | range, submit: Callable[[int], list[Ref]], when: str
+        self, indices: Mapping[int, Any] | range, submit: Callable[[int], list[Ref]], kind: str, when: str
     ) -> dict[int, list[Any]]:
-        """Call the actors at `indices` in parallel; an actor that dies is replaced and called again."""
+        """Call the actors at `indices` in parallel; one that dies or hangs is replaced and called again."""
         pending = {index: submit(index) for index in indices}
         results: dict[int, list[Any]] = {}
         while pending:
-            dead: dict[int, RayActorError] = {}
+            dead: dict[int, str] = {}
+            start, limit = self._deadlines.now(), self._deadlines.of(kind)
             for index, refs in pending.items():
                 try:
-                    results[index] = ray.get(refs)
+                    left = max(0.0, start + limit - self._deadlines.now())
+                    results[index] = ray.get(refs, timeout=left)
                 except RayTaskError as error:
                     raise _cause(error) from error
                 except RayActorError as error:
-                    dead[index] = error
+                    dead[index] = str(error).splitlines()[0]
+                except GetTimeoutError:
+                    dead[index] = f"no answer within {limit:.0f} s"
+            if not dead:
+                self._deadlines.note(kind, self._deadlines.now() - start)
             for index, death in dead.items():
                 self._replace(index, death, when)
             pending = {index: submit(index) for index in dead}
         return results
 
-    def _replace(self, index: int, error: RayActorError, when: str) -> None:
+    def _replace(self, index: int, cause: str, when: str) -> None:
         self._deaths[index] += 1
         hosted = ", ".join(str(client) for client, home in self._home.items() if home == index)
         if self._deaths[index] >= MAX_DEATHS:
             raise RunError(
-                f"client {hosted}, {when}: its actor died {MAX_DEATHS} times; the last time: "
-                f"{str(error).splitlines()[0]}. It may be out of memory: fewer actors at a time "
-                "(--clients-per-actor) need less"
+                f"client {hosted}, {when}: its actor died or hung {MAX_DEATHS} times, at last: {cause}. "
+                "It may be out of memory: fewer actors at a time (--clients-per-actor) need less"
             )
         ray.kill(self._actors[index])
         self._actors[index] = self._start(index)
@@ -172,7 +184,7 @@ class RayPool:
             if self._setup is not None:
                 ray.get(self._prepare(index), timeout=START_TIMEOUT)
         except (ActorDiedError, ActorUnavailableError) as again:
-            self._replace(index, again, when)
+            self._replace(index, str(again).splitlines()[0], when)
         except GetTimeoutError as again:
             raise RunError(
                 f"client {hosted}, {when}: its actor died and no other started within {START_TIMEOUT:g} s; "

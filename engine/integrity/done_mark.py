@@ -13,8 +13,8 @@ ROUNDS, CLIENTS, TIMES = "rounds.parquet", "clients.parquet", "timings.parquet"
 LISTED = (CONFIG, MADE_WITH, ROUNDS, CLIENTS)
 """Files that it lists, if they are there: those with the same bytes whenever the run is repeated."""
 TIMES_CHECKSUM = "timings.sha256"
-"""The checksum of a finished run's times, in the format of sha256sum. The mark does not have it: the mark is
-the same bytes whenever the run is repeated."""
+"""The checksum of a finished run's times, in the format of sha256sum. It is no part of the mark, which
+has the same bytes whenever the run is repeated."""
 
 
 def mark_of(folder: Path, config: RunConfig) -> str:

@@ -1,8 +1,8 @@
 """A lock on a round: of several runs that need the same round, one computes it and the others wait.
 
 The lock is a file that exists once. It is stale if its holder is a process of this machine that has ended, or
-if the file has not changed for `EXPIRES_AFTER` while another process watched it: clocks of several machines
-are never compared. If two processes hold one lock nevertheless (a machine that slept), both compute the same
+if the file has not changed for `EXPIRES_AFTER` while another process watched it: the holder hangs, or its
+machine is gone. If two processes hold one lock nevertheless (a machine that slept), both compute the same
 round: the lock saves time, and no result depends on it.
 """
 
@@ -10,12 +10,11 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
 from typing import Any, TextIO
 
 from fedgrid.engine.storage.atomic import PARTIAL
-from fedgrid.engine.storage.held_file import HeldFile, read_holder
-from fedgrid.engine.storage.processes import has_ended
+from fedgrid.engine.storage.clock import CLOCK, Clock
+from fedgrid.engine.storage.held_file import HeldFile, Observer, link, read_holder
 
 RENEW_EVERY = 10.0
 """Seconds."""
@@ -26,10 +25,9 @@ EXPIRES_AFTER = 90.0
 class RoundLock:
     """A lock that this process can take once. Call `release` in any case."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock = CLOCK) -> None:
         self._file = HeldFile(path, RENEW_EVERY)
-        self._seen: tuple[str, float] | None = None
-        self._seen_at = 0.0
+        self._observer = Observer(EXPIRES_AFTER, clock)
         self.held = False
 
     def take(self) -> bool:
@@ -68,7 +66,7 @@ class RoundLock:
         temporary = path.with_name(f"{path.name}{PARTIAL}{self._file.token}")
         try:
             temporary.write_text(text)
-            _link(temporary, path, text)
+            link(temporary, path)
         except FileExistsError:
             return False
         finally:
@@ -81,34 +79,14 @@ class RoundLock:
         return True
 
     def _is_stale(self, file: TextIO) -> bool:
-        holder, changed = _holder(file), os.fstat(file.fileno()).st_mtime
-        ended = has_ended(holder)
-        if ended is not None:
-            return ended
-        seen = (str(holder.get("token")), changed)
-        if seen != self._seen:
-            self._seen, self._seen_at = seen, monotonic()
-        return monotonic() - self._seen_at > EXPIRES_AFTER
-
-
-def _link(temporary: Path, path: Path, text: str) -> None:
-    """Give a file another name, or write it there on a file system without hard links.
-
-    Raises:
-        FileExistsError: there is a file of that name.
-    """
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        raise
-    except OSError:
-        with path.open("x") as file:
-            file.write(text)
+        holder = _holder(file)
+        content = str(holder.get("token")), os.fstat(file.fileno()).st_mtime
+        return self._observer.is_gone(self._file.path, holder, content) is True
 
 
 def _holder(file: TextIO) -> dict[str, Any]:
     """Return what the file says about its holder; nothing if it is damaged or not completely written."""
     try:
-        return read_holder(file)
+        return read_holder(file.read())
     except ValueError:
         return {}

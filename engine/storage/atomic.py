@@ -4,19 +4,21 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from errno import ENOSPC
 from pathlib import Path
 from secrets import token_hex
 
 from safetensors import SafetensorError
 
-from fedgrid.engine.errors import RunError
+from fedgrid.engine.errors import StorageError
 
 PARTIAL = ".writing-"
 """Part of the name of every file that is still being written."""
 ASIDE = "damaged-"
 """Start of the names of folders with files that are damaged, or that nothing reads for another reason."""
+ABANDONED_AFTER = 900.0
+"""Seconds without a write after which such a file is taken for one of a killed writer."""
 
 
 @contextmanager
@@ -79,9 +81,20 @@ def set_aside(folder: Path, names: Iterable[str]) -> list[tuple[str, str]]:
     return [(name, f"{place}/{name}") for name in there]
 
 
+def delete_abandoned(folder: Path, now: float) -> None:
+    """Delete such files anywhere under `folder`, except those that may still be written.
+
+    `now` is the modification time of a file just written beside `folder`: both times are the file system's.
+    """
+    for leftover in folder.rglob(f"*{PARTIAL}*"):
+        with suppress(OSError):  # It may have been renamed just now.
+            if leftover.stat().st_mtime < now - ABANDONED_AFTER:
+                leftover.unlink()
+
+
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Convert disk errors in the block to a RunError that names `folder`, the cause and what to do."""
+    """Convert disk errors in the block to a StorageError that names `folder`, the cause and what to do."""
     try:
         yield
     except (OSError, SafetensorError) as error:
@@ -90,7 +103,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
             cause = f"the disk of {folder} is full; free some space"
         else:
             cause = f"{folder} cannot be written: {reason}; fix that"
-        raise RunError(f"{cause}, then the same command continues from the last stored state") from error
+        raise StorageError(f"{cause}, then the same command continues from the last stored state") from error
 
 
 def _reason(error: Exception) -> tuple[int | None, str]:

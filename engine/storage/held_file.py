@@ -1,22 +1,27 @@
 """A file that names the process that holds it: the mechanism behind a storage's lease and a round's lock.
 
-The holder renews the file from a thread. A process of this machine that has ended is detected at once. When a
-silent holder on another machine loses the file is a rule of its own for leases and for locks.
+The holder renews the file from a thread. A process of this machine that has ended is detected at once. Any
+other holder is gone once the file has not changed for a while by the observer's own clock (`Observer`): two
+machines' clocks are never compared.
 """
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from fcntl import LOCK_EX, flock
-from os.path import samestat
+from os.path import samefile, samestat
 from pathlib import Path
 from secrets import token_hex
 from threading import Event, Thread
 from typing import Any, TextIO
 
 from fedgrid.engine.errors import FedgridError
-from fedgrid.engine.storage.processes import identity
+from fedgrid.engine.storage.clock import CLOCK, Clock
+from fedgrid.engine.storage.processes import has_ended, identity, is_here
+
+RENEWED = "renewed"
+"""Key of a file's content: the reading of its machine's monotonic clock at the last renewal, as text."""
 
 
 class HeldFile:
@@ -40,7 +45,7 @@ class HeldFile:
         Raises:
             ValueError: it is damaged.
         """
-        return read_holder(file).get("token") == self.token
+        return read_holder(file.read()).get("token") == self.token
 
     def renew(self, touch: Callable[[TextIO], None]) -> bool:
         """Renew the file with `touch`; return False, and change nothing, if it is gone or another's.
@@ -98,16 +103,73 @@ class HeldFile:
                     return
 
 
-def read_holder(file: TextIO) -> dict[str, Any]:
-    """Return what an open file says about its holder.
+class Observer:
+    """Finds out whether the holders of files are gone, from what it sees of them."""
+
+    def __init__(self, expires_after: float, clock: Clock = CLOCK) -> None:
+        """Observe files whose holders are gone after so many seconds without a change."""
+        self._expires_after = expires_after
+        self._clock = clock
+        self._seen: dict[Path, tuple[object, float]] = {}
+
+    def is_gone(self, path: Path, holder: Mapping[str, object], content: object) -> bool | None:
+        """Return whether a file's holder is gone; None if that needs a later look.
+
+        Args:
+            holder: what the file says about it, empty if that is damaged. With `RENEWED`, a holder on this
+                machine is judged at once.
+            content: whatever changes with each renewal.
+        """
+        if has_ended(holder):
+            return True
+        now = self._clock.now()
+        seen, since = self._seen.setdefault(path, (content, now))
+        if seen != content:
+            self._seen[path] = content, now
+            return False
+        renewed = _seconds(holder.get(RENEWED)) if is_here(holder) else None
+        if renewed is not None:
+            return now - min(since, renewed) > self._expires_after
+        return True if now - since > self._expires_after else None
+
+
+def link(temporary: Path, path: Path) -> None:
+    """Give a finished file another name; write it there on a file system without hard links.
+
+    Raises:
+        FileExistsError: there is another file of that name.
+    """
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        # A network file system may have made the link although its reply was lost.
+        with suppress(OSError):
+            if samefile(temporary, path):
+                return
+        if isinstance(error, FileExistsError):
+            raise
+        text = temporary.read_bytes()
+        with path.open("xb") as file:
+            file.write(text)
+
+
+def read_holder(text: str) -> dict[str, Any]:
+    """Return what the text of such a file says about its holder.
 
     Raises:
         ValueError: it is damaged, or not completely written yet.
     """
     try:
-        found = json.load(file)
+        found = json.loads(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(found, dict):
         raise ValueError("no JSON object")
     return found
+
+
+def _seconds(text: object) -> float | None:
+    try:
+        return float(text) if isinstance(text, str) else None
+    except ValueError:
+        return None

@@ -1,85 +1,75 @@
 """A lease on a storage, in `lease.json` at its root: one driver at a time. It expires unless it is renewed.
 
-A driver takes over an expired lease with a hard link whose name contains the old lease's token. Such a link
-can be made only once, so exactly one of several drivers replaces `lease.json`. If the driver that made the
-link has died, the next driver takes over from that driver in the same way. A URI has no hard links: two
-drivers that start in the same second may both run until one of them finds the other's lease at its next
-renewal.
+A lease has expired if it has not changed for a minute by the clock of the driver that wants it. If its holder
+is a process of this machine, that is known at once. A driver takes over an expired lease with a hard link
+whose name contains the old lease's token. Such a link can be made only once, so exactly one of several
+drivers replaces `lease.json`. If the driver that made the link has died, the next driver takes over from that
+driver in the same way. A URI has no hard links: two drivers that start in the same second may both run until
+one of them finds the other's lease at its next renewal.
 """
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
+from pwd import getpwuid
 from threading import Event
 from types import TracebackType
 from typing import Self, TextIO
 
-from fedgrid.engine.errors import ConfigError, FedgridError
+from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.storage.atomic import PARTIAL, disk_errors
-from fedgrid.engine.storage.held_file import HeldFile, read_holder
-from fedgrid.engine.storage.processes import has_ended
+from fedgrid.engine.storage.clock import CLOCK, Clock
+from fedgrid.engine.storage.driver import EXPIRES_AFTER, NAME, Holder, read
+from fedgrid.engine.storage.held_file import RENEWED, HeldFile, Observer, link, read_holder
 from fedgrid.engine.storage.storage import Storage
 
-NAME = "lease.json"
-EXPIRES_AFTER = timedelta(seconds=60)
 RENEW_EVERY = 15.0
 """Seconds. Three renewals may fail before the lease expires."""
-
-
-@dataclass(frozen=True)
-class Holder:
-    """The driver of a storage. Its JSON has the same length at every renewal."""
-
-    token: str
-    host: str
-    machine: str
-    """Boot and process namespace, in which `pid` is valid."""
-    pid: int
-    started: str
-    """The kernel's start time of that process: the kernel gives numbers to new processes again."""
-    what: str
-    """Name of the grid."""
-    since: str
-    expires: str
-    """UTC, ISO 8601, to the second."""
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether the lease has expired, or its process is known to have ended."""
-        if datetime.fromisoformat(self.expires) <= datetime.now(UTC):
-            return True
-        return has_ended(asdict(self)) is True
-
-
-def holder(storage: Storage) -> Holder | None:
-    """Return the driver of a storage, None if there is none.
-
-    Raises:
-        RunError: if the storage cannot be read.
-    """
-    storage.refresh(NAME)
-    found = _read(storage.root / NAME)
-    return None if found is None or found.is_gone else found
+LOOK_EVERY = 3.0
+"""Seconds between two looks at a lease that may have expired."""
 
 
 class Lease:
     """Holds a storage for the block of a `with`; a thread renews the lease."""
 
-    def __init__(self, storage: Storage, what: str) -> None:
-        """Prepare a lease for the grid `what`; nothing is written yet."""
+    def __init__(
+        self,
+        storage: Storage,
+        what: str,
+        notify: Callable[[str], None] = lambda _: None,
+        clock: Clock = CLOCK,
+    ) -> None:
+        """Prepare a lease for the grid `what`; nothing is written yet.
+
+        Args:
+            notify: gets a line if taking the lease takes up to a minute, as the last holder may be alive.
+            clock: measures that minute.
+        """
         self.lost = Event()
         """Set once another driver has taken the storage over: this one must stop."""
         self._storage = storage
         self._what = what
+        self._notify = notify
+        self._clock = clock
         self._path = storage.root / NAME
         self._file = HeldFile(self._path, RENEW_EVERY)
+        self._observer = Observer(EXPIRES_AFTER, clock)
+
+    @property
+    def token(self) -> str:
+        """What `lease.json` contains while this object holds it: other machines of the grid look for it."""
+        return self._file.token
+
+    @property
+    def renewed_at(self) -> float:
+        """The modification time of the lease: the present, as the storage's file system sees it."""
+        return self._path.stat().st_mtime
 
     def __enter__(self) -> Self:
-        """Take the lease.
+        """Take the lease; where the last holder may have died, wait for a minute without a renewal.
 
         Raises:
             ConfigError: if another driver has it.
@@ -88,14 +78,14 @@ class Lease:
         with disk_errors(self._path.parent):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._storage.refresh(NAME)
-            with self._written() as mine:
+            with self._temporary() as mine:
                 while not self._taken(mine):
                     pass
             self._storage.push(NAME)
             self._storage.refresh(NAME)
-        found = _read(self._path)
-        if found is None or found.token != self._file.token:
-            raise self._refusal(found)
+        found = read(self._path)
+        if found is None or found.token != self.token:
+            raise ConfigError(f"{self._storage}: another fedgrid has just taken it; try again")
         self._file.start_renewing(self.renew)
         return self
 
@@ -104,8 +94,18 @@ class Lease:
     ) -> None:
         self._file.stop_renewing()
         with suppress(OSError, ValueError, FedgridError):  # If it cannot be given back, it expires.
+            self._storage.refresh(NAME)
             if self._file.delete_if(self._file.is_ours):
                 self._storage.remove(NAME)
+
+    def check(self) -> None:
+        """Check that no other driver has taken the storage over.
+
+        Raises:
+            RunError: one has.
+        """
+        if self.lost.is_set():
+            raise RunError("another fedgrid has taken over this storage, so this one ends; nothing is lost")
 
     def renew(self) -> bool:
         """Extend the lease by a minute; if it is no longer ours, set `lost` and return False.
@@ -114,46 +114,58 @@ class Lease:
             OSError, ValueError, RunError: if the storage cannot be reached, or the lease is damaged; it then
                 lasts until it expires.
         """
+        begun = self._clock.now()
         self._storage.refresh(NAME)
-        if not self._file.renew(_extend):
+        if not self._file.renew(self._extend):
             self.lost.set()
             return False
-        self._storage.push(NAME)
+        # A process that was stopped in between must look again: another driver may have the lease by now.
+        if self._clock.now() - begun < EXPIRES_AFTER / 2:
+            self._storage.push(NAME)
         return True
 
+    def _extend(self, file: TextIO) -> None:
+        """Write the time into an open lease, whose length stays the same."""
+        file.seek(0)
+        renewed = {**read_holder(file.read()), RENEWED: self._now()}
+        os.pwrite(file.fileno(), (json.dumps(renewed) + "\n").encode(), 0)
+        os.fsync(file.fileno())
+
+    def _now(self) -> str:
+        return f"{self._clock.now():020.6f}"
+
     @contextmanager
-    def _written(self) -> Iterator[Path]:
-        """Provide a temporary file with this lease, to link and to replace others with."""
-        now = datetime.now(UTC)
-        expires = _text(now + EXPIRES_AFTER)
-        new = Holder(**self._file.holder(), what=self._what, since=_text(now), expires=expires)
-        mine = self._path.with_name(f"{NAME}{PARTIAL}{self._file.token}")
+    def _temporary(self) -> Iterator[Path]:
+        """Provide the path of a temporary file with this lease, to link and to replace others with."""
+        mine = self._path.with_name(f"{NAME}{PARTIAL}{self.token}")
         try:
-            mine.write_text(json.dumps(asdict(new)) + "\n")
             yield mine
         finally:
             mine.unlink(missing_ok=True)
 
     def _taken(self, mine: Path) -> bool:
-        """Try to take the lease; return False if another driver interfered and the caller must try again."""
+        """Try to take the lease; return False if it may be free later, and the caller must try again."""
+        since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        new = {**self._file.holder(), "user": _user(), "what": self._what, "since": since}
+        mine.write_text(json.dumps({**new, RENEWED: self._now()}) + "\n")
         if _linked(mine, self._path):
             return True
-        stale = _read(self._path)
+        stale = read(self._path)
         if stale is None:
             return False
         claims: list[Path] = []
-        last = stale
+        last, path = stale, self._path
         while True:
-            if not last.is_gone:
-                raise self._refusal(last)
+            if not self._is_gone(last, path):
+                return False
             claims.append(self._path.with_name(f"{NAME}.after-{last.token}"))
             if _linked(mine, claims[-1]):
                 break
-            claimant = _read(claims[-1])
+            claimant = read(claims[-1])
             if claimant is None:
                 return False
-            last = claimant
-        now = _read(self._path)
+            last, path = claimant, claims[-1]
+        now = read(self._path)
         is_ours = now is not None and now.token == stale.token
         if is_ours:
             # The claim disappears in this replacement. As long as it exists, no other driver can get here.
@@ -163,46 +175,44 @@ class Lease:
             claim.unlink(missing_ok=True)
         return is_ours
 
-    def _refusal(self, found: Holder | None) -> ConfigError:
-        if found is None:
-            return ConfigError(f"{self._storage}: another fedgrid has just taken it; try again")
-        return ConfigError(
-            f"{self._storage} is in use: grid {found.what}, process {found.pid} on {found.host}, since "
-            f"{_readable(found.since)}; wait, or `fedgrid stop {found.what}`; if that machine is gone, the "
-            f"storage is free at {_readable(found.expires)}"
+    def _is_gone(self, found: Holder, path: Path) -> bool:
+        """Return whether a holder is gone; if that cannot be said yet, pause before the next look.
+
+        Raises:
+            ConfigError: it is there.
+        """
+        is_gone = self._observer.is_gone(path, found.found, found.text)
+        if is_gone is False:
+            raise self._refusal(found)
+        if is_gone is None:
+            self._announce(found)
+            self._clock.pause(LOOK_EVERY)
+            self._storage.refresh(NAME)
+        return bool(is_gone)
+
+    def _refusal(self, found: Holder) -> ConfigError:
+        is_mine = found.found.get("user") == _user()
+        stop = f", `fedgrid stop {found.what}`" if is_mine else ""
+        return ConfigError(f"{self._storage} is in use: {found}; wait{stop}, or name another --storage")
+
+    def _announce(self, found: Holder) -> None:
+        notify, self._notify = self._notify, lambda _: None
+        notify(
+            f"{self._storage} may be in use: {found}; taken over unless it renews within {EXPIRES_AFTER:g} s"
         )
 
 
-def _extend(file: TextIO) -> None:
-    """Write a later expiry into an open lease."""
-    file.seek(0)
-    renewed = {**read_holder(file), "expires": _text(datetime.now(UTC) + EXPIRES_AFTER)}
-    os.pwrite(file.fileno(), (json.dumps(renewed) + "\n").encode(), 0)
-    os.fsync(file.fileno())
+def _user() -> str:
+    try:
+        return getpwuid(os.getuid()).pw_name
+    except KeyError:  # A container, say.
+        return f"user {os.getuid()}"
 
 
 def _linked(mine: Path, path: Path) -> bool:
     """Link a file to a name; return False if that name exists."""
     try:
-        os.link(mine, path)
+        link(mine, path)
     except FileExistsError:
         return False
     return True
-
-
-def _read(path: Path) -> Holder | None:
-    try:
-        with path.open() as file:
-            return Holder(**read_holder(file))
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"{path} is damaged; delete it if no other fedgrid uses this storage") from error
-
-
-def _text(time: datetime) -> str:
-    return time.isoformat(timespec="seconds")
-
-
-def _readable(text: str) -> str:
-    return f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M:%S} UTC"

@@ -23,9 +23,14 @@ def has_ended(found: Mapping[str, object]) -> bool | None:
     if the identity is incomplete.
     """
     pid, started = found.get("pid"), found.get("started")
-    if (found.get("host"), found.get("machine")) != (node(), machine()):
+    if not is_here(found):
         return None
     return is_gone(pid, started) if isinstance(pid, int) and isinstance(started, str) else None
+
+
+def is_here(found: Mapping[str, object]) -> bool:
+    """Return whether an `identity` is of this machine, since its last start, and of this namespace."""
+    return (found.get("host"), found.get("machine")) == (node(), machine())
 
 
 def machine() -> str:

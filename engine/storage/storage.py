@@ -2,24 +2,24 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from itertools import chain
-from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
-from time import time
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
-from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.errors import ConfigError, RunError, StorageError
 from fedgrid.engine.storage.atomic import PARTIAL
+from fedgrid.engine.storage.clock import Patience
 from fedgrid.engine.storage.remote import (
     NOT_FOUND,
     connect,
@@ -27,16 +27,19 @@ from fedgrid.engine.storage.remote import (
     listing,
     one_line,
     send,
-    shown,
     try_to_write,
 )
+from fedgrid.engine.storage.uploads import is_deletable, uploading
+from fedgrid.redaction import redacted
 
 MARKS = re.compile(
-    r"[^/]+/(done|failed|scores|mlflow|config|made_with)\.json|[^/]+/state-\d+\.sha256|grids/[^/]+/[^/]+|lease\.json"
+    r"[^/]+/(done|failed|scores|mlflow|config|made_with)\.json|[^/]+/state-\d+\.sha256|grids/[^/]+/[^/]+"
+    r"|(lease|storage)\.json"
 )
 """Small files with the progress of runs and grids, without their records."""
-PUSH_SECONDS = 60.0
-"""A mark younger than this may be missing at the URI because another process is still pushing it."""
+GIVE_UP_AFTER = 300.0
+"""Seconds for which a launched grid tries again to reach its storage."""
+T = TypeVar("T")
 CONNECTIONS = 16
 """Files fetched at the same time."""
 
@@ -52,16 +55,18 @@ class Storage:
 
     root: Path
     uri: str | None = None
+    patience: Patience = field(default=Patience(), compare=False)
+    """How long failed calls are tried again."""
 
     @classmethod
     def of(cls, text: str | Path) -> "Storage":
         """Return the storage for a path or a URI, SCHEME://PLACE.
 
         Raises:
-            ConfigError: a `file://` URI names another host.
+            ConfigError: a `file://` URI names another host, or there can be no folder of that name.
         """
         if "://" not in str(text):
-            return cls(Path(text).expanduser().absolute())
+            return cls(_folder(Path(text)))
         parts = urlsplit(str(text))
         if parts.scheme == "file":
             if parts.netloc not in ("", "localhost"):
@@ -71,11 +76,26 @@ class Storage:
         return cls(cache_folder() / "storage" / sha256(uri.encode()).hexdigest()[:16], uri)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle only the path or URI: another machine has another user and cache folder for the mirror."""
-        return Storage.of, (self.uri or str(self.root),)
+        """Pickle no mirror: another machine has another user and cache folder for it."""
+        return _received, (self.uri or str(self.root), self.patience.give_up_after)
 
     def __str__(self) -> str:
-        return shown(self.uri) if self.uri else str(self.root)
+        return redacted(self.uri) if self.uri else str(self.root)
+
+    def patient(self, warn: Callable[[str], None] = lambda _: None) -> "Storage":
+        """Return this storage for a launched grid: it tries for five minutes before it gives up."""
+        return replace(self, patience=Patience(GIVE_UP_AFTER, warn))
+
+    def patiently(self, call: Callable[[], T]) -> T:
+        """Return what `call` returns; if it cannot read or write this storage, try again as `patience` says.
+
+        Raises:
+            RunError: it still fails.
+        """
+        try:
+            return self.patience.repeat(call, (OSError, pa.ArrowException, StorageError))
+        except (OSError, pa.ArrowException) as error:
+            raise RunError(f"{self}: {one_line(error)}; run the same command again to continue") from error
 
     def push(self, *names: str) -> None:
         """Copy files to the URI, in the given order; a file that marks the others as valid comes last.
@@ -84,9 +104,9 @@ class Storage:
             RunError: the URI cannot be written.
         """
         if self.uri:
-            with self._connected("written") as (remote, base):
+            with uploading(self.root):
                 for name in names:
-                    send(remote, self.root / name, f"{base}/{name}")
+                    self._at_uri("written", partial(self._send, name))
 
     def remove(self, *names: str) -> None:
         """Delete files at the URI, not in the mirror; missing files are ignored.
@@ -94,11 +114,14 @@ class Storage:
         Raises:
             RunError: the URI cannot be written.
         """
+
+        def delete(remote: fs.FileSystem, base: str) -> None:
+            for info in remote.get_file_info([f"{base}/{name}" for name in names]):
+                if info.type != NOT_FOUND:
+                    remote.delete_file(info.path)
+
         if self.uri:
-            with self._connected("written") as (remote, base):
-                for info in remote.get_file_info([f"{base}/{name}" for name in names]):
-                    if info.type != NOT_FOUND:
-                        remote.delete_file(info.path)
+            self._at_uri("written", delete)
 
     def remove_folder(self, name: str) -> None:
         """Delete a folder at the URI with its content, not in the mirror.
@@ -106,10 +129,13 @@ class Storage:
         Raises:
             RunError: the URI cannot be written.
         """
+
+        def delete(remote: fs.FileSystem, base: str) -> None:
+            if remote.get_file_info(f"{base}/{name}").type != NOT_FOUND:
+                remote.delete_dir(f"{base}/{name}")
+
         if self.uri:
-            with self._connected("written") as (remote, base):
-                if remote.get_file_info(f"{base}/{name}").type != NOT_FOUND:
-                    remote.delete_dir(f"{base}/{name}")
+            self._at_uri("written", delete)
 
     def refresh(self, *names: str) -> None:
         """Fetch these files from the URI; delete those in the mirror that are missing there.
@@ -117,13 +143,14 @@ class Storage:
         Raises:
             RunError: the URI cannot be read.
         """
+
+        def mirror(remote: fs.FileSystem, base: str) -> None:
+            infos = remote.get_file_info([f"{base}/{name}" for name in names])
+            there = {name: info for name, info in zip(names, infos, strict=True) if info.type != NOT_FOUND}
+            self._mirror(remote, there, names)
+
         if self.uri:
-            with self._connected("read") as (remote, base):
-                infos = remote.get_file_info([f"{base}/{name}" for name in names])
-                there = {
-                    name: info for name, info in zip(names, infos, strict=True) if info.type != NOT_FOUND
-                }
-                self._mirror(remote, there, names)
+            self._at_uri("read", mirror)
 
     def pull(self, folder: str, skip: tuple[str, ...] = ()) -> None:
         """Make a folder equal to that at the URI: fetch files that differ, delete those missing there.
@@ -133,13 +160,16 @@ class Storage:
         Raises:
             RunError: the URI cannot be read.
         """
+
+        def mirror(remote: fs.FileSystem, base: str) -> None:
+            skipped = tuple(f"{folder}/{start}" for start in skip)
+            listed = listing(remote, base, folder).items()
+            there = {name: info for name, info in listed if not name.startswith(skipped)}
+            here = [name for name in self._files(folder) if not name.startswith(skipped)]
+            self._mirror(remote, there, here)
+
         if self.uri:
-            with self._connected("read") as (remote, base):
-                skipped = tuple(f"{folder}/{start}" for start in skip)
-                listed = listing(remote, base, folder).items()
-                there = {name: info for name, info in listed if not name.startswith(skipped)}
-                here = [name for name in self._files(folder) if not name.startswith(skipped)]
-                self._mirror(remote, there, here)
+            self._at_uri("read", mirror)
 
     def read(self, name: str, size: int | None = None) -> bytes | None:
         """Return a file's bytes, or the first `size` of them; None if it is missing. Bypasses the mirror.
@@ -147,12 +177,16 @@ class Storage:
         Raises:
             OSError, RunError: the file cannot be read.
         """
-        with suppress(FileNotFoundError):
-            if not self.uri:
-                with (self.root / name).open("rb") as file:
-                    return file.read(size)
-            with self._connected("read") as (remote, base), suppress(FileNotFoundError):
+
+        def read(remote: fs.FileSystem, base: str) -> bytes | None:
+            with suppress(FileNotFoundError):
                 return bytes(remote.open_input_stream(f"{base}/{name}").read(size))
+            return None
+
+        if self.uri:
+            return self._at_uri("read", read)
+        with suppress(FileNotFoundError), (self.root / name).open("rb") as file:
+            return file.read(size)
         return None
 
     def sizes(self, folder: str) -> Mapping[str, int]:
@@ -162,8 +196,8 @@ class Storage:
             RunError: the URI cannot be read.
         """
         if self.uri:
-            with self._connected("read") as (remote, base):
-                return {name: info.size for name, info in listing(remote, base, folder).items()}
+            listed = self._at_uri("read", lambda remote, base: listing(remote, base, folder))
+            return {name: info.size for name, info in listed.items()}
         return {name: size for name in self._files(folder) if (size := _size(self.root / name)) is not None}
 
     def pull_marks(self) -> None:
@@ -172,15 +206,17 @@ class Storage:
         Raises:
             RunError: the URI cannot be read.
         """
+
+        def mirror(remote: fs.FileSystem, base: str) -> None:
+            every = listing(remote, base, "")
+            there = {name: info for name, info in every.items() if MARKS.fullmatch(name)}
+            paths = chain(self.root.glob("*"), self.root.glob("*/*"), self.root.glob("grids/*/*"))
+            marks = [path for path in paths if MARKS.fullmatch(self._name(path))]
+            here = [self._name(path) for path in marks if is_deletable(self.root, path)]
+            self._mirror(remote, there, here)
+
         if self.uri:
-            with self._connected("read") as (remote, base):
-                every = listing(remote, base, "")
-                there = {name: info for name, info in every.items() if MARKS.fullmatch(name)}
-                before = time() - PUSH_SECONDS
-                paths = chain(self.root.glob("*"), self.root.glob("*/*"), self.root.glob("grids/*/*"))
-                marks = [path for path in paths if MARKS.fullmatch(self._name(path))]
-                here = [self._name(path) for path in marks if _time(path) < before]
-                self._mirror(remote, there, here)
+            self._at_uri("read", mirror)
 
     def check_writable(self) -> None:
         """Check that the storage can be written, without leaving a file.
@@ -200,16 +236,25 @@ class Storage:
                 f"--storage {self} cannot be written to: {cause}; name another folder or URI"
             ) from error
 
-    @contextmanager
-    def _connected(self, what: str) -> Iterator[tuple[fs.FileSystem, str]]:
-        assert self.uri is not None
-        connection = connect(self.uri)
+    def _at_uri(self, what: str, work: Callable[[fs.FileSystem, str], T]) -> T:
+        """Return what `work` returns for the file system and the path of the URI."""
+
+        def attempt() -> T:
+            try:
+                return work(*connect(self.uri or ""))
+            except (OSError, pa.ArrowException) as error:
+                raise StorageError(
+                    f"{self} cannot be {what} ({one_line(error)}); run the same command again to continue"
+                ) from error
+
         try:
-            yield connection
-        except (OSError, pa.ArrowException) as error:
-            raise RunError(
-                f"{self} cannot be {what} ({one_line(error)}); run the same command again to continue"
-            ) from error
+            return self.patience.repeat(attempt, (StorageError,))
+        except StorageError as error:
+            # `patiently` tries a StorageError again; here that has been done.
+            raise RunError(str(error)) from error.__cause__
+
+    def _send(self, name: str, remote: fs.FileSystem, base: str) -> None:
+        send(remote, self.root / name, f"{base}/{name}")
 
     def _files(self, folder: str) -> list[str]:
         paths = (self.root / folder).rglob("*")
@@ -228,19 +273,25 @@ class Storage:
             result.result()
 
 
+def _received(text: str, give_up_after: float) -> Storage:
+    return replace(Storage.of(text), patience=Patience(give_up_after))
+
+
+def _folder(path: Path) -> Path:
+    try:
+        found = path.expanduser().absolute()
+        found.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        cause = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"--storage {str(path)[:100]}: {cause}; name another folder or URI") from error
+    return found
+
+
 def cache_folder() -> Path:
     """Return FEDGRID_CACHE, or fedgrid in the user's cache folder."""
     if given := os.environ.get("FEDGRID_CACHE"):
         return Path(given).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedgrid"
-
-
-def _time(path: Path) -> float:
-    """Return a file's modification time; infinity if it has just been deleted, so that it counts as new."""
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        return inf
 
 
 def _size(path: Path) -> int | None:

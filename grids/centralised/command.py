@@ -12,11 +12,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fedgrid.engine import centralised
 from fedgrid.engine.centralised import CentralisedConfig
+from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.epsilons import Proposal, propose
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.storage.atomic import write_text
+from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.storage_id import claim
+from fedgrid.grids.centralised.beside import rows_beside, show_beside
 from fedgrid.grids.centralised.folder import (
     CENTRALISED,
     CONFIG,
@@ -29,11 +32,12 @@ from fedgrid.grids.centralised.plain_rounds import plain_rounds
 from fedgrid.grids.centralised.show import show
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.mlflow_log.run_log import artifact_root
-from fedgrid.grids.mlflow_log.run_writer import MARK, is_logged
+from fedgrid.grids.mlflow_log.run_writer import is_logged
 from fedgrid.grids.mlflow_log.tags import origin
 from fedgrid.grids.presets.changes import Change
+from fedgrid.redaction import redacted
 from fedgrid.tracking.mlflow.runs import Experiment
-from fedgrid.tracking.mlflow.store import TrackingError, shown, tracking_uri
+from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
 
 
 def configure(
@@ -62,7 +66,8 @@ def run_centralised(
     """Train, unless the training is finished, and show the result.
 
     Raises:
-        ConfigError, DataError: for wrong settings or missing data, before anything is written.
+        ConfigError, DataError: for wrong settings or missing data, before anything is written, or if another
+            driver uses the storage.
         RunError: if the training cannot go on, or its loss never falls.
     """
     try:
@@ -72,37 +77,54 @@ def run_centralised(
     storage.check_writable()
     folder = CentralisedFolder(storage, config)
     was_finished = folder.read()
-    if not was_finished:
-        _train(folder, data_dir, console, quiet=as_json)
-    proposal = propose(folder.column("update_l2"), folder.column("loss"))
-    if not was_finished:
-        folder.finish(proposal)
+    if was_finished:
+        proposal = propose(folder.column("update_l2"), folder.column("loss"))
+    else:
+        folder, proposal = _trained(config, storage, data_dir, console, quiet=as_json)
     in_mlflow = _log(folder, uri, storage)
     found = plain_rounds(storage.root, config.dataset, config.model, config.training)
     rounds = [each.as_dict(proposal) for each in found]
+    beside = rows_beside(folder, storage)
     if as_json:
-        print(json.dumps(_as_json(folder, proposal, rounds, was_finished=was_finished, mlflow=in_mlflow)))
+        output = _as_json(folder, proposal, rounds, was_finished=was_finished, mlflow=in_mlflow)
+        print(json.dumps({**output, "beside": beside}))
         return
     show(folder, proposal, rounds, find(config.dataset, data_dir), console)
+    show_beside(beside, config.dataset, console)
     if was_finished:
         print_plain(console, "finished before: nothing to do")
 
 
-def _train(folder: CentralisedFolder, data_dir: Path, console: Console, *, quiet: bool) -> None:
-    """Train to the last epoch. A terminal shows a bar, a log gets a line for each epoch."""
+def _trained(
+    config: CentralisedConfig, storage: Storage, data_dir: Path, console: Console, *, quiet: bool
+) -> tuple[CentralisedFolder, Proposal]:
+    """Train while holding the storage's lease; return the finished folder and its proposal."""
     # Importing torch takes seconds.
     import torch
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    config = folder.config
     # Before anything is written, as images may be missing.
-    pool = centralised.prepare(config, data_dir, device)
+    pool = centralised.prepare(config, data_dir, "cuda" if torch.cuda.is_available() else "cpu")
+    with Lease(storage, config.name, warn) as lease:
+        folder = CentralisedFolder(storage.patient(warn), config)
+        folder.read()
+        _train(folder, pool, lease, data_dir, console, quiet=quiet)
+        proposal = propose(folder.column("update_l2"), folder.column("loss"))
+        folder.finish(proposal)
+    return folder, proposal
+
+
+def _train(
+    folder: CentralisedFolder, pool: Pool, lease: Lease, data_dir: Path, console: Console, *, quiet: bool
+) -> None:
+    """Train to the last epoch. A terminal shows a bar, a log gets a line for each epoch."""
+    config = folder.config
     begun = folder.open()
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
     shows_bar = console.is_terminal and not quiet
     with Progress(*columns, console=console, transient=True, disable=not shows_bar) as bar:
         task = bar.add_task(config.name, total=config.training.rounds, completed=len(folder.rows))
         for progress, row in centralised.train(config, data_dir, pool, begun):
+            lease.check()
             folder.save(progress, row)
             bar.update(task, advance=1, description=f"{config.name} loss {row['loss']:.4f}")
             if not (shows_bar or quiet):
@@ -117,7 +139,7 @@ def _log(folder: CentralisedFolder, uri: str, storage: Storage) -> bool:
     epochs = [(row.pop("epoch"), row) for row in folder.rows]
     tags = {"dataset": config.dataset, "model": config.model, "seed": str(config.seed), **origin()}
     try:
-        experiment = Experiment.open(uri, CENTRALISED, artifact_root(storage.root))
+        experiment = Experiment.open(uri, CENTRALISED, artifact_root(storage.root), claim(storage))
         entry = experiment.start(config.run_id, config.name, tags, config.model_dump(mode="json"))
         experiment.log_rounds(entry, epochs, int(time.time() * 1000))
         experiment.log_artifacts(entry, [path / name for name in (CONFIG, RECORDS, PROPOSAL)])
@@ -126,8 +148,8 @@ def _log(folder: CentralisedFolder, uri: str, storage: Storage) -> bool:
     except TrackingError as error:
         warn(f"{error}; the training is on disk, and the same command logs it when MLflow is back")
         return False
-    mark = {"uri": shown(uri), "mlflow_run_id": entry.mlflow_run_id, "rounds": config.training.rounds}
-    write_text(path / MARK, json.dumps(mark) + "\n")
+    mark = {"uri": redacted(uri), "mlflow_run_id": entry.mlflow_run_id, "rounds": config.training.rounds}
+    folder.log_mark(json.dumps(mark) + "\n")
     return True
 
 

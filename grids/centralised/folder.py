@@ -15,6 +15,7 @@ from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.integrity.files import read_table
 from fedgrid.engine.storage.atomic import delete_partial, disk_errors, write_text
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.mlflow_log.run_writer import MARK
 
 CENTRALISED = "centralised"
 """The folder of these folders, in a storage."""
@@ -61,6 +62,7 @@ class CentralisedFolder:
             delete_partial(self.path)
             text = json.dumps(self.config.model_dump(mode="json"), indent=2, sort_keys=True)
             write_text(self.path / CONFIG, text + "\n")
+            self._push(CONFIG)
             for number in checkpoint.stored_rounds(self.path):
                 progress = checkpoint.load(self.path, number)
                 if progress is not None and number <= self._epochs.num_rows:
@@ -74,7 +76,7 @@ class CentralisedFolder:
         new = pa.Table.from_pylist([row], schema=EPOCHS)
         self._epochs = pa.concat_tables([self._epochs, new]).combine_chunks()
         with disk_errors(self.path):
-            checkpoint.save(self.path, progress, {RECORDS: self._epochs})
+            self._push(*checkpoint.save(self.path, progress, {RECORDS: self._epochs}))
             self._drop(progress.rounds_done - checkpoint.KEEP)
 
     def finish(self, proposal: Proposal) -> None:
@@ -93,8 +95,14 @@ class CentralisedFolder:
             for name in FIGURES:
                 figures.save(figure, self.path / name)
             write_text(self.path / PROPOSAL, proposal_text(self.config, proposal))
+            self._push(RECORDS, *FIGURES, PROPOSAL)
             self._drop(self.config.training.rounds)
-        self._storage.push(*(f"{self._name}/{name}" for name in (CONFIG, RECORDS, *FIGURES, PROPOSAL)))
+
+    def log_mark(self, text: str) -> None:
+        """Note that MLflow has the training."""
+        with disk_errors(self.path):
+            write_text(self.path / MARK, text)
+            self._push(MARK)
 
     def _read(self) -> pa.Table:
         """Return the records on disk; none if they are missing or damaged: then the epochs are repeated."""
@@ -104,9 +112,12 @@ class CentralisedFolder:
             return EPOCHS.empty_table()
 
     def _drop(self, last: int) -> None:
-        checkpoint.drop(
-            self.path, (number for number in checkpoint.stored_rounds(self.path) if number <= last)
-        )
+        rounds = (number for number in checkpoint.stored_rounds(self.path) if number <= last)
+        gone = checkpoint.drop(self.path, rounds)
+        self._storage.remove(*(f"{self._name}/{name}" for name in gone))
+
+    def _push(self, *names: str) -> None:
+        self._storage.push(*(f"{self._name}/{name}" for name in names))
 
 
 def proposal_text(config: CentralisedConfig, proposal: Proposal) -> str:

@@ -1,6 +1,6 @@
 """Runs a grid in this process, one run after another: for debuggers and profilers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -9,8 +9,9 @@ from fedgrid.engine.errors import in_one_line
 from fedgrid.engine.round_cache.store import CacheOptions
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.session import Session
+from fedgrid.engine.storage.clock import CLOCK, Clock, backoff
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.execution.run_events import run_to_end
+from fedgrid.grids.execution.run_events import RunEvent, run_to_end
 from fedgrid.grids.execution.watch import Watch
 
 
@@ -22,35 +23,41 @@ def run_in_process(
     retries: int,
     until: Mapping[str, int] = MappingProxyType({}),
     store: CacheOptions | None = None,
+    clock: Clock = CLOCK,
     accept_changes: bool = False,
 ) -> None:
-    """Run `runs` and pass their events to `watch`; a run that fails is retried `retries` times.
+    """Run `runs` and pass their events to `watch`; a run that fails is retried `retries` times, after pauses.
 
     `until` is as in `Grid`, `store` and `accept_changes` as in `LaunchOptions`.
+
+    Raises:
+        RunError: what `watch` raises, for instance if another driver has taken over the storage.
     """
     session = Session(InProcessPool(), data_dir, store=store, accept_changes=accept_changes)
     for config in runs:
         for attempt in range(1, retries + 2):
-            cause = _run(config, session, storage, watch, until.get(config.run_id))
+            events = run_to_end(session, config, storage, lambda: watch.stopping, until.get(config.run_id))
+            cause = _run(config, events, watch)
             if cause is None:
                 break
             if attempt <= retries:
                 watch.retry(config, cause, attempt)
+                clock.pause(backoff(attempt))
             else:
                 watch.fail(config, cause, attempt)
         if watch.all_stopped:
             return
 
 
-def _run(
-    config: RunConfig, session: Session, storage: Storage, watch: Watch, until: int | None
-) -> str | None:
-    """Run one run to its end; return the cause if it fails, else None."""
-    try:
-        for event in run_to_end(session, config, storage, lambda: watch.stopping, until):
-            watch.handle(config, event)
-            watch.tick()
-    except Exception as error:
-        # Also a bug of ours or of a library: it must not stop the grid's other runs.
-        return in_one_line(error)
-    return None
+def _run(config: RunConfig, events: Iterator[RunEvent], watch: Watch) -> str | None:
+    """Run one run to its end; return the cause if it fails, else None. An error of `watch` is no failure."""
+    while True:
+        try:
+            event = next(events, None)
+        except Exception as error:
+            # Also a bug of ours or of a library: it must not stop the grid's other runs.
+            return in_one_line(error)
+        if event is None:
+            return None
+        watch.handle(config, event)
+        watch.tick()

@@ -13,8 +13,10 @@ from fedgrid.engine.plugins import active
 from fedgrid.engine.round_cache.store import FOLDER
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
+from fedgrid.engine.storage.atomic import delete_abandoned
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.storage_id import claim
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.progress import Bars, JsonLines, Lines
 from fedgrid.grids.display.summary import write_summary
@@ -28,7 +30,7 @@ from fedgrid.grids.planning.checks import check_data, check_storage
 from fedgrid.grids.planning.cluster import connected, known_nodes, placements
 from fedgrid.grids.planning.start_order import in_order
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.results.tally import Tally
 from fedgrid.grids.round_cache.retention import Retention
@@ -65,16 +67,21 @@ def launch(
         if options.as_json:
             # Ray prints messages of its own, until it has shut down.
             stack.enter_context(redirect_stdout(sys.stderr))
-        lease = stack.enter_context(Lease(storage, grid.name))
+        lease = stack.enter_context(Lease(storage, grid.name, warn))
         with _waiting(console, options, "Starting Ray and MLflow" if with_ray else "Starting MLflow"):
             stack.enter_context(connected() if with_ray else nullcontext())
             places = _places(todo, options) if with_ray else {}
             folder.keep(grid.runs, grid.text, grid.source)
             folder.withdraw_stop()
+            claim(storage)
+            for kind in (FOLDER, GRIDS):
+                delete_abandoned(storage.root / kind, lease.renewed_at)
             log.prepare(grid.text)
             if options.fresh:
                 _forget(todo, storage, options, log)
             stack.enter_context(log)
+        storage = storage.patient(warn)
+        folder = GridFolder(storage, grid.name)
         for run in unlogged:
             log.finish(run, "FINISHED")
         stack.enter_context(view)
@@ -129,7 +136,7 @@ def _run(
             options.retries,
             grid.until,
             options.store,
-            options.accept_changes,
+            accept_changes=options.accept_changes,
         )
         return
     # Importing Ray Tune takes a second.
@@ -146,6 +153,7 @@ def _run(
         places,
         storage,
         options.data_dir,
+        watch.lease_token,
         until,
         options.store,
         plugins,

@@ -12,6 +12,7 @@ from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.storage_id import claim
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.run import run_grid
@@ -92,9 +93,10 @@ def sync_grid(name: str, storage: Storage, console: Console) -> None:
     """
     grid = launched(name, storage)
     log = RunLog(name, storage.root, warn, axes=grid.varied)
-    with Lease(storage, name):
+    with Lease(storage, name, warn):
         for run in grid.runs:
             storage.pull(RunFolder(storage, run).path.name, skip=("state-", ASIDE))
+        claim(storage)
         whole = [run for run in grid.runs if not _is_damaged(run, storage)]
         synced = sync(whole, storage.root, log, grid.text)
     console.print(f"{synced.rounds} rounds of {synced.runs} runs logged; MLflow has all of {name}")

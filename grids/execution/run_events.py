@@ -1,15 +1,18 @@
 """Runs one run from its last checkpoint to its end, and yields an event for each step of it."""
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
+from fedgrid.engine.errors import FedgridError, RunError
 from fedgrid.engine.format import seal
 from fedgrid.engine.records import RoundRecord
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.atomic import set_aside, write_text
+from fedgrid.engine.run_folder import RunFolder, folder_of
+from fedgrid.engine.storage.atomic import disk_errors, set_aside, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.outcome import SCORES, damage
 from fedgrid.tracking import figures
@@ -35,6 +38,9 @@ class RoundDone:
 @dataclass(frozen=True)
 class RunFinished:
     """All rounds are done and on disk; scores and figures are written."""
+
+    scores: Mapping[str, Any]
+    """`RunScores.as_dict()`: the driver may see the file later, over a network."""
 
 
 @dataclass(frozen=True)
@@ -70,30 +76,50 @@ def run_to_end(
     Raises:
         FedgridError: if the run cannot go on. The rounds on disk remain valid.
     """
-    rounds_done = runner.open(config, storage)
+    with _logged(config, storage):
+        rounds_done = runner.open(config, storage)
     yield RunStarted(rounds_done)
     for number in range(rounds_done + 1, config.training.rounds + 1):
-        if stop_asked() or number > (until or number):
+        if storage.patiently(stop_asked) or number > (until or number):
             runner.settle()
             yield RunStopped()
             return
         record = runner.next_round()
         yield RoundDone(number, of_round(record.round, record.clients), record.timing)
-    write_results(config, storage)
-    yield RunFinished()
+    with _logged(config, storage):
+        scores = write_results(config, storage)
+    yield RunFinished(scores)
 
 
-def write_results(config: RunConfig, storage: Storage) -> None:
-    """Write the figures and the final scores of a run that has all its records.
+@contextmanager
+def _logged(config: RunConfig, storage: Storage) -> Iterator[None]:
+    """Log an unexpected error of the block with its traceback, as a session does for its rounds."""
+    try:
+        yield
+    except FedgridError:
+        raise
+    except Exception:
+        folder = RunFolder(storage, config)
+        with suppress(OSError, RunError):  # On a full disk, say: the error itself matters more.
+            folder.path.mkdir(parents=True, exist_ok=True)
+            folder.log(f"failed: {traceback.format_exc()}")
+        raise
+
+
+def write_results(config: RunConfig, storage: Storage) -> Mapping[str, Any]:
+    """Write the figures and the final scores of a run that has all its records; return the scores.
 
     Raises:
         RecordsError: if it has none.
         RunError: if the files cannot be sent to the storage.
     """
     folder = folder_of(storage.root, config)
-    figures.write(folder)
-    if damage(storage, config):
-        set_aside(folder, [SCORES])
-    write_text(folder / SCORES, seal(of_run(folder).as_dict(), indent=2))
+    with disk_errors(folder):
+        figures.write(folder)
+        scores = of_run(folder).as_dict()
+        if damage(storage, config):
+            set_aside(folder, [SCORES])
+        write_text(folder / SCORES, seal(scores, indent=2))
     written: list[Path] = [*sorted((folder / "figures").iterdir()), folder / SCORES]
     storage.push(*(str(path.relative_to(storage.root)) for path in written))
+    return scores

@@ -20,6 +20,8 @@ from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.round_cache.store import CacheOptions
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.server import Server
+from fedgrid.engine.storage.clock import CLOCK, backoff
+from fedgrid.engine.storage.driver import check_driver
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.run_events import RunEvent, RunFinished, RunStopped, run_to_end
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -36,6 +38,8 @@ class LaunchContext:
     """Number of clients -> placement."""
     storage: Storage
     data_dir: Path
+    token: str
+    """Of the lease that the driver holds on the storage."""
     until: Mapping[str, int] = field(default_factory=dict)
     """As in `Grid`."""
     store: CacheOptions | None = None
@@ -51,7 +55,10 @@ class LaunchContext:
 
 
 class ServerTrainable(tune.Trainable):
-    """The server actor of run `config["index"]`. A step waits for events of that run and returns them."""
+    """The server actor of run `config["index"]`. A step waits for events of that run and returns them.
+
+    `config["failures"]` says how often the run has failed in this launch.
+    """
 
     def setup(self, config: dict[str, Any], context: LaunchContext | None = None) -> None:
         """Choose the first run. Nothing here can fail: Tune does not report what fails in `setup`."""
@@ -63,6 +70,7 @@ class ServerTrainable(tune.Trainable):
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Choose the next run; it uses the same actors."""
         self._index = int(new_config["index"])
+        self._failures = int(new_config["failures"])
         self._events: EventReader | None = None
         return True
 
@@ -72,9 +80,9 @@ class ServerTrainable(tune.Trainable):
         Raises:
             RunError: for any failure, in one line: Tune passes on only the text of an error.
         """
-        if self._events is None:
-            self._events = EventReader(self._run())
         try:
+            if self._events is None:
+                self._events = EventReader(self._run())
             events = self._events.read()
         except Exception as error:
             raise RunError(in_one_line(error)) from error
@@ -82,6 +90,10 @@ class ServerTrainable(tune.Trainable):
 
     def _run(self) -> Iterator[RunEvent]:
         context = self._context
+        if self._failures:
+            # Longer each time: what made it fail, such as a full disk, may pass.
+            CLOCK.pause(backoff(self._failures))
+        check_driver(context.storage, context.token)
         if self._server is None:
             group = ray.util.get_current_placement_group()
             assert group is not None, "a trial has a placement group"

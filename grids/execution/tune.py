@@ -37,7 +37,7 @@ def run_trials(context: LaunchContext, watch: Watch, retries: int) -> None:
                 tune.with_parameters(ServerTrainable, context=context),
                 lambda config: tune.PlacementGroupFactory(context.placement(config["index"]).bundles()),
             ),
-            config={"index": tune.grid_search(list(range(len(context.runs))))},
+            config={"index": tune.grid_search(list(range(len(context.runs)))), "failures": 0},
             name="tune",
             storage_path=folder,
             reuse_actors=True,
@@ -85,7 +85,8 @@ class _Listener(tune.Callback):
     def on_trial_recover(
         self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
-        self._watch.retry(self._run(trial), _cause(trial), trial.run_metadata.num_failures)
+        trial.config["failures"] = failures = trial.run_metadata.num_failures
+        self._watch.retry(self._run(trial), _cause(trial), failures)
 
     def on_trial_error(
         self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.lease import Lease
@@ -87,6 +86,11 @@ class Watch:
         self._ticked = self._busy = self._wrote = now()
 
     @property
+    def lease_token(self) -> str:
+        """What the servers of the runs must see in the storage before they write to it."""
+        return self._lease.token
+
+    @property
     def all_stopped(self) -> bool:
         """Whether the grid was asked to stop and no run is under way any more."""
         return self.stopping and not self.tally.running
@@ -102,11 +106,12 @@ class Watch:
                 self.tally.round(config, number, timing)
                 self._log.round(config, number, scores)
                 self._view.round(config, number, scores)
-            case RunFinished():
+            case RunFinished(scores):
                 self._fetch(config)
                 self.tally.finish(config)
                 self._log.finish(config, "FINISHED")
-                self._view.finish(outcome.finished(self._storage.root, config))
+                root = self._storage.root
+                self._view.finish(self._storage.patiently(lambda: outcome.finished(root, config, scores)))
                 if self._retention is not None:
                     self._retention.finish(config)
             case _:
@@ -124,35 +129,35 @@ class Watch:
         """Record the cause of a run's failure in its folder; the other runs go on."""
         self._fetch(config)
         self.tally.fail(config)
-        failed = outcome.failed(self._storage.root, config, cause)
+        failed = self._storage.patiently(lambda: outcome.failed(self._storage.root, config, cause))
         self.failures.append(failed)
-        RunFolder(self._storage, config).fail(cause, attempts)
+        self._storage.patiently(lambda: RunFolder(self._storage, config).fail(cause, attempts))
         self._log.finish(config, "FAILED")
         self._view.finish(failed)
 
     def ask_to_stop(self) -> None:
         """Stop every run after its current round, and start no other."""
         self.stopping = True
-        self._folder.ask_to_stop()
+        self._storage.patiently(self._folder.ask_to_stop)
         self._view.stopping()
 
     def conclude(self) -> None:
         """Write the grid's progress at the end of the launch."""
-        self._folder.write_progress(self.tally.as_dict())
+        self._write_progress()
 
     def tick(self) -> None:
         """Check the launch as a whole; to be called often.
 
         Raises:
-            RunError: if another driver has taken over, or no run fits on the cluster any more.
+            RunError: if another driver has taken over, no run fits on the cluster any more, or the storage
+                cannot be reached for minutes.
         """
         now = self._now()
         if now - self._ticked < TICK_SECONDS:
             return
         self._ticked = now
-        if self._lease.lost.is_set():
-            raise RunError("another fedgrid has taken over this storage, so this one ends; nothing is lost")
-        self.stopping = self.stopping or self._folder.stop_asked()
+        self._lease.check()
+        self.stopping = self.stopping or self._storage.patiently(self._folder.stop_asked)
         if self.tally.running:
             self._busy = now
         elif now - self._busy > IDLE_SECONDS:
@@ -161,7 +166,10 @@ class Watch:
         self._view.tally(self.tally)
         if now - self._wrote >= WRITE_SECONDS:
             self._wrote = now
-            self._folder.write_progress(self.tally.as_dict())
+            self._write_progress()
+
+    def _write_progress(self) -> None:
+        self._storage.patiently(lambda: self._folder.write_progress(self.tally.as_dict()))
 
     def _fetch(self, config: RunConfig) -> None:
         folder = folder_of(self._storage.root, config).name

@@ -98,7 +98,7 @@ class GridFolder:
             ConfigError: if there is no such grid, it is damaged, or it is of another version.
         """
         _, lines = self._read()
-        note_titles(kept_plugins.titles(self.path))
+        note_titles(kept_plugins.titles(self.path), kept_plugins.references(self.path))
         try:
             return tuple(RunConfig.model_validate_json(line) for line in lines.splitlines())
         except ValidationError as error:

@@ -96,14 +96,16 @@ def unfinished(
     ]
 
 
-def finished(root: Path, config: RunConfig) -> Outcome:
-    """Return the outcome of a run that `is_finished`.
+def finished(root: Path, config: RunConfig, scores: Mapping[str, Any] | None = None) -> Outcome:
+    """Return the outcome of a run that `is_finished`; without `scores`, they are read from its folder.
 
     Raises:
         DamagedFile: its files have been damaged since.
     """
     folder = folder_of(root, config)
-    return Outcome(config, folder, unseal(folder / SCORES), times_of(folder))
+    if scores is None:
+        scores = unseal(folder / SCORES)
+    return Outcome(config, folder, scores, times_of(folder))
 
 
 def failed(root: Path, config: RunConfig, cause: str) -> Outcome:

@@ -13,9 +13,10 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import duration
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.round_cache.retention import waiting_runs
 from fedgrid.grids.round_cache.table import LEGEND, readable_size, store_table
 from fedgrid.grids.round_cache.usage import Usage, cache_usage, evictable
 
@@ -50,21 +51,21 @@ def show_store(name: str, storage: Storage, drop: bool, as_json: bool, console: 
         trunks = {entry.trunk for entry in dropped}
         what = f"{_number(len(dropped), 'state')} of {_number(len(trunks), 'trunk')}"
         say(f"Freed {readable_size(freed)}: {what}.")
-    say(_next_step(name, usage.total))
+    say(_next_step(name, usage.total, runs, storage))
     if usage.others_trunks:
         say(f"Other grids: {readable_size(usage.others_bytes)} in {_number(usage.others_trunks, 'trunk')}.")
 
 
 def _drop(name: str, runs: Sequence[RunConfig], storage: Storage) -> list[StoredFile]:
     """Evict and return the states that no run needs; the lease keeps new runs from starting meanwhile."""
-    with Lease(storage, name), disk_errors(storage.root):
+    with Lease(storage, name, warn), disk_errors(storage.root):
         dropped = evictable(kept(storage), runs, storage)
         if dropped:
             store.drop(storage, dropped)
     return dropped
 
 
-def _next_step(name: str, total: Usage) -> str:
+def _next_step(name: str, total: Usage, runs: Sequence[RunConfig], storage: Storage) -> str:
     """Return whether states can be evicted, and how, or what they wait for."""
     if total.can_go_bytes:
         return (
@@ -72,9 +73,11 @@ def _next_step(name: str, total: Usage) -> str:
             f"finished. To delete them:  fedgrid store {quote(name)} --drop"
         )
     if total.states_bytes:
-        waiting = total.runs - total.finished
-        needed = "1 unfinished run needs" if waiting == 1 else f"{waiting} unfinished runs need"
-        return f"Nothing to delete: {needed} these states. They are deleted as the runs end."
+        waiting, own = waiting_runs(runs, storage), {run.run_id for run in runs}
+        needed = "1 unfinished run needs" if len(waiting) == 1 else f"{len(waiting)} unfinished runs need"
+        others = sum(run.run_id not in own for run in waiting)
+        of_others = f", {others} of other grids" if others else ""
+        return f"Nothing to delete: {needed} these states{of_others}. They are deleted as the runs end."
     return "Nothing to delete: there are no states, and statistics stay for later runs."
 
 

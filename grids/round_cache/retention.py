@@ -1,16 +1,18 @@
 """When the round cache evicts states: entries as large as a model, which only unfinished runs can use.
 
 A finished run reads no more states; one that is waiting, was stopped or failed still may. Statistics are
-small and stay. Other grids in the storage are not considered: they compute evicted rounds again.
+small and stay. A launch considers the runs of its own grid; another grid would compute evicted rounds again.
+`fedgrid store` considers the runs of all grids.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 
-from fedgrid.engine.errors import RunError
+from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.round_cache.store import StoredFile, drop, kept
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.grid_folder import GridFolder, known
 from fedgrid.grids.results.outcome import unfinished
 
 
@@ -22,6 +24,19 @@ def idle_trunks(runs: Iterable[RunConfig], pending: Iterable[RunConfig]) -> set[
 def states(entries: Iterable[StoredFile], trunks: Collection[str]) -> list[StoredFile]:
     """Return the entries of these trunks that are states."""
     return [entry for entry in entries if entry.is_state and entry.trunk in trunks]
+
+
+def waiting_runs(runs: Sequence[RunConfig], storage: Storage) -> list[RunConfig]:
+    """Return the unfinished runs of all grids of the storage that may use states in the trunks of `runs`.
+
+    A grid of another version is ignored: its runs have other keys.
+    """
+    trunks = {run.trunk for run in runs}
+    found = {run.run_id: run for run in runs}
+    for name in known(storage):
+        with suppress(ConfigError):
+            found |= {run.run_id: run for run in GridFolder(storage, name).runs() if run.trunk in trunks}
+    return unfinished(found.values(), storage)
 
 
 class Retention:

@@ -15,7 +15,7 @@ from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.times import Times, times_of
-from fedgrid.grids.round_cache.retention import idle_trunks, states
+from fedgrid.grids.round_cache.retention import idle_trunks, states, waiting_runs
 
 TIMINGS = "timings.parquet"
 
@@ -41,7 +41,7 @@ class Usage:
     states_bytes: int
     statistics_bytes: int
     can_go_bytes: int
-    """Size of the states that no unfinished run of the grid needs."""
+    """Size of the states that no unfinished run of any grid needs."""
 
     @property
     def hits(self) -> float | None:
@@ -107,9 +107,8 @@ def cache_usage(runs: Sequence[RunConfig], storage: Storage) -> CacheUsage:
 
 
 def evictable(entries: Iterable[StoredFile], runs: Sequence[RunConfig], storage: Storage) -> list[StoredFile]:
-    """Return the states that none of these runs needs any more."""
-    pending = (run for run in runs if not is_finished(storage, run))
-    return states(entries, idle_trunks(runs, pending))
+    """Return the states in the trunks of these runs that no run of any grid needs any more."""
+    return states(entries, idle_trunks(runs, waiting_runs(runs, storage)))
 
 
 def _names(by_trunk: Mapping[str, Sequence[RunConfig]]) -> dict[str, str]:

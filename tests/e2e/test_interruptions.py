@@ -138,7 +138,7 @@ def test_second_driver_on_the_same_storage_is_refused(storage):
             refused = fedgrid(*second)
             assert (refused.code, refused.out) == (2, "")
             assert str(storage) in refused.err
-            assert f"grid runs, process {process.pid} on " in refused.err
+            assert f", process {process.pid} on " in refused.err
             assert refused.err.count("\n") == 1
         wait_for_round(process, 3)
 

@@ -162,11 +162,11 @@ def test_after_three_deaths_the_run_fails_and_can_be_continued(tmp_path, pool, o
     session.next_round()
     orders.kill("train", client=4, times=99)
     with pytest.raises(
-        RunError, match=r"^client .*\b4\b.*, round 2: its actor died 3 times; the last time: "
+        RunError, match=r"^client .*\b4\b.*, round 2: its actor died or hung 3 times, at last: "
     ):
         session.next_round()
     assert orders.deaths() == MAX_DEATHS == 3
-    assert "round 2: its actor died 3 times" in (folder_of(tmp_path, RUN) / "log.txt").read_text()
+    assert "round 2: its actor died or hung 3 times" in (folder_of(tmp_path, RUN) / "log.txt").read_text()
 
     orders.forget()
     assert session.open(RUN, Storage.of(tmp_path)) == 1

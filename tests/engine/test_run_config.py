@@ -153,6 +153,7 @@ OF_THE_RUN = [
     {"algorithm": {"name": "ocfl-hdbscan", "clusterer": {"min_cluster_share": 0.3}}},
     {"training": {"rounds": 16}},
     {"algorithm": {"name": "ocfl-hdbscan", "few_shot": 2}},
+    {"weights": "images"},
 ]
 OF_THE_TRUNK = [
     {"dataset": "mnist"},
@@ -176,6 +177,8 @@ OF_THE_TRUNK = [
     {"split": {"test_leakage": "none"}},
     {"split": {"server_images": 100}},
     {"evaluation": {"every": 2}},
+    {"evaluation": {"clients": "asked"}},
+    {"evaluation": {"local_server": True}},
     {"participation": 0.5},
     {"dropout": 0.1},
     {"joins": {14: 2}},

@@ -169,6 +169,39 @@ def test_a_run_that_takes_a_client_from_the_next_one_leaves_nothing_behind(tmp_p
     assert numbers(finish(config(), tmp_path / "two", opened)) == numbers(first)
 
 
+def test_testing_local_models_on_the_servers_set_changes_no_other_number(tmp_path):
+    without, tested = (
+        finish(config(evaluation={"local_server": there}), tmp_path) for there in (False, True)
+    )
+    assert {row["local_server_accuracy"] for row in rows(without, "clients")} == {None}
+    assert None not in {row["local_server_accuracy"] for row in rows(tested, "clients")}
+    assert (without / "rounds.parquet").read_bytes() == (tested / "rounds.parquet").read_bytes()
+    state = "state-000003.safetensors"
+    assert (without / state).read_bytes() == (tested / state).read_bytes()
+    others = [
+        [
+            {name: value for name, value in row.items() if not name.startswith("local_server")}
+            for row in rows(folder, "clients")
+        ]
+        for folder in (without, tested)
+    ]
+    assert repr(others[0]) == repr(others[1])
+
+
+def test_testing_only_the_clients_that_are_asked_changes_no_other_number(tmp_path):
+    everybody, asked = (
+        finish(config(participation=0.5, evaluation={"clients": who}), tmp_path) for who in ("all", "asked")
+    )
+    assert (everybody / "rounds.parquet").read_bytes() == (asked / "rounds.parquet").read_bytes()
+    for one, other in zip(rows(everybody, "clients"), rows(asked, "clients"), strict=True):
+        there = other["part"] != "not asked"
+        assert (other["cluster_own_accuracy"] is not None) == there
+        assert (other["cluster_server_accuracy"] is not None) == there
+        assert one["cluster_own_accuracy"] is not None
+        if there:
+            assert repr(one) == repr(other)
+
+
 def test_tests_in_every_second_round_change_no_training(tmp_path):
     often, seldom = (finish(config(evaluation={"every": every}), tmp_path) for every in (1, 2))
     assert (

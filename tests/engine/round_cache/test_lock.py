@@ -15,6 +15,7 @@ from fedgrid.engine.round_cache import lock as module
 from fedgrid.engine.round_cache.lock import EXPIRES_AFTER, RENEW_EVERY, RoundLock
 from fedgrid.engine.storage import held_file, processes
 from fedgrid.engine.storage.processes import machine, start_time
+from tests.helpers.time import Time
 
 CHECKOUT = Path(__file__).parents[3]
 
@@ -24,21 +25,9 @@ def path(tmp_path):
     return tmp_path / "store" / "trunk" / "000001-ab.lock"
 
 
-class Clock:
-    """A clock that the test sets."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
-def clock(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(module, "monotonic", clock)
-    return clock
+def time():
+    return Time()
 
 
 class Pauses:
@@ -284,13 +273,22 @@ class TestLocalHolders:
         put(path, holder(pid=2**70))
         taken(path).release()
 
-    def test_running_local_holder_keeps_the_lock_without_renewal(self, path, clock):
+    def test_running_local_holder_keeps_the_lock_while_it_renews(self, path, time):
         put(path, holder())
-        lock = RoundLock(path)
-        for _ in range(5):
+        lock = RoundLock(path, time.clock)
+        for seconds in range(5):
+            touch(path, seconds)
             assert not lock.take()
-            clock.now += EXPIRES_AFTER
+            time.seconds += EXPIRES_AFTER + 0.1
         assert json.loads(path.read_text()) == holder()
+
+    def test_hanging_local_holder_loses_the_lock(self, path, time):
+        put(path, holder())
+        lock = RoundLock(path, time.clock)
+        assert not lock.take()
+        time.seconds += EXPIRES_AFTER + 0.1
+        assert lock.take()
+        lock.release()
 
 
 UNKNOWN = {
@@ -318,46 +316,46 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("found", UNKNOWN.values(), ids=UNKNOWN)
 class TestUnknownHolders:
-    def test_unknown_holder_keeps_the_lock_until_it_expires(self, path, clock, found):
+    def test_unknown_holder_keeps_the_lock_until_it_expires(self, path, time, found):
         put(path, found)
-        lock = RoundLock(path)
+        lock = RoundLock(path, time.clock)
         assert not lock.take()
-        clock.now += EXPIRES_AFTER
+        time.seconds += EXPIRES_AFTER
         assert not lock.take()
-        clock.now += 0.1
+        time.seconds += 0.1
         assert lock.take()
         assert json.loads(path.read_text())["pid"] == os.getpid()
         lock.release()
         assert not path.exists()
 
-    def test_expiry_counts_from_when_a_change_was_seen(self, path, clock, found):
+    def test_expiry_counts_from_when_a_change_was_seen(self, path, time, found):
         """The file's own time is not used: the holder's clock may be wrong."""
         put(path, found)
-        lock = RoundLock(path)
+        lock = RoundLock(path, time.clock)
         for seconds in (5e8, 5e9, 1.0):
             touch(path, seconds)
             assert not lock.take()
-            clock.now += EXPIRES_AFTER
+            time.seconds += EXPIRES_AFTER
             assert not lock.take()
-        clock.now += 0.1
+        time.seconds += 0.1
         assert lock.take()
         lock.release()
 
-    def test_old_file_time_alone_does_not_expire_the_lock(self, path, clock, found):
+    def test_old_file_time_alone_does_not_expire_the_lock(self, path, time, found):
         put(path, found)
         touch(path, 1.0)
-        assert not RoundLock(path).take()
-        clock.now += 10 * EXPIRES_AFTER
-        assert not RoundLock(path).take()
+        assert not RoundLock(path, time.clock).take()
+        time.seconds += 10 * EXPIRES_AFTER
+        assert not RoundLock(path, time.clock).take()
 
 
-def test_another_token_with_the_same_file_time_is_a_change(path, clock):
-    lock = RoundLock(path)
+def test_another_token_with_the_same_file_time_is_a_change(path, time):
+    lock = RoundLock(path, time.clock)
     for token in ("one", "two"):
         put(path, holder(**ELSEWHERE, token=token))
         touch(path, 1.0)
         assert not lock.take()
-        clock.now += EXPIRES_AFTER
+        time.seconds += EXPIRES_AFTER
     assert not lock.take()
 
 
@@ -368,16 +366,16 @@ class TestRenewing:
         assert pauses[0].seconds == RENEW_EVERY < EXPIRES_AFTER / 3
         lock.release()
 
-    def test_waiter_on_another_machine_sees_the_renewal(self, path, pauses, clock, monkeypatch):
+    def test_waiter_on_another_machine_sees_the_renewal(self, path, pauses, time, monkeypatch):
         first = taken(path)
         touch(path, 1.0)
         monkeypatch.setattr(processes, "node", lambda: "far")
-        waiter = RoundLock(path)
+        waiter = RoundLock(path, time.clock)
         assert not waiter.take()
-        clock.now += EXPIRES_AFTER + 0.1
+        time.seconds += EXPIRES_AFTER + 0.1
         pauses[0].end_one()
         assert not waiter.take()
-        clock.now += EXPIRES_AFTER + 0.1
+        time.seconds += EXPIRES_AFTER + 0.1
         assert waiter.take()
         first.release()
         assert path.exists(), "the waiter holds it"
@@ -455,6 +453,20 @@ class TestCreation:
             with pytest.raises(KeyboardInterrupt):
                 RoundLock(path).take()
         assert content[0]["pid"] == os.getpid()
+        assert list(path.parent.iterdir()) == []
+
+    def test_link_whose_reply_was_lost_is_ours(self, path, monkeypatch):
+        """A network file system makes the link, loses the reply and asks again: then the name exists."""
+        make = os.link
+
+        def twice(source, target):
+            make(source, target)
+            make(source, target)
+
+        monkeypatch.setattr(os, "link", twice)
+        lock = taken(path)
+        assert json.loads(path.read_text())["token"] == lock._file.token
+        lock.release()
         assert list(path.parent.iterdir()) == []
 
     def test_lock_is_taken_without_hard_links(self, path, monkeypatch):

@@ -74,7 +74,7 @@ def test_file_that_replaces_the_one_opened_is_not_deleted(held, monkeypatch):
 def test_damaged_file_is_a_value_error(held, text, cause):
     held.path.write_text(text)
     with held.path.open() as file, pytest.raises(ValueError, match=cause):
-        read_holder(file)
+        read_holder(file.read())
 
 
 @pytest.mark.parametrize("error", [OSError(), ValueError(), RunError("the storage is away")])

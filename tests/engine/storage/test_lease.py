@@ -5,17 +5,20 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
-from datetime import UTC, datetime, timedelta
+from platform import node
 from threading import Barrier
 
 import pytest
 
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.storage.lease import Holder, Lease
+from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.storage import held_file
+from fedgrid.engine.storage import lease as module
+from fedgrid.engine.storage.driver import EXPIRES_AFTER, LATE, check_driver, holder
+from fedgrid.engine.storage.lease import LOOK_EVERY, Lease
 from fedgrid.engine.storage.storage import Storage
+from tests.helpers.time import Time
 
-HOUR = timedelta(hours=1)
+LONG_AGO = "00000000000.000000"
 
 
 @pytest.fixture
@@ -23,36 +26,37 @@ def storage(tmp_path):
     return Storage.of(tmp_path / "runs")
 
 
-def lease(storage, what="paper"):
-    return Lease(storage, what)
+@pytest.fixture
+def time():
+    return Time()
+
+
+def lease(storage, what="paper", time=None):
+    return Lease(storage, what, clock=(time or Time()).clock)
 
 
 def read(storage):
-    return Holder(**json.loads((storage.root / "lease.json").read_text()))
+    return json.loads((storage.root / "lease.json").read_text())
 
 
 def names(storage):
     return sorted(path.name for path in storage.root.iterdir())
 
 
-def time(offset=timedelta()):
-    return (datetime.now(UTC) + offset).isoformat(timespec="seconds")
-
-
-def holder(storage, **changes):
-    """Return the holder that this process would be."""
+def mine(storage, **changes):
+    """Return what a lease of this process contains, with changes."""
     with lease(storage):
-        return replace(read(storage), **changes)
+        return {**read(storage), **changes}
 
 
-def put(storage, lying, name="lease.json"):
+def put(storage, content, name="lease.json"):
     storage.root.mkdir(exist_ok=True)
-    (storage.root / name).write_text(json.dumps(asdict(lying)))
+    (storage.root / name).write_text(content if isinstance(content, str) else json.dumps(content))
 
 
 def elsewhere(storage, **changes):
-    """Return a holder on another machine, whose lease lasts for an hour."""
-    return holder(storage, token="other", host="far", machine="boot", expires=time(HOUR), **changes)
+    """Return the lease of another machine."""
+    return mine(storage, **{"token": "other", "host": "far", "machine": "boot", **changes})
 
 
 def ended_process():
@@ -61,15 +65,12 @@ def ended_process():
     return process.pid
 
 
-def test_lease_names_holder_and_expiry(storage):
-    before = datetime.now(UTC).replace(microsecond=0)
+def test_lease_names_holder_user_and_start(storage):
     with lease(storage, "paper"):
-        kept = read(storage)
+        found = read(storage)
         assert names(storage) == ["lease.json"]
-    assert (kept.pid, kept.what) == (os.getpid(), "paper")
-    since, expires = datetime.fromisoformat(kept.since), datetime.fromisoformat(kept.expires)
-    assert before <= since <= datetime.now(UTC)
-    assert expires - since == timedelta(seconds=60)
+    assert (found["pid"], found["what"], found["user"]) == (os.getpid(), "paper", module._user())
+    assert found["since"].endswith(" UTC")
 
 
 def test_released_lease_leaves_no_file(storage):
@@ -80,53 +81,93 @@ def test_released_lease_leaves_no_file(storage):
     assert names(storage) == []
 
 
-def test_second_driver_is_refused_with_name_of_the_first(storage):
-    with lease(storage, "paper"):
-        kept = read(storage)
-        with pytest.raises(ConfigError) as error, lease(storage, "other"):
+def test_second_driver_is_refused_with_name_of_the_first(storage, time):
+    with lease(storage, "paper", time):
+        found = read(storage)
+        with pytest.raises(ConfigError) as error, lease(storage, "other", time):
             pass
-        assert read(storage) == kept
+        assert read(storage) == found
         assert names(storage) == ["lease.json"]
-
-    def shown(text):
-        return text.replace("T", " ").replace("+00:00", " UTC")
-
     message = str(error.value)
     assert message.startswith(f"{storage.root} is in use: ")
-    for part in ("grid paper", f"process {os.getpid()} on {kept.host}", "`fedgrid stop paper`"):
+    parts = (f"grid paper of {found['user']}", f"process {os.getpid()} on {found['host']}", found["since"])
+    for part in (*parts, "`fedgrid stop paper`", "--storage"):
         assert part in message
-    assert shown(kept.since) in message
-    assert shown(kept.expires) in message
+    assert time.pauses == []
 
 
-def test_lease_of_another_machine_holds_until_it_expires(storage):
-    other = elsewhere(storage)
-    put(storage, other)
-    with pytest.raises(ConfigError, match="on far"), lease(storage):
+def test_grid_of_another_user_is_not_offered_to_be_stopped(storage):
+    put(storage, mine(storage, user="alice"))
+    with pytest.raises(ConfigError, match="of alice") as error, lease(storage):
         pass
-    put(storage, replace(other, expires=time(-HOUR)))
-    with lease(storage):
-        assert read(storage).pid == os.getpid()
-    assert names(storage) == []
+    assert "fedgrid stop" not in str(error.value)
+
+
+FAR_CLOCKS = {
+    "an hour behind": {"since": "2001-01-01 00:00:00 UTC", "renewed": LONG_AGO},
+    "an hour ahead": {"since": "2101-01-01 00:00:00 UTC", "renewed": "99999999999.000000"},
+}
+
+
+@pytest.mark.parametrize("clock", FAR_CLOCKS.values(), ids=FAR_CLOCKS)
+class TestHolderOnAnotherMachine:
+    def test_dead_holder_is_replaced_after_a_minute_without_a_change(self, storage, time, clock):
+        put(storage, elsewhere(storage, **clock))
+        told = []
+        with Lease(storage, "mine", told.append, time.clock):
+            assert read(storage)["what"] == "mine"
+        assert EXPIRES_AFTER < sum(time.pauses) <= EXPIRES_AFTER + LOOK_EVERY
+        [line] = told
+        for part in (f"{storage} may be in use: grid paper", "process", " on far", "60 s"):
+            assert part in line
+        assert names(storage) == []
+
+    def test_living_holder_is_respected_whatever_its_clock_says(self, storage, time, clock):
+        other = elsewhere(storage, **clock)
+        put(storage, other)
+        renewals = iter(range(1, 100))
+
+        def renew_every_15_seconds():
+            if time.seconds // 15 != (time.seconds - LOOK_EVERY) // 15:
+                put(storage, {**other, "renewed": f"{next(renewals):020.6f}"})
+
+        time.during_pause = renew_every_15_seconds
+        with pytest.raises(ConfigError, match="is in use: grid paper .* on far"), lease(storage, time=time):
+            pass
+        assert sum(time.pauses) <= 15 + LOOK_EVERY
+        assert read(storage)["token"] == "other"
+        assert names(storage) == ["lease.json"]
+
+
+def test_lease_with_a_wait_is_as_new_as_one_without(storage, time):
+    """The driver after next looks at once: it must not see the time at which the wait began."""
+    put(storage, elsewhere(storage))
+    with lease(storage, "mine", time):
+        assert float(read(storage)["renewed"]) == time.seconds
+        with pytest.raises(ConfigError, match="in use: grid mine"), lease(storage, "other", time):
+            pass
 
 
 GONE = {
     "ended": lambda: {"pid": ended_process()},
     "another process has its number": lambda: {"started": "1"},
+    "hangs for more than a minute": lambda: {"renewed": f"{1000 - EXPIRES_AFTER - 1:020.6f}"},
 }
 
 
 @pytest.mark.parametrize("how", GONE.values(), ids=GONE)
-def test_lease_of_an_ended_local_process_is_taken_over_at_once(storage, how):
-    put(storage, holder(storage, token="other", expires=time(HOUR), **how()))
-    with lease(storage):
-        assert read(storage).token != "other"
+def test_lease_of_a_local_process_that_is_gone_is_taken_over_at_once(storage, time, how):
+    put(storage, mine(storage, token="other", **how()))
+    assert how is GONE["hangs for more than a minute"] or holder(storage) is None
+    with lease(storage, time=time):
+        assert read(storage)["token"] != "other"
+    assert time.pauses == []
     assert names(storage) == []
 
 
-def test_process_number_of_another_machine_is_ignored(storage):
-    put(storage, elsewhere(storage, pid=ended_process()))
-    with pytest.raises(ConfigError, match="is in use"), lease(storage):
+def test_local_process_that_was_silent_for_a_minute_at_most_keeps_its_lease(storage, time):
+    put(storage, mine(storage, token="other", renewed=f"{1000 - EXPIRES_AFTER:020.6f}"))
+    with pytest.raises(ConfigError, match="is in use"), lease(storage, time=time):
         pass
 
 
@@ -135,7 +176,7 @@ def test_lease_of_a_zombie_is_taken_over(storage):
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         with open(f"/proc/{process.pid}/stat") as file:
             started = file.read().rpartition(")")[2].split()[19]
-        put(storage, holder(storage, token="other", pid=process.pid, started=started, expires=time(HOUR)))
+        put(storage, mine(storage, token="other", pid=process.pid, started=started))
         with pytest.raises(ConfigError, match="is in use"), lease(storage):
             pass
         process.kill()
@@ -144,13 +185,43 @@ def test_lease_of_a_zombie_is_taken_over(storage):
             pass
 
 
-@pytest.mark.parametrize("start", ["free", "expired", "claimed by one that died"])
-def test_exactly_one_of_many_drivers_takes_the_lease(storage, start):
-    old = elsewhere(storage)
-    if start != "free":
-        put(storage, replace(old, token="old", expires=time(-HOUR)))
+DAMAGED = {"empty after a power cut": "", "half": '{"token": "ot', "no object": "[]", "zeros": "\0" * 200}
+
+
+@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
+def test_damaged_lease_expires_after_a_minute(storage, time, text):
+    put(storage, text)
+    with lease(storage, time=time):
+        assert read(storage)["pid"] == os.getpid()
+    assert EXPIRES_AFTER < sum(time.pauses) <= EXPIRES_AFTER + LOOK_EVERY
+    assert names(storage) == []
+
+
+def test_lease_of_an_earlier_version_is_respected_while_it_is_renewed(storage, time):
+    """It has an expiry and no user."""
+    old = {"token": "other", "host": "far", "machine": "boot", "pid": 1, "started": "1", "what": "paper"}
+    put(storage, {**old, "since": "2026-01-01", "expires": "2026-01-01T00:01:00+00:00"})
+    time.during_pause = lambda: put(storage, {**old, "expires": f"{time.seconds}"})
+    with pytest.raises(ConfigError, match="is in use: grid paper"), lease(storage, time=time):
+        pass
+
+
+@pytest.mark.parametrize("start", ["free", "expired", "damaged", "claimed by one that died"])
+@pytest.mark.parametrize("has_links", [True, False])
+def test_exactly_one_of_many_drivers_takes_the_lease(storage, monkeypatch, start, has_links):
+    if not has_links:
+
+        def refused(source, target):
+            raise PermissionError("no hard links here")
+
+        monkeypatch.setattr(held_file.os, "link", refused)
+    old = mine(storage, renewed=LONG_AGO)
+    if start == "damaged":
+        put(storage, "")
+    elif start != "free":
+        put(storage, {**old, "token": "old"})
     if start == "claimed by one that died":
-        put(storage, replace(old, token="claim", expires=time(-HOUR)), "lease.json.after-old")
+        put(storage, {**old, "token": "claim"}, "lease.json.after-old")
     drivers, together, tried = 8, Barrier(8), Barrier(8)
 
     def drive(number):
@@ -169,30 +240,48 @@ def test_exactly_one_of_many_drivers_takes_the_lease(storage, start):
 
 
 def test_takeover_by_a_living_driver_is_respected(storage):
-    other = elsewhere(storage)
-    put(storage, replace(other, token="old", expires=time(-HOUR)))
-    put(storage, replace(other, token="claim", what="theirs"), "lease.json.after-old")
+    old = mine(storage, renewed=LONG_AGO)
+    put(storage, {**old, "token": "old"})
+    put(
+        storage,
+        {**old, "token": "claim", "what": "theirs", "renewed": f"{1000:020.6f}"},
+        "lease.json.after-old",
+    )
     with pytest.raises(ConfigError, match="grid theirs"), lease(storage):
         pass
     assert names(storage) == ["lease.json", "lease.json.after-old"]
 
 
-def test_renewal_extends_the_lease(storage):
-    with lease(storage) as held:
-        soon = replace(read(storage), expires=time(timedelta(seconds=5)))
-        (storage.root / "lease.json").write_text(json.dumps(asdict(soon)) + "\n")
+def test_link_whose_reply_was_lost_is_ours(storage, monkeypatch):
+    """A network file system makes the link, loses the reply and asks again: then the name exists."""
+    make = os.link
+
+    def twice(source, target):
+        make(source, target)
+        make(source, target)
+
+    monkeypatch.setattr(held_file.os, "link", twice)
+    with lease(storage):
+        assert names(storage) == ["lease.json"]
+    assert names(storage) == []
+
+
+def test_renewal_writes_the_time_and_nothing_else(storage, time):
+    with lease(storage, time=time) as held:
+        before = read(storage)
+        size = (storage.root / "lease.json").stat().st_size
+        time.seconds += 100_000
         held.renew()
-        kept = read(storage)
-        assert replace(kept, expires=soon.expires) == soon
-        assert datetime.fromisoformat(kept.expires) > datetime.fromisoformat(soon.expires)
+        assert read(storage) == {**before, "renewed": f"{time.seconds:020.6f}"}
+        assert (storage.root / "lease.json").stat().st_size == size
         assert not held.lost.is_set()
 
 
-def test_driver_that_lost_its_lease_leaves_the_new_one_alone(storage):
-    """As after a laptop has slept for an hour."""
-    with lease(storage) as held:
-        put(storage, replace(read(storage), expires=time(-HOUR)))
-        with lease(storage, "follower"):
+def test_driver_that_lost_its_lease_leaves_the_new_one_alone(storage, time):
+    """As after it was stopped for a minute."""
+    with lease(storage, time=time) as held:
+        time.seconds += EXPIRES_AFTER + 1
+        with lease(storage, "follower", time):
             follower = read(storage)
             assert not held.lost.is_set()
             held.renew()
@@ -210,28 +299,92 @@ def test_deleted_lease_is_lost(storage):
     assert names(storage) == []
 
 
-def test_damaged_lease_is_an_error_that_names_the_file(storage):
-    storage.root.mkdir()
-    (storage.root / "lease.json").write_text("{")
-    with pytest.raises(ConfigError, match=r"lease.json is damaged; delete it if no other fedgrid uses"):
-        lease(storage).__enter__()
+class TestOtherMachineOfTheGrid:
+    def test_machine_that_sees_the_drivers_lease_may_write(self, storage, time):
+        with lease(storage) as held:
+            check_driver(storage, held.token, time.clock)
+        assert time.pauses == []
+
+    def test_lease_that_shows_late_is_waited_for(self, storage, time):
+        content = mine(storage, token="driver")
+        time.during_pause = lambda: time.seconds > 1004 and put(storage, content)
+        check_driver(storage, "driver", time.clock)
+        assert 4 < sum(time.pauses) < LATE
+
+    @pytest.mark.parametrize("exists", [True, False])
+    def test_machine_without_the_share_is_named_with_the_path(self, storage, time, exists):
+        if exists:
+            storage.root.mkdir()
+        with pytest.raises(RunError) as error:
+            check_driver(storage, "driver", time.clock)
+        message = str(error.value)
+        for part in (f"node {node()}", str(storage.root), "mount", "s3://"):
+            assert part in message
+        assert sum(time.pauses) < LATE
+        assert storage.root.exists() == exists, "nothing is written"
+
+    def test_storage_that_another_driver_has_taken_is_left_alone(self, storage, time):
+        with lease(storage, "theirs"), pytest.raises(RunError, match="taken over by grid theirs"):
+            check_driver(storage, "driver", time.clock)
 
 
-def test_lease_at_a_uri_excludes_other_machines(tmp_path, monkeypatch):
-    def machine(name):
-        monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / name))
-        return Storage.of(f"local://{tmp_path / 'bucket'}")
+class TestUri:
+    @pytest.fixture
+    def machine(self, tmp_path, monkeypatch):
+        """Return the storage as a machine of that name sees it."""
 
-    here, there = machine("here"), machine("there")
-    with lease(here) as held:
-        with pytest.raises(ConfigError, match="is in use: grid paper"), lease(there, "other"):
-            pass
-        put(there, elsewhere(Storage.of(tmp_path / "aside")))
-        there.push("lease.json")
-        held.renew()
-        assert held.lost.is_set()
-    assert names(Storage(tmp_path / "bucket")) == ["lease.json"], "theirs"
-    there.remove("lease.json")
-    with lease(here):
-        assert names(Storage(tmp_path / "bucket")) == ["lease.json"]
-    assert names(Storage(tmp_path / "bucket")) == []
+        def storage(name):
+            monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / name))
+            return Storage.of(f"local://{tmp_path / 'bucket'}")
+
+        return storage
+
+    @pytest.fixture
+    def bucket(self, tmp_path):
+        return Storage(tmp_path / "bucket")
+
+    def test_lease_excludes_other_machines(self, machine, bucket):
+        here, there = machine("here"), machine("there")
+        with lease(here) as held:
+            with pytest.raises(ConfigError, match="is in use: grid paper"), lease(there, "other"):
+                pass
+            put(there, elsewhere(Storage.of(bucket.root.parent / "aside")))
+            there.push("lease.json")
+            held.renew()
+            assert held.lost.is_set()
+        assert names(bucket) == ["lease.json"], "theirs"
+        there.remove("lease.json")
+        with lease(here):
+            assert names(bucket) == ["lease.json"]
+        assert names(bucket) == []
+
+    def test_exiting_driver_leaves_the_lease_of_its_successor(self, machine, bucket, time):
+        """The first has not looked since the second took over."""
+        here, there = machine("here"), machine("there")
+        with lease(here, "first", time):
+            time.seconds += EXPIRES_AFTER + 1
+            second = lease(there, "second", time)
+            second.__enter__()
+        assert read(bucket)["what"] == "second"
+        second.__exit__(None, None, None)
+        assert names(bucket) == []
+
+    def test_driver_stopped_during_a_renewal_does_not_push_over_its_successor(
+        self, machine, bucket, time, monkeypatch
+    ):
+        here = machine("here")
+        with lease(here, "first", time) as held:
+            extend = held._extend
+
+            def stopped(file):
+                extend(file)
+                time.seconds += EXPIRES_AFTER + 1
+                put(bucket, elsewhere(Storage.of(bucket.root.parent / "aside"), what="second"))
+
+            monkeypatch.setattr(held, "_extend", stopped)
+            assert held.renew()
+            assert read(bucket)["what"] == "second"
+            monkeypatch.undo()
+            assert not held.renew()
+            assert held.lost.is_set()
+        assert read(bucket)["what"] == "second"

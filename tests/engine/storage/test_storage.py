@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import pickle
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ from fsspec.registry import register_implementation
 
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.storage.atomic import PARTIAL
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.clock import LAST_PAUSE
+from fedgrid.engine.storage.remote import send
+from fedgrid.engine.storage.storage import GIVE_UP_AFTER, Storage
+from tests.helpers.time import Time
 
 
 class Shelf(LocalFileSystem):
@@ -200,6 +204,25 @@ def test_old_marks_missing_at_the_uri_are_deleted(machine):
     assert set(files(here.root)) == {"new/done.json", "old/rounds.parquet", "mlartifacts/1/run/config.json"}
 
 
+def test_status_during_a_slow_upload_leaves_its_marks_alone(machine, monkeypatch):
+    """The state is large: its mark is older than a minute before the upload gets to it."""
+    here = machine("here")
+    names = ("run/state-000002.safetensors", "run/state-000002.sha256")
+    for name in names:
+        write(here, name, name, age=3600)
+
+    def upload(remote, path, target):
+        here.pull_marks()
+        send(remote, path, target)
+
+    monkeypatch.setattr("fedgrid.engine.storage.storage.send", upload)
+    here.push(*names)
+    assert set(files(here.root)) == set(names)
+    here.remove(*names)
+    here.pull_marks()
+    assert set(files(here.root)) == {names[0]}
+
+
 def test_refresh_fetches_or_deletes_a_single_file(machine):
     here, there = machine("here"), machine("there")
     write(here, "grids/paper/stop", "")
@@ -368,6 +391,61 @@ def test_a_missing_package_is_named():
     register_implementation("absent", "no_such_package.Files", errtxt="Install no_such_package", clobber=True)
     with pytest.raises(ConfigError, match=r"^--storage absent://host/runs: Install no_such_package$"):
         Storage.of("absent://host/runs").check_writable()
+
+
+@pytest.fixture
+def time():
+    return Time()
+
+
+def patient(storage, time, warnings=None):
+    """Return the storage as a launched grid uses it."""
+    told = warnings if warnings is not None else []
+    return replace(storage, patience=replace(storage.patient(told.append).patience, clock=time.clock))
+
+
+def test_launched_grid_waits_for_its_uri(machine, bucket, uri, time):
+    warnings = []
+    here = patient(machine("here"), time, warnings)
+    write(here, "run/log.txt", "text")
+    bucket.parent.mkdir()
+    bucket.write_text("a file where the folder was")
+    time.during_pause = lambda: time.seconds > 1100 and bucket.unlink(missing_ok=True)
+    here.push("run/log.txt")
+    assert files(bucket) == {"run/log.txt": "text"}
+    assert 100 < sum(time.pauses) < GIVE_UP_AFTER
+    [line] = warnings
+    assert line.startswith(f"{uri} cannot be written")
+
+
+def test_launched_grid_gives_up_after_five_minutes(machine, bucket, time):
+    here = patient(machine("here"), time)
+    write(here, "run/log.txt", "text")
+    bucket.parent.mkdir()
+    bucket.write_text("a file where the folder was")
+    with pytest.raises(RunError, match="cannot be written"):
+        here.patiently(lambda: here.push("run/log.txt"))
+    assert GIVE_UP_AFTER - LAST_PAUSE < sum(time.pauses) <= GIVE_UP_AFTER == 300
+
+
+def test_local_disk_errors_are_tried_again(tmp_path, time):
+    storage, errors = patient(Storage.of(tmp_path), time), [OSError(5, "Input/output error")]
+
+    def look():
+        if errors:
+            raise errors.pop()
+        return "seen"
+
+    assert storage.patiently(look) == "seen"
+    assert len(time.pauses) == 1
+    with pytest.raises(RunError, match=rf"^{re.escape(str(tmp_path))}: .*; run the same command again"):
+        Storage.of(tmp_path).patiently(lambda: (tmp_path / "missing").read_text())
+
+
+def test_patience_travels_to_other_machines(tmp_path):
+    for storage in (Storage.of("s3://bucket/runs"), Storage.of(tmp_path)):
+        assert pickle.loads(pickle.dumps(storage)).patience.give_up_after == 0
+        assert pickle.loads(pickle.dumps(storage.patient())).patience.give_up_after == GIVE_UP_AFTER
 
 
 def test_uri_that_fails_later_is_reported_in_one_line(machine, bucket, uri):

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from fedgrid.engine.storage.lease import Lease
+from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.centralised import folder
 from fedgrid.grids.centralised.plain_rounds import plain_rounds
 from fedgrid.grids.presets.grid import load_grid
@@ -110,6 +112,53 @@ def test_interrupted_training_resumes_to_the_same_bytes(finished, tmp_path, monk
     assert fedgrid(*SMALL, "--storage", storage).code == 0
     assert saved == [2, 3]
     assert files_of(storage) == files_of(finished[0])
+
+
+def test_interrupted_training_at_a_uri_resumes_on_another_machine(finished, tmp_path, monkeypatch):
+    """The second machine has only what is at the URI: the first epoch's state and records."""
+    uri = f"local://{tmp_path / 'bucket'}"
+    mlflow = f"sqlite:///{tmp_path / 'mlflow.db'}"
+
+    def run(machine):
+        return fedgrid(
+            *SMALL, "--storage", uri, FEDGRID_CACHE=str(tmp_path / machine), MLFLOW_TRACKING_URI=mlflow
+        )
+
+    save = folder.CentralisedFolder.save
+
+    def save_and_stop(self, progress, row):
+        save(self, progress, row)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folder.CentralisedFolder, "save", save_and_stop)
+        assert run("here").code == 130
+    assert {"epochs.parquet", "state-000001.safetensors"} < set(files_of(tmp_path / "bucket"))
+    saved = []
+    monkeypatch.setattr(
+        folder.CentralisedFolder,
+        "save",
+        lambda self, progress, row: saved.append(row["epoch"]) or save(self, progress, row),
+    )
+    there = run("there")
+    assert (there.code, there.err) == (0, "")
+    assert saved == [2, 3]
+    assert files_of(tmp_path / "bucket") == files_of(finished[0])
+    assert sorted(path.name for path in (tmp_path / "bucket").iterdir()) == ["centralised"], (
+        "no lease is left"
+    )
+    saved.clear()
+    assert run("anywhere").code == 0
+    assert saved == []
+
+
+def test_training_is_refused_while_a_grid_runs_in_the_storage(tmp_path):
+    storage = new_storage(tmp_path / "runs")
+    with Lease(Storage.of(storage), "paper"):
+        refused = fedgrid(*SMALL, "--storage", storage)
+    assert (refused.code, refused.out) == (2, "")
+    assert "is in use: grid paper" in refused.err
+    assert not (storage / "centralised").exists()
 
 
 def test_damaged_records_are_computed_again(finished, tmp_path):

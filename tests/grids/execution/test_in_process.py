@@ -5,16 +5,18 @@ import json
 import pytest
 
 import fedgrid.grids.execution.in_process
+import fedgrid.grids.execution.run_events
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.in_process import run_in_process
-from fedgrid.grids.execution.watch import Watch
+from fedgrid.grids.execution.watch import TICK_SECONDS, Watch
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.tally import Tally
 from tests.helpers.small_grid import NOWHERE, ROUNDS, Log, View, config
+from tests.helpers.time import Time
 
 RUNS = [config(seed=1), config(seed=2)]
 
@@ -44,10 +46,15 @@ def storage(tmp_path):
 
 
 @pytest.fixture
-def run(storage, monkeypatch):
+def time():
+    return Time()
+
+
+@pytest.fixture
+def run(storage, monkeypatch, time):
     """Return a function that launches `RUNS` with an error and returns the watch and the view's calls."""
 
-    def launched(error=None, *, at=(0, 0), times=1, retries=0, stop_after=None):
+    def launched(error=None, *, at=(0, 0), times=1, retries=0, stop_after=None, lose_after=None):
         kind = type("Broken", (Breaking,), {"error": error, "at": at, "times": times})
         monkeypatch.setattr(fedgrid.grids.execution.in_process, "Session", kind)
         view = View()
@@ -70,7 +77,10 @@ def run(storage, monkeypatch):
                     watch.ask_to_stop()
 
             view.round = stop_then
-        run_in_process(RUNS, storage, NOWHERE, watch, retries)
+        if lose_after is not None:
+            watch._now = lambda: watch._ticked + 2 * TICK_SECONDS
+            view.round = lambda config, number, scores: number == lose_after and watch._lease.lost.set()
+        run_in_process(RUNS, storage, NOWHERE, watch, retries, clock=time.clock)
         return watch, view.calls
 
     return launched
@@ -121,6 +131,35 @@ def test_next_run_starts_after_one_that_fails_too_often(run, storage, error, mes
     failure = RunFolder(storage, RUNS[0]).failure()
     assert (failure.cause, failure.attempts) == (message, 3)
     assert calls[-5:] == [("start", 2, 0), *rounds(2), ("finish", 2, None)]
+
+
+def test_pauses_between_retries_grow(run, time):
+    run(RunError("out of memory"), at=(1, 1), times=3, retries=3)
+    assert [longest / 2 <= pause <= longest for pause, longest in zip(time.pauses, (1, 2, 4), strict=True)]
+
+
+def test_lost_lease_ends_the_launch_and_is_no_failure_of_a_run(run, storage):
+    with pytest.raises(RunError, match="another fedgrid has taken over"):
+        run(lose_after=1, retries=2)
+    assert [RunFolder(storage, config).failure() for config in RUNS] == [None, None]
+    assert RunFolder(storage, RUNS[0]).rounds_done == 1
+
+
+@pytest.mark.parametrize("step", ["open", "write_results"])
+def test_unexpected_error_outside_a_round_is_in_the_log_that_the_message_names(run, monkeypatch, step):
+    def bug(*_):
+        raise KeyError("a bug of ours")
+
+    if step == "open":
+        monkeypatch.setattr(Breaking, "open", bug)
+    else:
+        monkeypatch.setattr(fedgrid.grids.execution.run_events, "write_results", bug)
+    watch, _ = run()
+    for failed in watch.failures:
+        assert failed.error.endswith("see log.txt in its folder")
+        text = (failed.folder / "log.txt").read_text()
+        assert "Traceback" in text
+        assert "a bug of ours" in text
 
 
 def test_next_launch_resumes_a_failed_run(run, storage):

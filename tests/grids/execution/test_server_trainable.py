@@ -16,10 +16,10 @@ def test_trainable_is_named_after_the_server_that_it_runs():
 
 
 def test_events_arrive_in_order_and_none_is_lost():
-    events = [*(RunStarted(number) for number in range(50)), RunFinished()]
+    events = [*(RunStarted(number) for number in range(50)), RunFinished({})]
     reader = EventReader(iter(events))
     read = []
-    while RunFinished() not in read:
+    while RunFinished({}) not in read:
         found = reader.read()
         assert found
         read += found
@@ -31,12 +31,12 @@ def test_run_goes_on_while_nothing_is_read():
 
     def run():
         yield RunStarted(0)
-        yield RunFinished()
+        yield RunFinished({})
         done.set()
 
     reader = EventReader(run())
     assert done.wait(10)
-    assert reader.read() == [RunStarted(0), RunFinished()]
+    assert reader.read() == [RunStarted(0), RunFinished({})]
 
 
 def test_error_is_raised_after_the_events_before_it():

@@ -60,9 +60,12 @@ def launch(runs, storage, view, *, retries):
 
     folder = GridFolder(storage, "mine")
     folder.keep(runs, "")
-    tally, lease = Tally(runs, {}), Lease(storage, "mine")
-    watch = Watch(folder=folder, storage=storage, tally=tally, log=Log(), view=view, lease=lease)
-    run_trials(LaunchContext("mine", runs, {3: Placement(1, 3.5, 0.0)}, storage, NOWHERE), watch, retries)
+    with Lease(storage, "mine") as lease:
+        watch = Watch(
+            folder=folder, storage=storage, tally=Tally(runs, {}), log=Log(), view=view, lease=lease
+        )
+        places = {3: Placement(1, 3.5, 0.0)}
+        run_trials(LaunchContext("mine", runs, places, storage, NOWHERE, lease.token), watch, retries)
     return watch
 
 

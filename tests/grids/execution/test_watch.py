@@ -1,12 +1,14 @@
 """What the driver does with the events of its runs."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_folder import RunFolder
+from fedgrid.engine.storage.clock import Patience
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.run_events import RoundDone, RunFinished, RunStarted, RunStopped
@@ -17,6 +19,7 @@ from fedgrid.grids.round_cache.retention import Retention
 from fedgrid.tracking.scoring.scores import RoundScores
 from tests.helpers.kept_rounds import keep, trunks_with_states
 from tests.helpers.small_grid import Log, View, config, take
+from tests.helpers.time import Time
 
 TIMING = {"seconds": 1.0, "train_seconds": 0.5, "evaluate_seconds": 0.2}
 
@@ -75,7 +78,7 @@ def test_finished_run_is_counted_logged_and_shown(watched):
     watch, storage, *_ = watched
     run = take(storage, seed=1)
     watch.handle(run, RunStarted(0))
-    watch.handle(run, RunFinished())
+    watch.handle(run, RunFinished({}))
     assert watch._log.calls[-1] == ("finish", 1, "FINISHED")
     assert watch._view.calls[-1] == ("finish", 1, None)
     assert (watch.tally.done, watch.tally.running) == (1, {})
@@ -86,7 +89,7 @@ def test_finished_run_releases_its_cached_states(watched):
     runs = [take(storage, seed=1), config(seed=2)]
     keep(storage, *runs)
     watch.handle(runs[0], RunStarted(0))
-    watch.handle(runs[0], RunFinished())
+    watch.handle(runs[0], RunFinished({}))
     watch.handle(runs[1], RunStarted(0))
     watch.fail(runs[1], "client 3 died", 1)
     assert trunks_with_states(storage) == {runs[1].trunk}
@@ -144,6 +147,57 @@ def test_driver_ends_when_its_lease_is_lost(watched, clock):
     clock.time += 2
     with pytest.raises(RunError, match="another fedgrid has taken over this storage"):
         watch.tick()
+
+
+def test_one_failed_look_at_the_storage_does_not_end_the_grid(watched, clock, monkeypatch):
+    """A network file system fails for some seconds: for stop mark, progress and a failed run's mark."""
+    watch, storage, folder, _ = watched
+    time, warnings = Time(), []
+    monkeypatch.setattr(
+        watch, "_storage", replace(storage, patience=Patience(60, warnings.append, time.clock))
+    )
+    for thing, name in ((folder, "stop_asked"), (folder, "write_progress"), (RunFolder, "fail")):
+        monkeypatch.setattr(thing, name, failing(2, getattr(thing, name)))
+    clock.time += 6
+    watch.tick()
+    watch.fail(config(seed=1), "client 3 died", 1)
+    assert folder.read_progress() is not None
+    assert RunFolder(storage, config(seed=1)).failure().cause == "client 3 died"
+    assert len(time.pauses) == 6
+    assert ["Input/output error" in line for line in warnings] == [True] * 3
+
+
+def failing(times, call):
+    """Return `call` with a disk error instead of each of the first calls."""
+    left = [OSError(5, "Input/output error")] * times
+
+    def called(*arguments):
+        if left:
+            raise left.pop()
+        return call(*arguments)
+
+    return called
+
+
+def test_storage_that_stays_away_ends_the_grid_in_one_line(watched, clock, monkeypatch):
+    watch, storage, folder, _ = watched
+    time = Time()
+    monkeypatch.setattr(watch, "_storage", replace(storage, patience=Patience(300, clock=time.clock)))
+    monkeypatch.setattr(folder, "stop_asked", failing(10_000, None))
+    clock.time += 2
+    with pytest.raises(RunError, match="Input/output error; run the same command again to continue"):
+        watch.tick()
+    assert sum(time.pauses) <= 300
+
+
+def test_scores_come_with_the_event_where_the_file_is_not_seen_yet(watched):
+    watch, *_ = watched
+    run = config(seed=1)
+    watch.handle(run, RunStarted(0))
+    seen = []
+    watch._view.finish = seen.append
+    watch.handle(run, RunFinished({"ari": 0.5}))
+    assert seen[0].scores == {"ari": 0.5}
 
 
 def test_cluster_is_checked_after_a_minute_without_a_run(watched, clock):

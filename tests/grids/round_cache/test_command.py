@@ -87,6 +87,23 @@ def test_states_of_a_trunk_with_an_unfinished_run_are_not_evictable(storage):
     assert (usage.states_bytes, usage.can_go_bytes) == (state, 0)
 
 
+def test_states_that_another_interrupted_grid_needs_are_not_evictable(storage):
+    """Its run was stopped: no folder says that it is finished."""
+    interrupted = config(seed=1, algorithm="briggs")
+    assert interrupted.trunk == BNC.trunk
+    GridFolder(storage, "theirs").keep([interrupted], "")
+    assert cache_usage([BNC, OCFL, WAITING], storage).total.can_go_bytes == 0
+    result = fedgrid("store", "mine", "--drop", "--storage", storage.root)
+    assert "Nothing to delete: 2 unfinished runs need these states, 1 of other grids." in result.out
+    assert BNC.trunk in trunks_with_states(storage)
+
+
+def test_grid_of_another_version_keeps_no_states(storage):
+    (storage.root / "grids" / "older").mkdir()
+    (storage.root / "grids" / "older" / "runs.jsonl").write_text("{}\n")
+    assert cache_usage([BNC, OCFL, WAITING], storage).total.can_go_bytes > 0
+
+
 def test_usage_sums_trunks_and_separates_other_grids(storage):
     state, statistic = sizes(storage)
     usage = cache_usage([BNC, OCFL, WAITING], storage)
@@ -154,7 +171,7 @@ def test_store_drop_is_refused_while_another_driver_holds_the_lease(storage):
         assert fedgrid("store", "mine", "--storage", storage.root).code == 0
         result = fedgrid("store", "mine", "--drop", "--storage", storage.root)
     assert (result.code, result.out) == (2, "")
-    assert f"{storage} is in use: grid another, process " in result.err
+    assert f"{storage} is in use: grid another of " in result.err
     assert BNC.trunk in trunks_with_states(storage)
 
 
