@@ -71,7 +71,7 @@ class Briggs(FedOpt):
         return split_positions(state, 0, part, groups), Diagnostics(clustered=True)
 
     def distances(self, updates: Updates) -> Matrix:
-        """Return the distances in the chosen metric, shape (K, K)."""
+        """Return the distances in the chosen metric, float64, shape (K, K)."""
         if self.settings.metric == "cosine":
             return updates.cosine_distances_KK
         if self.settings.metric == "euclidean":

@@ -53,7 +53,8 @@ class CommunitiesSettings(FedOptSettings):
 class Communities(FedOpt):
     """What `Louvain` and `Leiden` share.
 
-    Memory: `client_model_<id>` (float32, shape (P,)), the latest model of each client seen so far;
+    Memory: `client_model_<id>` (float32, shape (P,)), the latest model of each client seen so far, and
+    `weights_K` (float64), its weight in means, if clients have weights;
     `last_seen_K` (int64), the index of the round it is of, -1 for never; `start_K` (int64), the model that
     each client starts from. With `late` there is no `start_K`, and after it there are no client models.
     """
@@ -125,7 +126,15 @@ class Communities(FedOpt):
         A client whose model is too old is labelled with the community nearest to that model. One that was
         never seen starts from the global model and is labelled with the largest community.
         """
-        models = [Updates(dict(enumerate(_latest(state, group))), layout).mean() for group in groups]
+        weights_K = state.arrays.get("weights_K")
+        models = [
+            Updates(
+                dict(enumerate(_latest(state, group))),
+                layout,
+                weights=None if weights_K is None else dict(enumerate(weights_K[group].tolist())),
+            ).mean()
+            for group in groups
+        ]
         largest = max(range(len(groups)), key=lambda index: len(groups[index]))
         labels_K = np.full_like(state.labels_K, largest)
         weights_KC = np.full((len(labels_K), len(groups)), 1 / len(groups))
@@ -212,6 +221,10 @@ def _refresh(state: State, round_index: int, updates: Updates) -> State:
     for client, update_P in zip(updates.clients, updates.vectors(), strict=True):
         models[_name(client)] = state.models[int(start_K[client])] + update_P
         last_seen_K[client] = round_index
+    if updates.weights is not None:
+        weights_K = state.arrays.get("weights_K", np.ones(len(last_seen_K))).copy()
+        weights_K[list(updates.clients)] = [updates.weights[client] for client in updates.clients]
+        state = state.keep(weights_K=weights_K)
     return state.keep(last_seen_K=last_seen_K, **models)
 
 

@@ -1,18 +1,17 @@
 """FedOpt: average each cluster's updates and let a server optimizer take the step.
 
 Source: Reddi et al., Adaptive Federated Optimization, ICLR 2021, arXiv:2003.00295, Algorithms 1 and 2
-(FedAdam); Hsu et al. 2019, arXiv:1909.06335 (FedAvgM). Without an optimizer and with learning rate 1
-it is the unweighted federated averaging that the OCFL papers call FedOpt and report as the baseline
-(BNC). Deviations from Algorithm 2: a mean is unweighted, and both moments start at zero (the paper's
-analysis asks for v >= tau^2).
+(FedAdagrad, FedYogi, FedAdam); Hsu et al. 2019, arXiv:1909.06335 (FedAvgM). Without an optimizer and with
+learning rate 1 it is the federated averaging that the OCFL papers call FedOpt and report as the baseline
+(BNC). The second moment starts at tau^2, the least that Algorithm 2 allows; there is no bias correction.
 
 Shapes: K clients of the federation, C cluster models, P entries of a state vector.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -22,22 +21,36 @@ from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Sett
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.updates import Updates, Vector
 
-MOMENTS = {"none": (), "momentum": ("cluster_first",), "adam": ("cluster_first", "cluster_second")}
+FIRST, SECOND = "cluster_first", "cluster_second"
+MOMENTS = {
+    "none": (),
+    "momentum": (FIRST,),
+    "adagrad": (FIRST, SECOND),
+    "adam": (FIRST, SECOND),
+    "yogi": (FIRST, SECOND),
+}
 """The arrays of shape (C, P) that each server optimizer keeps in the state."""
+RATES = {"none": 1.0, "momentum": 1.0, "adagrad": 0.1, "adam": 0.01, "yogi": 0.01}
+"""Default of `server_learning_rate`. The direction of an adaptive optimizer has entries of about 1, whatever
+the size of an update's."""
+
+
+def _default_rate(given: Mapping[str, Any]) -> float:
+    return RATES[given.get("server_optimizer", "none")]
 
 
 class FedOptSettings(Settings):
     """What the server does with a mean update; the defaults are plain averaging."""
 
-    server_optimizer: Literal["none", "momentum", "adam"] = "none"
-    server_learning_rate: Annotated[float, Field(gt=0)] = 1.0
-    """eta: the step is eta times the optimizer's direction."""
+    server_optimizer: Literal["none", "momentum", "adagrad", "adam", "yogi"] = "none"
+    server_learning_rate: Annotated[float, Field(gt=0)] = Field(default_factory=_default_rate)
+    """eta: the step is eta times the optimizer's direction. The default depends on the optimizer: `RATES`."""
     server_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    """beta_1, of momentum and adam."""
+    """beta_1, of every optimizer but none."""
     server_beta2: Annotated[float, Field(ge=0, lt=1)] = 0.99
-    """beta_2, of adam."""
+    """beta_2, of adam and yogi."""
     server_epsilon: Annotated[float, Field(gt=0)] = 1e-3
-    """tau, of adam: the degree of adaptivity; far larger than in local training."""
+    """tau, of adagrad, adam and yogi: the degree of adaptivity; far larger than in local training."""
 
 
 class FedOpt(Algorithm):
@@ -50,9 +63,12 @@ class FedOpt(Algorithm):
         return (inf,)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
-        """Return the state of one cluster that holds every client, with optimizer moments of zero."""
-        moments = MOMENTS[self.settings.server_optimizer]
-        arrays = {name: np.zeros((1, layout.size), np.float32) for name in moments}
+        """Return the state of one cluster that holds every client, with the optimizer's first moments."""
+        starts = {FIRST: 0.0, SECOND: self.settings.server_epsilon**2}
+        arrays = {
+            name: np.full((1, layout.size), starts[name], np.float32)
+            for name in MOMENTS[self.settings.server_optimizer]
+        }
         return State((fresh(0),), np.zeros(num_clients, np.int64), arrays)
 
     def step(
@@ -92,7 +108,7 @@ class FedOpt(Algorithm):
 
     def _direction(self, mean: Vector, moments: list[Vector]) -> Vector:
         """Return the direction of the step and update `moments` in place (copies of this round)."""
-        beta1, beta2 = self.settings.server_momentum, self.settings.server_beta2
+        beta1 = self.settings.server_momentum
         if self.settings.server_optimizer == "none":
             return mean
         if self.settings.server_optimizer == "momentum":
@@ -103,9 +119,20 @@ class FedOpt(Algorithm):
         first, second = moments
         first *= beta1
         first += (1 - beta1) * mean
-        second *= beta2
-        second += (1 - beta2) * mean**2
+        self._accumulate(second, mean**2)
         return np.divide(first, np.sqrt(second) + np.float32(self.settings.server_epsilon))
+
+    def _accumulate(self, second: Vector, squares: Vector) -> None:
+        """Move the second moment by the mean's squares, in place."""
+        beta2 = self.settings.server_beta2
+        match self.settings.server_optimizer:
+            case "adagrad":
+                second += squares
+            case "yogi":
+                second -= (1 - beta2) * squares * np.sign(second - squares)
+            case _:
+                second *= beta2
+                second += (1 - beta2) * squares
 
 
 def moving(updates: Updates) -> Updates:

@@ -2,7 +2,7 @@
 
 Source: Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, arXiv:1812.06127, Algorithm
 2: the local objective gains (mu / 2) |w - w_t|^2. Deviation: a fixed number of local epochs for all, no
-gamma-inexact solutions; means are unweighted, as FedOpt's here.
+gamma-inexact solutions.
 
 Shapes: W entries of a state vector that are parameters.
 """

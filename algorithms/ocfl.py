@@ -60,7 +60,8 @@ class Ocfl(FedOpt):
     ) -> tuple[State, Diagnostics]:
         """Take the temperature; at its first rise split the federation's only cluster.
 
-        With `few_shot` further rises put all clients into new clusters.
+        With `few_shot` further rises put all clients into new clusters. Few shots are future work in section
+        6.2 of the journal paper; that a rise triggers them, and how they regroup, is ours.
 
         Clients without an update, or with a zero one (it has no direction), are not clustered: they join
         the largest cluster. With fewer than two others there is no temperature in this round.
@@ -87,5 +88,6 @@ class Ocfl(FedOpt):
         if shots_taken == 0:
             state = split_positions(state, 0, updates, groups)
         else:
-            state = regroup(state, [[updates.clients[position] for position in group] for group in groups])
+            ids = [[updates.clients[position] for position in group] for group in groups]
+            state = regroup(state, ids, updates.weights)
         return state.keep(shots_taken=np.array([shots_taken + 1])), Diagnostics(clustered=True)

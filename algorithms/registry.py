@@ -1,6 +1,6 @@
 """Every algorithm by name. Adding one is a module and an entry here."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -21,6 +21,7 @@ from fedgrid.algorithms.contract.base import Algorithm, Settings
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.fedprox import FedProx, FedProxSettings
 from fedgrid.algorithms.ocfl import Ocfl, OcflSettings
+from fedgrid.algorithms.references import Oracle, Solo
 from fedgrid.algorithms.sattler import (
     Sattler,
     SattlerAsPublished,
@@ -49,6 +50,8 @@ class AlgorithmEntry:
     algorithm: type[Algorithm]
     settings: Settings
     """The defaults."""
+    is_reference: bool = False
+    """Whether it is a row to compare with and no competitor: never the best, in no rank and in no test."""
 
 
 def _ocfl(name: str, title: str, summary: str, settings: OcflSettings) -> AlgorithmEntry:
@@ -138,6 +141,24 @@ _ENTRIES = (
         ScaffoldSettings(),
     ),
     AlgorithmEntry(
+        "solo",
+        "SOLO",
+        "reference: each client trains alone, and sends nothing",
+        "no federation",
+        Solo,
+        Settings(),
+        is_reference=True,
+    ),
+    AlgorithmEntry(
+        "oracle",
+        "ORACLE",
+        "reference: one model for each hidden group from round 1; no server knows the groups",
+        FEDOPT_SOURCE,
+        Oracle,
+        FedOptSettings(),
+        is_reference=True,
+    ),
+    AlgorithmEntry(
         "sattler-as-published",
         "SCL as published",
         "complete linkage, norms over the whole state, first split in round 22",
@@ -171,6 +192,7 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {entry.name: entry for entry in _ENTRIES
 """By name: those of the package, then those of the plugins in use (`engine.plugins`)."""
 
 _titles: dict[str, str] = {}
+_references: set[str] = set()
 
 
 def title(name: str) -> str:
@@ -178,9 +200,18 @@ def title(name: str) -> str:
     return ALGORITHMS[name].title if name in ALGORITHMS else _titles.get(name, name)
 
 
-def note_titles(titles: Mapping[str, str]) -> None:
-    """Remember what tables call algorithms whose plugins need not be loaded: name -> title."""
+def is_reference(name: str) -> bool:
+    """Return whether an algorithm is a row to compare with and no competitor."""
+    return ALGORITHMS[name].is_reference if name in ALGORITHMS else name in _references
+
+
+def note_titles(titles: Mapping[str, str], references: Iterable[str] = ()) -> None:
+    """Remember what tables call algorithms whose plugins need not be loaded: name -> title.
+
+    `references` are the names of those that are references.
+    """
     _titles.update(titles)
+    _references.update(references)
 
 
 def create(name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Algorithm:
@@ -198,10 +229,24 @@ def create(name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Alg
         hint = f"did you mean '{near[0]}'? " if near else ""
         raise ValueError(f"unknown algorithm '{name}'; {hint}known: {', '.join(ALGORITHMS)}")
     entry = ALGORITHMS[name]
-    values = {**entry.settings.model_dump(), **settings}
+    values = {**free(entry.settings), **settings}
     if isinstance(entry.settings, OcflSettings):
         values["clusterer"] = _complete(name, entry.settings.clusterer, values["clusterer"])
     return entry.algorithm(type(entry.settings).model_validate(values))
+
+
+def free(settings: Settings) -> dict[str, Any]:
+    """Return settings without those that have the default which follows from the others.
+
+    If one of the others is changed, they follow: as the server's learning rate does its optimizer.
+    """
+    values = settings.model_dump()
+    for name, field in type(settings).model_fields.items():
+        if field.default_factory_takes_validated_data:
+            default = field.get_default(call_default_factory=True, validated_data=values)
+            if values[name] == default:
+                del values[name]
+    return values
 
 
 def _complete(name: str, default: Clusterer, given: object) -> object:

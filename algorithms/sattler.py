@@ -3,42 +3,67 @@
 Source: Sattler, Mueller, Samek, Clustered Federated Learning, TNNLS 2021, arXiv:1910.01991, Algorithm 3.
 The paper's bipartition, which minimises the largest similarity across the cut, is single linkage cut at
 its last merge; complete linkage is the released code's and more robust on noisy groups. The cooldown is
-the released code's too. Deviation: means are unweighted.
+the released code's too. Deviation: the epsilons, which the paper leaves to the user, are by default taken
+from the run's own norms, so that they fit any model and learning rate.
 
 Shapes: K members of one cluster.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, NonNegativeInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
-from fedgrid.algorithms.contract.base import Diagnostics, State
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
+from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.updates import Matrix, Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, split_positions
 
 Groups = tuple[list[int], list[int]]
 
 
-class SattlerSettings(FedOptSettings):
-    """When a cluster is split, and how. Rule of thumb: epsilon_1 a tenth of the largest mean norm."""
+LONGEST = "longest_update"
+"""The array of the state with the largest norm of a client's update so far, float64, shape (1,)."""
 
-    epsilon_1: NonNegativeFloat = 0.35
-    """The norm of the mean update must be below this: the cluster has converged."""
-    epsilon_2: NonNegativeFloat = 1.0
-    """The largest norm of an update must be above this: its members have not."""
-    cooldown: NonNegativeInt = 20
+
+class SattlerSettings(FedOptSettings):
+    """When a cluster is split, and how. All norms are Euclidean, over what `similarity_over` says."""
+
+    epsilon_1: NonNegativeFloat | None = None
+    """The norm of the mean update must be below this: the cluster has converged. None: `epsilon_1_share`."""
+    epsilon_2: NonNegativeFloat | None = None
+    """The largest norm of an update must be above this: its members have not. None: `epsilon_2_share`."""
+    epsilon_1_share: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """epsilon_1 as a share of the root mean square of the members' norms in this round."""
+    epsilon_2_share: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    """epsilon_2 as a share of the largest norm of any client's update so far in the run."""
+    cooldown: NonNegativeInt = 3
     """First rounds without a split."""
     linkage: Literal["single", "complete"] = "single"
     gamma_max: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """A split must satisfy gamma_max < sqrt((1 - largest similarity across it) / 2); 0 switches it off."""
+
+    later = ("epsilon_1_share", "epsilon_2_share")
+
+    @model_validator(mode="after")
+    def _shares_have_an_effect(self) -> Self:
+        for epsilon in ("epsilon_1", "epsilon_2"):
+            name, given = f"{epsilon}_share", getattr(self, epsilon)
+            share = getattr(self, name)
+            if given is not None and share != type(self).model_fields[name].get_default():
+                raise ValueError(
+                    f"{name} = {share:g} has no effect beside {epsilon} = {given:g}; leave one of them out"
+                )
+        return self
 
 
 class SattlerAsPublishedSettings(SattlerSettings):
     """The settings of the archived runs (the later paper's table lists others)."""
 
     similarity_over: Literal["parameters", "state"] = "state"
+    epsilon_1: NonNegativeFloat = 0.35
     epsilon_2: NonNegativeFloat = 0.35
+    cooldown: NonNegativeInt = 20
     linkage: Literal["single", "complete"] = "complete"
 
 
@@ -50,7 +75,13 @@ class Sattler(FedOpt):
     def start_order_key(self) -> tuple[float, ...]:
         """Stricter epsilons delay the first split more than a longer cooldown does."""
         settings = self.settings
-        return (3.0, settings.epsilon_2, -settings.epsilon_1, settings.cooldown)
+        epsilon_1 = settings.epsilon_1_share if settings.epsilon_1 is None else settings.epsilon_1
+        epsilon_2 = settings.epsilon_2_share if settings.epsilon_2 is None else settings.epsilon_2
+        return (3.0, epsilon_2, -epsilon_1, settings.cooldown)
+
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+        """Return FedOpt's state; no update has been seen."""
+        return super().init(layout, num_clients, fresh, rng).keep(**{LONGEST: np.zeros(1)})
 
     def recluster(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
@@ -60,14 +91,15 @@ class Sattler(FedOpt):
         The diagnostics hold the largest mean norm of a cluster and the largest norm of a client in this
         round, whether or not a split was possible, so that epsilons can be chosen from a plain run.
         """
-        divided, mean_norms, max_norms = state, [], []
+        longest = max(float(state.arrays[LONGEST][0]), float(updates.norms_K.max(initial=0.0)))
+        divided, mean_norms, max_norms = state.keep(**{LONGEST: np.array([longest])}), [], []
         for cluster in range(len(state.models)):
             part = updates.select(state.members(cluster))
             if not part.clients:
                 continue
             mean_norms.append(part.mean_norm)
             max_norms.append(float(part.norms_K.max()))
-            groups = self._groups(part) if self.is_over(round_index) else None
+            groups = self._groups(part, longest) if self.is_over(round_index) else None
             if groups is not None:
                 divided = split_positions(divided, cluster, part, groups)
         clustered = len(divided.models) > len(state.models)
@@ -77,11 +109,9 @@ class Sattler(FedOpt):
         """Return whether the cooldown is over."""
         return round_index >= self.settings.cooldown
 
-    def _groups(self, members: Updates) -> Groups | None:
+    def _groups(self, members: Updates, longest: float) -> Groups | None:
         """Return the halves, as positions, of a cluster that passes every test of a split."""
-        if len(members.clients) <= 2 or not has_stalled(
-            members, self.settings.epsilon_1, self.settings.epsilon_2
-        ):
+        if len(members.clients) <= 2 or not has_stalled(members, *self.epsilons(members, longest)):
             return None
         distances_KK = members.cosine_distances_KK
         if not distances_KK.any():
@@ -90,6 +120,15 @@ class Sattler(FedOpt):
         if 0 < self.settings.gamma_max >= separation(distances_KK, groups):
             return None
         return groups
+
+    def epsilons(self, members: Updates, longest: float) -> tuple[float, float]:
+        """Return both epsilons for these members; `longest` is the largest norm so far in the run."""
+        epsilon_1, epsilon_2 = self.settings.epsilon_1, self.settings.epsilon_2
+        if epsilon_1 is None:
+            epsilon_1 = self.settings.epsilon_1_share * float(np.sqrt((members.norms_K**2).mean()))
+        if epsilon_2 is None:
+            epsilon_2 = self.settings.epsilon_2_share * longest
+        return epsilon_1, epsilon_2
 
 
 class SattlerAsPublished(Sattler):

@@ -4,7 +4,8 @@ Source: Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federa
 arXiv:1910.06378, Algorithm 1 with option II. A client steps along g - c_i + c. Its next variate is
 c_i - c + (x - y_i) / (steps x learning rate), which for plain SGD is the mean of the gradients g along its
 path. Computed as that mean here, so that it stays right with momentum or Adam, where the quotient does not.
-Deviations: means are unweighted; BatchNorm's buffers have no variate.
+Deviations: BatchNorm's buffers have no variate; with weights and partial participation the server's variate
+moves by the share of clients, not of weights.
 
 Shapes: W entries of a state vector that are parameters, N clients of the federation, S that took part.
 """

@@ -26,8 +26,10 @@ from fedgrid.engine.clients.messages import ClientData, Reply, Setup, TrainTask
 from fedgrid.engine.clients.pool import InProcessPool, Pool
 from fedgrid.engine.data.datasets import find, load
 from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.format import FORMAT
 from fedgrid.engine.plugins import active
 from fedgrid.engine.run_config import PLUGINS, Digest
+from fedgrid.engine.seeds import root_seed
 from fedgrid.engine.training.confusion import scores
 from fedgrid.engine.training.settings import Training
 
@@ -72,15 +74,24 @@ class CentralisedConfig(Section):
     @property
     def run_id(self) -> str:
         """Id of this configuration: twelve hexadecimal digits."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        values = {"format": FORMAT, **self.model_dump(mode="json")}
+        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return sha256(text.encode()).hexdigest()[:12]
 
     @property
     def name(self) -> str:
         """Readable name: `mnist-tinyvgg-s0`."""
+        return f"{self._data}-{self.model}-s{self.seed}"
+
+    @property
+    def root_seed(self) -> int:
+        """Seed of initial weights and batches: one for each data set and seed."""
+        return root_seed(f"{self._data}-centralised", self.seed)
+
+    @property
+    def _data(self) -> str:
         kind, _, path = self.dataset.partition(":")
-        dataset = f"{kind}_{Path(path).stem}" if path else kind
-        return f"{dataset}-{self.model}-s{self.seed}"
+        return f"{kind}_{Path(path).stem}" if path else kind
 
 
 def complete(
@@ -140,7 +151,7 @@ def prepare(config: CentralisedConfig, data_dir: Path, device: str = "cpu") -> P
             model=config.model,
             num_classes=find(config.dataset, data_dir).num_classes,
             training=config.training.local,
-            seed=config.seed,
+            seed=config.root_seed,
             clients=(ClientData(EVERYTHING, pool_set, pool_set.take(nothing)),),
             server_set=server_set,
             server_parts={EVERYTHING: nothing},
@@ -167,11 +178,11 @@ def train(
     model_arguments = config.model, dataset.shape, dataset.num_classes
     layout = layout_of(blank(*model_arguments))
     if progress is None:
-        start = initial_vector(*model_arguments, config.seed)
+        start = initial_vector(*model_arguments, config.root_seed)
         progress = Progress(0, State((start,), np.zeros(1, np.int64)))
     for epoch in range(progress.rounds_done, config.training.rounds):
         before = progress.state.models[0]
-        task = TrainTask(Order(EVERYTHING, (0,)), epoch, evaluate=True)
+        task = TrainTask(Order(EVERYTHING, (0,)), epoch, evaluate=True, local_server=True)
         [reply] = pool.train([task], [before], progress.memories)
         if not reply.report.usable:
             raise RunError(

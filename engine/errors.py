@@ -4,12 +4,17 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import TypeAlias
 
+from fedgrid.redaction import redacted
+
 Key: TypeAlias = tuple[str, ...]
 """Path of a configuration's key, as in `("training", "rounds")`."""
 
 
 class FedgridError(Exception):
-    """An error that is reported in one line, without a traceback."""
+    """An error that is reported in one line, without a traceback. Its message holds no secret."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(redacted(message))
 
 
 class ConfigError(FedgridError, ValueError):
@@ -35,7 +40,7 @@ class StorageError(RunError):
 
 def in_one_line(error: Exception) -> str:
     """Return in one line why a run stopped; for an unexpected error it refers to the traceback in the log."""
-    cause = " ".join(str(error).split())
+    cause = redacted(" ".join(str(error).split()))
     if isinstance(error, FedgridError):
         return cause
     return f"{type(error).__name__}: {cause}; see log.txt in its folder"

@@ -6,13 +6,13 @@ temperature and cluster, aggregate inside the clusters, test the new cluster mod
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
-from fedgrid.algorithms.clustering.graph import silhouette
+from fedgrid.algorithms.clustering.graph import is_defined, silhouette
 from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, State
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import Order, Served
@@ -29,6 +29,7 @@ from fedgrid.engine.round_cache.cached_round import CachedRound
 from fedgrid.engine.round_cache.session_cache import SessionCache
 from fedgrid.engine.round_metrics import RoundOutcome
 from fedgrid.engine.seeds import generator
+from fedgrid.engine.training.settings import Evaluation
 
 R = TypeVar("R")
 
@@ -41,18 +42,21 @@ class Federation:
     layout: Layout
     seed: int
     rounds: int
-    evaluate_every: int
+    evaluation: Evaluation
     truth_K: Labels
     participation: Participation
     train_images_K: Sequence[int]
     test_images_K: Sequence[int]
     run_id: str = ""
     threads: int = 1
+    weights: str = "none"
+    """`RunConfig.weights`."""
 
     def begin(self, fresh: Fresh) -> Progress:
         """Return the progress before the first round; `fresh` draws initial models."""
         rng = generator(self.seed, "init")
-        return Progress(0, self.algorithm.init(self.layout, len(self.truth_K), fresh, rng), {})
+        state = self.algorithm.init(self.layout, len(self.truth_K), fresh, rng)
+        return Progress(0, self.algorithm.reveal(state, self.truth_K), {})
 
     def next_round(
         self, progress: Progress, pool: Pool, cache: SessionCache | None = None
@@ -71,17 +75,21 @@ class Federation:
             reports = work.reports()
             updates = self._updates(reports, work, round_index)
             before = state
-            (state, diagnostics), step_seconds = _timed(
-                work, lambda: self._step(before, round_index, updates)
-            )
-            after = progress.after_round(state, work.memories())
-            served = self.algorithm.served(state)
-            tests, evaluate_seconds = _timed(
-                work, lambda: work.test(served, after.memories) if evaluate else None
-            )
             excluded = [report.client for report in reports if not report.usable]
             traffic = self._traffic(orders, reports, said)
-            row = self._round_row(round_index + 1, updates, state, diagnostics, traffic, excluded)
+
+            def step() -> tuple[State, Diagnostics, dict[str, object]]:
+                after, diagnostics = self._step(before, round_index, updates)
+                outcome = RoundOutcome(updates, after, diagnostics, *traffic, excluded=len(excluded))
+                return after, diagnostics, round_row(round_index + 1, outcome)
+
+            (state, diagnostics, row), step_seconds = _timed(work, step)
+            after = progress.after_round(state, work.memories())
+            served = self.algorithm.served(state)
+            testing = self._testing(round_index, orders)
+            tests, evaluate_seconds = _timed(
+                work, lambda: work.test(served, after.memories, testing) if evaluate else None
+            )
             if cache is not None and work.trained:
                 self._cache_means_of_old_partition(orders, before, state, updates)
         record = RoundRecord(
@@ -137,9 +145,10 @@ class Federation:
     ) -> ClientRound:
         """Return the round's work at the clients that are reached."""
         round_index = progress.rounds_done
+        evaluate = self._evaluates(round_index)
         dropped = self.participation.dropped(round_index, [order.client for order in orders])
         tasks = [
-            TrainTask(order, round_index, self._evaluates(round_index))
+            TrainTask(order, round_index, evaluate, evaluate and self.evaluation.local_server)
             for order in orders
             if order.client not in dropped
         ]
@@ -173,7 +182,13 @@ class Federation:
         }
 
     def _evaluates(self, round_index: int) -> bool:
-        return (round_index + 1) % self.evaluate_every == 0 or round_index + 1 == self.rounds
+        return (round_index + 1) % self.evaluation.every == 0 or round_index + 1 == self.rounds
+
+    def _testing(self, round_index: int, orders: Sequence[Order]) -> Collection[int]:
+        """Return the clients that test the model they are served, in a round with tests."""
+        if self.evaluation.clients == "asked":
+            return [order.client for order in orders]
+        return self.participation.present(round_index)
 
     def _updates(self, reports: Sequence[TrainReport], work: ClientRound, round_index: int) -> Updates:
         usable = [report for report in reports if report.usable]
@@ -184,6 +199,8 @@ class Federation:
                 f"nothing to aggregate; the state of round {round_index} is kept. "
                 "Lower training.learning_rate (or algorithm.server_learning_rate)"
             )
+        images = {report.client: report.images for report in usable}
+        steps = {report.client: report.steps for report in usable}
         return Updates(
             work,
             self.layout,
@@ -192,8 +209,9 @@ class Federation:
             chosen={report.client: report.chosen for report in usable},
             absent=set(range(len(self.truth_K))) - {report.client for report in reports},
             clients=[report.client for report in usable],
-            images={report.client: report.images for report in usable},
-            steps={report.client: report.steps for report in usable},
+            images=images,
+            steps=steps,
+            weights={"none": None, "images": images, "batches": steps}[self.weights],
         )
 
     def _step(self, state: State, round_index: int, updates: Updates) -> tuple[State, Diagnostics]:
@@ -206,37 +224,25 @@ class Federation:
         if diagnostics.silhouette is None:
             labels = state.labels_K[list(updates.clients)]
             groups = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
-            diagnostics = replace(diagnostics, silhouette=silhouette(updates.cosine_distances_KK, groups))
+            if is_defined(groups):  # Else a metric that is not cached would have clients train for nothing.
+                score = silhouette(self.algorithm.distances(updates), groups)
+                diagnostics = replace(diagnostics, silhouette=score)
         return state, diagnostics
 
     def _cache_means_of_old_partition(
         self, orders: Sequence[Order], before: State, after: State, updates: Updates
     ) -> None:
-        """Compute the means that runs need which keep the old partition: only this run has the updates."""
-        labels_K = before.labels_K
-        as_labelled = all(order.candidates == (int(labels_K[order.client]),) for order in orders)
-        if updates.clients and as_labelled and not np.array_equal(labels_K, after.labels_K):
-            updates.means(list(updates.groups(labels_K).values()))
+        """Compute the means that runs need which keep the old partition: only this run has the updates.
 
-    def _round_row(
-        self,
-        number: int,
-        updates: Updates,
-        state: State,
-        diagnostics: Diagnostics,
-        traffic: tuple[int, int],
-        excluded: Sequence[int],
-    ) -> dict[str, object]:
-        bytes_down, bytes_up = traffic
-        outcome = RoundOutcome(
-            updates,
-            state,
-            diagnostics,
-            bytes_down=bytes_down,
-            bytes_up=bytes_up,
-            excluded=len(excluded),
-        )
-        return round_row(number, outcome)
+        Clusters that start from one model count as one: other runs have not parted their clients yet.
+        """
+        labels_K = before.labels_K
+        if not all(order.candidates == (int(labels_K[order.client]),) for order in orders):
+            return
+        places = {id(model): place for place, model in enumerate(before.models)}
+        old = updates.groups(np.array([places[id(before.models[label])] for label in labels_K]))
+        if sorted(old.values()) != sorted(updates.groups(after.labels_K).values()):
+            updates.means(list(old.values()))
 
     def _client_rows(
         self,
@@ -268,8 +274,8 @@ class Federation:
                 tests={
                     "local_own": sent[client].local if client in sent else None,
                     "local_server": sent[client].local_server if client in sent else None,
-                    "cluster_own": own.get(client) if client in parts else None,
-                    "cluster_server": server[client] if client in parts else None,
+                    "cluster_own": own.get(client),
+                    "cluster_server": server[client] if client in own else None,
                 },
             )
             for client in range(len(state.labels_K))

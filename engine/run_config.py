@@ -15,10 +15,12 @@ from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.clients.uplink import Uplink
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.errors import ConfigError, unknown, unknown_key
+from fedgrid.engine.format import FORMAT
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.partition.kinds import kind_of
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.plugins import active
+from fedgrid.engine.seeds import root_seed
 from fedgrid.engine.training.settings import Evaluation, Training
 from fedgrid.engine.validation import explain
 
@@ -58,6 +60,10 @@ class RunConfig(Section):
     uplink: Uplink = ()
     """What happens to an update between client and server, in this order, as in `[{clip: 1.0}]`."""
 
+    weights: Literal["none", "images", "batches"] = "none"
+    """Weight of a client in the server's means: `none`, all are equal, as in OCFL; the `images` it trains on,
+    as in FedAvg; the `batches` it trains on, one a local step."""
+
     later = ("participation", "dropout", "joins", "uplink", PLUGINS)
 
     @field_validator("joins")
@@ -77,8 +83,8 @@ class RunConfig(Section):
 
     @cached_property
     def run_id(self) -> str:
-        """Id of this configuration: twelve hexadecimal digits."""
-        return sha256(self.canonical_json().encode()).hexdigest()[:12]
+        """Id of this configuration, and of what its numbers mean: twelve hexadecimal digits."""
+        return _id_of(self.written())
 
     @property
     def scenario(self) -> str:
@@ -88,19 +94,32 @@ class RunConfig(Section):
         return f"{dataset}-{self.clients}-{self.overlap}-{self.balance}"
 
     @property
+    def root_seed(self) -> int:
+        """Seed of every random number of the run but the split's: one for each scenario and seed.
+
+        Neither the algorithm nor any other setting counts, and of the user's own images only the name of the
+        folder or file: a run is the same wherever they lie.
+        """
+        return root_seed(self.scenario, self.seed)
+
+    @property
     def name(self) -> str:
         """Readable name: `mnist-15-overlapping-imbalanced-ocfl_hdbscan-s0`."""
         return f"{self.scenario}-{self.algorithm['name'].replace('-', '_')}-s{self.seed}"
 
     @property
     def trunk(self) -> str:
-        """Name shared by all runs that differ only in the algorithm and the number of rounds.
+        """Name shared by all runs that differ only in the algorithm, the weights and the number of rounds.
 
-        Such runs have their first rounds in common: `mnist-15-overlapping-imbalanced-s0-1f3870be274f`.
+        Such runs have rounds in common: `mnist-15-overlapping-imbalanced-s0-1f3870be274f`.
         """
-        values = self.model_dump(mode="json")
-        del values["algorithm"], values["training"]["rounds"]
-        return f"{self.scenario}-s{self.seed}-{sha256(_canonical(values).encode()).hexdigest()[:12]}"
+        values = self.written()
+        del values["algorithm"], values["weights"], values["training"]["rounds"]
+        return f"{self.scenario}-s{self.seed}-{_id_of(values)}"
+
+    def written(self) -> dict[str, Any]:
+        """Return the configuration and its format, as in the file `config.json`."""
+        return {"format": FORMAT, **self.model_dump(mode="json")}
 
     def canonical_json(self) -> str:
         """Return the configuration as JSON with sorted keys and no spaces."""
@@ -119,6 +138,10 @@ class RunConfig(Section):
 
 def _canonical(values: Mapping[str, Any]) -> str:
     return json.dumps(values, sort_keys=True, separators=(",", ":"))
+
+
+def _id_of(values: Mapping[str, Any]) -> str:
+    return sha256(_canonical(values).encode()).hexdigest()[:12]
 
 
 DEFAULTS: dict[str, Any] = {

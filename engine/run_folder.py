@@ -18,13 +18,21 @@ from fedgrid.engine.records import RoundRecord, schemas
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.atomic import delete_partial, disk_errors, write_text
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.redaction import redacted
 
 DONE, FAILED, CONFIG, LOG = "done.json", "failed.json", "config.json", "log.txt"
 
 
 def folder_of(root: Path, config: RunConfig) -> Path:
-    """Return the folder of the run of `config` under a storage's `root`."""
-    return root / f"{config.name}-{config.run_id}"
+    """Return the folder of the run of `config` under a storage's `root`.
+
+    Raises:
+        ConfigError: the run's name leads elsewhere: a list of runs in a storage may say anything.
+    """
+    name = f"{config.name}-{config.run_id}"
+    if Path(name).name != name or "\0" in name:
+        raise ConfigError(f"a run named {name!r}: expected no / in the names of data set and algorithm")
+    return root / name
 
 
 @dataclass(frozen=True)
@@ -140,11 +148,11 @@ class RunFolder:
         if messages:
             now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
             with disk_errors(self.path), (self.path / LOG).open("a") as file:
-                file.writelines(f"{now} {message}\n" for message in messages)
+                file.writelines(f"{now} {redacted(message)}\n" for message in messages)
             self._push(LOG)
 
     def _config_text(self) -> str:
-        return json.dumps(self.config.model_dump(mode="json"), indent=2, sort_keys=True) + "\n"
+        return json.dumps(self.config.written(), indent=2, sort_keys=True) + "\n"
 
     def _newest(self) -> Progress | None:
         stored = checkpoint.stored_rounds(self.path)

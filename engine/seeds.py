@@ -1,4 +1,8 @@
-"""Random generators: a run has one for each (seed, purpose, client, round), and no global one."""
+"""Random generators: a run has one for each (root seed, purpose, client, round), and no global one.
+
+A root seed is a digest of a scenario's name and the run's seed. All algorithms of a scenario and seed share
+their numbers; runs of different scenarios are independent, as tests over scenarios assume.
+"""
 
 from hashlib import sha256
 
@@ -9,10 +13,23 @@ def generator(seed: int, purpose: str, *, client: int = -1, round_index: int = -
     """Return the generator of a purpose, independent of all others and of the order of calls.
 
     Args:
-        seed: the run's seed.
+        seed: the run's root seed, or the user's own if the purpose names the scenario.
         purpose: a unique text, such as `batches`.
         client: the client, if the purpose has one generator per client.
         round_index: the round, from 0, if the purpose has one generator per round.
     """
-    key = f"{seed}/{purpose}/{client}/{round_index}"
-    return np.random.default_rng(int.from_bytes(sha256(key.encode()).digest()[:16], "big"))
+    return np.random.default_rng(_number(f"{seed}/{purpose}/{client}/{round_index}"))
+
+
+def root_seed(scenario: str, seed: int) -> int:
+    """Return the root seed of the runs of a scenario, in 0..2^128 - 1.
+
+    Args:
+        scenario: its name, as in `RunConfig.scenario`: data set, number of clients and split, but no path.
+        seed: the seed that the user chose.
+    """
+    return _number(f"scenario {scenario}/{seed}")
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(sha256(text.encode()).digest()[:16], "big")

@@ -89,19 +89,20 @@ class Session:
             algorithm=config.make_algorithm(),
             layout=_layout(config.model, dataset.shape, dataset.num_classes, config.plugin_digests),
             run_id=config.run_id,
-            seed=config.seed,
+            seed=config.root_seed,
             rounds=config.training.rounds,
-            evaluate_every=config.evaluation.every,
+            evaluation=config.evaluation,
             truth_K=truth,
             train_images_K=[len(client.train) for client in setup.clients],
             test_images_K=[len(client.test) for client in setup.clients],
             participation=Participation(
-                config.clients, config.seed, config.participation, config.dropout, config.joins
+                config.clients, config.root_seed, config.participation, config.dropout, config.joins
             ),
             threads=self._threads,
+            weights=config.weights,
         )
         if progress is None:
-            of_model = config.model, dataset.shape, dataset.num_classes, config.seed
+            of_model = config.model, dataset.shape, dataset.num_classes, config.root_seed
             progress = federation.begin(partial(initial_vector, *of_model))
         folder.log(f"goes on after round {progress.rounds_done}" if progress.rounds_done else "starts")
         if progress.rounds_done == federation.rounds:
@@ -198,20 +199,20 @@ def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
     """Load and deal out the images of a run; return what clients need and their true clusters, shape (K,)."""
     pool_set, server_set = _images(config.dataset, data_dir)
     splits = deal(config, pool_set.labels, data_dir)
-    server_set, reference_set = server_sets(server_set, config.split, config.seed)
+    server_set, reference_set = server_sets(server_set, config.split, config.root_seed)
     bounds = np.linspace(0, len(server_set), config.clients + 1).round().astype(int)
     setup = Setup(
         model=config.model,
         num_classes=find(config.dataset, data_dir).num_classes,
         training=config.training.local,
-        seed=config.seed,
+        seed=config.root_seed,
         clients=tuple(
             ClientData(part.client, pool_set.take(part.train), pool_set.take(part.test)) for part in splits
         ),
         server_set=server_set,
         server_parts={client: slice(bounds[client], bounds[client + 1]) for client in range(config.clients)},
         reference_set=reference_set,
-        uplink=config.uplink,
+        uplink=config.uplink if config.make_algorithm().sends_updates else (),
         plugins=active.sources(config.plugin_digests),
     )
     return setup, np.array([part.cluster for part in splits], np.int64)

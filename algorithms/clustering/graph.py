@@ -63,9 +63,14 @@ def communities(
     return sorted(sorted(community) for community in find(graph, resolution, int(rng.integers(2**31))))
 
 
+def is_defined(groups: Sequence[Sequence[int]]) -> bool:
+    """Return whether groups of K clients have a silhouette: one group has none, nor have K."""
+    return 1 < len(groups) < sum(map(len, groups))
+
+
 def silhouette(distances_KK: Matrix, groups: Sequence[Sequence[int]]) -> float | None:
-    """Return scikit-learn's mean silhouette, None for one community or K: it is not defined there."""
-    if not 1 < len(groups) < len(distances_KK):
+    """Return scikit-learn's mean silhouette of groups of all K clients, None if it is not defined."""
+    if not is_defined(groups):
         return None
     from sklearn.metrics import silhouette_score
 

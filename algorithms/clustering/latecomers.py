@@ -6,8 +6,9 @@ split and its own: all these updates started from the same model. If that part h
 client waits for that split next, and so walks down the tree of splits. Its first update started from a model
 that its new cluster has left behind, so it enters no mean.
 
-Source: Zuziak et al. 2025, arXiv:2509.01587, section 6.2 (nearest cluster by mean cosine distance);
-Sattler et al. 2021, arXiv:1910.01991 (down the tree from the model before the split).
+Source: Sattler et al. 2021, arXiv:1910.01991 (down the tree from the model before the split). Zuziak et al.
+2025, arXiv:2509.01587, section 6.2, proposes as future work to attribute later clients to clusters, and to
+cluster in a few shots; the measure (the least mean cosine distance) and the rules of `regroup` are ours.
 
 Shapes: K clients of the federation, D new clusters of a split, P entries of a state vector.
 """
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.base import Labels, State, split
-from fedgrid.algorithms.contract.updates import Updates, Vector
+from fedgrid.algorithms.contract.updates import Updates, Vector, mean_of, shares_of
 
 PREFIX = "split_"
 
@@ -119,8 +120,10 @@ def _without(state: State, clients: Sequence[int]) -> State:
     return replace(state, labels_K=labels_K)
 
 
-def regroup(state: State, groups: Sequence[Sequence[int]]) -> State:
-    """Put clients into new clusters; a group starts from the mean of its members' models.
+def regroup(
+    state: State, groups: Sequence[Sequence[int]], weights: Mapping[int, float] | None = None
+) -> State:
+    """Put clients into new clusters; a group starts from the mean of its members' models, by `weights`.
 
     A client in no group follows the majority of its cluster; if all of its cluster are in none, it joins the
     largest group; ties go to the first. Waiting clients go on waiting.
@@ -135,19 +138,21 @@ def regroup(state: State, groups: Sequence[Sequence[int]]) -> State:
     for index, group in enumerate(ordered):
         labels_K[group] = index
     rows = [*sources, *(np.array([cluster]) for cluster in waiting)]
-    models = tuple(_mean([state.models[label] for label in labels]) for labels in rows)
+    shares = [*(shares_of(group, weights) for group in ordered), *[None] * len(waiting)]
+
+    def means(array: Sequence[NDArray[Any]] | NDArray[Any]) -> list[NDArray[Any]]:
+        taken = ([array[label] for label in labels] for labels in rows)
+        pairs = zip(taken, shares, strict=True)
+        return [mean_of(parts, weighting).astype(parts[0].dtype) for parts, weighting in pairs]
+
     arrays = {}
     for name, array in state.arrays.items():
         if name.startswith("cluster_"):
-            array = np.stack([_mean(list(array[labels])) for labels in rows])
+            array = np.stack(means(array))
         elif name.startswith(PREFIX) and name.endswith("_clusters"):
             array = np.array([successors[cluster] for cluster in array])
         arrays[name] = array
-    return State(models, labels_K, arrays)
-
-
-def _mean(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    return np.mean(rows, axis=0, dtype=np.float64).astype(rows[0].dtype)
+    return State(tuple(means(state.models)), labels_K, arrays)
 
 
 def _successor(cluster: int, sources: Sequence[Labels]) -> int:

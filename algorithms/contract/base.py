@@ -6,7 +6,7 @@ Shapes: K clients of the federation, C cluster models, P entries of a state vect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from fedgrid.algorithms.contract.orders import (
     Traffic,
 )
 from fedgrid.algorithms.contract.section import Section
-from fedgrid.algorithms.contract.updates import Updates, Vector
+from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector
 
 Labels = NDArray[np.int64]
 Fresh = Callable[[int], Vector]
@@ -83,6 +83,10 @@ class Algorithm(ABC):
     Nothing may be kept on `self` but the settings: a run is resumed from its `State` alone.
     """
 
+    sends_updates: ClassVar[bool] = True
+    """Whether clients send anything. False: every client trains for itself, no uplink transform touches its
+    update, and there is no traffic."""
+
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
@@ -97,6 +101,13 @@ class Algorithm(ABC):
                 of a scenario and seed starts from; other numbers give independent ones (IFCA needs several).
             rng: seeded by the run.
         """
+
+    def reveal(self, state: State, groups_K: Labels) -> State:
+        """Return the state that knows the hidden groups, shape (K,). Called once, after `init`.
+
+        Only a simulation can say this, so only a reference that no server could run may use it.
+        """
+        return state
 
     def meet(
         self, state: State, messages: Mapping[int, Payload], layout: Layout, rng: np.random.Generator
@@ -137,8 +148,17 @@ class Algorithm(ABC):
         clusters, model_K = np.unique(state.labels_K, return_inverse=True)
         return Served(tuple(state.models[cluster] for cluster in clusters), model_K)
 
+    def distances(self, updates: Updates) -> Matrix:
+        """Return the distances between updates that this algorithm clusters by, float64, shape (K, K).
+
+        The silhouette of a round is of these; by default they are cosine distances.
+        """
+        return updates.cosine_distances_KK
+
     def traffic(self, order: Order, layout: Layout) -> Traffic:
         """Return the bytes of an order: by default whole models and the payload down, what is measured up."""
+        if not self.sends_updates:
+            return Traffic(down=0, up=0)
         payload = sum(array.nbytes for array in order.payload.values())
         return Traffic(down=BYTES_PER_ENTRY * layout.size * len(order.candidates) + payload)
 

@@ -16,7 +16,7 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.products import Matrix, Products, Vector, inner_products, map_blocks
 from fedgrid.algorithms.contract.source import UPDATE, Arrays, InMemory, Source
 
-__all__ = ["Matrix", "Updates", "Vector"]
+__all__ = ["Matrix", "Updates", "Vector", "mean_of", "shares_of"]
 
 T = TypeVar("T")
 
@@ -37,6 +37,7 @@ class Updates:
         clients: the clients whose updates a source has; of a mapping its keys.
         images: client id -> number of images it trained on.
         steps: client id -> number of its optimizer steps.
+        weights: client id -> positive weight in every mean; None: all are equal.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Updates:
         clients: Iterable[int] | None = None,
         images: Mapping[int, int] | None = None,
         steps: Mapping[int, int] | None = None,
+        weights: Mapping[int, float] | None = None,
     ) -> None:
         if isinstance(vectors, Mapping):
             self.clients = tuple(sorted(vectors))
@@ -64,6 +66,7 @@ class Updates:
         self.absent = frozenset(absent)
         self.images = dict(images or {})
         self.steps = dict(steps or {})
+        self.weights = None if weights is None else dict(weights)
         self._width = layout.num_parameters if similarity_over == "parameters" else layout.size
         self._threads = threads
 
@@ -81,6 +84,7 @@ class Updates:
             clients=[self.clients[index] for index in positions],
             images=self.images,
             steps=self.steps,
+            weights=self.weights,
         )
         part.products = self.products.select(positions)
         return part
@@ -117,8 +121,12 @@ class Updates:
 
     @property
     def mean_norm(self) -> float:
-        """Euclidean norm of the mean update."""
-        return float(np.sqrt(max(self.gram_KK.mean(), 0.0)))
+        """Euclidean norm of the mean update, by the run's weights."""
+        shares = shares_of(self.clients, self.weights)
+        if shares is None:
+            return float(np.sqrt(max(self.gram_KK.mean(), 0.0)))
+        shares_K = np.array(shares) / sum(shares)
+        return float(np.sqrt(max(float(shares_K @ self.gram_KK @ shares_K), 0.0)))
 
     @property
     def cosine_distances_KK(self) -> Matrix:
@@ -161,9 +169,11 @@ class Updates:
 
         Args:
             groups: client ids.
-            weights: client id -> positive weight; divided by their sum within each group. None: equal.
+            weights: client id -> positive weight; divided by their sum within each group. None: those of the
+                view, which are the run's (`RunConfig.weights`).
             output: another named output of the replies to average, a vector of one length for all.
         """
+        weights = self.weights if weights is None else weights
         by_name = {_mean_name(output, group, weights): group for group in groups}
 
         def compute(missing: Sequence[str]) -> list[Arrays]:
@@ -178,16 +188,12 @@ class Updates:
     def _mean(
         self, vectors: Mapping[int, Vector], group: Sequence[int], weights: Mapping[int, float] | None
     ) -> Vector:
-        rows = [vectors[client] for client in group]
+        rows, shares = [vectors[client] for client in group], shares_of(group, weights)
         out = np.empty(rows[0].size, np.float32)
 
         def block_mean(columns: slice) -> None:
             parts = [row[columns] for row in rows]
-            if weights is None:
-                out[columns] = np.mean(parts, axis=0, dtype=np.float64)
-            else:
-                shares = [weights[client] for client in group]
-                out[columns] = np.average(np.array(parts, np.float64), axis=0, weights=shares)
+            out[columns] = mean_of(parts, shares)
 
         self._map_blocks(block_mean, out.size)
         return out
@@ -196,7 +202,7 @@ class Updates:
         """Return the mean of the updates scaled to length 1, float32, shape (P,).
 
         Zero updates have no direction and are left out; of nothing else the mean is zero, as are entries
-        that norms and distances do not see.
+        that norms and distances do not see. It stands for distances, so weights have no effect.
         """
         out = np.zeros(self.layout.size, np.float32)
         lengths_K = np.where(self.norms_K > 0, self.norms_K, np.inf)
@@ -246,6 +252,19 @@ def _name(statistic: str, *inputs: object) -> str:
 
 
 def _mean_name(output: str, group: Sequence[int], weights: Mapping[int, float] | None) -> str:
-    clients = tuple(map(int, group))
-    shares = None if weights is None else tuple(float(weights[client]) for client in clients)
-    return _name("mean", output, clients, shares)
+    return _name("mean", output, tuple(map(int, group)), shares_of(group, weights))
+
+
+def mean_of(rows: Sequence[NDArray[Any]], shares: Sequence[float] | None) -> Matrix:
+    """Return the mean of equally long vectors by `shares`, summed in float64; None: the plain mean."""
+    if shares is None:
+        return np.asarray(np.mean(rows, axis=0, dtype=np.float64))
+    return np.asarray(np.average(np.array(rows, np.float64), axis=0, weights=shares))
+
+
+def shares_of(group: Sequence[int], weights: Mapping[int, float] | None) -> tuple[float, ...] | None:
+    """Return the weights of a group's clients; None if they are equal, for the bits of the plain mean."""
+    if weights is None:
+        return None
+    shares = tuple(float(weights[client]) for client in group)
+    return None if len(set(shares)) == 1 else shares

@@ -4,7 +4,7 @@ Shapes: K clients of the federation, P entries of a state vector.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -120,13 +120,15 @@ class ClientRound:
             if reply.memory and reply.report.usable
         }
 
-    def test(self, served: Served, memories: Mapping[int, Memory]) -> Tests:
-        """Test served models, each client on its own images and on its part of the server's.
+    def test(self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]) -> Tests:
+        """Test served models: each client on its part of the server's images, `testing` on their own too.
 
         `memories` are those after this round, for models that are adapted before their test.
         """
         tasks = [
-            EvaluateTask(client, int(place), served.adaptation, self._round_index)
+            EvaluateTask(
+                client, int(place) if client in testing else None, served.adaptation, self._round_index
+            )
             for client, place in enumerate(served.model_K)
         ]
         return _summed(self._pool.evaluate(tasks, served.models, memories))
@@ -146,4 +148,5 @@ class ClientRound:
 def _summed(reports: Sequence[EvaluateReport]) -> Tests:
     """Return the tests, the parts of the server's set added up by client."""
     parts = zip(*(report.server_parts for report in reports), strict=True)
-    return Tests({report.client: report.own for report in reports}, [reduce(add, each) for each in parts])
+    own = {report.client: report.own for report in reports if report.own is not None}
+    return Tests(own, [reduce(add, each) for each in parts])

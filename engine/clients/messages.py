@@ -61,7 +61,9 @@ class TrainTask:
     order: Order
     round_index: int
     evaluate: bool
-    """Whether the locally trained model is tested too."""
+    """Whether the locally trained model is tested on the client's own test set."""
+    local_server: bool = False
+    """Whether it is tested on the server's whole test set."""
 
     @property
     def client(self) -> int:
@@ -119,8 +121,8 @@ class EvaluateTask:
     """Test served models at one client."""
 
     client: int
-    own: int
-    """Position of the client's own model."""
+    own: int | None
+    """Position of the client's own model; None: it is not tested on the client's own test set."""
     adaptation: Adaptation | None = None
     """What the client does to its own model before it tests that on its own test set."""
     round_index: int = 0
@@ -131,7 +133,7 @@ class EvaluateReport:
     """The served models, as one client tests them."""
 
     client: int
-    own: Counts
+    own: Counts | None
     """Its own model, adapted if asked, on its own test set."""
     server_parts: tuple[Counts, ...]
     """Every model on this client's part of the server's test set (the parts tile that set)."""

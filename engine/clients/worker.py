@@ -114,10 +114,12 @@ class ClientWorker:
                     if task.own == position and task.adaptation is None:
                         own[task.client] = self._test(self._test_sets[task.client])
             for task in tasks:
-                if task.adaptation is not None:
+                if task.adaptation is not None and task.own is not None:
                     with _named(task.client, task.round_index):
                         own[task.client] = self._test_adapted(task, models, memories.get(task.client, {}))
-        return [EvaluateReport(task.client, own[task.client], tuple(parts[task.client])) for task in tasks]
+        return [
+            EvaluateReport(task.client, own.get(task.client), tuple(parts[task.client])) for task in tasks
+        ]
 
     def describe(self, clients: Sequence[int], message: Message) -> list[Payload]:
         """Return what each client says about its training images."""
@@ -160,7 +162,7 @@ class ClientWorker:
             update_norm=sqrt(squared),
             usable=squared <= float(np.finfo(np.float32).max),
             local=self._test(self._test_sets[task.client]) if task.evaluate else None,
-            local_server=self._test(self._server_set) if task.evaluate else None,
+            local_server=self._test(self._server_set) if task.local_server else None,
             seconds=perf_counter() - started,
             peak_memory=own_peak(),
             images=len(held.labels),
@@ -172,6 +174,7 @@ class ClientWorker:
     def _test_adapted(self, task: EvaluateTask, models: Sequence[Vector], memory: Memory) -> Counts:
         """Adapt the client's model on its training images, then test it on its test set."""
         assert task.adaptation is not None
+        assert task.own is not None
         held = self._train_sets[task.client]
         at = {"client": task.client, "round_index": task.round_index}
         local.train(

@@ -1,4 +1,4 @@
-"""The user's own images as files in train/<class>/* and test/<class>/*, in any format that PIL reads.
+"""The user's own images as files in train/<class>/* and test/<class>/*, in one of `FORMATS`.
 
 Classes are numbered in the order of their names. If the first image is grey, all must be; else all are
 read as RGB.
@@ -6,16 +6,22 @@ read as RGB.
 Shapes: N images.
 """
 
+import warnings
+from math import prod
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from fedgrid.engine.data.images import Images, ImageSet
+from fedgrid.engine.data.images import Images, ImageSet, check_is_file, check_memory
 from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.errors import DataError
 
 LAYOUT = "an image folder has train/<class>/* and test/<class>/*"
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
+"""PIL reads more of them, some by starting other programs and some with decoders that nobody maintains."""
+MOST_PIXELS = 4096 * 4096
+"""Pixels of an image."""
 GREY_MODES = ("1", "L", "LA")
 COLOUR_MODES = ("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
 
@@ -27,13 +33,15 @@ def read(folder: Path) -> Pair:
     """Return (pool, server's test set), with classes and files in the order of their names."""
     train, test = _files(folder)
     first = _pixels(train[0][0])
+    check_memory(folder, first.nbytes * sum(map(len, train + test)))
     return _image_set(train, first), _image_set(test, first)
 
 
 def facts(folder: Path) -> tuple[int, tuple[int, int, int], int]:
     """Return (classes, (channels, height, width), pool size); reads the first image only."""
-    train, _ = _files(folder)
+    train, test = _files(folder)
     channels, height, width = _pixels(train[0][0]).shape
+    check_memory(folder, channels * height * width * sum(map(len, train + test)))
     return len(train), (channels, height, width), sum(len(files) for files in train)
 
 
@@ -85,16 +93,32 @@ def _image_set(files_by_class: Files, first: Images) -> ImageSet:
 
 def _pixels(path: Path) -> Images:
     """Return one image as uint8, shape (1 or 3, height, width)."""
+    check_is_file(path, "an image")
     try:
-        with Image.open(path) as image:
-            if image.mode not in GREY_MODES + COLOUR_MODES:
-                raise DataError(f"{path} has pixels of mode {image.mode}; save it with 8 bits a channel")
-            pixels = np.asarray(image.convert("L" if image.mode in GREY_MODES else "RGB"), np.uint8)
+        pixels = _decoded(path)
+    except DataError:
+        raise
     except UnidentifiedImageError as error:
-        raise DataError(f"{path} is not an image that PIL reads; convert it or remove it") from error
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(
+            f"{path} is not an image of a known format; convert it or remove it; known: {', '.join(FORMATS)}"
+        ) from error
+    except Exception as error:
+        # A damaged file makes PIL's decoders raise almost anything.
         raise DataError(f"{path} is damaged or incomplete: {error}; replace it or remove it") from error
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+
+
+def _decoded(path: Path) -> Images:
+    with warnings.catch_warnings():
+        # PIL warns of some large images, of which `MOST_PIXELS` is the check, and of odd metadata.
+        warnings.simplefilter("ignore")
+        with Image.open(path, formats=FORMATS) as image:
+            width, height = image.size
+            if prod(image.size) > MOST_PIXELS:
+                raise DataError(f"{path} has {width}x{height} pixels; scale it to at most 4096x4096")
+            if image.mode not in GREY_MODES + COLOUR_MODES:
+                raise DataError(f"{path} has pixels of mode {image.mode}; save it with 8 bits a channel")
+            return np.asarray(image.convert("L" if image.mode in GREY_MODES else "RGB"), np.uint8)
 
 
 def _describe(pixels: Images) -> str:

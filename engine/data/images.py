@@ -3,10 +3,14 @@
 Shapes: N images, L classes.
 """
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fedgrid.engine.errors import DataError
 
 Images = NDArray[np.uint8]
 ClassLabels = NDArray[np.int64]
@@ -29,3 +33,27 @@ class ImageSet:
     def take(self, positions: Positions | slice) -> "ImageSet":
         """Return the images at `positions`."""
         return ImageSet(self.images[positions], self.labels[positions])
+
+
+def check_memory(path: Path, num_bytes: int) -> None:
+    """Check that images of so many bytes can be held by this machine, before any of them is read.
+
+    Raises:
+        DataError: they take more than its memory.
+    """
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if num_bytes > memory:
+        raise DataError(
+            f"{path}: its images take {num_bytes / 1e9:.1f} GB, and this machine has {memory / 1e9:.1f} GB "
+            "of memory; take fewer or smaller images"
+        )
+
+
+def check_is_file(path: Path, expected: str) -> None:
+    """Check that something that exists is a file: reading a pipe or a device may never end.
+
+    Raises:
+        DataError: it is not.
+    """
+    if path.exists() and not path.is_file():
+        raise DataError(f"{path} is not a file; expected {expected} there")

@@ -3,21 +3,30 @@
 Shapes: N images.
 """
 
+import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from fedgrid.engine.data.images import ClassLabels, Images, ImageSet
+from fedgrid.engine.data.images import ClassLabels, Images, ImageSet, check_is_file, check_memory
 from fedgrid.engine.data.readers import Pair, damaged
 from fedgrid.engine.errors import DataError
 
 Shape = tuple[int, int, int]
+DAMAGE = (
+    *(OSError, ValueError, TypeError, KeyError, EOFError, MemoryError, struct.error),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError),
+)
+"""What numpy and zipfile raise for damaged files. RuntimeError: encrypted, or of unknown compression."""
 
 
 def read(path: Path) -> Pair:
@@ -50,7 +59,8 @@ def facts(path: Path) -> tuple[int, Shape, int]:
     with _opened(path) as file:
         pool_parts = _pool_parts(file)
         labels = [_labels(path, file, part) for part in (*pool_parts, "test")]
-        shape = _image_shape(path, "train_images", _array_shape(path, "train_images"))
+        with file.zip.open("train_images.npy") as member:
+            shape = _image_shape(path, "train_images", _header(member)[0])
     every = np.concatenate(labels)
     # Classes numbered without gaps have no label beyond the number of images. Without this check a single
     # wrong label could mean billions of classes.
@@ -64,33 +74,53 @@ def facts(path: Path) -> tuple[int, Shape, int]:
 @contextmanager
 def _opened(path: Path) -> Iterator[NpzFile]:
     """Open the file and check its keys; convert every error of reading it to a DataError in one line."""
+    check_is_file(path, "an npz file with MedMNIST's keys")
     try:
         with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, NpzFile):
+                raise ValueError("an npy file")
             parts = ("train", "val", "test") if "val_images" in file else ("train", "test")
-            for key in (f"{part}_{what}" for part in parts for what in ("images", "labels")):
+            keys = [f"{part}_{what}" for part in parts for what in ("images", "labels")]
+            for key in keys:
                 if key not in file:
                     raise DataError(
                         f"{path} has no '{key}'; expected train_images, train_labels, test_images and "
                         "test_labels (val_images and val_labels are optional), "
                         f"found: {', '.join(file) or 'nothing'}"
                     )
+            check_memory(path, sum(_size(file, key) for key in keys))
             yield file
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing; expected an npz file with MedMNIST's keys there") from error
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except DAMAGE as error:
         raise damaged(path, "it cannot be read as an npz file of plain arrays") from error
+
+
+def _size(file: NpzFile, key: str) -> int:
+    """Return the bytes of an array, as its header says, which must be as many as there are.
+
+    Raises:
+        ValueError: they are not: reading the array would first reserve whatever the header claims.
+    """
+    with file.zip.open(f"{key}.npy") as member:
+        shape, dtype = _header(member)
+        size = prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or member.tell() + size != file.zip.getinfo(f"{key}.npy").file_size:
+            raise ValueError(f"{key} has another size than its header says")
+    return size
+
+
+def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Read an array's shape and type."""
+    if np.lib.format.read_magic(member) == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+    else:
+        shape, _, dtype = np.lib.format.read_array_header_2_0(member)
+    return shape, dtype
 
 
 def _pool_parts(file: NpzFile) -> tuple[str, ...]:
     return ("train", "val") if "val_images" in file else ("train",)
-
-
-def _array_shape(path: Path, key: str) -> tuple[int, ...]:
-    """Read an array's shape from its header."""
-    with zipfile.ZipFile(path) as archive, archive.open(f"{key}.npy") as member:
-        if np.lib.format.read_magic(member) == (1, 0):
-            return tuple(np.lib.format.read_array_header_1_0(member)[0])
-        return tuple(np.lib.format.read_array_header_2_0(member)[0])
 
 
 def _image_shape(path: Path, key: str, shape: tuple[int, ...]) -> Shape:

@@ -6,6 +6,7 @@ the expected ones.
 Shapes: N images.
 """
 
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +90,7 @@ def _idx(file: Path, num_dims: int) -> NDArray[np.uint8]:
     header = 4 * (1 + num_dims)
     if len(data) < header or data[:4].tolist() != [0, 0, 8, num_dims]:
         raise damaged(file, f"it does not begin like an idx file of bytes in {num_dims} dimensions")
-    shape = data[4:header].view(">i4").astype(np.int64)
-    if len(data) != header + shape.prod():
-        raise damaged(file, f"{len(data)} bytes instead of {header + shape.prod()}")
+    shape = data[4:header].view(">u4").tolist()
+    if len(data) != header + prod(shape):
+        raise damaged(file, f"{len(data)} bytes instead of {header + prod(shape)}")
     return data[header:].reshape(shape)

@@ -10,7 +10,7 @@ ClassLabel = Annotated[int, Field(ge=0, strict=True)]
 
 
 class Split(Section):
-    """How a data set is split among clients; the defaults are those of the OCFL papers."""
+    """How a data set is split among clients. Defaults are those of the OCFL papers, without their leakage."""
 
     num_clusters: PositiveInt = 3
     """Number of hidden groups of clients; 2 with overlap majority."""
@@ -23,9 +23,9 @@ class Split(Section):
     """Concentration of the symmetric Dirichlet distribution of an imbalanced cluster's class shares."""
     proportions: Literal["drawn", "published"] = "drawn"
     """Class shares of imbalanced clusters: drawn with the run's seed, or those of the published scenario."""
-    test_leakage: Literal["published", "none"] = "published"
-    """`published`: clients draw independently, so about half of a client's test images are in another
-    client's training set. `none`: no test image of any client is in any client's training set."""
+    test_leakage: Literal["none", "published"] = "none"
+    """`none`: no test image of any client is in any client's training set. `published`: clients draw
+    independently, so about half of a client's test images are in another client's training set."""
     server_images: PositiveInt | None = None
     """Size of a seeded subset of the server's test set; None is the whole official test set."""
     majority: Annotated[float, Field(gt=0, le=1)] = 1.0

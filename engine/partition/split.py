@@ -5,10 +5,11 @@ and test images (`engine.partition.holdouts`) is the same for every kind: 30 % o
 up, are its test set.
 
 The published splits LEAK: clients draw independently, so 43 to 52 % of a client's test images are in the
-training set of another client. This inflates the scores of every algorithm that trains clients together.
-`test_leakage='none'` removes it: a seeded 30 % of each class is test data for every client, the rest is
-training data. Clients hold the same images as before; the sizes of a client's two sets are then right in
-expectation instead of exactly. A kind whose clients share no images never leaks.
+training set of another client. This inflates the scores of every algorithm that trains clients together, so
+it is done with `test_leakage='published'` only, as in the `paper` presets. Else a seeded 30 % of each class
+is test data for every client, the rest is training data. Clients hold the same images either way; the sizes
+of a client's two sets are then right in expectation instead of exactly. A kind whose clients share no images
+never leaks.
 
 Shapes: K clients, L classes, N images.
 """

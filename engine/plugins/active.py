@@ -101,6 +101,12 @@ def titles(digest: str) -> dict[str, str]:
     return {entry.name: entry.title for entry in plugin.algorithms} if plugin else {}
 
 
+def references(digest: str) -> list[str]:
+    """Return the names of a plugin's algorithms that are references; empty if it is not loaded."""
+    plugin = _loaded.get(digest)
+    return [entry.name for entry in plugin.algorithms if entry.is_reference] if plugin else []
+
+
 def _plugin(digest: str) -> Plugin:
     """Return a plugin, loaded now if it was not.
 

@@ -58,7 +58,7 @@ def load(source: PluginSource) -> Plugin:
     try:
         exec(compile(source.code, source.name, "exec", dont_inherit=True), vars(module))
         text = decode_source(source.code)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         cause = f"{type(error).__name__}: {error}"
         raise ConfigError(f"plugin {source.name}{_line(error, source.name)}: {cause}") from error
@@ -130,7 +130,7 @@ def _unfit(source: PluginSource, name: str, item: object, expected: str) -> Conf
     return ConfigError(f"plugin {source.name}: {name} has {item!r}; expected {expected}")
 
 
-def _line(error: Exception, name: str) -> str:
+def _line(error: BaseException, name: str) -> str:
     """Return the line of the plugin's file that an error comes from, as `, line 12`; empty if unknown."""
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"

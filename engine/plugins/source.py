@@ -25,6 +25,8 @@ def read(path: Path) -> PluginSource:
     Raises:
         ConfigError: if it cannot be read.
     """
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"plugin {path} is not a file")
     try:
         code = path.read_bytes()
         code.decode()

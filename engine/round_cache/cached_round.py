@@ -11,7 +11,7 @@ but not the whole round, so each client's update is an entry of its own.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 
 from fedgrid.algorithms.contract.orders import Served
@@ -116,20 +116,21 @@ class CachedRound(ClientRound):
         known = self.cached({name: [client] for name, client in names.items()}, gather)
         return dict(zip(remembering, known, strict=True))
 
-    def test(self, served: Served, memories: Mapping[int, Memory]) -> Tests:
-        """Test served models, each client on its own images and on its part of the server's."""
+    def test(self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]) -> Tests:
+        """Test served models: each client on its part of the server's images, `testing` on their own too."""
         adapting = memories if served.adaptation else {}
         inputs = [
             self._cache.digests.of(served.models),
             served.model_K,
+            sorted(testing),
             served.adaptation,
             adapting,
             self._round_index,
         ]
         # Without adaptation tests are the same in every round.
-        name = f"tests-{digest(inputs if served.adaptation else inputs[:2])[:24]}"
+        name = f"tests-{digest(inputs if served.adaptation else inputs[:3])[:24]}"
         (known,) = self.cached(
-            {name: ()}, lambda _: [pack_tests(super(CachedRound, self).test(served, memories))]
+            {name: ()}, lambda _: [pack_tests(super(CachedRound, self).test(served, memories, testing))]
         )
         return unpack_tests(known)
 

@@ -1,7 +1,6 @@
 """Files at a URI: pyarrow's file systems, as in Ray, and fsspec for every other scheme."""
 
 import os
-import re
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
@@ -11,7 +10,7 @@ from shutil import copyfileobj
 import pyarrow as pa
 from pyarrow import fs
 
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.storage.atomic import PARTIAL, replacing
 
 BLOCK = 1 << 20
@@ -31,11 +30,11 @@ def connect(uri: str) -> tuple[fs.FileSystem, str]:
         remote, path = fs.FileSystem.from_uri(uri)
     except pa.ArrowInvalid as error:
         if "Unrecognized filesystem" not in str(error):
-            raise ConfigError(f"--storage {shown(uri)}: {one_line(error)}; {OTHER_FOLDER}") from error
+            raise ConfigError(f"--storage {uri}: {one_line(error)}; {OTHER_FOLDER}") from error
         remote, path = _connect_by_fsspec(uri, scheme)
     except (OSError, ImportError, pa.ArrowException) as error:
         raise ConfigError(
-            f"--storage {shown(uri)}: cannot be reached ({one_line(error)}); {OTHER_FOLDER}"
+            f"--storage {uri}: cannot be reached ({one_line(error)}); {OTHER_FOLDER}"
         ) from error
     return remote, path.rstrip("/")
 
@@ -44,28 +43,37 @@ def _connect_by_fsspec(uri: str, scheme: str) -> tuple[fs.FileSystem, str]:
     try:
         opened, path = import_module("fsspec").core.url_to_fs(uri, use_listings_cache=False)
     except ImportError as error:
-        raise ConfigError(f"--storage {shown(uri)}: {one_line(error)}") from error
+        raise ConfigError(f"--storage {uri}: {one_line(error)}") from error
     except ValueError as error:
         raise ConfigError(
-            f"--storage {shown(uri)}: unknown scheme '{scheme}'; known: s3, gs, hdfs, abfs and fsspec's"
+            f"--storage {uri}: unknown scheme '{scheme}'; known: s3, gs, hdfs, abfs and fsspec's"
         ) from error
     except Exception as error:
         # Each fsspec package defines its own errors.
         raise ConfigError(
-            f"--storage {shown(uri)}: cannot be reached ({one_line(error)}); {OTHER_FOLDER}"
+            f"--storage {uri}: cannot be reached ({one_line(error)}); {OTHER_FOLDER}"
         ) from error
     return fs.PyFileSystem(fs.FSSpecHandler(opened)), str(path)
 
 
 def listing(remote: fs.FileSystem, base: str, folder: str) -> dict[str, fs.FileInfo]:
-    """Return all complete files under a folder, by their path relative to `base`."""
+    """Return all complete files under a folder, by their path relative to `base`.
+
+    Raises:
+        RunError: a name would lead out of a mirror: whoever can write to a bucket may name keys at will.
+    """
     selector = fs.FileSelector(f"{base}/{folder}".rstrip("/"), allow_not_found=True, recursive=True)
     infos = remote.get_file_info(selector)
-    return {
+    found = {
         info.path.removeprefix(f"{base}/"): info
         for info in infos
         if info.type == fs.FileType.File and PARTIAL not in info.path
     }
+    for name in found:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or "\0" in name:
+            raise RunError(f"{base} has a file named {name!r}, which is none of fedgrid's; delete it there")
+    return found
 
 
 def fetch(remote: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
@@ -122,11 +130,6 @@ def try_to_write(remote: fs.FileSystem, base: str) -> None:
     for folder in missing:
         if not remote.get_file_info(fs.FileSelector(folder)):
             remote.delete_dir(folder)
-
-
-def shown(uri: str) -> str:
-    """Return a URI with its user name and password, if it has them, replaced by asterisks."""
-    return re.sub(r"//[^/@]*:[^/@]*@", "//***@", uri)
 
 
 def one_line(error: Exception) -> str:

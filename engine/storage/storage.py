@@ -27,13 +27,13 @@ from fedgrid.engine.storage.remote import (
     listing,
     one_line,
     send,
-    shown,
     try_to_write,
 )
 from fedgrid.engine.storage.uploads import is_deletable, uploading
+from fedgrid.redaction import redacted
 
 MARKS = re.compile(
-    r"[^/]+/(done|failed|scores|mlflow|config)\.json|[^/]+/state-\d+\.sha256|grids/[^/]+/[^/]+|lease\.json"
+    r"[^/]+/(done|failed|scores|mlflow|config)\.json|[^/]+/state-\d+\.sha256|grids/[^/]+/[^/]+|lease\.json|storage\.json"
 )
 """Small files with the progress of runs and grids, without their records."""
 GIVE_UP_AFTER = 300.0
@@ -62,10 +62,10 @@ class Storage:
         """Return the storage for a path or a URI, SCHEME://PLACE.
 
         Raises:
-            ConfigError: a `file://` URI names another host.
+            ConfigError: a `file://` URI names another host, or there can be no folder of that name.
         """
         if "://" not in str(text):
-            return cls(Path(text).expanduser().absolute())
+            return cls(_folder(Path(text)))
         parts = urlsplit(str(text))
         if parts.scheme == "file":
             if parts.netloc not in ("", "localhost"):
@@ -79,7 +79,7 @@ class Storage:
         return _received, (self.uri or str(self.root), self.patience.give_up_after)
 
     def __str__(self) -> str:
-        return shown(self.uri) if self.uri else str(self.root)
+        return redacted(self.uri) if self.uri else str(self.root)
 
     def patient(self, warn: Callable[[str], None] = lambda _: None) -> "Storage":
         """Return this storage for a launched grid: it tries for five minutes before it gives up."""
@@ -274,6 +274,14 @@ class Storage:
 
 def _received(text: str, give_up_after: float) -> Storage:
     return replace(Storage.of(text), patience=Patience(give_up_after))
+def _folder(path: Path) -> Path:
+    try:
+        found = path.expanduser().absolute()
+        found.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        cause = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"--storage {str(path)[:100]}: {cause}; name another folder or URI") from error
+    return found
 
 
 def _cache() -> Path:

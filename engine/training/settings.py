@@ -46,7 +46,12 @@ class Training(LocalTraining, Length):
 
 
 class Evaluation(Section):
-    """When models are evaluated."""
+    """When, and on what, models are tested. Neither training nor clustering depends on it."""
 
     every: PositiveInt = 1
-    """Evaluate in every n-th round and in the last one; clustering does not depend on it."""
+    """Test in every n-th round and in the last one."""
+    clients: Literal["all", "asked"] = "all"
+    """Who tests the model that it is served: every client that has joined, or those with an order in this
+    round, also if they drop out."""
+    local_server: bool = False
+    """Whether every local model is tested on the whole server set too: for the published GF1 and GA."""

@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 
 from fedgrid.engine.errors import DataError
 
+MOST_DIGITS = 18
+MOST_SHOWN = 60
+"""Characters of a cell in a message."""
+
 Line: TypeAlias = tuple[int, list[str]]
 """Number, from 1, and cells."""
 
@@ -56,7 +60,7 @@ def number(path: Path, line: int, name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise malformed(path, line, f"{name} '{text}'", "a number") from error
+        raise malformed(path, line, f"{name} '{text[:MOST_SHOWN]}'", "a number") from error
 
 
 def whole(path: Path, line: int, name: str, text: str) -> int:
@@ -65,8 +69,8 @@ def whole(path: Path, line: int, name: str, text: str) -> int:
     Raises:
         DataError: the cell is not such a number.
     """
-    if not text.isdecimal():
-        raise malformed(path, line, f"{name} '{text}'", "a whole number from 0 on")
+    if not text.isdecimal() or len(text) > MOST_DIGITS:
+        raise malformed(path, line, f"{name} '{text[:MOST_SHOWN]}'", "a whole number from 0 on")
     return int(text)
 
 
@@ -107,6 +111,17 @@ class Table:
             expected = f"a number from {least:g} to {most:g}"
             raise malformed(self.path, line, f"{column} '{cells[at]}'", expected)
         return values
+
+    def check_counts(self, column: str) -> None:
+        """Check that a column counts the rows from 0 on.
+
+        Raises:
+            DataError: it does not.
+        """
+        for index, (line, cells) in enumerate(self._rows):
+            text = cells[self._at[column]]
+            if whole(self.path, line, column, text) != index:
+                raise malformed(self.path, line, f"{column} {text}", f"{index}: each from 0 on")
 
     def rows_RK(
         self, round_column: str, client_column: str, num_rounds: int, num_clients: int

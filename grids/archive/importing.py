@@ -17,7 +17,8 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.archive import layout, one_run
+from fedgrid.engine.storage.storage_id import claim
+from fedgrid.grids.archive import centralised, layout, one_run
 from fedgrid.grids.archive.configs import config_of
 from fedgrid.grids.archive.keep import forget, keep
 from fedgrid.grids.archive.layout import Found
@@ -25,10 +26,12 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.summary import write_summary
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.run_writer import MARK
+from fedgrid.grids.results import archived_trainings
 from fedgrid.grids.results.archived import is_archived
+from fedgrid.grids.results.archived_trainings import ArchivedTraining
 from fedgrid.grids.results.grid_folder import RUNS, GridFolder
 from fedgrid.grids.results.outcome import is_finished
-from fedgrid.tracking.mlflow.store import shown
+from fedgrid.redaction import redacted
 
 TEXT = """\
 # Runs of the OCFL papers' authors, read from their archive by `fedgrid import`. None of them was run here.
@@ -36,6 +39,9 @@ TEXT = """\
 hidden_groups: {truth}
 """
 TRUTH = {False: "those of the images", True: "published (bloodmnist-30-overlapping-imbalanced as 7/14/9)"}
+
+NAMED = 6
+"""Number of skipped folders that are named."""
 
 OnRun = Callable[[str, str], None]
 """Called with the name of each run, and `imported` or `unchanged`."""
@@ -56,12 +62,43 @@ class Imported:
     """Names of absent files -> number of runs that lack them."""
 
 
+@dataclass(frozen=True)
+class Rest:
+    """What stands among the runs of an archive."""
+
+    trainings: Sequence[ArchivedTraining]
+    """Centralised trainings."""
+    unreadable: Sequence[str]
+    """A sentence on each centralised training that cannot be read."""
+    strays: Sequence[str]
+    """Folders without runs or trainings."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the command's output."""
+        if self.trainings:
+            datasets = dict.fromkeys(training.dataset for training in self.trainings)
+            yield (
+                f"centralised trainings: {len(self.trainings)} ({', '.join(datasets)}); `fedgrid centralised "
+                f"{next(iter(datasets))}` shows them beside its own"
+            )
+        if self.strays:
+            more = f", and {len(self.strays) - NAMED} more" if len(self.strays) > NAMED else ""
+            yield f"skipped, no runs in them: {', '.join(self.strays[:NAMED])}{more}"
+        yield from (f"skipped, a centralised training: {problem}" for problem in self.unreadable)
+
+    def as_dict(self) -> dict[str, list[str]]:
+        """Return the part of the JSON output."""
+        named = [f"{training.dataset}: {training.name}" for training in self.trainings]
+        return {"centralised": named, "skipped": [*self.strays, *self.unreadable]}
+
+
 def import_archive(
     path: Path, name: str, storage: Storage, *, published_truth: bool, as_json: bool, console: Console
 ) -> None:
     """Import the archive in `path` as grid `name`, and its temperature runs as grid `name`-temperature.
 
-    A run that is there already, with the same records, is left alone.
+    A run that is there already, with the same records, is left alone. The archive's centralised trainings go
+    into the folder of grid `name`. What else stands among the runs is skipped, and named.
 
     Raises:
         ConfigError, DataError: if this is not an archive, or a file is malformed; runs imported before stay.
@@ -72,11 +109,13 @@ def import_archive(
     grids = [Imported(name, runs, RunLog(name, storage.root, warn)) for name, runs in found.items() if runs]
     if not grids:
         raise ConfigError(f"{path} has folders of the authors' archive, but no run in them; unpack it whole")
+    rest = _rest_of(path)
     storage.pull_marks()
     storage.check_writable()
     for grid in grids:
         _check_is_archived(grid.name, storage)
     with Lease(storage, name, warn) as lease:
+        claim(storage)
         with _progress(console, sum(len(grid.found) for grid in grids), as_json=as_json) as on_run:
             for grid in grids:
                 for run in grid.found:
@@ -85,10 +124,18 @@ def import_archive(
         with nullcontext() if as_json else console.status("Writing to MLflow ..."):
             for grid in grids:
                 _conclude(grid, TEXT.format(truth=TRUTH[published_truth]), storage)
+            archived_trainings.keep(rest.trainings, GridFolder(storage, name))
     if as_json:
-        print(json.dumps({"grids": [_as_dict(grid) for grid in grids], "storage": str(storage)}))
+        output = {"grids": [_as_dict(grid) for grid in grids], **rest.as_dict(), "storage": str(storage)}
+        print(json.dumps(output))
     else:
-        _show(grids, storage, console)
+        _show(grids, rest, storage, console)
+
+
+def _rest_of(archive: Path) -> Rest:
+    trainings, problems = centralised.read_all(layout.trainings(archive))
+    strays = [folder.relative_to(archive).as_posix() for folder in layout.skipped(archive)]
+    return Rest(trainings, problems, strays)
 
 
 def _check_is_archived(name: str, storage: Storage) -> None:
@@ -165,11 +212,11 @@ def _as_dict(grid: Imported) -> dict[str, object]:
         "absent": [
             {"files": list(names), "runs": count} for names, count in sorted(grid.absent.items()) if names
         ],
-        "mlflow": shown(grid.log.uri),
+        "mlflow": redacted(grid.log.uri),
     }
 
 
-def _show(grids: Sequence[Imported], storage: Storage, console: Console) -> None:
+def _show(grids: Sequence[Imported], rest: Rest, storage: Storage, console: Console) -> None:
     say = partial(print_plain, console)
     for grid in grids:
         numbers = _as_dict(grid)
@@ -180,7 +227,9 @@ def _show(grids: Sequence[Imported], storage: Storage, console: Console) -> None
         for names, count in sorted(grid.absent.items()):
             if names:
                 say(f"  absent in {count} of them: {', '.join(names)}")
+    for line in rest.lines():
+        say(line)
     say(f"Written to {storage}")
-    say(f"MLflow store: {shown(grids[0].log.uri)}")
+    say(f"MLflow store: {redacted(grids[0].log.uri)}")
     for grid in grids:
-        say(f"Next:  fedgrid report {quote(grid.name)} --storage {quote(storage.uri or str(storage.root))}")
+        say(f"Next:  fedgrid report {quote(grid.name)} --storage {quote(str(storage))}")

@@ -3,8 +3,9 @@
 Source: the journal archive of the OCFL papers (ODFL_Archive). A run of a scenario is in
 `experiments/DATASET/OVERLAP/BALANCE/N/ALGORITHM_DATASET_OVERLAP_BALANCE_N/results`, its clients' images in
 `datasets/DATASET/OVERLAP/BALANCE/N/DATASET_N_dataset_blueprint.csv`. Below `temperature_experiments` a
-scenario's one run, without clustering, is somewhere below `DATASET/OVERLAP/BALANCE/N`. The centralised run of
-a data set, `experiments/DATASET/centralised_test`, has no clients and is skipped.
+scenario's one run, without clustering, is somewhere below `DATASET/OVERLAP/BALANCE/N`. Centralised trainings
+of a data set are in and below `experiments/DATASET/centralised_test`. Among all these there may be folders of
+other things, which hold no run.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,8 @@ from fedgrid.engine.partition.scenarios import PUBLISHED_DATASETS, SCENARIOS, Sc
 EXPERIMENTS, TEMPERATURES, DATASETS = "experiments", "temperature_experiments", "datasets"
 RESULTS = "results"
 CENTRALISED = "centralised_test"
+LOSS, VALIDATION, FINAL = "training_loss.csv", "validation_results.csv", "final_test.csv"
+"""The files of a centralised training."""
 MAPPING = "cluster_id_mapping.csv"
 TEMPERATURE = "clusters_temperature.csv"
 
@@ -56,21 +59,28 @@ class Found:
     """Whether it is one of the runs without clustering that were made for their temperature."""
 
 
+@dataclass(frozen=True)
+class FoundTraining:
+    """A centralised training of the archive whose files have not been read yet."""
+
+    dataset: str
+    folder: Path
+    name: str
+    """The folder, from that of the data set on."""
+
+
 def experiments(archive: Path) -> list[Found]:
     """Return the runs of the tables, ordered by scenario and algorithm; none without that folder.
 
     Raises:
-        DataError: a folder has an unknown name.
+        DataError: a folder that holds a run has an unknown name.
     """
     found = []
     for names, folder in _scenarios(archive / EXPERIMENTS):
         for run in _folders(folder):
-            algorithm, rest = run.name.partition("_")[::2]
-            if rest != "_".join(names):
-                expected = f"ALGORITHM_{'_'.join(names)}"
-                raise DataError(f"{run}: a folder named '{run.name}' among runs; expected {expected}")
-            name = _known("algorithm", algorithm, ALGORITHMS, run)
-            found.append(_found(archive, names, str(name), run / RESULTS))
+            algorithm = _algorithm_of(run, names)
+            if algorithm is not None:
+                found.append(_found(archive, names, algorithm, run / RESULTS))
     order = list(product(SCENARIOS, ALGORITHMS.values()))
     return sorted(found, key=lambda run: order.index((run.scenario.name, run.algorithm)))
 
@@ -90,6 +100,31 @@ def temperatures(archive: Path) -> list[Found]:
                 raise DataError(f"{place}: a second run of its scenario; expected only {first}")
             found[run.scenario.name] = run
     return [found[name] for name in SCENARIOS if name in found]
+
+
+def trainings(archive: Path) -> list[FoundTraining]:
+    """Return the centralised trainings, ordered by data set; none without such folders."""
+    found = []
+    for name, dataset in NAMES[0].items():
+        top = archive / EXPERIMENTS / name
+        inside = (path.parent for file in (LOSS, VALIDATION, FINAL) for path in top.rglob(file))
+        folders = sorted({path for path in inside if path.relative_to(top).parts[:1] == (CENTRALISED,)})
+        found += [FoundTraining(dataset, path, path.relative_to(top).as_posix()) for path in folders]
+    return found
+
+
+def skipped(archive: Path) -> list[Path]:
+    """Return the folders among those of scenarios and runs that hold neither runs nor trainings."""
+    strays = [
+        folder
+        for top in (EXPERIMENTS, TEMPERATURES)
+        for names, folder in _places(archive / top)
+        if names is None
+    ]
+    for names, scenario in _scenarios(archive / EXPERIMENTS):
+        strays += [folder for folder in _folders(scenario) if _algorithm_of(folder, names) is None]
+    used = [training.folder for training in trainings(archive)]
+    return [stray for stray in strays if not any(folder.is_relative_to(stray) for folder in used)]
 
 
 def check(archive: Path) -> None:
@@ -113,23 +148,53 @@ def _found(
     return Found(Scenario(*values), algorithm, folder, blueprint, measures_temperature)
 
 
-def _scenarios(top: Path, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Path]]:
+def _algorithm_of(run: Path, names: tuple[str, ...]) -> str | None:
+    """Return the algorithm of a run's folder, None if it holds no run.
+
+    Raises:
+        DataError: it does, but its name is not a run's.
+    """
+    algorithm, rest = run.name.partition("_")[::2]
+    if rest == "_".join(names) and algorithm in ALGORITHMS:
+        return ALGORITHMS[algorithm]
+    if not _holds_runs(run):
+        return None
+    if rest == "_".join(names):
+        raise _unknown("algorithm", algorithm, ALGORITHMS, run)
+    raise DataError(f"{run}: a run in a folder named '{run.name}'; expected ALGORITHM_{'_'.join(names)}")
+
+
+def _scenarios(top: Path) -> Iterator[tuple[tuple[str, ...], Path]]:
     """Yield the names of the folders from `top` down to a scenario, and the last of them."""
+    return ((names, folder) for names, folder in _places(top) if names is not None)
+
+
+def _places(top: Path, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...] | None, Path]]:
+    """Yield what `_scenarios` does, and None with each folder among those that holds no run.
+
+    Raises:
+        DataError: a folder that holds a run has an unknown name.
+    """
     if len(names) == len(NAMES):
         yield names, top
-    elif top.is_dir():
-        for folder in _folders(top):
-            if folder.name == CENTRALISED:
-                continue
-            _known(KINDS[len(names)], folder.name, NAMES[len(names)], folder)
-            yield from _scenarios(folder, (*names, folder.name))
+        return
+    kind, known = KINDS[len(names)], NAMES[len(names)]
+    for folder in _folders(top) if top.is_dir() else ():
+        if folder.name in known:
+            yield from _places(folder, (*names, folder.name))
+        elif _holds_runs(folder):
+            raise _unknown(kind, folder.name, known, folder)
+        else:
+            yield None, folder
+
+
+def _holds_runs(folder: Path) -> bool:
+    return any(True for name in (MAPPING, TEMPERATURE) for _ in folder.rglob(name))
 
 
 def _folders(top: Path) -> list[Path]:
     return sorted(path for path in top.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def _known(kind: str, name: str, known: Mapping[str, Any], folder: Path) -> Any:
-    if name not in known:
-        raise DataError(f"{folder}: unknown {kind} '{name}'; {hint(name, known)}known: {', '.join(known)}")
-    return known[name]
+def _unknown(kind: str, name: str, known: Mapping[str, Any], folder: Path) -> DataError:
+    return DataError(f"{folder}: unknown {kind} '{name}'; {hint(name, known)}known: {', '.join(known)}")

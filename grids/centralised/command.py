@@ -18,6 +18,8 @@ from fedgrid.engine.epsilons import Proposal, propose
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.storage_id import claim
+from fedgrid.grids.centralised.beside import rows_beside, show_beside
 from fedgrid.grids.centralised.folder import (
     CENTRALISED,
     CONFIG,
@@ -33,8 +35,9 @@ from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import is_logged
 from fedgrid.grids.mlflow_log.tags import origin
 from fedgrid.grids.presets.changes import Change
+from fedgrid.redaction import redacted
 from fedgrid.tracking.mlflow.runs import Experiment
-from fedgrid.tracking.mlflow.store import TrackingError, shown, tracking_uri
+from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
 
 
 def configure(
@@ -81,10 +84,13 @@ def run_centralised(
     in_mlflow = _log(folder, uri, storage)
     found = plain_rounds(storage.root, config.dataset, config.model, config.training)
     rounds = [each.as_dict(proposal) for each in found]
+    beside = rows_beside(folder, storage)
     if as_json:
-        print(json.dumps(_as_json(folder, proposal, rounds, was_finished=was_finished, mlflow=in_mlflow)))
+        output = _as_json(folder, proposal, rounds, was_finished=was_finished, mlflow=in_mlflow)
+        print(json.dumps({**output, "beside": beside}))
         return
     show(folder, proposal, rounds, find(config.dataset, data_dir), console)
+    show_beside(beside, config.dataset, console)
     if was_finished:
         print_plain(console, "finished before: nothing to do")
 
@@ -133,7 +139,7 @@ def _log(folder: CentralisedFolder, uri: str, storage: Storage) -> bool:
     epochs = [(row.pop("epoch"), row) for row in folder.rows]
     tags = {"dataset": config.dataset, "model": config.model, "seed": str(config.seed), **origin()}
     try:
-        experiment = Experiment.open(uri, CENTRALISED, artifact_root(storage.root))
+        experiment = Experiment.open(uri, CENTRALISED, artifact_root(storage.root), claim(storage))
         entry = experiment.start(config.run_id, config.name, tags, config.model_dump(mode="json"))
         experiment.log_rounds(entry, epochs, int(time.time() * 1000))
         experiment.log_artifacts(entry, [path / name for name in (CONFIG, RECORDS, PROPOSAL)])
@@ -142,7 +148,7 @@ def _log(folder: CentralisedFolder, uri: str, storage: Storage) -> bool:
     except TrackingError as error:
         warn(f"{error}; the training is on disk, and the same command logs it when MLflow is back")
         return False
-    mark = {"uri": shown(uri), "mlflow_run_id": entry.mlflow_run_id, "rounds": config.training.rounds}
+    mark = {"uri": redacted(uri), "mlflow_run_id": entry.mlflow_run_id, "rounds": config.training.rounds}
     folder.log_mark(json.dumps(mark) + "\n")
     return True
 

@@ -62,12 +62,12 @@ def show(
     columns = dict(COLUMNS)
     if folder.column("update_l2") == folder.column("update_l2_state"):
         del columns["update_l2_state"]
-    console.print(_table(title, columns, [*rows[:-1:step], rows[-1]], console.width))
+    console.print(table_of(title, columns, [*rows[:-1:step], rows[-1]], console.width))
     print_plain(console, f"{LEGEND}\n\n{_proposed(proposal)}\n\n{_relation(folder, dataset)}")
     if rounds:
         title = f"Rounds here before a split (sattler runs of {dataset.name})"
         print_plain(console)
-        console.print(_table(title, ROUND_COLUMNS, rounds[:RUNS_SHOWN], console.width))
+        console.print(table_of(title, ROUND_COLUMNS, rounds[:RUNS_SHOWN], console.width))
         if len(rounds) > RUNS_SHOWN:
             print_plain(console, f"and {len(rounds) - RUNS_SHOWN} more")
         print_plain(console, ROUND_LEGEND)
@@ -112,12 +112,13 @@ def _relation(folder: CentralisedFolder, dataset: Dataset) -> str:
     )
 
 
-def _table(
+def table_of(
     title: str, columns: Mapping[str, tuple[str, str]], rows: Sequence[Mapping[str, Any]], width: int
 ) -> Table:
+    """Return a table of `rows`; `columns` are key -> heading and format. Without a value a cell is a dash."""
     table = titled_table(title, width)
-    for name, (heading, _) in columns.items():
-        table.add_column(heading, justify="left" if name == "run" else "right")
+    for heading, kind in columns.values():
+        table.add_column(heading, justify="left" if kind == "s" else "right")
     for row in rows:
         table.add_row(
             *("–" if row[name] is None else f"{row[name]:{kind}}" for name, (_, kind) in columns.items())

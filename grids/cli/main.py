@@ -25,6 +25,10 @@ from fedgrid.grids.cli.commands import (
     ui,
 )
 from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED
+from fedgrid.redaction import printable, redacted
+
+LONGEST = 2000
+"""Characters of a message."""
 
 app = typer.Typer(
     help="Grids of clustered federated learning experiments.",
@@ -50,12 +54,19 @@ def main() -> None:
         _fail(str(error), BAD_INPUT)
     except FedgridError as error:
         _fail(str(error), FAILED)
+    except OSError as error:
+        # The disk, rights or the network: nothing that a traceback explains.
+        place = f"{error.filename}: " if error.filename else ""
+        _fail(f"{place}{error.strerror or error}; mend that, and the same command continues", FAILED)
     if code == INTERRUPTED:
         _fail("interrupted; the same command continues", INTERRUPTED)
     sys.exit(code)
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    line = f"[bold red]fedgrid:[/] {escape(' '.join(message.split()))}"
+    shown = printable(redacted(" ".join(message.split())))
+    if len(shown) > LONGEST:
+        shown = f"{shown[: LONGEST // 2]} ... {shown[-LONGEST // 2 :]}"
+    line = f"[bold red]fedgrid:[/] {escape(shown)}"
     Console(stderr=True).print(line, highlight=False, soft_wrap=True, emoji=False)
     sys.exit(code)

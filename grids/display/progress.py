@@ -12,10 +12,12 @@ from rich.text import Text
 
 from fedgrid.algorithms import registry
 from fedgrid.engine.run_config import RunConfig
+from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import ROOMY, duration, result_row
 from fedgrid.grids.presets.axis_keys import SETTING, value_text
 from fedgrid.grids.results.outcome import Outcome
 from fedgrid.grids.results.tally import Tally
+from fedgrid.redaction import printable
 from fedgrid.tracking.scoring.scores import RoundScores
 
 NUMBERS_WIDTH = 64
@@ -87,7 +89,7 @@ class Bars:
         task = self._tasks.pop(config.run_id, None)
         if task is not None:
             self._progress.remove_task(task)
-        self._live.console.print(Text.from_markup(mark) + Text(text), highlight=False)
+        self._live.console.print(Text.from_markup(mark) + Text(printable(text)), highlight=False)
 
 
 class Lines:
@@ -134,7 +136,7 @@ class Lines:
         self._print(f"{config.name}{settings_of(config, self._varied)}{text}")
 
     def _print(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        print_plain(self._console, text)
 
 
 class JsonLines:

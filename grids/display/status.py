@@ -19,6 +19,7 @@ from fedgrid.grids.display.tables import duration
 from fedgrid.grids.results.axes import further_axes, name_of
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished
+from fedgrid.redaction import printable
 
 
 def show_status(name: str, storage: Storage, as_json: bool, console: Console) -> None:
@@ -84,11 +85,8 @@ def ask_to_stop(name: str, storage: Storage, console: Console) -> None:
     if driver is None or driver.what != name:
         raise ConfigError(f"{name} is not running; `fedgrid status {name}` shows how far it is")
     grid.ask_to_stop()
-    console.print(
-        f"{name} on {driver.process} stops after the rounds under way; `fedgrid run` continues it",
-        soft_wrap=True,
-        markup=False,
-        highlight=False,
+    print_plain(
+        console, f"{name} on {driver.process} stops after the rounds under way; `fedgrid run` continues it"
     )
 
 
@@ -117,13 +115,13 @@ def _pace(found: Mapping[str, Any]) -> str:
 def _running_table(runs: Sequence[Mapping[str, Any]]) -> Table:
     table = Table("run", "round", box=None, pad_edge=False, header_style="bold")
     for run in runs:
-        table.add_row(Text(run["run"]), f"{run['round']}/{run['rounds']}")
+        table.add_row(Text(printable(run["run"])), f"{run['round']}/{run['rounds']}")
     return table
 
 
 def _failures(failures: Sequence[Mapping[str, Any]]) -> Table:
     table = Table("run", "attempts", "cause", title="Failed", title_justify="left", header_style="bold")
     for failure in failures:
-        name = Text(f"{failure['run']}-{failure['run_id']}")
-        table.add_row(name, str(failure["attempts"]), Text(failure["cause"]))
+        name = Text(printable(f"{failure['run']}-{failure['run_id']}"))
+        table.add_row(name, str(failure["attempts"]), Text(printable(failure["cause"])))
     return table

@@ -24,7 +24,7 @@ from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.axes import further_axes
 from fedgrid.grids.results.outcome import Outcome, finished, is_finished
 from fedgrid.grids.results.tally import Tally
-from fedgrid.tracking.mlflow.store import shown
+from fedgrid.redaction import redacted
 
 ROWS_SHOWN = 40
 """Up to so many runs each has its own row."""
@@ -57,9 +57,9 @@ def show(
         say(f"`fedgrid retry {quote(grid.name)}` runs them again from their last round.")
         say()
     say(_counts(grid, len(done), len(failures), tally))
-    say(f"Written to {storage.uri or storage.root} (a folder a run: config.json, *.parquet, figures/)")
-    say(f"MLflow store: {shown(uri)}")
-    say(f"See it:  fedgrid ui {quote(grid.name)} --storage {quote(storage.uri or str(storage.root))}")
+    say(f"Written to {storage} (a folder a run: config.json, *.parquet, figures/)")
+    say(f"MLflow store: {redacted(uri)}")
+    say(f"See it:  fedgrid ui {quote(grid.name)} --storage {quote(str(storage))}")
 
 
 def print_finished(runs: Sequence[RunConfig], storage: Storage, axes: Sequence[str] = ()) -> None:

@@ -14,6 +14,8 @@ from fedgrid.engine.partition.blueprint import Blueprint
 from fedgrid.grids.results.axes import further_axes, setting_of, values_of
 from fedgrid.grids.results.outcome import Outcome
 from fedgrid.grids.results.titles import titles
+from fedgrid.redaction import printable
+from fedgrid.tracking.tables.cells import spread_over_seeds
 from fedgrid.tracking.tables.table import Table as PageTable
 
 RESULT_COLUMNS = {
@@ -114,20 +116,30 @@ def _section_table(name: str, outcomes: Sequence[tuple[str, Outcome]], width: in
 def summary_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Return a row for each data set and algorithm: number of runs, number of exact ones, mean scores.
 
-    A mean is over the runs that have the score; None if no run has it.
+    A mean is over the runs that have the score; None if no run has it. `spread` has the standard deviations
+    of these means over seeds, as `spread_over_seeds`.
     """
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     configs = [outcome.config for outcome in outcomes]
-    for title, outcome in zip(titles(configs, further_axes(configs)), outcomes, strict=True):
+    axes = further_axes(configs)
+    for title, outcome in zip(titles(configs, axes), outcomes, strict=True):
         scores = {name: (outcome.scores or {}).get(name) for name in SUMMARY_COLUMNS}
-        groups.setdefault((outcome.config.dataset, title), []).append(scores)
+        at = ((outcome.config.scenario, setting_of(outcome.config, axes)), outcome.config.seed)
+        groups.setdefault((outcome.config.dataset, title), []).append({**scores, "at": at})
     return [
         {
             "dataset": dataset,
             "algorithm": algorithm,
             "runs": len(rows),
+            "seeds": len({row["at"][1] for row in rows}),
             "exact": sum(row["ari"] == 1.0 for row in rows),
             **{name: _mean([row[name] for row in rows]) for name in SUMMARY_COLUMNS},
+            "spread": {
+                name: spread_over_seeds(
+                    {row["at"]: row[name] for row in rows if row[name] is not None}, len(rows)
+                )
+                for name in SUMMARY_COLUMNS
+            },
         }
         for (dataset, algorithm), rows in groups.items()
     ]
@@ -135,7 +147,9 @@ def summary_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 def summary_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
     """Return the rows of `summary_rows` for the terminal."""
-    table = titled_table("Final round, mean over scenarios and seeds", width)
+    seeds = max(row["seeds"] for row in rows)
+    spread = f"{seeds} seeds, ± standard deviation over seeds" if seeds > 1 else "seeds"
+    table = titled_table(f"Final round, mean over scenarios and {spread}", width)
     table.add_column("data set")
     table.add_column("algo-\nrithm")
     for heading in ["exact", *SUMMARY_COLUMNS.values()]:
@@ -145,7 +159,10 @@ def summary_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
             table.add_section()
         exact = f"{row['exact']}/{row['runs']}"
         table.add_row(
-            row["dataset"], row["algorithm"], exact, *(_cell(row[name]) for name in SUMMARY_COLUMNS)
+            row["dataset"],
+            row["algorithm"],
+            exact,
+            *(_cell(row[name]) + _spread(row["spread"][name]) for name in SUMMARY_COLUMNS),
         )
     return table
 
@@ -157,7 +174,7 @@ def failure_table(outcomes: Sequence[Outcome]) -> Table:
     table.add_column("cause", overflow="fold")
     for outcome in outcomes:
         if outcome.error:
-            table.add_row(Text(outcome.folder.name), Text(outcome.error))
+            table.add_row(Text(outcome.folder.name), Text(printable(outcome.error)))
     return table
 
 
@@ -179,6 +196,9 @@ def class_count_table(blueprint: Blueprint, clusters: Sequence[int]) -> Table:
 def page_table(table: PageTable, width: int) -> Table:
     """Return a table of a report for the terminal."""
     shown = titled_table(table.title, width)
+    seeds = max((cell.seeds for row in table.rows for cell in row.cells), default=0)
+    if any(cell.spread is not None for row in table.rows for cell in row.cells):
+        shown.caption = Text(f"{seeds} seeds: mean ± standard deviation (n - 1)")
     shown.add_column(table.corner)
     for column in table.columns:
         shown.add_column(f"{column.group} {column.name}".strip(), justify="right")
@@ -203,6 +223,11 @@ def choice_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Tabl
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
+
+
+def _spread(value: float | None) -> str:
+    """Return a standard deviation, no wider than the mean it is written below; empty if there is none."""
+    return "" if value is None else f"\n±{value:.3f}".replace("±0.", "±.")
 
 
 def _counts(counts_L: NDArray[np.int64]) -> list[str]:

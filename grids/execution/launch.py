@@ -16,6 +16,7 @@ from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.atomic import delete_abandoned
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.storage_id import claim
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.progress import Bars, JsonLines, Lines
 from fedgrid.grids.display.summary import write_summary
@@ -74,6 +75,7 @@ def launch(
             folder.withdraw_stop()
             for kind in (FOLDER, GRIDS):
                 delete_abandoned(storage.root / kind, lease.renewed_at)
+            claim(storage)
             log.prepare(grid.text)
             if options.fresh:
                 _forget(todo, storage, options, log)

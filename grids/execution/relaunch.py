@@ -11,6 +11,7 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.storage_id import claim
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.run import run_grid
@@ -84,5 +85,6 @@ def sync_grid(name: str, storage: Storage, console: Console) -> None:
     with Lease(storage, name, warn):
         for run in grid.runs:
             storage.pull(RunFolder(storage, run).path.name, skip=("state-",))
+        claim(storage)
         synced = sync(grid.runs, storage.root, log, grid.text)
     console.print(f"{synced.rounds} rounds of {synced.runs} runs logged; MLflow has all of {name}")

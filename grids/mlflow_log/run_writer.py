@@ -11,11 +11,13 @@ import pyarrow as pa
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import write_text
+from fedgrid.engine.storage.storage_id import id_of
 from fedgrid.grids.mlflow_log.tags import metrics, note, origin, tags
 from fedgrid.grids.results.axes import name_of
 from fedgrid.grids.results.times import times_of
+from fedgrid.redaction import redacted
 from fedgrid.tracking.mlflow.runs import Experiment, LoggedRun, Status
-from fedgrid.tracking.mlflow.store import database_file, one_line, shown
+from fedgrid.tracking.mlflow.store import database_file, one_line
 from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.scoring.scores import RoundScores, of_rounds
 
@@ -30,7 +32,7 @@ def is_logged(uri: str, folder: Path, rounds: int) -> bool:
     """Return whether the store has a whole run of so many rounds, according to the run's folder."""
     try:
         mark = json.loads((folder / MARK).read_text())
-        same = (mark["uri"], mark["rounds"]) == (shown(uri), rounds)
+        same = (mark["uri"], mark["rounds"]) == (redacted(uri), rounds)
     except (OSError, ValueError, TypeError, KeyError):
         return False
     file = database_file(uri)
@@ -158,7 +160,8 @@ class Writer:
 
     def _connected(self) -> Experiment:
         if self._experiment is None:
-            self._experiment = Experiment.open(self._uri, self._grid_name, self._artifacts)
+            key = id_of(self._storage)
+            self._experiment = Experiment.open(self._uri, self._grid_name, self._artifacts, key)
         return self._experiment
 
     def _start(self, config: RunConfig) -> tuple[LoggedRun, bool]:
@@ -185,7 +188,7 @@ class Writer:
         if status != "FINISHED":
             (folder / MARK).unlink(missing_ok=True)
             return
-        mark = {"uri": shown(self._uri), "mlflow_run_id": entry.mlflow_run_id, "rounds": entry.rounds}
+        mark = {"uri": redacted(self._uri), "mlflow_run_id": entry.mlflow_run_id, "rounds": entry.rounds}
         if folder.is_dir():
             with one_line(self._uri):
                 write_text(folder / MARK, json.dumps(mark) + "\n")

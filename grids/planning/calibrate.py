@@ -124,10 +124,11 @@ def expected_images(config: RunConfig, dataset: Dataset) -> Images:
 def run_seconds(config: RunConfig, images: Images, speed: Speed, rounds: int) -> float:
     """Return the seconds that `rounds` rounds of a run take on one core, or on one GPU.
 
-    Every client trains. Its local model is tested on its own test set and on the server's, its cluster's
-    model on its own. Each cluster's model is tested on the server's images once.
+    Every client trains. Its local model is tested on its own test set and, with `evaluation.local_server`, on
+    the server's, its cluster's model on its own. Each cluster's model is tested on the server's images once.
     """
-    tests = 2 * images.test + (config.clients + config.split.num_clusters) * images.server
+    on_server = config.split.num_clusters + config.clients * config.evaluation.local_server
+    tests = 2 * images.test + on_server * images.server
     training = config.clients * speed.turn + config.training.local_epochs * images.train * speed.train
     return rounds * (training + tests * speed.test / config.evaluation.every + SERVER_SECONDS)
 

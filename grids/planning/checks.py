@@ -31,7 +31,7 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path) -> None:
         if scenario not in seen:
             seen.add(scenario)
             deal(run, labels[run.dataset], data_dir)
-            server_sets(servers[run.dataset], run.split, run.seed)
+            server_sets(servers[run.dataset], run.split, run.root_seed)
 
 
 def check_storage(runs: Sequence[RunConfig], storage: Storage) -> None:

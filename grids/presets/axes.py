@@ -11,6 +11,8 @@ from fedgrid.engine.errors import ConfigError, hint, unknown
 from fedgrid.grids.presets.axis_keys import AXES, text_of
 from fedgrid.grids.presets.yaml_file import Place, at, parse_value
 
+MOST_SHOWN = 60
+"""Characters of a value in a message."""
 MOST_SEEDS = 10_000
 """Seeds in one range at most: more are a typing error that would exhaust the memory."""
 
@@ -75,9 +77,9 @@ def seeds_in(text: str) -> list[int]:
     """
     seeds: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)\s*(?:\.\.\s*(\d+)\s*)?", part, re.ASCII)
+        match = re.fullmatch(r"\s*(\d{1,18})\s*(?:\.\.\s*(\d{1,18})\s*)?", part, re.ASCII)
         if not match:
-            raise ConfigError(f"seeds = '{text}': expected 0..4 (both included), 3 or 0,2,5")
+            raise ConfigError(f"seeds = '{text[:MOST_SHOWN]}': expected 0..4 (both included), 3 or 0,2,5")
         first = int(match[1])
         last = int(match[2] or first)
         if not first <= last < first + MOST_SEEDS:

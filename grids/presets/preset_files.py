@@ -15,7 +15,7 @@ from fedgrid.grids.presets.axes import Axes, Choice, Item, choose, items
 from fedgrid.grids.presets.axis_keys import AXES, SECTIONS, check_axis_key, has
 from fedgrid.grids.presets.expand import Description, Expander
 from fedgrid.grids.presets.overrides import Override, read_overrides, require_keys
-from fedgrid.grids.presets.yaml_file import Place, YamlFile, at
+from fedgrid.grids.presets.yaml_file import Place, YamlFile, at, read_yaml
 
 SEEDS, AXES_KEY = "seeds", "axes"
 KEYS = (
@@ -43,7 +43,13 @@ def preset_names() -> list[str]:
 
 def is_path(what: str) -> bool:
     """Return whether `what` names a file, not a preset."""
-    return what not in preset_names() and (Path(what).suffix in (".yaml", ".yml") or Path(what).is_file())
+    if what in preset_names():
+        return False
+    try:
+        return Path(what).suffix in (".yaml", ".yml") or Path(what).is_file()
+    except OSError:
+        # Too long for the name of a file.
+        return False
 
 
 def open_preset(what: str) -> YamlFile:
@@ -57,7 +63,7 @@ def open_preset(what: str) -> YamlFile:
     if not is_path(what):
         raise unknown("preset", what, preset_names())
     try:
-        return YamlFile(what, Path(what).read_bytes())
+        return read_yaml(Path(what))
     except FileNotFoundError as error:
         raise ConfigError(f"no file {what}; presets: {', '.join(preset_names())}") from error
     except OSError as error:

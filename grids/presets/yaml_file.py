@@ -3,14 +3,35 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from fedgrid.engine.errors import ConfigError
 
+MOST_PARTS = 100_000
+"""Keys and values of a file. A few aliases of aliases can stand for billions."""
+MOST_BYTES = 1 << 20
+"""Bytes of a file."""
 Step = str | int
 """A key, or the position of a list item."""
+
+
+def read_yaml(path: Path) -> "YamlFile":
+    """Return the YAML mapping in a file.
+
+    Raises:
+        ConfigError: if it is not YAML or not a mapping, or is too large.
+        OSError: if it cannot be read.
+    """
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path} is not a file; expected YAML there")
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ConfigError(f"{path} is larger than {MOST_BYTES >> 20} MiB; is it YAML?")
+    return YamlFile(str(path), content)
 
 
 class YamlFile:
@@ -80,14 +101,38 @@ def _parse(content: str | bytes, source: str) -> tuple[Any, yaml.Node | None]:
     try:
         loader = _Loader(content)
         node = loader.get_single_node()
-        return None if node is None else loader.construct_document(node), node
+        if node is None:
+            return None, None
+        if _size(node, {}) > MOST_PARTS:
+            raise ConfigError(f"{source} has more than {MOST_PARTS} keys and values, aliases written out")
+        return loader.construct_document(node), node
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         problem = " ".join(part for part in (error.context, error.problem) if part)
         raise ConfigError(f"{source} is not YAML: {line}{problem}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{source}: lists and keys are nested too deeply, or contain themselves") from error
+    except ConfigError:
+        raise
     except (yaml.YAMLError, ValueError) as error:
         # ValueError: an impossible date or number, which PyYAML does not catch.
         raise ConfigError(f"{source} is not YAML: {' '.join(str(error).split())}") from error
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return the number of parts of a node if each alias were written out; `known` are sizes by id of a node.
+
+    Raises:
+        RecursionError: a node contains itself, or contains others too deeply.
+    """
+    if id(node) not in known:
+        parts: list[yaml.Node] = []
+        if isinstance(node, yaml.SequenceNode):
+            parts = node.value
+        elif isinstance(node, yaml.MappingNode):
+            parts = [part for pair in node.value for part in pair]
+        known[id(node)] = 1 + sum(_size(part, known) for part in parts)
+    return known[id(node)]
 
 
 def _inside(node: yaml.Node | None, step: Step) -> tuple[yaml.Mark, yaml.Node] | None:

@@ -75,7 +75,7 @@ class GridFolder:
             lines = path.read_bytes().splitlines()
         except FileNotFoundError as error:
             raise self._missing() from error
-        note_titles(kept_plugins.titles(self.path))
+        note_titles(kept_plugins.titles(self.path), kept_plugins.references(self.path))
         try:
             return tuple(RunConfig.model_validate_json(line) for line in lines)
         except ValidationError as error:

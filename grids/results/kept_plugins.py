@@ -28,7 +28,11 @@ def files(folder: Path, runs: Iterable[RunConfig]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for source in active.sources(digest for run in runs for digest in run.plugin_digests):
         if source.digest not in index:
-            index[source.digest] = {"plugin": source.name, "titles": active.titles(source.digest)}
+            index[source.digest] = {
+                "plugin": source.name,
+                "titles": active.titles(source.digest),
+                "references": active.references(source.digest),
+            }
             if source.code is not None:
                 texts[_name(source.digest)] = source.code.decode()
     if texts or index.keys() - read_index(folder).keys():
@@ -37,7 +41,10 @@ def files(folder: Path, runs: Iterable[RunConfig]) -> dict[str, str]:
 
 
 def read_index(folder: Path) -> dict[str, Any]:
-    """Return digest -> the plugin's name and the titles of its algorithms; empty if there is no index."""
+    """Return digest -> the plugin's name, the titles of its algorithms and which are references.
+
+    Empty if there is no index.
+    """
     try:
         return dict(json.loads((folder / INDEX).read_text()))
     except (FileNotFoundError, ValueError, TypeError):
@@ -51,6 +58,11 @@ def titles(folder: Path) -> dict[str, str]:
         for plugin in read_index(folder).values()
         for name, title in plugin.get("titles", {}).items()
     }
+
+
+def references(folder: Path) -> list[str]:
+    """Return the names of the algorithms of a grid's plugins that are references."""
+    return [str(name) for plugin in read_index(folder).values() for name in plugin.get("references", [])]
 
 
 def restore(folder: Path, storage: Storage, runs: Iterable[RunConfig]) -> None:

@@ -12,6 +12,7 @@ from fedgrid.algorithms import registry
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.axes import further_axes, name_of, pairs_of
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished
@@ -64,6 +65,8 @@ def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
             rounds=config.training.rounds,
             method=registry.title(config.algorithm["name"]),
             axes=pairs_of(config, axes),
+            is_archived=is_archived(config),
+            is_reference=registry.is_reference(config.algorithm["name"]),
         )
         for config, title in zip(configs, titles(configs, axes), strict=True)
     )

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.algorithms.registry import ALGORITHMS, create, free
 from fedgrid.engine.errors import ConfigError, hint, unknown, unknown_key
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.validation import explain
@@ -223,7 +223,7 @@ def _name(algorithm: str, runs: Sequence[RunConfig]) -> str:
 
 def _with_settings(run: RunConfig, params: Params) -> RunConfig:
     name = run.algorithm["name"]
-    settings = {key: value for key, value in merge(run.algorithm, nested(params)).items() if key != "name"}
+    settings = merge(free(run.make_algorithm().settings), nested(params))
     try:
         complete = create(name, settings).settings.model_dump(mode="json")
     except ValidationError as error:

@@ -21,7 +21,8 @@ from fedgrid.grids.search.definition import Search
 from fedgrid.grids.search.objectives import Trial
 from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.grids.search.show import show
-from fedgrid.tracking.mlflow.store import TrackingError, shown
+from fedgrid.redaction import redacted
+from fedgrid.tracking.mlflow.store import TrackingError
 
 
 def run_search(search: Search, storage: Storage, options: LaunchOptions, console: Console) -> LaunchResult:
@@ -54,7 +55,7 @@ def run_search(search: Search, storage: Storage, options: LaunchOptions, console
 def _log(search: Search, trials: list[Trial], written: list[Path], storage: Storage, log: RunLog) -> None:
     """Log the search's result to MLflow, unless it is there. A failure warns, and the next call retries."""
     folder = GridFolder(storage, search.name).path
-    mark = json.dumps({"uri": shown(log.uri), "search": files.digest(search, storage)}) + "\n"
+    mark = json.dumps({"uri": redacted(log.uri), "search": files.digest(search, storage)}) + "\n"
     if (folder / MARK).exists() and (folder / MARK).read_text() == mark:
         return
     found = files.read(search.name, storage)

@@ -15,9 +15,8 @@ from typing import IO
 from urllib.error import URLError
 from urllib.request import urlopen
 
-import yaml
-
 from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.grids.presets.yaml_file import read_yaml
 
 JOB_SERVER_PORT = 8265
 CONNECT_SECONDS = 60
@@ -35,12 +34,10 @@ def check_cluster_file(path: Path) -> None:
     from ray.autoscaler._private.util import prepare_config, validate_config
 
     try:
-        config = yaml.safe_load(path.read_bytes())
+        config = read_yaml(path).values
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}; which file did ray up take?") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(config, dict) or not isinstance(config.get("provider"), dict):
+    if not isinstance(config.get("provider"), dict):
         raise ConfigError(f"{path} describes no cluster for ray up: it has no provider:")
     try:
         # Ray prints hints that concern Docker only.

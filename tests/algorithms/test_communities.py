@@ -14,11 +14,13 @@ from tests.helpers.small_cases import (
     orders_of,
     partition,
     play,
+    rng,
     same_bits,
     saved,
     sets,
     start,
     step,
+    updates_of,
 )
 
 LIBRARIES = ["louvain", "leiden"]
@@ -225,6 +227,19 @@ def test_the_silhouette_is_of_the_distances_between_models():
     _, diagnostics = visits(euclidean(), 4, FOUR)
     expected = (10 / 11 + 9 / 10 + 7.5 / 9.5 + 9.5 / 11.5) / 4
     assert diagnostics.silhouette == pytest.approx(expected, rel=1e-5)
+
+
+def test_weights_count_in_community_models_also_for_a_client_that_is_absent():
+    """(1 x 1 + 3 x 2) / 4 = 1.75 and (11 + 13) / 2; 13 is absent, its weight is not: (3 x 11 + 13) / 4."""
+    algorithm = euclidean()
+    state = start(algorithm, 4)
+    for weights, ends, expected in (
+        ({0: 1, 1: 3, 2: 1, 3: 1}, FOUR, [1.75, 12]),
+        ({0: 1, 1: 1, 2: 3}, {0: 1, 1: 2, 2: 11}, [1.5, 11.5]),
+    ):
+        vectors = {client: (end - sent(algorithm, state, client), 0.0) for client, end in ends.items()}
+        state, _ = algorithm.step(state, 0, updates_of(vectors, weights=weights), rng())
+        assert places_of(state)[:2] == expected
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

@@ -6,7 +6,8 @@ from pydantic import ValidationError
 
 from fedgrid.algorithms.contract.base import split
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
+from fedgrid.algorithms.fedopt import MOMENTS, FedOpt, FedOptSettings
+from fedgrid.algorithms.registry import create, free
 from tests.helpers.small_cases import clients, model_of, orders_of, play, start, step
 
 
@@ -53,7 +54,7 @@ def test_clusters_are_averaged_apart():
     assert state.labels_K.tolist() == [0, 1, 0]
 
 
-@pytest.mark.parametrize("server_optimizer", ["none", "momentum", "adam"])
+@pytest.mark.parametrize("server_optimizer", MOMENTS)
 def test_a_cluster_without_usable_updates_keeps_its_model(server_optimizer):
     algorithm = fedopt(server_optimizer=server_optimizer)
     state = split(start(algorithm, 3, (1, 1)), 0, [[0, 1], [2]])
@@ -78,36 +79,60 @@ def test_server_momentum_over_two_rounds():
     assert second[0].models[0].tolist() == [6, 16]
 
 
-def test_server_adam_over_two_rounds():
-    """Reddi et al., Algorithm 2 (FedAdam), without bias correction; D1 = (2, -4), D2 = (0, -4).
+ADAPTIVE = {"server_learning_rate": 2.0, "server_momentum": 0.5, "server_beta2": 0.75, "server_epsilon": 0.5}
+"""eta = 2, beta_1 = 0.5, beta_2 = 0.75, tau = 0.5, so v_0 = tau^2 = 0.25."""
 
-    m1 = 0.1 D1 = (0.2, -0.4),          v1 = 0.01 D1^2 = (0.04, 0.16),      x1 = m1 / (sqrt(v1) + 0.001)
-    m2 = 0.9 m1 + 0.1 D2 = (0.18, -0.76), v2 = 0.99 v1 + 0.01 D2^2 = (0.0396, 0.3184)
-    Starting v at tau^2 = 1e-6 (as the paper allows) instead of 0 moves these by about 1e-5.
+
+@pytest.mark.parametrize(
+    ("server_optimizer", "second_moments"),
+    [
+        ("adagrad", [(4.25, 16.25), (4.25, 17.25)]),
+        ("yogi", [(1.25, 4.25), (1.25, 4.0)]),
+        ("adam", [(1.1875, 4.1875), (0.890625, 3.390625)]),
+    ],
+)
+def test_adaptive_server_optimizer_over_two_rounds(server_optimizer, second_moments):
+    """Reddi et al., Algorithm 2, by hand; D_1 = (2, -4), D_2 = (0, -1), both are means of two updates.
+
+    m_1 = 0.5 D_1 = (1, -2), m_2 = 0.5 m_1 + 0.5 D_2 = (0.5, -1.5); x_t = x_t-1 + 2 m_t / (sqrt(v_t) + 0.5).
+    FedAdagrad: v_t = v_t-1 + D_t^2: 0.25 + (4, 16), then + (0, 1).
+    FedYogi: v_t = v_t-1 - 0.25 D_t^2 sign(v_t-1 - D_t^2): 0.25 + 0.25 (4, 16), then - 0.25 (0, 1).
+    FedAdam:    v_t = 0.75 v_t-1 + 0.25 D_t^2: (0.1875 + 1, 0.1875 + 4), then (0.890625, 3.140625 + 0.25).
     """
-    algorithm = fedopt(server_optimizer="adam")
-    first, second = play(algorithm, [clients((1, -4), (3, -4)), clients((0, -5), (0, -3))], 2)
-    x1 = np.array([0.2 / 0.201, -0.4 / 0.401])
-    x2 = x1 + [0.18 / (np.sqrt(0.0396) + 0.001), -0.76 / (np.sqrt(0.3184) + 0.001)]
-    assert first[0].models[0] == pytest.approx(x1, rel=1e-4)
-    assert second[0].models[0] == pytest.approx(x2, rel=1e-4)
+    algorithm = fedopt(server_optimizer=server_optimizer, **ADAPTIVE)
+    rounds = [clients((1, -4), (3, -4)), clients((0, -2), (0, 0))]
+    expected, first_moments = np.zeros(2), [np.array([1, -2]), np.array([0.5, -1.5])]
+    for (state, _), first, second in zip(
+        play(algorithm, rounds, 2), first_moments, second_moments, strict=True
+    ):
+        expected = expected + 2 * first / (np.sqrt(second) + 0.5)
+        assert state.arrays["cluster_second"][0].tolist() == pytest.approx(second)
+        assert state.models[0].tolist() == pytest.approx(expected, rel=1e-6)
 
 
-def test_server_adam_uses_its_settings():
-    """b1 = 0.5, b2 = 0.75, epsilon = 1, rate 3, D = 4: m = 2, v = 4, x = 3 * 2 / (2 + 1) = 2.
+def test_tau_is_a_thousandth():
+    """FedAdam's first round with D = 1: v = 0.99 tau^2 + 0.01, x = 0.01 * 0.1 / (sqrt(v) + tau)."""
+    ((state, _),) = play(fedopt(server_optimizer="adam"), [clients((1, 1))], 1)
+    assert float(state.models[0][0]) == pytest.approx(0.001 / (np.sqrt(0.01 + 0.99e-6) + 0.001), rel=1e-5)
 
-    With v started at epsilon^2 = 1: v = 0.75 + 4 = 4.75, x = 6 / (2.1794 + 1) = 1.887.
-    """
-    algorithm = fedopt(
-        server_optimizer="adam",
-        server_momentum=0.5,
-        server_beta2=0.75,
-        server_epsilon=1.0,
-        server_learning_rate=3.0,
+
+@pytest.mark.parametrize(
+    ("server_optimizer", "rate"),
+    [("none", 1.0), ("momentum", 1.0), ("adagrad", 0.1), ("adam", 0.01), ("yogi", 0.01)],
+)
+def test_learning_rate_follows_the_optimizer(server_optimizer, rate):
+    assert fedopt(server_optimizer=server_optimizer).settings.server_learning_rate == rate
+    assert (
+        fedopt(server_optimizer=server_optimizer, server_learning_rate=3).settings.server_learning_rate == 3
     )
-    ((state, _),) = play(algorithm, [clients((4, 4))], 1)
-    x = float(state.models[0][0])
-    assert x == pytest.approx(2.0) or x == pytest.approx(6 / (np.sqrt(4.75) + 1))
+
+
+def test_learning_rate_follows_an_optimizer_that_is_changed_later():
+    """As a run, or a trial of a search, changes the settings of a complete algorithm."""
+    assert create("scaffold", {"server_optimizer": "yogi"}).settings.server_learning_rate == 0.01
+    assert free(fedopt().settings) == free(fedopt(server_learning_rate=1.0).settings)
+    assert "server_learning_rate" not in free(fedopt(server_optimizer="adam").settings)
+    assert free(fedopt(server_learning_rate=0.5).settings)["server_learning_rate"] == 0.5
 
 
 def test_each_cluster_has_an_optimizer_of_its_own():
@@ -119,7 +144,7 @@ def test_each_cluster_has_an_optimizer_of_its_own():
     assert [model.tolist() for model in state.models] == [[5, 5], [-6, -6]]
 
 
-@pytest.mark.parametrize("server_optimizer", ["none", "momentum", "adam"])
+@pytest.mark.parametrize("server_optimizer", MOMENTS)
 def test_buffers_take_the_plain_mean_at_rate_one(server_optimizer):
     """The last entry is a counter: 1 + 4 = 5, then 5 + 2 = 7, whatever optimizer and rate."""
     algorithm = fedopt(server_optimizer=server_optimizer, server_learning_rate=0.5)

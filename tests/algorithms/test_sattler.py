@@ -6,17 +6,19 @@ from pydantic import ValidationError
 
 from fedgrid.algorithms.contract.base import split
 from fedgrid.algorithms.registry import create
-from tests.helpers.small_cases import clients, model_of, partition, sets, start, step
+from tests.helpers.small_cases import clients, model_of, partition, play, sets, start, step
 
 OPPOSED = clients((2, 0), (2, 0), (-2, 0), (-2, 0))
 """Mean 0 < 0.35, norms 2 > 1, four clients: a cluster that splits."""
+ABSOLUTE = {"epsilon_1": 0.35, "epsilon_2": 1.0, "cooldown": 20}
+"""Table 4 for MNIST, but for its cooldown."""
 SPLIT = sets([0, 1], [2, 3])
 WHOLE = sets([0, 1, 2, 3])
 
 
 def take(vectors, num_clients=4, round_index=20, name="sattler", **settings):
-    """Take one step from a single cluster."""
-    algorithm = create(name, settings)
+    """Take one step from a single cluster; what is not given of the plain settings is `ABSOLUTE`."""
+    algorithm = create(name, (ABSOLUTE if name == "sattler" else {}) | settings)
     return step(algorithm, start(algorithm, num_clients), round_index, vectors)
 
 
@@ -130,7 +132,7 @@ def test_a_later_cluster_splits_into_its_own_ids(name):
 
 
 def test_several_clusters_may_split_in_one_round():
-    algorithm = create("sattler", {})
+    algorithm = create("sattler", ABSOLUTE)
     before = split(start(algorithm, 8), 0, [[0, 2, 4, 6], [1, 3, 5, 7]])
     vectors = {0: (2, 0), 2: (2, 0), 4: (-2, 0), 6: (-2, 0), 1: (0, 2), 3: (0, -2), 5: (0, 2), 7: (0, -2)}
     state, _ = step(algorithm, before, 20, vectors)
@@ -195,7 +197,7 @@ def test_identical_updates_are_never_split():
 
 def test_norms_leave_the_buffers_out():
     """A counter of 3 a client would lift the mean's norm to 3."""
-    algorithm = create("sattler", {})
+    algorithm = create("sattler", ABSOLUTE)
     vectors = {client: (*vector, 3) for client, vector in OPPOSED.items()}
     state, _ = step(algorithm, start(algorithm, 4, (0, 0, 0)), 20, vectors, num_buffers=1)
     assert partition(state) == SPLIT
@@ -210,13 +212,80 @@ def test_published_norms_count_the_buffers():
     assert partition(state) == WHOLE
 
 
-def test_the_defaults_are_the_papers_and_what_the_authors_ran():
-    """Table 4 for MNIST, but for the cooldown, 20 in all archived runs; these ran with both epsilons 0.35."""
-    right, published = (create(name, {}).settings for name in ("sattler", "sattler-as-published"))
-    assert (right.epsilon_1, right.epsilon_2, right.cooldown) == (0.35, 1.0, 20)
-    assert (right.linkage, right.gamma_max) == ("single", 0.0)
-    assert (published.epsilon_1, published.epsilon_2, published.cooldown) == (0.35, 0.35, 20)
-    assert published.linkage == "complete"
+def test_the_published_defaults_are_what_the_authors_ran():
+    settings = create("sattler-as-published", {}).settings
+    assert (settings.epsilon_1, settings.epsilon_2, settings.cooldown) == (0.35, 0.35, 20)
+    assert (settings.linkage, settings.similarity_over) == ("complete", "state")
+
+
+class TestRelativeEpsilons:
+    """The default: epsilons from the run's own norms. All settings not named are the defaults."""
+
+    @staticmethod
+    def play(*rounds, cooldown=0, num_clients=4, **settings):
+        """Return the partition after each of these rounds of updates."""
+        algorithm = create("sattler", {"cooldown": cooldown, **settings})
+        return [partition(state) for state, _ in play(algorithm, rounds, num_clients)]
+
+    @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+    def test_split_does_not_depend_on_the_size_of_the_updates(self, scale):
+        """As epsilons in absolute numbers do: those of one model are never met, or always, by another."""
+        assert self.play(scaled(OPPOSED, scale)) == [SPLIT]
+        assert self.play(scaled(shifted(OPPOSED, (2, 0)), scale)) == [WHOLE]
+
+    @pytest.mark.parametrize(("shift", "expected"), [(1.15, SPLIT), (1.16, WHOLE)])
+    def test_mean_must_be_below_half_of_the_members_root_mean_square_norm(self, shift, expected):
+        """Shifted by s at right angles: mean s, squares 4 + s^2; s = sqrt(4 + s^2) / 2 at s = 1.1547."""
+        assert self.play(shifted(OPPOSED, (0, shift))) == [expected]
+
+    @pytest.mark.parametrize(("share", "expected"), [(0.57, sets([0, 2, 3], [1])), (0.56, WHOLE)])
+    def test_share_of_the_members_norms_is_a_setting(self, share, expected):
+        """4, -2, 2, 2: the mean is 1.5, the root mean square sqrt(28 / 4) = 2.6458, the ratio 0.5669."""
+        vectors = clients((4, 0), (-2, 0), (2, 0), (2, 0))
+        assert self.play(vectors, epsilon_1_share=share) == [expected]
+
+    @pytest.mark.parametrize(("norm", "expected"), [(1.01, SPLIT), (1.0, WHOLE)])
+    def test_longest_update_must_exceed_half_of_the_longest_so_far(self, norm, expected):
+        """Round 1: four equal updates of norm 2, no split. Round 2: opposed ones of this norm."""
+        equal = clients(*[(2, 0)] * 4)
+        assert self.play(equal, scaled(OPPOSED, norm / 2)) == [WHOLE, expected]
+
+    def test_longest_so_far_is_of_all_clusters_and_of_rounds_within_the_cooldown(self):
+        """Cluster {4, 5} once sent norms of 10; so 4 is too short for {0, ..., 3} ever after, 6 is not."""
+        algorithm = create("sattler", {"cooldown": 1})
+        before = split(start(algorithm, 6), 0, [range(4), [4, 5]])
+        still = dict.fromkeys(range(4), (0, 0))
+        state, _ = step(algorithm, before, 0, still | clients((10, 0), (10, 0), first=4))
+        assert state.arrays["longest_update"].tolist() == [10]
+        for factor, expected in ((2, 2), (3, 3)):
+            vectors = scaled(OPPOSED, factor) | clients((1, 0), (1, 0), first=4)
+            after, _ = step(algorithm, state, 1, vectors)
+            assert len(after.models) == expected
+
+    def test_clients_that_all_stand_still_do_not_split(self):
+        assert self.play(clients(*[(0, 0)] * 4)) == [WHOLE]
+
+    def test_default_cooldown_is_three_rounds(self):
+        algorithm = create("sattler", {})
+        assert [partition(state) for state, _ in play(algorithm, [OPPOSED] * 4, 4)] == [WHOLE] * 3 + [SPLIT]
+
+    def test_one_epsilon_may_be_absolute(self):
+        """epsilon_1 = 0 is never undercut, so nothing splits; norms of 2 do not exceed epsilon_2 = 2."""
+        assert self.play(OPPOSED, epsilon_1=0) == [WHOLE]
+        assert self.play(OPPOSED, epsilon_2=2) == [WHOLE]
+        assert self.play(OPPOSED, epsilon_2=1.9) == [SPLIT]
+
+    @pytest.mark.parametrize("epsilon", ["epsilon_1", "epsilon_2"])
+    def test_share_beside_its_absolute_epsilon_is_refused(self, epsilon):
+        with pytest.raises(ValueError, match=f"{epsilon}_share = 0.3 has no effect beside {epsilon} = 0.2"):
+            create("sattler", {epsilon: 0.2, f"{epsilon}_share": 0.3})
+
+    @pytest.mark.parametrize("epsilon", ["epsilon_1", "epsilon_2"])
+    def test_published_variant_takes_absolute_epsilons_only(self, epsilon):
+        with pytest.raises(ValueError, match=epsilon):
+            create("sattler-as-published", {epsilon: None})
+        with pytest.raises(ValueError, match=f"{epsilon}_share = 0.3 has no effect"):
+            create("sattler-as-published", {f"{epsilon}_share": 0.3})
 
 
 @pytest.mark.parametrize(
@@ -224,6 +293,8 @@ def test_the_defaults_are_the_papers_and_what_the_authors_ran():
     [
         {"epsilon_1": -1.0},
         {"epsilon_2": -1.0},
+        {"epsilon_1_share": 1.1},
+        {"epsilon_2_share": 1.0},
         {"cooldown": -1},
         {"linkage": "ward"},
         {"gamma_max": 1.5},

@@ -31,6 +31,7 @@ from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.session import prepare
+from fedgrid.engine.training.settings import Evaluation
 from fedgrid.grids.presets.grid import load_grid
 
 NOWHERE = Path("no-data-needed")
@@ -122,15 +123,15 @@ def begin(config: RunConfig, data_dir: Path, algorithm: Algorithm) -> tuple[Fede
     federation = Federation(
         algorithm=algorithm,
         layout=layout_of(blank(config.model, *image)),
-        seed=config.seed,
+        seed=config.root_seed,
         rounds=NEVER,
-        evaluate_every=NEVER,
+        evaluation=Evaluation(every=NEVER),
         truth_K=truth_K,
-        participation=Participation(len(truth_K), config.seed),
+        participation=Participation(len(truth_K), config.root_seed),
         train_images_K=[len(data.train) for data in setup.clients],
         test_images_K=[len(data.test) for data in setup.clients],
     )
-    fresh = partial(initial_vector, config.model, *image, config.seed)
+    fresh = partial(initial_vector, config.model, *image, config.root_seed)
     return federation, pool, federation.begin(fresh)
 
 

@@ -68,8 +68,8 @@ def plain_loop(training, seed, epochs):
 def test_epochs_equal_a_plain_torch_loop_with_one_optimizer():
     """Momentum is kept between epochs; the norms are those of the plain loop's weights."""
     config = complete("digits", NOWHERE, seed=3, epochs=3, training={"momentum": 0.5, "learning_rate": 0.05})
-    before = initial_vector(*DIGITNET, 3).astype(np.float64)
-    plain = plain_loop(config.training, 3, 3)
+    before = initial_vector(*DIGITNET, config.root_seed).astype(np.float64)
+    plain = plain_loop(config.training, config.root_seed, 3)
     for number, ((_, row), (scores, after)) in enumerate(zip(trained(config), plain, strict=True), start=1):
         assert list(row) == EPOCHS.names
         assert row["epoch"] == number
@@ -85,7 +85,7 @@ def test_state_norm_includes_batchnorm_buffers(tiny):
     config = complete(tiny, NOWHERE, model="resnet34", epochs=1, training={"batch_size": 12})
     of_model = ("resnet34", (1, 8, 8), 3)
     size = layout_of(blank(*of_model)).num_parameters
-    before = initial_vector(*of_model, 0)
+    before = initial_vector(*of_model, config.root_seed)
     [(progress, row)] = trained(config)
     after = progress.state.models[0]
     update = after.astype(np.float64) - before

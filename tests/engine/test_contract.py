@@ -13,6 +13,7 @@ import ray
 from fedgrid.algorithms.contract.local_rule import Finished, LocalRule, LocalSteps
 from fedgrid.algorithms.contract.orders import Adaptation, Message, Order, Served, Traffic
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
+from fedgrid.algorithms.registry import create
 from fedgrid.engine.clients import ray_pool
 from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.clients.participation import Participation
@@ -26,7 +27,7 @@ from fedgrid.engine.federation import Federation
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.server import reserve
-from fedgrid.engine.training.settings import LocalTraining
+from fedgrid.engine.training.settings import Evaluation, LocalTraining
 
 CLIENTS, CLASSES, SEED, SHAPE = 4, 3, 11, (1, 8, 8)
 LAYOUT = layout_of(blank("digitnet", SHAPE, CLASSES))
@@ -63,7 +64,7 @@ def federation(algorithm, rounds=3, participation=None):
         layout=LAYOUT,
         seed=SEED,
         rounds=rounds,
-        evaluate_every=1,
+        evaluation=Evaluation(local_server=True),
         truth_K=np.zeros(CLIENTS, np.int64),
         participation=participation or Participation(CLIENTS, SEED),
         train_images_K=[9] * CLIENTS,
@@ -512,3 +513,15 @@ class TestWeightsOfMeans:
 
         play(federation(Watch()), in_process(), 1)
         assert seen == [(dict.fromkeys(range(4), 9), dict.fromkeys(range(4), 3))]
+
+
+def test_solo_trains_each_client_as_if_there_were_no_other():
+    """To the bit: a loop over the rounds of one worker that holds one client, without a federation."""
+    [*_, (progress, _)] = play(federation(create("solo")), in_process(), 3)
+    for data in setup().clients:
+        worker, model = ClientWorker(setup(clients=(data,))), fresh(0)
+        for round_index in range(3):
+            task = TrainTask(Order(data.client, (0,)), round_index, evaluate=False)
+            [reply] = worker.train([task], [model], {})
+            model = model + reply.update
+        assert progress.state.models[data.client].tobytes() == model.tobytes()

@@ -19,6 +19,7 @@ from fedgrid.engine.errors import RunError
 from fedgrid.engine.federation import Federation
 from fedgrid.engine.records import CLIENTS, TESTS, rounds_schema
 from fedgrid.engine.training.confusion import Counts
+from fedgrid.engine.training.settings import Evaluation
 
 LAYOUT = Layout(("weight",), ((2,),), 2)
 MODEL_BYTES = 8
@@ -66,7 +67,7 @@ class FakePool:
             update_norm=float(np.linalg.norm(updates[chosen])),
             usable=bool(np.isfinite(updates[chosen]).all()),
             local=counts(3, 1) if task.evaluate else None,
-            local_server=counts(1, 3) if task.evaluate else None,
+            local_server=counts(1, 3) if task.local_server else None,
             seconds=float(task.client),
             peak_memory=PeakMemory(f"process {task.client}", 1e6),
             bytes_up=updates[chosen].nbytes,
@@ -79,17 +80,25 @@ class FakePool:
         self.calls.append(("evaluate", list(tasks), [model.tolist() for model in models]))
         parts = {task.client: counts(min(task.client, 2), 2 - min(task.client, 2)) for task in tasks}
         return [
-            EvaluateReport(task.client, counts(1, 1), (parts[task.client],) * len(models)) for task in tasks
+            EvaluateReport(
+                task.client,
+                None if task.own is None else counts(1, 1),
+                (parts[task.client],) * len(models),
+            )
+            for task in tasks
         ]
 
 
-def federation(algorithm=None, num_clients=3, rounds=5, evaluate_every=1, participation=None):
+EVERYTHING = Evaluation(local_server=True)
+
+
+def federation(algorithm=None, num_clients=3, rounds=5, evaluation=EVERYTHING, participation=None):
     return Federation(
         algorithm=algorithm or FedOpt(FedOptSettings()),
         layout=LAYOUT,
         seed=0,
         rounds=rounds,
-        evaluate_every=evaluate_every,
+        evaluation=evaluation,
         truth_K=np.arange(num_clients) % 2,
         participation=participation or Participation(num_clients, 0),
         train_images_K=[10 + client for client in range(num_clients)],
@@ -182,7 +191,7 @@ def test_wall_clock_times_are_in_the_timings_only():
 
 def test_tests_are_made_in_every_second_round_and_in_the_last():
     pool = FakePool(axis)
-    history = play(federation(rounds=5, evaluate_every=2), pool, 5)
+    history = play(federation(rounds=5, evaluation=Evaluation(every=2)), pool, 5)
     tested = [record.round["round"] for _, record in history if record.clients[0]["local_own_loss"]]
     assert tested == [2, 4, 5]
     assert [call[0] for call in pool.calls].count("evaluate") == 3
@@ -538,6 +547,45 @@ def test_the_silhouette_is_of_this_rounds_updates_in_their_clusters():
     for algorithm, expected in ((briggs, 1.0), (None, None)):
         [(_, record)] = play(federation(algorithm, num_clients=5, participation=told), pool, 1)
         assert record.round["silhouette"] == expected
+
+
+@pytest.mark.parametrize(
+    ("metric", "threshold", "expected"),
+    [
+        ("cosine", 0.4, 2 / 3),
+        ("euclidean", 3.0, (1 - 2 / np.sqrt(32) + 1 - 2 / np.sqrt(52)) / 3),
+        ("manhattan", 3.0, (1 - 2 / 8 + 1 - 2 / 10) / 3),
+    ],
+)
+def test_the_silhouette_is_of_the_metric_that_clusters(metric, threshold, expected):
+    """Clusters {(4, 0), (6, 0)} and {(0, 4)}: inside the first 0, 2 or 2 apart; across 1, or sqrt(32) and
+    sqrt(52), or 8 and 10. A client scores 1 - inside / across, one that is alone 0.
+    """
+    briggs = create("briggs", {"round": 1, "metric": metric, "threshold": threshold})
+    pool = FakePool(lambda client, *_: ((4, 0), (6, 0), (0, 4))[client])
+    [(_, record)] = play(federation(briggs), pool, 1)
+    assert [row["cluster"] for row in record.clients] == [0, 0, 1]
+    assert record.round["silhouette"] == pytest.approx(expected, rel=1e-6)
+
+
+class Sized(FakePool):
+    """Client k trains on 1, 3, 4 images in 2, 2, 4 steps."""
+
+    def _train(self, task, models):
+        reply = super()._train(task, models)
+        sizes = {"images": (1, 3, 4)[task.client], "steps": (2, 2, 4)[task.client]}
+        return replace(reply, report=replace(reply.report, **sizes))
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [("none", (2, 5)), ("images", (3, 6.25)), ("batches", (3, 6))],
+)
+def test_a_mean_weighs_clients_by_images_or_batches(weights, expected):
+    """Updates (0, 2), (0, 4), (6, 9). By images (1 (0, 2) + 3 (0, 4) + 4 (6, 9)) / 8 = (24, 50) / 8."""
+    run = replace(federation(), weights=weights)
+    [(progress, _)] = play(run, Sized(lambda client, *_: ((0, 2), (0, 4), (6, 9))[client]), 1)
+    assert progress.state.models[0].tolist() == pytest.approx(expected)
 
 
 def test_participation_that_rounds_to_all_clients_changes_nothing():

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine import run_config
 from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.run_config import RunConfig, complete
@@ -91,6 +92,40 @@ def test_a_run_is_named_readably():
     assert re.fullmatch("[0-9a-f]{12}", config.run_id)
 
 
+class TestRootSeed:
+    def test_algorithms_of_a_scenario_and_seed_share_it(self):
+        one, other = run(algorithm="bnc"), run(algorithm="sattler", training={"rounds": 3}, participation=0.5)
+        assert one.root_seed == other.root_seed
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"dataset": "mnist"},
+            {"clients": 30},
+            {"overlap": "overlapping"},
+            {"balance": "imbalanced"},
+            {"seed": 1},
+        ],
+        ids=json.dumps,
+    )
+    def test_another_scenario_or_seed_has_another_one(self, changed):
+        assert run(**changed).root_seed != run().root_seed
+
+    def test_own_images_keep_it_wherever_they_lie(self):
+        one, moved, other = (
+            run().model_copy(update={"dataset": f"folder:{path}"})
+            for path in ("/data/cats", "/mnt/cats", "/data/dogs")
+        )
+        assert one.root_seed == moved.root_seed != other.root_seed
+
+
+def test_run_id_is_another_one_with_another_format(monkeypatch):
+    assert run().written() == {"format": 2, **run().model_dump(mode="json")}
+    before = run().run_id, run().trunk
+    monkeypatch.setattr(run_config, "FORMAT", 3)
+    assert not set(before) & {run().run_id, run().trunk}
+
+
 def test_run_id_is_independent_of_key_order():
     one = run(seed=1, clients=6, training={"rounds": 5, "momentum": 0.5}, algorithm={"name": "bnc"})
     other = run(algorithm="bnc", training={"momentum": 0.5, "rounds": 5}, clients=6, seed=1)
@@ -118,6 +153,7 @@ OF_THE_RUN = [
     {"algorithm": {"name": "ocfl-hdbscan", "clusterer": {"min_cluster_share": 0.3}}},
     {"training": {"rounds": 16}},
     {"algorithm": {"name": "ocfl-hdbscan", "few_shot": 2}},
+    {"weights": "images"},
 ]
 OF_THE_TRUNK = [
     {"dataset": "mnist"},
@@ -141,6 +177,8 @@ OF_THE_TRUNK = [
     {"split": {"test_leakage": "none"}},
     {"split": {"server_images": 100}},
     {"evaluation": {"every": 2}},
+    {"evaluation": {"clients": "asked"}},
+    {"evaluation": {"local_server": True}},
     {"participation": 0.5},
     {"dropout": 0.1},
     {"joins": {14: 2}},
@@ -351,14 +389,14 @@ def test_missing_own_images_are_named(tmp_path):
 
 
 KEPT = {
-    "c18468c61b8f": {"algorithm": "bnc"},
-    "375de8338c28": {
+    "ebf264ca4972": {"algorithm": "bnc"},
+    "93dffc204cec": {
         "algorithm": {"name": "sattler", "cooldown": 5, "epsilon_1": 0.4, "epsilon_2": 0.5},
         "overlap": "overlapping",
         "balance": "imbalanced",
         "clients": 30,
     },
-    "3ccf0ea1b536": {"algorithm": "ocfl-hdbscan"},
+    "d3718c9071a8": {"algorithm": "ocfl-hdbscan"},
 }
 """Ids of runs on digits from before participation, dropout and joins existed."""
 
@@ -384,7 +422,7 @@ class TestKeysThatCameLater:
 
     def test_stored_configuration_without_participation_is_the_same_run(self):
         config = RunConfig(**json.loads(WRITTEN))
-        assert config.run_id == "3ccf0ea1b536"
+        assert config.run_id == "d3718c9071a8"
         assert config == run()
         assert json.loads(config.canonical_json()) == json.loads(WRITTEN)
 

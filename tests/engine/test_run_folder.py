@@ -17,6 +17,7 @@ from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.clients.messages import TrainReport
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.format import FORMAT
 from fedgrid.engine.records import TESTS, RoundRecord, client_row, schemas
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import Failure, RunFolder, folder_of
@@ -142,7 +143,7 @@ def test_files_of_a_run_folder(uninterrupted):
         "state-000004.sha256",
         "timings.parquet",
     ]
-    assert json.loads(uninterrupted["config.json"]) == config().model_dump(mode="json")
+    assert json.loads(uninterrupted["config.json"]) == {"format": FORMAT, **config().model_dump(mode="json")}
 
 
 def test_records_have_one_row_per_round_and_per_client(tmp_path):

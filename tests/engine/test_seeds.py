@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from fedgrid.engine.seeds import generator
+from fedgrid.engine.seeds import generator, root_seed
 
 
 def draws(seed=0, purpose="batches", **place):
@@ -38,6 +38,22 @@ def test_digits_moved_between_arguments_give_other_numbers():
     """Written one after the other without a mark between them, 1 and 12 would be 11 and 2."""
     assert draws(client=1, round_index=12) != draws(client=11, round_index=2)
     assert draws(seed=1, client=12) != draws(seed=11, client=2)
+
+
+def test_scenarios_with_the_same_seed_draw_independently():
+    assert draws(root_seed("mnist-15-overlapping-balanced", 0)) != draws(
+        root_seed("fmnist-15-overlapping-balanced", 0)
+    )
+
+
+def test_digits_moved_from_scenario_to_seed_give_other_numbers():
+    assert root_seed("folder_a-1", 2) != root_seed("folder_a-", 12)
+    assert root_seed("folder_1/1", 2) != root_seed("folder_1", 2)
+
+
+def test_root_seed_is_the_first_half_of_a_sha256():
+    """`printf 'scenario digits-15-nonoverlapping-balanced/0' | sha256sum` starts with these digits."""
+    assert f"{root_seed('digits-15-nonoverlapping-balanced', 0):032x}" == "4b55506254ebbcf158d5c955d83e098e"
 
 
 def test_generators_are_independent():

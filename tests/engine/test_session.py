@@ -16,6 +16,7 @@ from fedgrid.engine.clients.peak_memory import own_peak
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.data.datasets import load
 from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.records import TESTS
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder, folder_of
@@ -125,6 +126,20 @@ def test_until_an_algorithm_acts_its_rounds_are_those_of_plain_averaging(tmp_pat
     assert repr(first[0]) == repr(first[1]), "as text, in which NaN equals NaN"
 
 
+def test_scenarios_with_the_same_seed_start_from_other_weights(tmp_path, monkeypatch):
+    drawn = []
+
+    def draw(*arguments):
+        drawn.append(initial_vector(*arguments))
+        return drawn[-1]
+
+    monkeypatch.setattr(session_module, "initial_vector", draw)
+    for changed in ({}, {"algorithm": "ocfl-kmeans"}, {"balance": "imbalanced"}):
+        session().open(config(**changed), Storage.of(tmp_path))
+    first, same_scenario, other_scenario = (vector.tobytes() for vector in drawn)
+    assert first == same_scenario != other_scenario
+
+
 def test_another_seed_gives_other_numbers(tmp_path):
     first, second = (finish(config(seed=seed), tmp_path) for seed in (0, 1))
     assert rows(first)[0]["temperature"] != rows(second)[0]["temperature"]
@@ -151,6 +166,39 @@ def test_a_run_that_takes_a_client_from_the_next_one_leaves_nothing_behind(tmp_p
     first = finish(config(), tmp_path / "one", opened)
     finish(config(clients=3, model="tinyvgg", seed=4, training={"momentum": 0.9}), tmp_path / "one", opened)
     assert numbers(finish(config(), tmp_path / "two", opened)) == numbers(first)
+
+
+def test_testing_local_models_on_the_servers_set_changes_no_other_number(tmp_path):
+    without, tested = (
+        finish(config(evaluation={"local_server": there}), tmp_path) for there in (False, True)
+    )
+    assert {row["local_server_accuracy"] for row in rows(without, "clients")} == {None}
+    assert None not in {row["local_server_accuracy"] for row in rows(tested, "clients")}
+    assert (without / "rounds.parquet").read_bytes() == (tested / "rounds.parquet").read_bytes()
+    state = "state-000003.safetensors"
+    assert (without / state).read_bytes() == (tested / state).read_bytes()
+    others = [
+        [
+            {name: value for name, value in row.items() if not name.startswith("local_server")}
+            for row in rows(folder, "clients")
+        ]
+        for folder in (without, tested)
+    ]
+    assert repr(others[0]) == repr(others[1])
+
+
+def test_testing_only_the_clients_that_are_asked_changes_no_other_number(tmp_path):
+    everybody, asked = (
+        finish(config(participation=0.5, evaluation={"clients": who}), tmp_path) for who in ("all", "asked")
+    )
+    assert (everybody / "rounds.parquet").read_bytes() == (asked / "rounds.parquet").read_bytes()
+    for one, other in zip(rows(everybody, "clients"), rows(asked, "clients"), strict=True):
+        there = other["part"] != "not asked"
+        assert (other["cluster_own_accuracy"] is not None) == there
+        assert (other["cluster_server_accuracy"] is not None) == there
+        assert one["cluster_own_accuracy"] is not None
+        if there:
+            assert repr(one) == repr(other)
 
 
 def test_tests_in_every_second_round_change_no_training(tmp_path):

@@ -69,6 +69,19 @@ def order() -> Iterator[tuple[int, int]]:
         yield from ((number, client) for client in (range(15) if number % 2 else range(14, -1, -1)))
 
 
+def write_centralised(archive: Path, dataset: str = "MNIST", inner: str = "") -> Path:
+    """Write a centralised training of two epochs, below `inner`; return its folder."""
+    folder = archive.joinpath("experiments", dataset, "centralised_test", inner)
+    folder.mkdir(parents=True)
+    scored = ["iteration", "test_loss", "accuracy", "f1score", "precision", "recall", "accuracy_per_0"]
+    tested = [["0", "0.5", "0.75", "0.625", "1", "1", "1"], ["1", "0.25", "0.875", "0.8125", "1", "1", "1"]]
+    norms = [["0", "1.5", "9", "100"], ["1", "0.5", "8", "106.5"]]
+    write(folder / "training_loss.csv", [["iteration", "loss", "gradients_norm", "weights_norm"], *norms])
+    write(folder / "validation_results.csv", [scored, *tested])
+    write(folder / "final_test.csv", [scored, ["1", "0.375", "0.9375", "0.5", "1", "1", "1"]])
+    return folder
+
+
 def write_blueprint(archive: Path, strange: int | None = None) -> Path:
     """Write who held which images of `SCENARIO`; client `strange` has images of all classes."""
     path = archive.joinpath("datasets", *SCENARIO, "MNIST_15_dataset_blueprint.csv")

@@ -23,12 +23,23 @@ def run_of(
     overlap: str = "nonoverlapping",
     balance: str = "balanced",
     seed: int = 0,
+    is_archived: bool = False,
+    is_reference: bool = False,
 ) -> Run:
     name = f"{dataset}-{clients}-{overlap}-{balance}-{algorithm.lower()}-s{seed}"
     published = algorithm.removesuffix(" as published")
     scenario = {"dataset": dataset, "overlap": overlap, "balance": balance, "clients": clients}
     return Run(
-        name, name, Path(name), **scenario, algorithm=algorithm, published=published, seed=seed, rounds=2
+        name,
+        name,
+        Path(name),
+        **scenario,
+        algorithm=algorithm,
+        published=published,
+        seed=seed,
+        rounds=2,
+        is_archived=is_archived,
+        is_reference=is_reference,
     )
 
 
@@ -47,7 +58,8 @@ def result_of(
     parts = of_partitions(labels_RK, truth_K)
     names = (
         *("personalised_f1", "generalised_f1", "personalised_accuracy", "generalised_accuracy"),
-        *("learning_gap", "personalised_balanced_accuracy"),
+        *("learning_gap", "learning_gap_loss", "personalised_balanced_accuracy"),
+        *("worst_client_accuracy", "jain_index"),
         *("published_pf1", "published_gf1", "published_pa", "published_ga", "published_learning_gap"),
     )
     return Result(
@@ -57,7 +69,10 @@ def result_of(
         rounds,
         {
             **dict.fromkeys(names, nothing_R),
-            "clusters": np.array([part.clusters for part in parts], np.float64),
+            **{
+                name: np.array([getattr(part, name) for part in parts], np.float64)
+                for name in ("clusters", "smallest_cluster", "clients_alone")
+            },
             **{name: np.asarray(values, np.float64) for name, values in (curves or {}).items()},
         },
         labels_RK,

@@ -6,26 +6,44 @@ They use their own settings and no pyplot, so that the same records give the sam
 from fedgrid.tracking.figures.axes import over_axis
 from fedgrid.tracking.figures.centralised import update_norms
 from fedgrid.tracking.figures.cost import cost_to_target
-from fedgrid.tracking.figures.curves import ari_per_round, learning_gap
+from fedgrid.tracking.figures.curves import (
+    accuracy_per_round,
+    ari_per_round,
+    cluster_sizes_per_round,
+    f1_per_round,
+    fairness_per_round,
+    learning_gap,
+    loss_gap,
+)
 from fedgrid.tracking.figures.maps import cluster_maps
 from fedgrid.tracking.figures.personalisation import segments
 from fedgrid.tracking.figures.ranks import critical_difference
 from fedgrid.tracking.figures.runs import cluster_map, temperature, write
 from fedgrid.tracking.figures.style import save
-from fedgrid.tracking.figures.temperature_curves import temperature_bands, temperatures
+from fedgrid.tracking.figures.temperature_curves import (
+    temperature_bands,
+    temperature_over_datasets,
+    temperatures,
+)
 
 __all__ = [
+    "accuracy_per_round",
     "ari_per_round",
     "cluster_map",
     "cluster_maps",
+    "cluster_sizes_per_round",
     "cost_to_target",
     "critical_difference",
+    "f1_per_round",
+    "fairness_per_round",
     "learning_gap",
+    "loss_gap",
     "over_axis",
     "save",
     "segments",
     "temperature",
     "temperature_bands",
+    "temperature_over_datasets",
     "temperatures",
     "update_norms",
     "write",

@@ -38,14 +38,14 @@ def cost_to_target(study: Study, *, target: float | None = None) -> Figure:
     There is one row per algorithm, one dot per run, and a bar at the median; the number of runs that never
     reach the target is at the right. F1 is the mean over clients, over the classes in their test sets; if it
     is unknown for a run, the published F1 over the union of classes is used for all. By default the target
-    is 95 % of the best last score (mean over seeds) of any algorithm in the scenario. There is no panel of
-    bytes if those of a run are unknown.
+    is 95 % of the best last score (mean over seeds) of any algorithm in the scenario but references. There is
+    no panel of bytes if those of a run are unknown.
     """
     curve = _curve(study.finished)
     targets = _targets(study, curve) if target is None else dict.fromkeys(study.scenarios, target)
     costs = {
         algorithm: [
-            _cost(result, curve, targets[result.run.scenario])
+            _cost(result, curve, targets.get(result.run.scenario, np.inf))
             for result in study.where(algorithm=algorithm).finished
             if _is_known(result, curve)
         ]
@@ -84,7 +84,7 @@ def _is_known(result: Result, curve: str) -> bool:
 
 def _targets(study: Study, curve: str) -> dict[Scenario, float]:
     best: dict[Scenario, float] = {}
-    for (scenario, _), cell in study.cells().items():
+    for (scenario, _), cell in study.competitors.cells().items():
         final = [result.last(curve) for result in cell.finished if _is_known(result, curve)]
         if final:
             best[scenario] = max(best.get(scenario, -np.inf), SHARE * float(np.mean(final)))
@@ -93,7 +93,7 @@ def _targets(study: Study, curve: str) -> dict[Scenario, float]:
 
 def _cost(result: Result, curve: str, target: float) -> Cost:
     sent_R = result.curves["bytes"] / MEGABYTE
-    unknown = not sent_R[-1] > 0
+    unknown = np.isnan(sent_R[-1])
     there = np.flatnonzero(result.curves[curve] >= target)
     if not len(there):
         return Cost(np.inf, np.nan if unknown else np.inf)

@@ -4,11 +4,14 @@ Shapes: S runs, R rounds.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
+from matplotlib.ticker import MaxNLocator
 
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
@@ -26,16 +29,67 @@ from fedgrid.tracking.scoring.scores import mean
 from fedgrid.tracking.scoring.study import Result, Study, require_one
 
 
+@dataclass(frozen=True)
+class Score:
+    """A row of panels: a curve of `tracking.scoring.scores.curves`, and the label of its y axis."""
+
+    curve: str
+    label: str
+    kind: Literal["share", "clients", "amount"] = "share"
+    """Whether the y axis ends at 1, at the number of clients, or above the largest value."""
+
+
+ARI = Score("ari", "adjusted Rand index")
+GAP = Score("learning_gap", "learning gap (accuracy)")
+PUBLISHED_GAP = Score("published_learning_gap", "learning gap (DIST)")
+LOSS_GAP = Score("learning_gap_loss", "learning gap (loss, nats)", "amount")
+ACCURACY = (
+    Score("personalised_accuracy", "personalised accuracy"),
+    Score("generalised_accuracy", "generalised accuracy"),
+)
+F1 = (Score("personalised_f1", "personalised F1"), Score("generalised_f1", "generalised F1"))
+PUBLISHED_F1 = (Score("published_pf1", "PF1, as published"), Score("published_gf1", "GF1, as published"))
+FAIRNESS = (Score("worst_client_accuracy", "worst client's accuracy"), Score("jain_index", "Jain's index"))
+SIZES = (
+    Score("smallest_cluster", "smallest cluster, clients", "clients"),
+    Score("clients_alone", "clients alone", "clients"),
+)
+
+
 def ari_per_round(study: Study) -> Figure:
     """Draw the adjusted Rand index of each round's partition, one panel per split.
 
-    Lines are means over the seeds; bands show the range of the seeds. Source: Figure 1 of the
-    OCFL conference paper.
+    Lines are means over the seeds; bands reach one standard deviation (n - 1) of the seeds to either side.
+    Source: Figure 1 of the OCFL conference paper.
 
     Raises:
         ValueError: if the study has several data sets or numbers of clients.
     """
-    return _by_split(study, "ari", "adjusted Rand index")
+    return _by_split(study, [ARI])
+
+
+def accuracy_per_round(study: Study) -> Figure:
+    """Draw personalised accuracy by round, below it the generalised; panels, lines and bands as for the ARI.
+
+    A row that no run recorded is left out, here and in the figures below.
+
+    Raises:
+        ValueError: if the study has several data sets or numbers of clients.
+    """
+    return _by_split(study, ACCURACY)
+
+
+def f1_per_round(study: Study) -> Figure:
+    """Draw personalised and generalised F1 by round, over the classes in the test set; else as the accuracy.
+
+    If no run has them, as in the authors' archive, the published F1 over the union of classes are drawn.
+
+    Raises:
+        ValueError: if the study has several data sets or numbers of clients.
+    """
+    has_right = any(is_recorded(study, score.curve) for score in F1)
+    has_published = any(is_recorded(study, score.curve) for score in PUBLISHED_F1)
+    return _by_split(study, PUBLISHED_F1 if has_published and not has_right else F1)
 
 
 def learning_gap(study: Study, *, published: bool = False) -> Figure:
@@ -47,9 +101,44 @@ def learning_gap(study: Study, *, published: bool = False) -> Figure:
     Raises:
         ValueError: if the study has several data sets or numbers of clients.
     """
-    if published:
-        return _by_split(study, "published_learning_gap", "learning gap (DIST)")
-    return _by_split(study, "learning_gap", "learning gap (accuracy)")
+    return _by_split(study, [PUBLISHED_GAP if published else GAP])
+
+
+def loss_gap(study: Study) -> Figure:
+    """Draw |personalised - generalised| loss by round, in nats; panels, lines and bands as for the ARI.
+
+    Source: the learning gap of Definition 8 of the OCFL journal paper, which is of the loss.
+
+    Raises:
+        ValueError: if the study has several data sets or numbers of clients.
+    """
+    return _by_split(study, [LOSS_GAP])
+
+
+def fairness_per_round(study: Study) -> Figure:
+    """Draw the worst client's accuracy and Jain's index of all clients' accuracies; else as the accuracy.
+
+    Raises:
+        ValueError: if the study has several data sets or numbers of clients.
+    """
+    return _by_split(study, FAIRNESS)
+
+
+def cluster_sizes_per_round(study: Study) -> Figure:
+    """Draw the number of clients in the smallest cluster, and of clients alone; else as the accuracy.
+
+    If no client ever is alone, the row for it is left out.
+
+    Raises:
+        ValueError: if the study has several data sets or numbers of clients.
+    """
+    has_alone = any((result.curves["clients_alone"] > 0).any() for result in study.finished)
+    return _by_split(study, SIZES if has_alone else SIZES[:1])
+
+
+def is_recorded(study: Study, curve: str) -> bool:
+    """Return whether any finished run has a value of a curve."""
+    return any(np.isfinite(result.curves[curve]).any() for result in study.finished)
 
 
 def by_round(results: Sequence[Result], curve: str) -> tuple[Array, Array]:
@@ -59,6 +148,13 @@ def by_round(results: Sequence[Result], curve: str) -> tuple[Array, Array]:
     for values_R, result in zip(values_SR, results, strict=True):
         values_R[np.searchsorted(round_R, result.round_R)] = result.curves[curve]
     return round_R, values_SR
+
+
+def deviation(values_SR: Array) -> Array:
+    """Return the standard deviation (n - 1) of each column without its NaNs, 0 of fewer than two values."""
+    count_R = (~np.isnan(values_SR)).sum(axis=0)
+    squares_R = np.nansum((values_SR - mean(values_SR.T)) ** 2, axis=0)
+    return np.asarray(np.sqrt(squares_R / np.maximum(count_R - 1, 1)))
 
 
 def marks(position: int, count: int, rounds: int) -> tuple[int, int]:
@@ -73,38 +169,63 @@ def band(axes: Axes, round_R: Array, low_R: Array, high_R: Array, colour: str) -
     axes.add_patch(Polygon(np.column_stack(around), facecolor=colour, alpha=0.12, linewidth=0))
 
 
-def _by_split(study: Study, curve: str, label: str) -> Figure:
+def _by_split(study: Study, scores: Sequence[Score]) -> Figure:
+    """Draw a row of panels for each score that was recorded, a panel for each split."""
     require_one(study, "dataset", "clients")
+    rows = [score for score in scores if is_recorded(study, score.curve)] or list(scores[:1])
+    splits = study.splits
+    clients = study.blocks[0][1] if study.blocks else 0
+    columns = max(1, len(splits))
     with paper_style():
         style = styles(study.algorithms)
-        splits = study.splits
-        figure, row = panels(len(splits), len(splits), 1.35, legend=entries(style))
-        share_y(row, 1.03, FIFTHS, label)
-        if not splits:
-            say(row[0], NO_RUN)
-        for axes, split in zip(row, splits, strict=False):
+        figure, places = panels(len(rows) * columns, columns, 1.35, legend=entries(style))
+        for start, score in enumerate(rows):
+            row = places[start * columns : (start + 1) * columns]
+            for axes, split in zip(row, splits, strict=False):
+                _draw(axes, study.where(split=split), score, style)
+            _scale(row, score, clients)
+        for axes, split in zip(places, splits, strict=False):
             title(axes, split)
-            _draw(axes, study.where(split=split), curve, style)
-            if not axes.lines:
-                say(axes, f"no {label} was recorded" if study.where(split=split).finished else NO_RUN)
-        low = min(axes.dataLim.y0 for axes in row)
-        for axes in row:
-            axes.set_ylim(bottom=min(0.0, low - 0.03))
+        for axes in places[:-columns]:
+            axes.xaxis.set_visible(False)
+        if not splits:
+            say(places[0], NO_RUN)
     return figure
 
 
-def _draw(axes: Axes, study: Study, curve: str, style: Mapping[str, Style]) -> None:
+def _draw(axes: Axes, study: Study, score: Score, style: Mapping[str, Style]) -> None:
     for position, (algorithm, own_style) in enumerate(style.items()):
         results = study.where(algorithm=algorithm).finished
-        if not any((~np.isnan(result.curves[curve])).any() for result in results):
+        if not results:
             continue
-        round_R, values_SR = by_round(results, curve)
+        round_R, values_SR = by_round(results, score.curve)
+        values_SR = np.where(np.isfinite(values_SR), values_SR, np.nan)
         there_R = ~np.isnan(values_SR).all(axis=0)
+        if not there_R.any():
+            continue
         round_R, values_SR = round_R[there_R], values_SR[:, there_R]
+        mean_R, deviation_R = mean(values_SR.T), deviation(values_SR)
         every = marks(position, len(style), len(round_R))
-        axes.plot(round_R, mean(values_SR.T), label=algorithm, markevery=every, **own_style.of_line)
-        low_R, high_R = np.fmin.reduce(values_SR), np.fmax.reduce(values_SR)
-        if (low_R < high_R).any():
-            band(axes, round_R, low_R, high_R, own_style.colour)
+        axes.plot(round_R, mean_R, label=algorithm, markevery=every, **own_style.of_line)
+        if deviation_R.any():
+            band(axes, round_R, mean_R - deviation_R, mean_R + deviation_R, own_style.colour)
     if axes.lines:
         number_rounds(axes, np.unique(np.concatenate([result.round_R for result in study.finished])))
+    else:
+        say(axes, f"no {score.label} was recorded" if study.finished else NO_RUN)
+
+
+def _scale(row: Sequence[Axes], score: Score, clients: int) -> None:
+    """Give a row a common y axis. A band ends where the scores end: at 0, at 1, at the number of clients."""
+    drawn = [axes for axes in row if axes.lines]
+    ticks: Sequence[float] = FIFTHS
+    high = 1.03
+    if score.kind != "share":
+        largest = max((axes.dataLim.y1 for axes in drawn), default=0.0)
+        high = 1.03 * (clients if score.kind == "clients" else largest) or 1.0
+        found = MaxNLocator(5, steps=[1, 2, 5, 10], integer=score.kind == "clients").tick_values(0, high)
+        ticks = [float(tick) for tick in found if tick <= high]
+    share_y(row, high, ticks, score.label)
+    least = min((float(np.min(line.get_ydata())) for axes in drawn for line in axes.lines), default=0.0)
+    for axes in row:
+        axes.set_ylim(bottom=min(0.0, least - 0.03))

@@ -84,6 +84,22 @@ def temperature_bands(study: Study, *, normalised: bool) -> Figure:
     return figure
 
 
+def temperature_over_datasets(study: Study) -> Figure:
+    """Draw the mean temperature over all data sets, each run scaled to its own least and greatest value.
+
+    One panel; runs, band and dashed lines are those of `temperature_bands`, of all data sets together: only
+    rounds that all of them have are drawn. Source: Figure 4 of the OCFL journal paper.
+    """
+    with paper_style():
+        style = styles([name for name in study.algorithms if name.startswith(FAMILY)])
+        figure, [axes] = panels(1, 1, 1.6, margins=Margins(head=0.22), legend=_legend(style))
+        axes.set_ylabel("temperature, min-max scaled")
+        count = len(study.datasets)
+        axes.set_title(f"mean of {count} data {'set' if count == 1 else 'sets'}")
+        _draw_band(axes, study, style, normalised=True)
+    return figure
+
+
 def _draw_runs(axes: Axes, results: Sequence[Result], style: Mapping[str, Style]) -> None:
     """Draw one line per run, each thinner than the last, so that coinciding runs stay visible."""
     order = list(style)
@@ -108,7 +124,7 @@ def _finish(axes: Axes) -> None:
 
 
 def _draw_band(axes: Axes, study: Study, style: Mapping[str, Style], *, normalised: bool) -> None:
-    results = _with_temperatures(study.finished)
+    results, least = _with_temperatures(study.finished)
     if not results:
         _empty(axes, UNKNOWN if study.finished else NO_RUN)
         return
@@ -117,7 +133,7 @@ def _draw_band(axes: Axes, study: Study, style: Mapping[str, Style], *, normalis
         values_SR = _scaled(values_SR)
     # A mean over the few runs that recorded it longest would not be one of all runs.
     count_R = (~np.isnan(values_SR)).sum(axis=0)
-    there_R = 2 * count_R >= count_R.max()
+    there_R = count_R >= least * count_R.max()
     round_R, values_SR = round_R[there_R], values_SR[:, there_R]
     axes.plot(round_R, mean(values_SR.T), color=INK)
     if len(results) > 1:
@@ -148,16 +164,20 @@ def _parts(study: Study) -> dict[str, Study]:
     return {f"{name}, {clients} clients": study.where(clients=clients) for name, clients in study.blocks}
 
 
-def _with_temperatures(results: Sequence[Result]) -> list[Result]:
-    """Return the runs to average; of those that never cluster one per scenario and seed, as they are
-    equal."""
+def _with_temperatures(results: Sequence[Result]) -> tuple[list[Result], float]:
+    """Return the runs to average, and the share of them that a round must have to be drawn.
+
+    Of runs that never cluster one per scenario and seed, as they are equal, in the rounds that all have.
+    """
     known = [result for result in results if not np.isnan(result.curves["temperature"]).all()]
     whole = {
         (result.run.scenario, result.run.seed): result
         for result in reversed(known)
         if result.clustering.clustering_round is None and not np.isnan(result.curves["temperature"]).any()
     }
-    return list(whole.values()) or [result for result in known if result.run.algorithm.startswith(FAMILY)]
+    if whole:
+        return list(whole.values()), 1.0
+    return [result for result in known if result.run.algorithm.startswith(FAMILY)], 0.5
 
 
 def _scaled(values_SR: Array) -> Array:

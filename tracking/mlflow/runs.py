@@ -12,9 +12,11 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from fedgrid.tracking.mlflow.store import TrackingError, connect, one_line, shown
+from fedgrid.redaction import redacted
+from fedgrid.tracking.mlflow.store import TrackingError, connect, one_line
 
 RUN_ID_TAG = "fedgrid.run_id"
+STORAGE_TAG = "fedgrid.storage_id"
 ROUND = "round"
 TOTALS = ("seconds", "alone_seconds", "rounds_computed", "peak_memory_mb", "runs_done", "runs_failed")
 """Metrics of a whole run or grid rather than of a round."""
@@ -46,22 +48,26 @@ class LoggedRun:
 
 
 class Experiment:
-    """An experiment and the entries of its runs, by the tag `fedgrid.run_id`; made by `Experiment.open`.
+    """A storage's runs in an experiment, by the tag `fedgrid.run_id`; made by `Experiment.open`.
 
     Every method raises a `TrackingError` with a message of one line if the store fails. It is then unknown
     what was stored: open the experiment again.
     """
 
-    def __init__(self, uri: str, client: Any, experiment_id: str, entries: dict[str, LoggedRun]) -> None:
+    def __init__(
+        self, uri: str, client: Any, experiment_id: str, storage_id: str, entries: dict[str, LoggedRun]
+    ) -> None:
         self.experiment_id = experiment_id
         self.entries = entries
+        self._storage_id = storage_id
         self._uri = uri
         self._client = client
 
     @classmethod
-    def open(cls, uri: str, name: str, artifact_root: Path) -> "Experiment":
+    def open(cls, uri: str, name: str, artifact_root: Path, storage_id: str) -> "Experiment":
         """Find or create an experiment, and create the store if it is missing.
 
+        Its entries are the runs of one storage: another one may have runs of the same ids in the same store.
         The artifacts of a new experiment go to `artifact_root`, unless the store is a server, which has its
         own.
         """
@@ -70,13 +76,15 @@ class Experiment:
             found = client.get_experiment_by_name(name)
             if found is None:
                 location = None if uri.startswith("http") else artifact_root.absolute().as_uri()
-                return cls(uri, client, str(client.create_experiment(name, artifact_location=location)), {})
+                created = client.create_experiment(name, artifact_location=location)
+                return cls(uri, client, str(created), storage_id, {})
             if found.lifecycle_stage == "deleted":
                 raise TrackingError(
-                    f"experiment '{name}' in {shown(uri)} was deleted; restore it with `mlflow "
+                    f"experiment '{name}' in {uri} was deleted; restore it with `mlflow "
                     f"experiments restore --experiment-id {found.experiment_id}`, or use another name"
                 )
-            return cls(uri, client, str(found.experiment_id), _entries(client, str(found.experiment_id)))
+            experiment_id = str(found.experiment_id)
+            return cls(uri, client, experiment_id, storage_id, _entries(client, experiment_id, storage_id))
 
     def start(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, Any]) -> LoggedRun:
         """Set a run running: a new one with `tags` and `params`, a known one with `tags` set anew.
@@ -85,19 +93,18 @@ class Experiment:
         """
         from mlflow.entities import Param
 
-        marks = {key: value[:TAG_LENGTH] for key, value in tags.items()}
+        marks = {key: redacted(value)[:TAG_LENGTH] for key, value in tags.items()}
         entry = self.entries.get(run_id)
         with one_line(self._uri):
             if entry is None:
-                run = self._client.create_run(
-                    self.experiment_id, tags={RUN_ID_TAG: run_id, **marks}, run_name=name
-                )
+                keys = {RUN_ID_TAG: run_id, STORAGE_TAG: self._storage_id}
+                run = self._client.create_run(self.experiment_id, tags={**keys, **marks}, run_name=name)
                 entry = self.entries[run_id] = LoggedRun(run.info.run_id, "RUNNING")
             else:
                 self._client.update_run(entry.mlflow_run_id, status="RUNNING", name=name)
                 self.set_tags(entry, tags)
             if not entry.described:
-                flat = [Param(key, value[:PARAM_LENGTH]) for key, value in flatten(params).items()]
+                flat = [Param(key, redacted(value)[:PARAM_LENGTH]) for key, value in flatten(params).items()]
                 for first in range(0, len(flat), PARAMS_PER_BATCH):
                     self._client.log_batch(entry.mlflow_run_id, params=flat[first : first + PARAMS_PER_BATCH])
         entry.status, entry.described, entry.opened = "RUNNING", True, True
@@ -161,13 +168,13 @@ class Experiment:
     def log_text(self, entry: LoggedRun, text: str, name: str) -> None:
         """Upload a text file."""
         with one_line(self._uri):
-            self._client.log_text(entry.mlflow_run_id, text, name)
+            self._client.log_text(entry.mlflow_run_id, redacted(text), name)
 
     def set_tags(self, entry: LoggedRun, tags: Mapping[str, str]) -> None:
         """Set tags anew; the others stay."""
         from mlflow.entities import RunTag
 
-        marks = [RunTag(key, value[:TAG_LENGTH]) for key, value in tags.items()]
+        marks = [RunTag(key, redacted(value)[:TAG_LENGTH]) for key, value in tags.items()]
         with one_line(self._uri):
             self._client.log_batch(entry.mlflow_run_id, tags=marks)
 
@@ -202,11 +209,12 @@ def flatten(params: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def _entries(client: Any, experiment_id: str) -> dict[str, LoggedRun]:
+def _entries(client: Any, experiment_id: str, storage_id: str) -> dict[str, LoggedRun]:
     entries: dict[str, LoggedRun] = {}
+    of_storage = f"tags.`{STORAGE_TAG}` = '{storage_id}'"
     token = None
     while True:
-        page = client.search_runs([experiment_id], max_results=RUNS_PER_PAGE, page_token=token)
+        page = client.search_runs([experiment_id], of_storage, max_results=RUNS_PER_PAGE, page_token=token)
         for run in page:
             run_id, has = run.data.tags.get(RUN_ID_TAG), run.data.metrics
             if run_id is not None:

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
+
+from fedgrid.redaction import redacted
 
 SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https")
 REACH_SECONDS = 10
@@ -26,7 +28,13 @@ SETTINGS = {
 
 
 class TrackingError(ValueError):
-    """MLflow cannot be used: a malformed address, or a store that does not answer or fails."""
+    """MLflow cannot be used: a malformed address, or a store that does not answer or fails.
+
+    Its message holds no secret.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(redacted(message))
 
 
 def default_uri(storage: Path) -> str:
@@ -45,7 +53,7 @@ def tracking_uri(storage: Path) -> str:
     scheme, separator, rest = uri.partition("://")
     if not _splits(uri) or not separator or not rest.strip("/") or scheme.split("+")[0] not in SCHEMES:
         raise TrackingError(
-            f"MLFLOW_TRACKING_URI is '{shown(uri)}', which is not the address of an MLflow store; use "
+            f"MLFLOW_TRACKING_URI is '{uri}', which is not the address of an MLflow store; use "
             "sqlite:////absolute/path/mlflow.db, a postgresql:// or mysql:// address, or http(s)://host:port"
         )
     if scheme == "sqlite" and not rest.startswith("//"):
@@ -86,13 +94,6 @@ def database_file(uri: str) -> Path | None:
     return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
 
 
-def shown(uri: str) -> str:
-    """Return the address for messages, without user name and password."""
-    if not _splits(uri):
-        return uri.rpartition("@")[2]
-    return uri.replace(urlsplit(uri).netloc, urlsplit(uri).netloc.rpartition("@")[2], 1)
-
-
 @contextmanager
 def one_line(uri: str) -> Iterator[None]:
     """Convert the errors of a store to a `TrackingError` with one line that names the store."""
@@ -108,7 +109,7 @@ def one_line(uri: str) -> Iterator[None]:
         yield
     except (MlflowException, SQLAlchemyError, CommandError, sqlite3.Error, OSError, ImportError) as error:
         cause = str(error).strip().splitlines() or [type(error).__name__]
-        raise TrackingError(f"MLflow at {shown(uri)}: {cause[0]}") from error
+        raise TrackingError(f"MLflow at {uri}: {cause[0]}") from error
 
 
 def _splits(uri: str) -> bool:
@@ -119,6 +120,13 @@ def _splits(uri: str) -> bool:
     return True
 
 
+def _health(uri: str) -> str:
+    """Return the address that tells whether a server is up. urllib takes no user name in it."""
+    parts = urlsplit(uri)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, f"{parts.path.rstrip('/')}/health", "", ""))
+
+
 def _reach(uri: str) -> None:
     """Check that the store answers; MLflow would retry for minutes."""
     scheme = urlsplit(uri).scheme
@@ -127,12 +135,12 @@ def _reach(uri: str) -> None:
             database.execute("PRAGMA schema_version")
     elif scheme in ("http", "https"):
         try:
-            urllib.request.urlopen(f"{shown(uri).rstrip('/')}/health", timeout=REACH_SECONDS).close()
+            urllib.request.urlopen(_health(uri), timeout=REACH_SECONDS).close()
         except urllib.error.HTTPError as error:
             # The server answers; MLflow reports whether it grants access.
             error.close()
         except OSError as error:
             raise TrackingError(
-                f"no MLflow server answers at {shown(uri)} ({getattr(error, 'reason', error)}); start it, or "
+                f"no MLflow server answers at {uri} ({getattr(error, 'reason', error)}); start it, or "
                 "unset MLFLOW_TRACKING_URI to keep the metrics in a file next to the runs"
             ) from error

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from fedgrid.tracking.mlflow.store import TrackingError, connect, one_line, shown
+from fedgrid.tracking.mlflow.store import TrackingError, connect, one_line
 
 HOST = "127.0.0.1"
 END_SECONDS = 10
@@ -43,7 +43,7 @@ def command(uri: str, artifacts: Path, port: int) -> list[str]:
         TrackingError: if `uri` is a server itself.
     """
     if uri.startswith(("http://", "https://")):
-        raise TrackingError(f"the runs are already on an MLflow server: open {shown(uri)} in a browser")
+        raise TrackingError(f"the runs are already on an MLflow server: open {uri} in a browser")
     return [
         *(sys.executable, "-m", "mlflow", "server"),
         *("--backend-store-uri", uri),

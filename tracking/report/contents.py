@@ -1,26 +1,23 @@
 """The sections, tables and figures of a grid's report, and of a comparison of two grids."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-
-from matplotlib.figure import Figure
 
 from fedgrid.tracking import figures
 from fedgrid.tracking.report import settings
+from fedgrid.tracking.report.blocks import of_dataset
 from fedgrid.tracking.report.page import Choice, Page, Plate, Section
 from fedgrid.tracking.scoring import measures, statistics
 from fedgrid.tracking.scoring.axes import axes_of, of_setting, values_of
+from fedgrid.tracking.scoring.paired_tests import ALPHA
 from fedgrid.tracking.scoring.statistics import Comparison
 from fedgrid.tracking.scoring.study import Study, plain
-from fedgrid.tracking.tables import clustering, comparison, personalisation, scenarios
+from fedgrid.tracking.tables import clustering, comparison, scenarios
 from fedgrid.tracking.tables.against import against_published
 from fedgrid.tracking.tables.axes import over_axis
-from fedgrid.tracking.tables.cells import split_name, title_of
-from fedgrid.tracking.tables.significance import significance
+from fedgrid.tracking.tables.significance import effects, significance
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 
-PUBLISHED, CLUSTERS = "as published", "of the clusters' models"
-"""Labels of the two conventions."""
 CONVENTIONS = """\
 As published: the numbers that the papers' notebooks compute. Clustering scores are means over the first 50 \
 rounds, also of longer runs; COM is homogeneity (the arguments of completeness exchanged); the AMI of \
@@ -47,7 +44,7 @@ def report_page(study: Study, *, other: Study | None = None, published: bool = F
         *(
             section
             for dataset in study.datasets
-            for section in _by_setting(study.where(dataset=dataset), _dataset)
+            for section in _by_setting(study.where(dataset=dataset), of_dataset)
         ),
         _temperature(study),
         Section("scenarios", "Every scenario", items=(scenarios.per_scenario(study),)),
@@ -70,6 +67,7 @@ def _facts(study: Study) -> tuple[tuple[str, str], ...]:
     rounds = sorted({run.rounds for run in study.runs})
     return (
         ("runs", f"{len(study.finished)} of {len(study.runs)} finished"),
+        *([("source", "the OCFL authors' archive")] if study.is_archived else []),
         ("scenarios", str(len(study.scenarios))),
         ("data sets", ", ".join(study.datasets)),
         ("algorithms", ", ".join(study.algorithms)),
@@ -84,6 +82,7 @@ def _overview(study: Study) -> Section:
     compared = [(measure.name, statistics.compare(study, measure)) for measure in scores]
     diagrams = tuple((name, _diagram(name, result)) for name, result in compared if result.algorithms)
     tests = tuple((name, significance(result)) for name, result in compared)
+    sizes = tuple((name, effects(result)) for name, result in compared if result.pairs)
     return Section(
         "overview",
         "Overview",
@@ -92,6 +91,7 @@ def _overview(study: Study) -> Section:
             clustering.exactly_right(study),
             *([Choice(diagrams)] if diagrams else []),
             Choice(tests),
+            *([Choice(sizes)] if sizes else []),
         ),
     )
 
@@ -124,8 +124,8 @@ def _by_setting(study: Study, section_of: Callable[[Study], Section]) -> Iterato
 def _diagram(name: str, result: Comparison) -> Plate:
     ranks = dict(zip(result.algorithms, result.ranks, strict=True))
     bars = (
-        "Critical-difference diagram: a bar joins algorithms between which Wilcoxon's signed-rank test with "
-        f"Holm's correction finds no significant difference (level {statistics.ALPHA}).",
+        "Critical-difference diagram: a bar joins algorithms between which the exact signed-rank test with "
+        f"Holm's correction finds no significant difference (level {ALPHA}).",
     )
     return Plate(
         f"ranks-{name.replace(' ', '-')}",
@@ -133,7 +133,7 @@ def _diagram(name: str, result: Comparison) -> Plate:
         " ".join(
             [
                 f"Average ranks {result.where}; 1 is best.",
-                *(bars if result.p_values is not None else ()),
+                *(bars if result.pairs else ()),
                 *result.remarks,
             ]
         ),
@@ -167,115 +167,6 @@ def _beside(one: Study, other: Study) -> Section:
     return Section("beside", f"{one.name} beside {other.name}", items=comparison.compare(one, other))
 
 
-def _dataset(study: Study) -> Section:
-    (dataset,) = study.datasets
-    blocks = [study.where(clients=clients) for _, clients in study.blocks]
-    whole = Section(
-        f"{dataset}-all",
-        f"{dataset}: all numbers of clients",
-        items=(
-            Choice(
-                (
-                    (PUBLISHED, clustering.published_rounds(study)),
-                    ("first and last", clustering.rounds(study)),
-                )
-            ),
-            Choice(
-                (
-                    (CLUSTERS, personalisation.personalisation(study)),
-                    (PUBLISHED, personalisation.published_personalisation(study)),
-                )
-            ),
-            Choice(tuple(_segments(study, dataset))),
-        ),
-    )
-    return Section(dataset, dataset, sections=(*map(_block, blocks), whole))
-
-
-def _segments(study: Study, dataset: str) -> Iterator[tuple[str, Plate]]:
-    for label, published in ((CLUSTERS, False), (PUBLISHED, True)):
-        yield (
-            label,
-            Plate(
-                f"segments-{'published-' if published else ''}{dataset}",
-                f"Generalisation and personalisation: {dataset}",
-                "Segments from F1 on the server's test set to F1 on the clients' own test sets, "
-                + ("in the published conventions (Figure 2)." if published else "of the clusters' models."),
-                partial(figures.segments, study, published=published),
-            ),
-        )
-
-
-def _block(study: Study) -> Section:
-    ((dataset, clients),) = study.blocks
-    name, title = f"{dataset}-{clients}", title_of(dataset, clients)
-    tables = (
-        (PUBLISHED, clustering.published_clustering(study)),
-        ("mean over rounds", clustering.clustering(study, final=False)),
-        ("last partition", clustering.clustering(study, final=True)),
-    )
-    curves: Sequence[tuple[str, str, str, Callable[..., Figure]]] = (
-        (
-            "ari",
-            "ARI by round",
-            "Adjusted Rand index of each round's partition. Lines: means over seeds; bands: their range.",
-            figures.ari_per_round,
-        ),
-        (
-            "temperature",
-            "Temperature by round",
-            "Half the root mean square of the cosine distances between the clients' updates. Markers: rounds "
-            "of the first clustering.",
-            figures.temperatures,
-        ),
-        (
-            "cost",
-            "Cost of a target score",
-            "Rounds, and bytes sent up and down, until the mean personalised F1 first reaches 95 % of the "
-            "best last score in the scenario.",
-            figures.cost_to_target,
-        ),
-    )
-    plates = tuple(
-        Plate(f"{kind}-{name}", f"{what}: {title}", caption, partial(draw, study))
-        for kind, what, caption, draw in curves
-    )
-    gaps, maps = (Choice(tuple(choices(study, name, title))) for choices in (_gaps, _maps))
-    return Section(name, title, items=(Choice(tables), *plates, gaps, maps))
-
-
-def _gaps(study: Study, name: str, title: str) -> Iterator[tuple[str, Plate]]:
-    kinds = (
-        (CLUSTERS, False, "generalised accuracy, both of the clusters' models."),
-        (PUBLISHED, True, "accuracy of the local model on the server's test set (the notebooks' DIST)."),
-    )
-    for label, published, rest in kinds:
-        yield (
-            label,
-            Plate(
-                f"gap-{'published-' if published else ''}{name}",
-                f"Learning gap by round: {title}",
-                f"Mean over clients of the absolute difference between personalised accuracy and {rest}",
-                partial(figures.learning_gap, study, published=published),
-            ),
-        )
-
-
-def _maps(study: Study, name: str, title: str) -> Iterator[tuple[str, Plate]]:
-    for split in study.splits:
-        yield (
-            split_name(split),
-            Plate(
-                f"clusters-{name}-{'-'.join(split)}",
-                f"Clusters by round: {title}, {split_name(split)}",
-                "The cluster of each client by round, for the first seed; lines separate the hidden groups. "
-                "A cluster has the colour of the group of the majority of its clients, and a shade of its "
-                "own; grey: no majority.",
-                partial(figures.cluster_maps, study.where(split=split)),
-            ),
-        )
-
-
 def _temperature(study: Study) -> Section:
     kinds = (("as recorded", False), ("each run scaled to 0..1", True))
     plates = tuple(
@@ -284,11 +175,26 @@ def _temperature(study: Study) -> Section:
             Plate(
                 f"temperature-{'normalised' if normalised else 'raw'}",
                 f"Temperature, {label}",
-                "Mean over the scenarios with its 95 % interval (Figures 3 and 4). Dashed: mean rounds in "
+                "Mean over the scenarios with its 95 % interval (Figure 3). Dashed: mean rounds in "
                 "which the OCFL algorithms cluster.",
                 partial(figures.temperature_bands, study, normalised=normalised),
             ),
         )
         for label, normalised in kinds
     )
-    return Section("temperature", "Temperature", items=(Choice(plates),))
+    return Section("temperature", "Temperature", items=(Choice((*plates, *_over_datasets(study))),))
+
+
+def _over_datasets(study: Study) -> Iterator[tuple[str, Plate]]:
+    if len(study.datasets) > 1:
+        yield (
+            "all data sets",
+            Plate(
+                "temperature-all",
+                "Temperature, all data sets",
+                "Mean over the scenarios of all data sets, each run scaled to 0..1, with its 95 % interval, "
+                "in the rounds that all data sets have (Figure 4). Dashed: mean rounds in which the OCFL "
+                "algorithms cluster.",
+                partial(figures.temperature_over_datasets, study),
+            ),
+        )

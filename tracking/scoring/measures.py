@@ -55,6 +55,12 @@ LAST_CHANGE = Measure(
     "round of the last change", lambda result: _round(result.clustering.last_change_round), None, 1
 )
 CLUSTERS = Measure("clusters at the end", lambda result: float(result.clustering.final.clusters), None, 1)
+SMALLEST_CLUSTER = Measure(
+    "smallest cluster at the end", lambda result: float(result.clustering.final.smallest_cluster), None, 1
+)
+CLIENTS_ALONE = Measure(
+    "clients alone at the end", lambda result: float(result.clustering.final.clients_alone), None, 1
+)
 
 RAND_PUBLISHED = Measure("RAND as published", lambda result: result.published.published_rand, digits=2)
 AMI_PUBLISHED = Measure("AMI as published", lambda result: result.published.published_ami, digits=2)
@@ -73,6 +79,8 @@ CLUSTERING = (
     FINAL_HOMOGENEITY,
     FINAL_COMPLETENESS,
     CLUSTERS,
+    SMALLEST_CLUSTER,
+    CLIENTS_ALONE,
     CLUSTERING_ROUND,
     LAST_CHANGE,
 )

@@ -5,6 +5,7 @@ Scores named `published_...` follow Tables 1 and 2 of the OCFL journal paper as 
 strings. Shapes: R rounds, K clients.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,11 +34,26 @@ def _against_truth(name: str) -> Callable[[Labels, Labels], float]:
     return compute
 
 
+def _sizes(groups_K: Labels) -> list[int]:
+    """Return the number of clients of each cluster."""
+    return list(Counter(groups_K).values())
+
+
 @dataclass(frozen=True)
 class PartitionScores(Group):
     """One partition against the hidden groups; 1 is perfect. Computed from (truth_K, groups_K)."""
 
     clusters: int = score("Number of clusters.", lambda truth_K, groups_K: len(set(groups_K)), in_mlflow=True)
+    smallest_cluster: int = score(
+        "Number of clients in the smallest cluster.",
+        lambda _, groups_K: min(_sizes(groups_K)),
+        in_mlflow=True,
+    )
+    clients_alone: int = score(
+        "Number of clients whose cluster has no other client.",
+        lambda _, groups_K: _sizes(groups_K).count(1),
+        in_mlflow=True,
+    )
     ari: float = score(
         "Adjusted Rand index of the partition and the hidden groups.",
         _against_truth("adjusted_rand_score"),

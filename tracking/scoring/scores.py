@@ -45,6 +45,23 @@ def _least(column: str) -> Callable[[Tests], Array]:
     return lambda tests: np.fmin.reduce(np.asarray(tests[column], np.float64), axis=-1)
 
 
+def _jain(column: str) -> Callable[[Tests], Array]:
+    """Return a function for Jain's index of the clients with a value; all 0 is equal, too, and gives 1.
+
+    Source: Jain, Chiu and Hawe, A quantitative measure of fairness and discrimination for resource allocation
+    in shared computer systems, DEC-TR-301, 1984: (sum of x)^2 / (K * sum of x^2).
+    """
+
+    def compute(tests: Tests) -> Array:
+        values = np.asarray(tests[column], np.float64)
+        squares = mean(values**2)
+        return np.asarray(
+            np.divide(mean(values) ** 2, squares, out=np.ones(squares.shape), where=squares != 0)
+        )
+
+    return compute
+
+
 OWN = "of the clusters' models on their clients' own test sets, mean over clients"
 SERVER = "of the clusters' models on the server's test set, mean over clients"
 
@@ -88,8 +105,17 @@ class ClientScores(Group):
         "Absolute difference of personalised and generalised F1, mean over clients.",
         _gap_between("cluster_own_f1_own", "cluster_server_f1_own"),
     )
+    learning_gap_loss: float = score(
+        "Absolute difference of personalised and generalised loss (cross-entropy, nats), mean over clients.",
+        _gap_between("cluster_own_loss", "cluster_server_loss"),
+    )
     worst_client_accuracy: float = score(
         "Least personalised accuracy of a client.", _least("cluster_own_accuracy"), in_mlflow=True
+    )
+    jain_index: float = score(
+        "Jain's index of the clients' personalised accuracies: 1 if all are equal, 1/K if one of K has all.",
+        _jain("cluster_own_accuracy"),
+        in_mlflow=True,
     )
 
 

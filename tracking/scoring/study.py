@@ -65,6 +65,10 @@ class Run:
     """The algorithm's title without settings: `SCL` of `SCL (cooldown 5)`."""
     axes: tuple[AxisValue, ...] = ()
     """The run's values of the grid's axes beside data set, overlap, balance, clients, seed and algorithm."""
+    is_archived: bool = False
+    """Whether it is one of the published runs themselves, read from the authors' archive."""
+    is_reference: bool = False
+    """Whether its algorithm is a row to compare with and no competitor: never the best, not ranked."""
 
     @property
     def setting(self) -> tuple[AxisValue, ...]:
@@ -189,8 +193,29 @@ class Study:
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Their names in tables."""
-        return _distinct(run.algorithm for run in self.runs)
+        """Their names in tables; the references come last."""
+        return _distinct(run.algorithm for run in sorted(self.runs, key=lambda run: run.is_reference))
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Those of the algorithms that are no competitors."""
+        return _distinct(run.algorithm for run in self.runs if run.is_reference)
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether the runs are the published ones themselves; a grid has either these or runs of its own."""
+        return any(run.is_archived for run in self.runs)
+
+    @property
+    def reference_note(self) -> str:
+        """A sentence on the references, empty if there are none."""
+        names = " and ".join(self.references)
+        return f"For reference: {names}, in no rank or test and never the best." if names else ""
+
+    @property
+    def competitors(self) -> "Study":
+        """The study without the references."""
+        return self._of(run for run in self.runs if not run.is_reference)
 
     @property
     def settings(self) -> tuple[tuple[AxisValue, ...], ...]:

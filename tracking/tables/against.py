@@ -9,12 +9,12 @@ from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables import reasons
 from fedgrid.tracking.tables.cells import explained, over_scenarios, split_name, title_of
 from fedgrid.tracking.tables.clustering import published_cell, published_round
-from fedgrid.tracking.tables.personalisation import LAST, MEAN, PUBLISHED, measure_of
+from fedgrid.tracking.tables.personalisation import LAST, MEAN, PUBLISHED, measure_of, untested
 from fedgrid.tracking.tables.table import ABSENT, FAR, NONE, Cell, Column, Row, Table, Tone, fixed, lettered
 
 FAR_SCORE = 0.1
 FAR_ROUNDS = 5
-CONVENTIONS = "Ours / published, both in the published conventions."
+CONVENTIONS = "{} / published, both in the published conventions."
 MEASURES = {
     "pf1_mean": (MEAN, "PF1"),
     "gf1_mean": (MEAN, "GF1"),
@@ -66,19 +66,23 @@ def beside(cell: Cell, reference: float, text: str, *, far: float, highest: bool
     )
 
 
+def _conventions(study: Study) -> str:
+    return CONVENTIONS.format("Archive" if study.is_archived else "Ours")
+
+
 def _clustering(study: Study) -> Table:
     ((dataset, clients),) = study.blocks
     columns = [(split, heading) for split in study.splits for heading in PUBLISHED_CLUSTERING]
-    known = reasons.sentences(dataset, "first-50", "runs", "cnn")
+    known = reasons.sentences(dataset, "first-50", "runs", "cnn", archived=study.is_archived)
     rows = _rows(study, lambda part: [_score(part.where(split=split), heading) for split, heading in columns])
     table = Table(
         f"against-table1-{dataset}-{clients}",
         f"Table 1 beside the published one: {title_of(dataset, clients)}",
-        " ".join([CONVENTIONS, "–: one cluster in all rounds.", *known]),
+        " ".join([_conventions(study), "–: one cluster in all rounds.", *known]),
         tuple(reasons.of_column(Column(heading, split_name(split))) for split, heading in columns),
         rows,
         corner="algorithm",
-        notes=reasons.texts(reasons.FAR_SCORE),
+        notes=reasons.texts(reasons.FAR_SCORE, archived=study.is_archived),
     )
     return lettered(explained(table, study))
 
@@ -102,17 +106,18 @@ def _score(study: Study, heading: str) -> Cell:
 def _rounds(study: Study) -> Table:
     (dataset,) = study.datasets
     columns = [(clients, (overlap, balance)) for _, clients, overlap, balance, *_ in study.scenarios]
+    known = reasons.sentences(dataset, "runs", "cnn", archived=study.is_archived)
     rows = _rows(
         study, lambda part: [_round(part.where(clients=clients, split=split)) for clients, split in columns]
     )
     table = Table(
         f"against-table2-{dataset}",
         f"Table 2 beside the published one: {dataset}",
-        " ".join([CONVENTIONS, "–: the labels never change.", *reasons.sentences(dataset, "runs", "cnn")]),
+        " ".join([_conventions(study), "–: the labels never change.", *known]),
         tuple(Column(split_name(split), f"{clients} clients") for clients, split in columns),
         rows,
         corner="algorithm",
-        notes=reasons.texts(reasons.FAR_ROUND),
+        notes=reasons.texts(reasons.FAR_ROUND, archived=study.is_archived),
     )
     return lettered(explained(table, study))
 
@@ -144,16 +149,17 @@ def _personalisation(study: Study) -> Table:
         f"Personalisation and generalisation beside the published: {dataset}",
         " ".join(
             [
-                CONVENTIONS,
+                _conventions(study),
                 f"Means over the {numbers.SCENARIOS} published scenarios. Names as in the table of "
                 "personalisation. PBA is recomputed from the authors' results.",
-                *reasons.sentences(dataset, "runs", "noise", "cnn"),
+                *filter(None, [untested(study)]),
+                *reasons.sentences(dataset, "runs", "noise", "cnn", archived=study.is_archived),
             ]
         ),
         tuple(reasons.of_column(Column(heading, span)) for span, heading in MEASURES.values()),
         _rows(study, cells_of),
         corner="algorithm",
-        notes=reasons.texts(reasons.FAR_MEAN),
+        notes=reasons.texts(reasons.FAR_MEAN, archived=study.is_archived),
     )
     return lettered(explained(table, study))
 

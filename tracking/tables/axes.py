@@ -16,7 +16,14 @@ def over_axis(study: Study, axis: str) -> Table:
     part = along(study, axis)
     values = values_of(part, axis)
     columns = [(measure, value) for measure in MEASURES for value in values]
-    rows = [Row(name, _cells(part.where(algorithm=name), axis, values)) for name in part.algorithms]
+    rows = [
+        Row(
+            name,
+            _cells(part.where(algorithm=name), axis, values),
+            is_reference=name in part.references,
+        )
+        for name in part.algorithms
+    ]
     table = Table(
         f"axis-{plain(axis)}",
         f"Scores by {axis}",

@@ -59,14 +59,30 @@ def over_scenarios(study: Study, measure: Measure, *, expected: int = 0) -> Cell
     if not scores:
         return dash(expected=expected, finished=len(study.finished)) if study.finished else Cell()
     by_scenario: dict[object, list[float]] = {}
-    by_seed: dict[int, list[float]] = {}
-    for (scenario, seed), value in scores.items():
+    for (scenario, _), value in scores.items():
         by_scenario.setdefault(scenario, []).append(value)
+    return mean(
+        float(np.mean(_means(by_scenario))),
+        spread_over_seeds(scores, expected),
+        count=len(scores),
+        expected=expected,
+        seeds=len({seed for _, seed in scores}),
+        digits=measure.digits,
+    )
+
+
+def spread_over_seeds(scores: Mapping[tuple[Any, int], float], expected: int) -> float | None:
+    """Return the standard deviation (n - 1) over seeds of the means over scenarios.
+
+    None for one seed, and unless all `expected` scores are there, by (scenario, seed): means of different
+    scenarios differ for another reason than their seeds.
+    """
+    by_seed: dict[int, list[float]] = {}
+    for (_, seed), value in scores.items():
         by_seed.setdefault(seed, []).append(value)
-    is_whole = len(scores) == len(by_scenario) * len(by_seed) == expected
-    spread = float(np.std(_means(by_seed), ddof=1)) if is_whole and len(by_seed) > 1 else None
-    value = float(np.mean(_means(by_scenario)))
-    return mean(value, spread, count=len(scores), expected=expected, digits=measure.digits)
+    num_scenarios = len({scenario for scenario, _ in scores})
+    is_whole = len(scores) == num_scenarios * len(by_seed) == expected
+    return float(np.std(_means(by_seed), ddof=1)) if is_whole and len(by_seed) > 1 else None
 
 
 def explained(table: Table, study: Study) -> Table:
@@ -80,6 +96,8 @@ def explained(table: Table, study: Study) -> Table:
         words.append("In brackets: number of runs, if a mean is not over all of them.")
     if any(cell.text == ABSENT for cell in cells):
         words.append(f"{ABSENT}: not in this grid.")
+    if any(row.is_reference for row in table.rows):
+        words.append(study.reference_note)
     words.append(lacking(study))
     return replace(table, caption=" ".join(word for word in words if word))
 

@@ -174,7 +174,10 @@ def _by_split(
 
 
 def _rows(study: Study, cells_of: Callable[[Study], Sequence[Cell]]) -> tuple[Row, ...]:
-    return tuple(Row(name, tuple(cells_of(study.where(algorithm=name)))) for name in study.algorithms)
+    return tuple(
+        Row(name, tuple(cells_of(study.where(algorithm=name))), is_reference=name in study.references)
+        for name in study.algorithms
+    )
 
 
 def _scenarios(study: Study) -> list[tuple[int, tuple[str, str]]]:

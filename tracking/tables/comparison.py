@@ -1,11 +1,10 @@
 """Two grids side by side, paired by scenario and algorithm."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring.axes import setting_words
 from fedgrid.tracking.scoring.measures import (
     CLUSTERING_ROUND,
@@ -17,9 +16,10 @@ from fedgrid.tracking.scoring.measures import (
     RAND_PUBLISHED,
     Measure,
 )
-from fedgrid.tracking.scoring.statistics import LEAST_SCENARIOS, wilcoxon
+from fedgrid.tracking.scoring.signed_ranks import LEAST_DIFFERENCES, signed_ranks
 from fedgrid.tracking.scoring.study import Scenario, Study, slug
-from fedgrid.tracking.tables.cells import lacking
+from fedgrid.tracking.tables.cells import lacking, over_scenarios, over_seeds
+from fedgrid.tracking.tables.significance import EFFECT, EFFECT_COLUMNS, effect, p_text
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, Tone, fixed
 
 MEASURES = (
@@ -45,9 +45,9 @@ class Pair:
     one: Study
     other: Study
 
-    def scores(self, measure: Measure) -> tuple[float, float]:
-        """Return the means over the seeds of each, NaN without a score."""
-        return _score(self.one, measure), _score(self.other, measure)
+    def cells(self, measure: Measure) -> tuple[Cell, Cell]:
+        """Return the means over the seeds of each, without a value where there is no score."""
+        return over_seeds(self.one, measure), over_seeds(self.other, measure)
 
 
 def compare(one: Study, other: Study) -> tuple[Table, ...]:
@@ -101,7 +101,8 @@ def _remarks(one: Study, other: Study, pairs: Sequence[Pair], unpaired: Sequence
     seeds = {study.name: sorted({run.seed for run in study.runs}) for study in (one, other)}
     counts = ", ".join(f"{name}: {len(numbers)}" for name, numbers in seeds.items())
     noun = "pair" if len(pairs) == 1 else "pairs"
-    words = [f"{len(pairs)} {noun} of scenario and algorithm; seeds are averaged first ({counts})."]
+    spread = ": mean ± standard deviation (n - 1)" if any(len(each) > 1 for each in seeds.values()) else ""
+    words = [f"{len(pairs)} {noun} of scenario and algorithm; seeds are averaged first ({counts}){spread}."]
     if unpaired:
         more = f", and {len(unpaired) - NAMED} more" if len(unpaired) > NAMED else ""
         words.append(
@@ -116,42 +117,53 @@ def _of_measure(measure: Measure, pairs: Sequence[Pair], names: tuple[str, str],
     for dataset in dict.fromkeys(pair.scenario[0] for pair in pairs):
         of_dataset = [pair for pair in pairs if pair.scenario[0] == dataset]
         for algorithm in dict.fromkeys(pair.algorithm for pair in of_dataset):
-            scores_S2 = np.array(
-                [pair.scores(measure) for pair in of_dataset if pair.algorithm == algorithm], np.float64
-            )
-            rows.append(Row(algorithm, _cells(scores_S2, measure), dataset))
+            of_algorithm = [pair for pair in of_dataset if pair.algorithm == algorithm]
+            rows.append(Row(algorithm, _cells(of_algorithm, measure), dataset))
     return Table(
         f"compare-{slug(measure.name)}",
         f"{measure.name}: {names[0]} and {names[1]}",
-        f"Means over the scenarios in which both grids have the {measure.name}, their difference, and, with "
-        f"{LEAST_SCENARIOS} pairs or more, the two-sided p of Wilcoxon's signed-rank test (not corrected for "
-        f"the number of tests). {remarks}",
-        tuple(map(Column, ("pairs", *names, "difference", "p"))),
+        f"Means over the scenarios in which both grids have the {measure.name}, and their difference. "
+        f"{EFFECT} p: two-sided exact signed-rank test, not corrected for the number of tests; scenarios "
+        f"of a data set share its images and are not independent. Effects are of {LEAST_DIFFERENCES} pairs "
+        f"or more, p of as many that differ. {remarks}",
+        tuple(map(Column, ("pairs", *names, "difference", *EFFECT_COLUMNS, "p"))),
         tuple(rows),
         corner="algorithm",
         part="data set",
     )
 
 
-def _cells(scores_S2: Array, measure: Measure) -> tuple[Cell, ...]:
-    """Return pairs, both means, difference and p; `scores_S2` has one row per scenario."""
-    both_S2 = scores_S2[~np.isnan(scores_S2).any(axis=1)]
-    num_pairs, asked = len(both_S2), len(scores_S2)
+def _cells(pairs: Sequence[Pair], measure: Measure) -> tuple[Cell, ...]:
+    """Return pairs, both means, difference, effect and p over the scenarios of a data set and algorithm."""
+    both = [pair for pair in pairs if all(cell.value is not None for cell in pair.cells(measure))]
     count = Cell(
-        str(num_pairs) if num_pairs == asked else f"{num_pairs} of {asked}",
-        float(num_pairs),
-        tone="" if num_pairs == asked else "partial",
+        str(len(both)) if len(both) == len(pairs) else f"{len(both)} of {len(pairs)}",
+        float(len(both)),
+        tone="" if len(both) == len(pairs) else "partial",
     )
-    if not num_pairs:
-        return count, *([Cell(NONE)] * 4)
-    means = both_S2.mean(axis=0)
+    if not both:
+        return count, *([Cell(NONE)] * (4 + len(EFFECT_COLUMNS)))
+    scores_S2 = np.array([[cell.value for cell in pair.cells(measure)] for pair in both], np.float64)
+    means = scores_S2.mean(axis=0)
     difference = float(means[0] - means[1])
-    p = wilcoxon(both_S2[:, 0], both_S2[:, 1]) if num_pairs >= LEAST_SCENARIOS else None
+    test = signed_ranks(scores_S2[:, 0], scores_S2[:, 1])
     return (
         count,
-        *(Cell(fixed(float(value), measure.digits), float(value)) for value in means),
+        over_scenarios(_joined([pair.one for pair in both]), measure),
+        over_scenarios(_joined([pair.other for pair in both]), measure),
         Cell(_signed(difference, measure.digits), difference, tone=_tone(difference, measure)),
-        Cell(NONE) if p is None else Cell(fixed(p, 3), p),
+        *(effect(test) if len(both) >= LEAST_DIFFERENCES else [Cell(NONE)] * len(EFFECT_COLUMNS)),
+        Cell(p_text(test.p), test.p) if test.is_testable else Cell(NONE),
+    )
+
+
+def _joined(studies: Sequence[Study]) -> Study:
+    """Return the study of the runs of all of these."""
+    return replace(
+        studies[0],
+        runs=tuple(run for study in studies for run in study.runs),
+        results={run_id: result for study in studies for run_id, result in study.results.items()},
+        lacking={run_id: state for study in studies for run_id, state in study.lacking.items()},
     )
 
 
@@ -164,7 +176,7 @@ def _of_pairs(pairs: Sequence[Pair], names: tuple[str, str], remarks: str) -> Ta
         tuple(
             Row(
                 pair.algorithm,
-                tuple(_both(*pair.scores(measure), measure) for measure in MEASURES),
+                tuple(_both(*pair.cells(measure), measure) for measure in MEASURES),
                 _title(pair.scenario),
             )
             for pair in pairs
@@ -174,14 +186,16 @@ def _of_pairs(pairs: Sequence[Pair], names: tuple[str, str], remarks: str) -> Ta
     )
 
 
-def _both(mine: float, theirs: float, measure: Measure) -> Cell:
-    texts = [NONE if np.isnan(value) else fixed(value, measure.digits) for value in (mine, theirs)]
-    difference = mine - theirs
+def _both(mine: Cell, theirs: Cell, measure: Measure) -> Cell:
+    difference = 0.0 if mine.value is None or theirs.value is None else mine.value - theirs.value
     return Cell(
-        NONE if texts == [NONE, NONE] else " / ".join(texts),
-        None if np.isnan(mine) else mine,
-        tone="" if np.isnan(difference) or texts[0] == texts[1] else _tone(difference, measure),
-        reference=None if np.isnan(theirs) else theirs,
+        NONE if mine.text == theirs.text == NONE else f"{mine.text} / {theirs.text}",
+        mine.value,
+        mine.spread,
+        mine.count,
+        mine.seeds,
+        tone=_tone(difference, measure) if mine.text.split(" ")[0] != theirs.text.split(" ")[0] else "",
+        reference=theirs.value,
     )
 
 
@@ -189,12 +203,6 @@ def _tone(difference: float, measure: Measure) -> Tone:
     if measure.highest is None or not round(difference, measure.digits):
         return ""
     return "better" if (difference > 0) == measure.highest else "worse"
-
-
-def _score(study: Study, measure: Measure) -> float:
-    values = [measure.of(result) for result in study.finished]
-    there = [value for value in values if not np.isnan(value)]
-    return float(np.mean(there)) if there else float("nan")
 
 
 def _signed(value: float, digits: int) -> str:

@@ -81,8 +81,9 @@ def to_csv(table: Table) -> str:
     """Return a csv file: the rows' sections (if any) and names, then each column's values in full digits.
 
     Column names are those of `heading_of`. If any cell has them, a column is followed by its standard
-    deviations over seeds (`... spread`), its numbers of runs (`... count`, if more than one) and its
-    reference numbers (`... reference`). Cells without a result, and dashes without a number, are empty.
+    deviations over seeds (`... spread`), its numbers of runs (`... count`) and of seeds among them
+    (`... seeds`), if more than one, and its reference numbers (`... reference`). Cells without a result, and
+    dashes without a number, are empty.
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -111,6 +112,8 @@ def _csv_columns(heading: str, cells: Sequence[Cell]) -> Iterator[tuple[str, lis
         yield f"{heading} spread", [_full(cell.spread) for cell in cells]
     if any(cell.count > 1 for cell in cells):
         yield f"{heading} count", [str(cell.count) if cell.count else "" for cell in cells]
+    if any(cell.seeds > 1 for cell in cells):
+        yield f"{heading} seeds", [str(cell.seeds) if cell.seeds else "" for cell in cells]
     if any(cell.reference is not None for cell in cells):
         yield f"{heading} reference", [_full(cell.reference) for cell in cells]
 

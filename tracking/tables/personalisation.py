@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import product
+from math import isnan
 
 from fedgrid.tracking.scoring.measures import Measure, last_round, mean_over_rounds
 from fedgrid.tracking.scoring.study import Study
@@ -38,7 +39,8 @@ def published_personalisation(study: Study) -> Table:
         "Personalisation and generalisation, as published",
         "Published conventions. PF1 and PA: F1 and accuracy of the cluster's model on the client's own test "
         "set. GF1 and GA: F1 and accuracy of the locally trained model, before aggregation, on the server's "
-        "test set. F1 is over the union of true and predicted classes. gap: mean over clients of |PA - GA|.",
+        "test set. F1 is over the union of true and predicted classes. gap: mean over clients of |PA - GA|. "
+        f"{untested(study)}".rstrip(),
     )
 
 
@@ -55,6 +57,18 @@ def personalisation(study: Study) -> Table:
     )
 
 
+def untested(study: Study) -> str:
+    """Return a sentence on runs without the tests behind the published GF1, GA and gap; empty without any."""
+    gf1 = last_round("GF1", PUBLISHED["GF1"])
+    count = sum(isnan(gf1.of(result)) for result in study.finished)
+    if not count:
+        return ""
+    return (
+        f"No GF1, GA and gap of {count} of {len(study.finished)} finished runs: they did not test local "
+        "models on the server's set (evaluation.local_server: true)."
+    )
+
+
 def _table(study: Study, curves: Mapping[str, str], name: str, title: str, caption: str) -> Table:
     measures = {
         (span, heading): measure_of(span, heading, curve)
@@ -68,6 +82,7 @@ def _table(study: Study, curves: Mapping[str, str], name: str, title: str, capti
             algorithm,
             tuple(over_scenarios(part.where(algorithm=algorithm), measure) for measure in measures.values()),
             section,
+            is_reference=algorithm in study.references,
         )
         for section, part in parts
         for algorithm in part.algorithms

@@ -1,5 +1,8 @@
 """Known reasons why our numbers differ from the published ones, and where each applies.
 
+Each says what is true of the published runs, which holds for runs of the authors' archive too, and then what
+differs in runs of one's own.
+
 Source: differences between the authors' archive and code and the papers (docs/algorithms.md, "As
 published").
 """
@@ -28,11 +31,14 @@ class Reason:
     """A footnote and the conditions under which it applies; an empty field is no condition."""
 
     text: str
+    """About the published runs."""
+    ours: str = ""
+    """About runs of one's own; empty if there is nothing to add."""
     datasets: Collection[str] = ()
     algorithms: Collection[str] = ()
     """Rows of the published tables."""
     plain: bool = False
-    """Applies only to algorithms that are not `as published`: the others share the published mistake."""
+    """Of runs of one's own it applies only to those that are not `as published`, which share the mistake."""
     measures: Collection[str] = ()
     """Headings of columns."""
     scenario: tuple[str, int, str, str] | None = None
@@ -43,17 +49,22 @@ class Reason:
 
     def is_of_row(self, run: Run) -> bool:
         """Return whether the reason applies to the algorithm and data set of a run."""
+        shares_the_mistake = AS_PUBLISHED in run.algorithm and not run.is_archived
         return (
             self.fits(run.dataset)
             and (not self.algorithms or run.published in self.algorithms)
-            and not (self.plain and AS_PUBLISHED in run.algorithm)
+            and not (self.plain and shares_the_mistake)
         )
+
+    def words(self, *, archived: bool) -> str:
+        """Return the footnote in a table of runs of the archive, or else of runs of one's own."""
+        return self.text if archived or not self.ours else f"{self.text} {self.ours}"
 
 
 AS_PUBLISHED = "as published"
 
 OF_ALL = {
-    "cnn": Reason("The authors' network for these images is not published; ours is similar.", CNN),
+    "cnn": Reason("The authors' network for these images is not published.", "The one here is similar.", CNN),
     "runs": Reason(
         "Each published number is of one run from an unseeded initial model; the round in which OCFL "
         "clusters differs by one or two between runs."
@@ -61,29 +72,34 @@ OF_ALL = {
     "noise": Reason(
         "BNC and SCL are the same algorithm on this network: their published last PF1 differ with a standard "
         "deviation of 0.027, which is due to chance.",
-        RESNET,
+        datasets=RESNET,
     ),
-    "first-50": Reason("Both are means over the first 50 rounds, though the runs are longer.", RESNET),
+    "first-50": Reason(
+        "Both are means over the first 50 rounds, though the runs are longer.", datasets=RESNET
+    ),
 }
 """Reasons for whole tables: sentences of their captions."""
 
 OF_ROWS = {
     "affinity": Reason(
         "The published runs gave distances to an algorithm that takes similarities, so that hidden groups "
-        "exchanged members; the plain OCFL-AFF gives similarities.",
+        "exchanged members.",
+        "The plain OCFL-AFF gives similarities.",
         algorithms=("OCFL-AFF",),
         plain=True,
     ),
     "briggs-cnn": Reason(
         "The published runs used similarities in the place of distances, with a threshold of 0.05: all "
-        "clients merged (12 of 16 runs) or the hidden groups were mixed. The plain BCL uses distances.",
+        "clients merged (12 of 16 runs) or the hidden groups were mixed.",
+        "The plain BCL uses distances.",
         CNN,
         ("BCL",),
         plain=True,
     ),
     "briggs-resnet": Reason(
         "The published runs used similarities in the place of distances, with a threshold of 0.05: every "
-        "client was alone from round 21 on. The plain BCL uses distances.",
+        "client was alone from round 21 on.",
+        "The plain BCL uses distances.",
         RESNET,
         ("BCL",),
         plain=True,
@@ -91,26 +107,27 @@ OF_ROWS = {
     "sattler-cnn": Reason(
         "The published runs first split in round 22: their cooldown was 20 rounds, not the 30 and 40 of "
         "Table 4, and both epsilons were 0.35.",
-        CNN,
-        ("SCL",),
+        datasets=CNN,
+        algorithms=("SCL",),
         plain=True,
     ),
     "sattler-resnet": Reason(
         "The published runs never split: the norm of their updates includes BatchNorm's counters, which "
         "alone exceed epsilon 1. There, SCL equals BNC.",
-        RESNET,
-        ("SCL",),
+        datasets=RESNET,
+        algorithms=("SCL",),
         plain=True,
     ),
     "noise-clients": Reason(
-        "In the published runs the clients that HDBSCAN labels as noise share a cluster of their own; in the "
-        "plain OCFL-HDB each joins the nearest cluster.",
+        "In the published runs the clients that HDBSCAN labels as noise share a cluster of their own.",
+        "In the plain OCFL-HDB each joins the nearest cluster.",
         algorithms=("OCFL-HDB",),
         plain=True,
     ),
     "buffers": Reason(
         "The published distances include BatchNorm's statistics and counters, and the counters outweigh all "
-        "else; ours are over the weights, unless `similarity_over` is `state`.",
+        "else.",
+        "Those of the plain algorithms are over the weights, unless `similarity_over` is `state`.",
         RESNET,
         OCFL,
         plain=True,
@@ -118,16 +135,16 @@ OF_ROWS = {
     "learning-rate": Reason(
         "With learning rates of 1e-7 (PathMNIST) and 1e-6 (BloodMNIST) the weights hardly change: the "
         "published runs clustered BatchNorm's statistics.",
-        MEDICAL,
-        OCFL,
+        datasets=MEDICAL,
+        algorithms=OCFL,
         plain=True,
     ),
 }
 
 OF_COLUMNS = {
     "homogeneity": Reason(
-        "Homogeneity, though called completeness: the two arguments were exchanged. In this table ours is "
-        "computed in the same way.",
+        "Homogeneity, though called completeness: the two arguments were exchanged. In this table both "
+        "numbers are computed so.",
         measures=("COM",),
     ),
     "union": Reason(
@@ -143,7 +160,7 @@ OF_COLUMNS = {
 
 OF_CELLS = {
     "copied": Reason(
-        "The published AMI of OCFL-HDB is a copy of its RAND; so is ours in this table.",
+        "The published AMI of OCFL-HDB is a copy of its RAND; in this table both numbers are.",
         algorithms=("OCFL-HDB",),
         measures=("AMI",),
     ),
@@ -157,15 +174,15 @@ OF_CELLS = {
 }
 
 
-def texts(far: str) -> Mapping[str, str]:
+def texts(far: str, *, archived: bool) -> Mapping[str, str]:
     """Return the notes of a table by key; `far` is the text of `FAR`."""
     known = {**OF_ROWS, **OF_COLUMNS, **OF_CELLS}
-    return {FAR: far, **{key: reason.text for key, reason in known.items()}}
+    return {FAR: far, **{key: reason.words(archived=archived) for key, reason in known.items()}}
 
 
-def sentences(dataset: str, *keys: str) -> Iterator[str]:
+def sentences(dataset: str, *keys: str, archived: bool) -> Iterator[str]:
     """Yield the texts of those of `OF_ALL` that apply to a data set."""
-    return (OF_ALL[key].text for key in keys if OF_ALL[key].fits(dataset))
+    return (OF_ALL[key].words(archived=archived) for key in keys if OF_ALL[key].fits(dataset))
 
 
 def of_row(row: Row, run: Run) -> Row:

@@ -7,7 +7,7 @@ from fedgrid.tracking.scoring.axes import setting_axes
 from fedgrid.tracking.scoring.measures import Measure, last_round, mean_over_rounds
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.scoring.study import Run, Study
-from fedgrid.tracking.tables import personalisation
+from fedgrid.tracking.tables import fairness, personalisation
 from fedgrid.tracking.tables.cells import explained, over_scenarios, over_seeds
 from fedgrid.tracking.tables.clustering import right_share
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, bold_columns, fixed
@@ -30,7 +30,7 @@ def overview(study: Study) -> Table:
             *(over_scenarios(part, measure) for measure in scores),
             Cell(NONE) if rank is None else Cell(fixed(rank, 2), rank, count=comparison.num_scenarios),
         )
-        rows.append(Row(algorithm, cells))
+        rows.append(Row(algorithm, cells, is_reference=algorithm in study.references))
     table = Table(
         "overview",
         f"Overview of {study.name}",
@@ -57,6 +57,7 @@ def per_scenario(study: Study) -> Table:
                 *(over_seeds(runs, measure) for measure in columns.values()),
                 Cell("; ".join(_unfinished(runs, run) for run in runs.unfinished) or NONE),
             ),
+            is_reference=algorithm in study.references,
         )
         for ((dataset, clients, overlap, balance, *setting), algorithm), runs in study.cells().items()
     )
@@ -81,7 +82,10 @@ def _measures() -> Mapping[tuple[str, str], Measure]:
     """Return group and heading -> measure."""
     published = {**measures.PUBLISHED_CLUSTERING, "round": measures.ROUND_PUBLISHED}
     spans: Mapping[str, Callable[[str, str], Measure]] = {"mean": mean_over_rounds, "last": last_round}
-    clients = {"as published": personalisation.PUBLISHED, "clients": personalisation.RIGHT}
+    clients = {
+        "as published": personalisation.PUBLISHED,
+        "clients": {**personalisation.RIGHT, **fairness.CURVES},
+    }
     return {
         **{("as published", name): measure for name, measure in published.items()},
         **{("clustering", measure.name): measure for measure in measures.CLUSTERING},

@@ -1,57 +1,134 @@
-"""The table of significance tests between algorithms."""
+"""The tables of significance tests between algorithms: p of each pair, and the size of each difference."""
 
-from fedgrid.tracking.scoring.statistics import ALPHA, Comparison
+from fedgrid.tracking.scoring.paired_tests import ALPHA, Pair
+from fedgrid.tracking.scoring.signed_ranks import LEAST_DIFFERENCES, LEVEL, SignedRanks
+from fedgrid.tracking.scoring.statistics import Comparison
 from fedgrid.tracking.scoring.study import slug
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, fixed
 
 LEAST_P = 0.001
 """Smaller p-values are printed as `<0.001`."""
+EFFECT = (
+    "Effect: rank-biserial correlation, ranks won minus ranks lost over all ranks; 1 is better in every "
+    f"scenario, 0 is even, and an equal score counts for neither; low and high: its "
+    f"{100 * LEVEL:.0f} % interval by a bootstrap over scenarios."
+)
+"""A part of captions."""
+EFFECT_COLUMNS = ("effect", "low", "high")
 
 
 def significance(comparison: Comparison) -> Table:
     """Return the table of ranks and pairwise p-values, best rank first, with the better of each pair
     marked."""
-    names = comparison.algorithms if comparison.p_values is not None else ()
-    ranked = list(zip(comparison.algorithms, comparison.ranks, strict=True))
+    pairs = {frozenset((pair.one, pair.other)): pair for pair in comparison.pairs}
+    names = comparison.algorithms if pairs else ()
     rows = tuple(
         Row(
             name,
-            (Cell(fixed(rank, 2), rank), *(_p_cell(comparison, place, other) for other in range(len(names)))),
+            (
+                Cell(fixed(rank, 2), rank),
+                *(_p_of(pairs.get(frozenset((name, other))), name) for other in names),
+            ),
         )
-        for place, (name, rank) in enumerate(ranked)
+        for name, rank in zip(comparison.algorithms, comparison.ranks, strict=True)
     )
-    friedman = comparison.friedman_p
     words = [
         f"Average rank (1 is best) by {comparison.measure}, {comparison.where}.",
-        f"Columns of algorithms: two-sided p of Wilcoxon's signed-rank test of each pair after Holm's "
-        f"correction; bold below {ALPHA}, with + if the row is better and - if the column is."
+        "Columns of algorithms: two-sided exact p of Wilcoxon's signed-rank test of each pair after Holm's "
+        f"correction; bold below {ALPHA}, with + if the row is better in this pair and - if the column is."
         if names
         else "",
-        "" if friedman is None else f"Friedman's test of all algorithms: p {_p_text(friedman, 'is ')}.",
+        *_friedman(comparison),
         *comparison.remarks,
     ]
-    if not ranked:
-        words = [*comparison.remarks]
     return Table(
         f"significance-{slug(comparison.measure)}",
         f"Significance of differences: {comparison.measure}",
-        " ".join(word for word in words if word),
+        " ".join(word for word in (words if rows else comparison.remarks) if word),
         tuple(map(Column, ("rank", *names))),
         rows,
         corner="algorithm",
     )
 
 
-def _p_cell(comparison: Comparison, row: int, column: int) -> Cell:
-    assert comparison.p_values is not None
-    if row == column:
-        return Cell(NONE)
-    p = float(comparison.p_values[row, column])
-    if p >= ALPHA:
-        return Cell(_p_text(p), p)
-    is_better = comparison.ranks[row] < comparison.ranks[column]
-    return Cell(f"{_p_text(p)} {'+' if is_better else '-'}", p, bold=True)
+def effects(comparison: Comparison) -> Table:
+    """Return the table of pairs, the better rank first: wins, size of the difference, its interval and p."""
+    over_datasets = comparison.num_datasets > 0
+    words = []
+    if comparison.pairs:
+        words = [
+            f"By {comparison.measure}, {comparison.where}: in how many the first algorithm is better, equal "
+            f"and worse. {EFFECT}",
+            f"p over scenarios: two-sided exact signed-rank test of pairs that differ in {LEAST_DIFFERENCES} "
+            "scenarios or more.",
+            "p over data sets: t-test of the means of each data set, as of a mixed model in which data sets "
+            "are random; –: the difference is the same in all."
+            if over_datasets
+            else "",
+            f"After Holm's correction; bold below {ALPHA}.",
+        ]
+    words += [*_friedman(comparison), *comparison.remarks]
+    return Table(
+        f"effects-{slug(comparison.measure)}",
+        f"Size of differences: {comparison.measure}",
+        " ".join(word for word in words if word),
+        (
+            *(Column(name, "scenarios") for name in ("better", "equal", "worse")),
+            *map(Column, EFFECT_COLUMNS),
+            Column("scenarios", "p over"),
+            *([Column("data sets", "p over")] if over_datasets else []),
+        ),
+        tuple(
+            Row(
+                pair.other,
+                (
+                    *counts(pair.test),
+                    *effect(pair.test),
+                    _p(pair.p),
+                    *([_p(pair.p_datasets)] if over_datasets else []),
+                ),
+                f"{pair.one} against",
+            )
+            for pair in comparison.pairs
+        ),
+        corner="algorithm",
+        part="better rank",
+    )
 
 
-def _p_text(p: float, otherwise: str = "") -> str:
+def counts(test: SignedRanks) -> tuple[Cell, ...]:
+    """Return the cells of how many scenarios are better, equal and worse."""
+    return tuple(Cell(str(number), float(number)) for number in (test.better, test.equal, test.worse))
+
+
+def effect(test: SignedRanks) -> tuple[Cell, ...]:
+    """Return the cells of `EFFECT_COLUMNS`."""
+    return tuple(Cell(fixed(value, 2), value) for value in (test.effect, *test.interval))
+
+
+def _friedman(comparison: Comparison) -> list[str]:
+    words = []
+    if comparison.friedman_p is not None:
+        words.append(f"Friedman's test of all algorithms: p {p_text(comparison.friedman_p, 'is ')}.")
+    if comparison.friedman_p_datasets is not None:
+        p = p_text(comparison.friedman_p_datasets, "is ")
+        words.append(f"Over the means of the {comparison.num_datasets} data sets: p {p}.")
+    return words
+
+
+def _p_of(pair: Pair | None, row: str) -> Cell:
+    """Return the cell of a pair in the row of one of its two, a dash on the diagonal."""
+    cell = _p(pair.p if pair else None)
+    if pair is None or not cell.bold:
+        return cell
+    test = pair.test if pair.one == row else pair.test.turned()
+    return Cell(f"{cell.text} {'+' if test.effect > 0 else '-'}", cell.value, bold=True)
+
+
+def _p(p: float | None) -> Cell:
+    return Cell(NONE) if p is None else Cell(p_text(p), p, bold=p < ALPHA)
+
+
+def p_text(p: float, otherwise: str = "") -> str:
+    """Return p with three digits, or `<0.001`; `otherwise` stands before the digits."""
     return f"<{LEAST_P}" if p < LEAST_P else f"{otherwise}{fixed(p, 3)}"

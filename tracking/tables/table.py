@@ -29,6 +29,8 @@ class Cell:
     """Standard deviation over seeds (n - 1), where there are several."""
     count: int = 0
     """Number of values that `value` is the mean of."""
+    seeds: int = 0
+    """Number of seeds among them; 0 if the cell is no mean."""
     bold: bool = False
     tone: Tone = ""
     """Colour in HTML: better or worse than the reference, or a mean of only some of the runs."""
@@ -55,6 +57,8 @@ class Row:
     cells: tuple[Cell, ...]
     section: str = ""
     notes: tuple[str, ...] = ()
+    is_reference: bool = False
+    """Whether it is compared with no other row, and so never the best."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +92,14 @@ def number(values: Sequence[float], *, expected: int = 1, digits: int = 2) -> Ce
     if not there:
         return dash(expected=expected, finished=len(values))
     spread = float(np.std(there, ddof=1)) if len(there) > 1 else None
-    return mean(float(np.mean(there)), spread, count=len(there), expected=expected, digits=digits)
+    count = len(there)
+    return mean(float(np.mean(there)), spread, count=count, expected=expected, seeds=count, digits=digits)
 
 
-def mean(value: float, spread: float | None, *, count: int, expected: int, digits: int) -> Cell:
-    """Return the cell of a mean of `count` out of `expected` values."""
+def mean(value: float, spread: float | None, *, count: int, expected: int, seeds: int, digits: int) -> Cell:
+    """Return the cell of a mean of `count` out of `expected` values, of so many seeds."""
     text = fixed(value, digits) + (f" ± {fixed(spread, digits)}" if spread is not None else "")
-    return _counted(Cell(text, value, spread, count), count, expected)
+    return _counted(Cell(text, value, spread, count, seeds), count, expected)
 
 
 def dash(value: float | None = None, *, expected: int, finished: int) -> Cell:
@@ -140,12 +145,14 @@ def bold_columns(rows: Sequence[Row], highest: Sequence[bool | None]) -> tuple[R
         sections.setdefault(row.section, []).append(row)
     bold: list[Row] = []
     for members in sections.values():
+        compared = [row for row in members if not row.is_reference]
+        by_column = zip(*(row.cells for row in compared), strict=True)
         columns = [
             column if more is None else embolden(column, highest=more)
-            for column, more in zip(zip(*(row.cells for row in members), strict=True), highest, strict=True)
+            for column, more in zip(by_column, highest, strict=bool(compared))
         ]
-        cells = zip(*columns, strict=True)
-        bold += [replace(row, cells=tuple(of_row)) for row, of_row in zip(members, cells, strict=True)]
+        cells = iter(zip(*columns, strict=True))
+        bold += [row if row.is_reference else replace(row, cells=tuple(next(cells))) for row in members]
     return tuple(bold)
 
 

@@ -57,6 +57,8 @@ class TestRegroup:
 
     def test_each_member_counts_once_in_the_mean_model(self):
         """Three of model (0, 0) and one of (8, 4): (2, 1)."""
+        state = regroup(state_of([0, 0, 1], [(0, 0), (8, 4)]), [[0, 2], [1]], {0: 1, 1: 9, 2: 3})
+        assert [model.tolist() for model in state.models] == [[6, 3], [0, 0]]
         state = regroup(state_of([0, 0, 0, 1], [(0, 0), (8, 4)]), [[0, 1, 2, 3]])
         assert [model.tolist() for model in state.models] == [[2, 1]]
 

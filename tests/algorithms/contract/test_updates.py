@@ -365,11 +365,20 @@ class TestWeightedMeans:
         assert [mean.tolist() for mean in means] == [[6, 3], [5, 5]]
         assert means[0].dtype == np.float32
 
-    def test_equal_weights_give_the_plain_mean_under_another_name(self):
+    def test_equal_weights_are_the_plain_mean_from_the_cache_too(self):
         source, view = recorded(3)
-        plain, weighted = view.mean(), view.mean({0: 2, 1: 2, 2: 2})
-        np.testing.assert_allclose(weighted, plain, rtol=1e-6)
-        assert len(source.known) == 2
+        plain, weighted = view.mean(), view.mean({0: 0.3, 1: 0.3, 2: 0.3})
+        assert weighted.tobytes() == plain.tobytes()
+        assert len(source.known) == 1
+
+    def test_a_view_and_its_parts_take_means_by_the_weights_of_the_run(self):
+        view = updates_of(clients((3, 0), (7, 4), (5, 5)), weights={0: 1, 1: 3, 2: 10})
+        assert [mean.tolist() for mean in view.means([[0, 1], [2]])] == [[6, 3], [5, 5]]
+        part = view.select([0, 1])
+        assert part.mean().tolist() == [6, 3]
+        assert part.mean({0: 1, 1: 1}).tolist() == [5, 2]
+        assert part.mean_norm == pytest.approx(np.hypot(6, 3))
+        assert updates_of(clients((3, 0), (7, 4))).mean_norm == pytest.approx(np.hypot(5, 2))
 
     def test_each_set_of_weights_is_cached_for_itself(self):
         source, view = recorded(3)

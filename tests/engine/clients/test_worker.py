@@ -48,8 +48,8 @@ def initial(model="digitnet", seed=SEED):
     return vector
 
 
-def task(client, candidates=(0,), round_index=0, evaluate=False):
-    return TrainTask(Order(client, candidates), round_index, evaluate)
+def task(client, candidates=(0,), round_index=0, evaluate=False, local_server=False):
+    return TrainTask(Order(client, candidates), round_index, evaluate, local_server)
 
 
 def comparable(result):
@@ -94,7 +94,7 @@ def test_clients_and_rounds_see_different_batches():
 
 def test_the_update_is_the_trained_model_minus_the_one_that_was_sent():
     held, model = host(), initial()
-    (reply,) = held.train([task(0, evaluate=True)], [model], {})
+    (reply,) = held.train([task(0, evaluate=True, local_server=True)], [model], {})
     report, update = reply.report, reply.update
     assert update.dtype == np.float32
     assert update.shape == model.shape
@@ -108,6 +108,22 @@ def test_the_update_is_the_trained_model_minus_the_one_that_was_sent():
     assert tested.own.confusion.tolist() == report.local.confusion.tolist()
     assert tested.own.loss_sum == pytest.approx(report.local.loss_sum, rel=1e-5)
     assert report.local_server.confusion.sum() == len(SERVER)
+
+
+def test_the_trained_model_is_tested_on_the_servers_set_only_if_asked():
+    held = host()
+    [with_it], [without] = (
+        held.train([task(0, evaluate=True, local_server=asked)], [initial()], {}) for asked in (True, False)
+    )
+    assert with_it.report.local_server.confusion.sum() == len(SERVER)
+    assert without.report.local_server is None
+    assert without.report.local.loss_sum == with_it.report.local.loss_sum
+
+
+def test_a_served_model_is_tested_on_the_own_test_set_only_if_asked():
+    (report,) = host().evaluate([EvaluateTask(0, None)], [initial()])
+    assert report.own is None
+    assert len(report.server_parts) == 1
 
 
 def test_the_trained_model_is_tested_only_if_asked():

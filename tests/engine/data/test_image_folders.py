@@ -69,7 +69,7 @@ class TestImageFolder:
 
     def test_file_that_is_no_image_is_named(self, folder):
         (folder / "train" / "bee" / "notes.txt").write_text("hello")
-        with pytest.raises(DataError, match=r"notes\.txt is not an image that PIL reads"):
+        with pytest.raises(DataError, match=r"notes\.txt is not an image of a known format"):
             image_folders.read(folder)
 
     def test_empty_class_is_named(self, folder):

@@ -130,7 +130,7 @@ class TestRuns:
         before = [run.run_id for run in load_grid("quickstart", {}, [], NOWHERE).runs]
         active.use([write(ALGORITHM), write(CLUSTERER, "two.py"), write(MODEL, "three.py")])
         assert [run.run_id for run in load_grid("quickstart", {}, [], NOWHERE).runs] == before
-        assert before[0] == "c18468c61b8f"
+        assert before[0] == "ebf264ca4972"
 
     def test_ids_of_paper_digits_are_what_they_were(self):
         ids = " ".join(run.run_id for run in load_grid("paper-digits", {}, [], NOWHERE).runs)

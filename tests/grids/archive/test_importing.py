@@ -19,6 +19,7 @@ from tests.helpers.small_archive import (
     results,
     write,
     write_blueprint,
+    write_centralised,
     write_metrics,
     write_run,
 )
@@ -238,6 +239,34 @@ def test_import_prints_counts_absent_files_and_the_next_command(archive, storage
         "after_update_generalizability.csv, after_update_metrics.csv",
     ]
     assert lines[-1] == f"Next:  fedgrid report theirs --storage {storage}"
+
+
+def test_what_stands_among_the_runs_is_read_or_skipped_in_a_line_each(archive, storage):
+    """As in the whole archive, whose centralised trainings once ended the import."""
+    write_centralised(archive)
+    write_centralised(archive, "BLOODMNIST", "first")
+    broken = write_centralised(archive, "BLOODMNIST", "second") / "training_loss.csv"
+    replace(broken, 3, "106.5", "many")
+    (archive / "experiments" / "MNIST" / "plots" / "old").mkdir(parents=True)
+    result = fedgrid("import", archive, "--name", "theirs", "--storage", storage)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines()[-6:-3] == [
+        "centralised trainings: 2 (mnist, bloodmnist); `fedgrid centralised mnist` shows them beside its own",
+        "skipped, no runs in them: experiments/MNIST/plots",
+        f"skipped, a centralised training: {broken}:3: weights_norm 'many'; expected a number",
+    ]
+    output = imported(archive, storage)
+    assert counts(output) == {"imported": 0, "unchanged": 2}
+    assert output["centralised"] == ["mnist: centralised_test", "bloodmnist: centralised_test/first"]
+    assert [problem.partition(":")[0] for problem in output["skipped"]] == [
+        "experiments/MNIST/plots",
+        str(broken),
+    ]
+
+
+def test_import_without_other_folders_says_nothing_of_them(done, archive):
+    output = imported(archive, done)
+    assert (output["centralised"], output["skipped"]) == ([], [])
 
 
 def test_malformed_file_ends_the_import_before_its_run_is_written(archive, storage):

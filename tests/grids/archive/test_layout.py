@@ -76,11 +76,48 @@ def test_archived_runs_equal_the_preset_but_for_the_model():
         ),
     ],
 )
-def test_unknown_folder_is_named(tmp_path, path, message):
+def test_folder_with_a_run_and_an_unknown_name_is_refused(tmp_path, path, message):
     folder = tmp_path / "experiments" / path
-    folder.mkdir(parents=True)
+    touch(folder / "results")
     with pytest.raises(DataError, match=re.escape(f"{folder}: ") + ".*" + re.escape(message)):
         layout.experiments(tmp_path)
+
+
+def test_folders_without_runs_are_skipped_at_every_level(tmp_path):
+    """As are the plots, notes and trials that stand among the authors' runs."""
+    write_run(tmp_path, "kmeans")
+    strays = [
+        "experiments/MNIST/nonoverlaping/balanced/15/comparison",
+        "experiments/MNIST/nonoverlaping/plots",
+        "experiments/MNIST/overlapping",
+        "experiments/summary",
+        "temperature_experiments/MNIST/old",
+    ]
+    for stray in strays:
+        (tmp_path / stray / "inner").mkdir(parents=True)
+    assert len(layout.experiments(tmp_path)) == 1
+    assert layout.temperatures(tmp_path) == []
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in layout.skipped(tmp_path)) == strays
+
+
+def test_centralised_trainings_are_found_by_their_files_and_are_not_skipped(tmp_path):
+    """BLOODMNIST has several trials; a folder that only has explanations holds none."""
+    names = {
+        "MNIST/centralised_test": ["final_test.csv", "training_loss.csv", "validation_results.csv"],
+        "BLOODMNIST/centralised_test/lr_1e-3": ["final_test.csv"],
+        "BLOODMNIST/centralised_test/lr_1e-6/results": ["training_loss.csv"],
+        "CIFAR10/centralised_test/explanations": ["CIFAR10_explanations.csv"],
+    }
+    for folder, files in names.items():
+        (tmp_path / "experiments" / folder).mkdir(parents=True)
+        for file in files:
+            (tmp_path / "experiments" / folder / file).touch()
+    assert [(found.dataset, found.name) for found in layout.trainings(tmp_path)] == [
+        ("mnist", "centralised_test"),
+        ("bloodmnist", "centralised_test/lr_1e-3"),
+        ("bloodmnist", "centralised_test/lr_1e-6/results"),
+    ]
+    assert [path.parent.name for path in layout.skipped(tmp_path)] == ["CIFAR10"]
 
 
 def test_files_and_hidden_folders_are_skipped(tmp_path):

@@ -7,23 +7,6 @@ from tests.helpers.command_line import fedgrid
 IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
 
 
-@pytest.fixture
-def refused(tmp_path, monkeypatch):
-    """Return a function that runs a command and checks that it is refused with `says` in the message."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments, says, **settings):
-        before = sorted(tmp_path.rglob("*"))
-        result = fedgrid(*arguments, **settings)
-        assert (result.code, result.out) == (2, "")
-        assert result.err.startswith("fedgrid: ")
-        assert result.err.count("\n") == 1
-        assert says in result.err
-        assert sorted(tmp_path.rglob("*")) == before
-
-    return run
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

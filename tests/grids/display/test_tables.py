@@ -15,6 +15,7 @@ from fedgrid.grids.display.tables import (
     class_count_table,
     duration,
     failure_table,
+    page_table,
     result_row,
     result_table,
     summary_rows,
@@ -24,6 +25,8 @@ from fedgrid.grids.results.outcome import Outcome
 from fedgrid.grids.results.times import Times
 from fedgrid.tracking.scoring.partitions import ClusteringScores, PartitionScores, PublishedClustering
 from fedgrid.tracking.scoring.scores import ClientScores, PublishedClients, RunScores
+from fedgrid.tracking.tables.table import Column, Row, number
+from fedgrid.tracking.tables.table import Table as PageTable
 
 
 def filled(kind, value=0.12345, **values):
@@ -38,7 +41,7 @@ def outcome(
     times = Times(seconds, seconds if alone is None else alone, 15, 15 if alone is None else 14)
     clustering = filled(
         ClusteringScores,
-        final=PartitionScores(3, 1.0, 1.0, 1.0, 1.0),
+        final=filled(PartitionScores, 1.0, clusters=3),
         clustering_round=clustering_round,
     )
     scores = RunScores(
@@ -214,7 +217,33 @@ def test_summary_rows_have_means_and_the_number_of_exact_runs():
     assert rows[1]["personalised_accuracy"] == 0.5
 
 
-def test_summary_table_fits_eighty_columns():
-    text = printed(summary_table(summary_rows([scored("ocfl-hdbscan", 1.0, 0)]), 80), 80)
+def test_summary_of_several_seeds_has_their_number_and_the_deviation_of_each_mean():
+    """ARI of 1.0 and 0.5: the deviation is 0.5 / sqrt 2. Of the accuracies one is missing."""
+    rows = summary_rows(
+        [
+            scored("ocfl-kmeans", 1.0, 0, personalised_accuracy=0.5),
+            scored("ocfl-kmeans", 0.5, 1, personalised_accuracy=None),
+        ]
+    )
+    assert rows[0]["spread"]["ari"] == pytest.approx(0.125**0.5)
+    assert rows[0]["spread"]["personalised_accuracy"] is None
+    text = printed(summary_table(rows, 80), 80)
+    assert "2 seeds" in text
+    assert "±.354" in text
+    assert "±" not in printed(summary_table(summary_rows([scored("bnc", 0.0, 0)]), 80), 80)
+
+
+def test_the_table_of_a_report_says_of_how_many_seeds_its_means_are():
+    cells = (number([0.8, 1.0], expected=2), number([0.5]))
+    page = PageTable("t", "Title", "", (Column("ARI"), Column("AMI")), (Row("BNC", cells),))
+    assert "2 seeds: mean ± standard deviation (n - 1)" in " ".join(printed(page_table(page, 80), 80).split())
+    one = replace(page, rows=(Row("BNC", (cells[1], cells[1])),))
+    assert "seed" not in printed(page_table(one, 80), 80)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_summary_table_fits_eighty_columns(seeds):
+    rows = summary_rows([scored("ocfl-hdbscan", 1.0, seed) for seed in range(seeds)])
+    text = printed(summary_table(rows, 80), 80)
     assert "OCFL-HDB" in text
     assert max(map(len, text.splitlines())) <= 80

@@ -1,6 +1,7 @@
 """Runs in MLflow, one call after the other: named, tagged, whole, and never twice."""
 
 import json
+import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,6 +9,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.storage_id import id_of
 from fedgrid.grids.mlflow_log import run_writer
 from fedgrid.grids.mlflow_log.run_writer import Writer, is_logged
 from fedgrid.grids.mlflow_log.tags import described
@@ -135,7 +137,7 @@ def test_damaged_mark_counts_as_not_logged(tmp_path, text):
 
 
 def test_mark_contains_no_password(tmp_path):
-    (tmp_path / "mlflow.json").write_text('{"uri": "http://head:5000", "rounds": 4}')
+    (tmp_path / "mlflow.json").write_text('{"uri": "http://***@head:5000", "rounds": 4}')
     assert is_logged("http://user:secret@head:5000", tmp_path, 4)
 
 
@@ -236,3 +238,32 @@ def test_deleted_run_becomes_a_new_mlflow_run(storage, store, writer):
     assert not is_logged(default_uri(storage), folder_of(storage, CONFIG), ROUNDS)
     writer.write(CONFIG, scores, "FINISHED")
     assert store.runs[CONFIG.name].info.run_id != before
+
+
+def test_two_storages_of_one_store_do_not_share_runs(tmp_path):
+    """Both have the same run. Each logs its own rounds, under a parent of its own."""
+    here, there = new_storage(tmp_path / "a"), tmp_path / "b"
+    uri = default_uri(here)
+    for storage, rounds in ((here, 3), (there, ROUNDS)):
+        scores = record(storage, CONFIG, rounds)
+        Writer(uri, "mine", storage, tmp_path / "artifacts").write(CONFIG, scores, "FINISHED")
+    client = MlflowClient(tracking_uri=uri)
+    [experiment] = [found for found in client.search_experiments() if found.name == "mine"]
+    runs = client.search_runs([experiment.experiment_id])
+    assert sorted(run.info.run_name for run in runs) == [CONFIG.name, CONFIG.name, "mine", "mine"]
+    found = {
+        run.data.tags["fedgrid.storage_id"]: len(client.get_metric_history(run.info.run_id, "round"))
+        for run in runs
+        if run.info.run_name == CONFIG.name
+    }
+    assert found == {id_of(here): 3, id_of(there): ROUNDS}
+
+
+def test_moved_storage_goes_on_with_its_runs(tmp_path):
+    here, there = new_storage(tmp_path / "a"), tmp_path / "b"
+    uri = default_uri(here)
+    Writer(uri, "mine", here, tmp_path / "artifacts").write(CONFIG, record(here, CONFIG, 2), None)
+    shutil.copytree(here, there, ignore=shutil.ignore_patterns("mlflow.db"))
+    scores = record(there, CONFIG, ROUNDS)
+    assert Writer(uri, "mine", there, tmp_path / "artifacts").write(CONFIG, scores, "FINISHED") == ROUNDS - 2
+    assert Store(uri).steps(CONFIG) == [1, 2, 3, 4]

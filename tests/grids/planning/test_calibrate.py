@@ -43,11 +43,14 @@ def test_line_through_first_and_last_timing(times, turn, image):
 
 def test_run_seconds_add_turns_epochs_tests_and_server():
     """15 turns of 1 s, 2 epochs of 100 images at 0.01 s, and 0.05 s of the server: 17.05. Tests: local and
-    cluster model on 40 images, 15 local and 3 cluster models on 10: 260 images at 0.001 s."""
+    cluster model on 40 images, 3 cluster models on 10: 110 images at 0.001 s; with 15 local models on the
+    server's set 260."""
     images, speed = Images(100, 40, 10), Speed(turn=1, train=0.01, test=0.001)
     config = run(training={"local_epochs": 2})
-    assert run_seconds(config, images, speed, 4) == pytest.approx(4 * (17.05 + 0.26))
-    seldom = run(training={"local_epochs": 2}, evaluation={"every": 2})
+    assert run_seconds(config, images, speed, 4) == pytest.approx(4 * (17.05 + 0.11))
+    tested = run(training={"local_epochs": 2}, evaluation={"local_server": True})
+    assert run_seconds(tested, images, speed, 4) == pytest.approx(4 * (17.05 + 0.26))
+    seldom = run(training={"local_epochs": 2}, evaluation={"every": 2, "local_server": True})
     assert run_seconds(seldom, images, speed, 4) == pytest.approx(4 * (17.05 + 0.13))
     assert run_seconds(config, images, speed, 0) == 0
 

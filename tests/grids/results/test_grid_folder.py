@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from fedgrid.algorithms.registry import is_reference
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.plugins import active
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results import grid_folder
 from fedgrid.grids.results.grid_folder import GridFolder, known
+from tests.helpers.plugin_files import ALGORITHM
 
 
 @pytest.fixture
@@ -34,6 +37,23 @@ def test_grid_folder_has_the_preset_and_a_line_for_each_run(storage):
     assert text_of(folder, "preset.yaml") == "seed: [0, 1]\n"
     assert text_of(folder, "runs.jsonl") == "".join(f"{run.canonical_json()}\n" for run in runs(0, 1))
     assert GridFolder(storage, "paper").runs() == runs(0, 1)
+
+
+def test_reference_of_a_plugin_is_known_without_the_plugin(storage, tmp_path):
+    """A report executes none; and an index of an earlier version does not say which are references."""
+    path = tmp_path / "mine.py"
+    path.write_text(
+        ALGORITHM.replace('"own"', '"alone"').replace("FedOptSettings())", "FedOptSettings(), True)")
+    )
+    folder = GridFolder(storage, "paper")
+    active.use([path])
+    folder.keep([complete({"algorithm": "alone"}, Path("no-data-needed"))], "")
+    active.use()
+    assert not is_reference("alone")
+    folder.runs()
+    assert is_reference("alone")
+    folder.write("plugins.json", text_of(folder, "plugins.json").replace("references", "others"))
+    folder.runs()
 
 
 def test_stored_run_keeps_its_id_and_name(storage):

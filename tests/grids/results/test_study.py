@@ -49,6 +49,14 @@ def test_study_has_results_of_finished_runs_and_reasons_for_the_others(storage):
     }
 
 
+def test_references_and_archived_runs_are_known_by_their_configuration(storage):
+    names = ("bnc", "solo", "oracle")
+    runs = [*(config(algorithm=name) for name in names), config().model_copy(update={"model": "archive-cnn"})]
+    described = describe(runs, storage)
+    assert [run.is_reference for run in described] == [False, True, True, False]
+    assert [run.is_archived for run in described] == [False, False, False, True]
+
+
 def test_run_with_damaged_records_is_missing_with_the_reason(storage):
     run = config_of(0)
     GridFolder(storage, "mine").keep([run], "")

@@ -5,6 +5,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from statistics import fmean
 
 import matplotlib
 import numpy as np
@@ -14,15 +15,25 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from fedgrid.tracking import figures
 from fedgrid.tracking.figures.style import styles
 from fedgrid.tracking.scoring.study import SPLITS
+from tests.helpers.reference import REFERENCE, rows_of
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
 
 NAN = float("nan")
 NOTHING = dict.fromkeys(
-    ("ari", "temperature", "bytes", "personalised_f1", "generalised_f1", "published_pf1", "published_gf1"),
+    (
+        *("ari", "temperature", "bytes", "personalised_f1", "generalised_f1", "published_pf1"),
+        *("published_gf1", "smallest_cluster", "clients_alone"),
+    ),
     (NAN, NAN),
 )
 SEVEN = ("BNC", "SCL", "BCL", "OCFL-KM", "OCFL-AFF", "OCFL-MS", "OCFL-HDB")
 ELEVEN = (*SEVEN, *(f"{name} as published" for name in ("SCL", "BCL", "OCFL-AFF", "OCFL-HDB")))
+RECORDED = (
+    *("learning_gap", "published_learning_gap", "learning_gap_loss", "personalised_accuracy"),
+    *("generalised_accuracy", "worst_client_accuracy", "jain_index"),
+)
+OF_DATASETS = ("bands", "bands, scaled", "bands, all data sets", "cost")
+"""Figures that take several data sets."""
 OF_STUDIES = {
     "segments": figures.segments,
     "segments, right": lambda study: figures.segments(study, published=False),
@@ -30,6 +41,12 @@ OF_STUDIES = {
     "bands": lambda study: figures.temperature_bands(study, normalised=False),
     "bands, scaled": lambda study: figures.temperature_bands(study, normalised=True),
     "ari": figures.ari_per_round,
+    "bands, all data sets": figures.temperature_over_datasets,
+    "accuracy": figures.accuracy_per_round,
+    "f1": figures.f1_per_round,
+    "fairness": figures.fairness_per_round,
+    "sizes": figures.cluster_sizes_per_round,
+    "gap, loss": figures.loss_gap,
     "maps": figures.cluster_maps,
     "gap": figures.learning_gap,
     "gap, published": lambda study: figures.learning_gap(study, published=True),
@@ -168,6 +185,39 @@ def test_without_a_run_that_never_clusters_the_band_is_of_ocfl_as_far_as_half_of
     assert axes.lines[0].get_xydata().tolist() == [pytest.approx([1, 0.4])]
 
 
+def test_the_temperature_over_all_data_sets_is_the_mean_of_the_authors_scaled_runs():
+    """Each of their 16 runs of MNIST and CIFAR10 scaled to 0..1 with plain Python, then averaged by round."""
+    runs: dict[tuple[str, ...], list[float]] = {}
+    for row in rows_of(REFERENCE / "published_temperature.csv"):
+        runs.setdefault((row["dataset"], row["overlap"], row["balance"], row["n"]), []).append(
+            float(row["temperature"])
+        )
+    scaled = [[(value - min(run)) / (max(run) - min(run)) for value in run] for run in runs.values()]
+    assert len(scaled) == 16
+    expected = [fmean(values) for values in zip(*scaled, strict=True)]
+    results = [
+        result_of(
+            run_of(dataset=dataset, overlap=overlap, balance=balance, clients=int(n)),
+            [ONE[0]] * len(values),
+            curves={"temperature": values},
+        )
+        for (dataset, overlap, balance, n), values in runs.items()
+    ]
+    [axes] = figures.temperature_over_datasets(study(*results)).axes
+    assert axes.get_title() == "mean of 2 data sets"
+    assert lines(axes) == {}
+    assert axes.lines[0].get_xdata().tolist() == list(range(1, 51))
+    assert axes.lines[0].get_ydata() == pytest.approx(expected)
+    assert len(axes.patches) == 1
+
+
+def test_the_temperature_over_all_data_sets_ends_with_the_shortest_runs():
+    short = finished(curves={"temperature": (0.2, 0.4)})
+    long = result_of(run_of(dataset="cifar10"), [ONE[0]] * 3, curves={"temperature": (3, 2, 1)})
+    [axes] = figures.temperature_over_datasets(study(short, long)).axes
+    assert axes.lines[0].get_xydata().tolist() == [[1, 0.5], [2, 0.75]]
+
+
 def test_bands_have_a_panel_a_data_set_or_a_number_of_clients_of_one():
     curves = {"temperature": (0.2, 0.4)}
     few, many = finished(curves=curves), finished(curves=curves, clients=30)
@@ -178,13 +228,14 @@ def test_bands_have_a_panel_a_data_set_or_a_number_of_clients_of_one():
     assert [axes.get_title() for axes in by_dataset.axes] == ["mnist", "cifar10"]
 
 
-def test_the_ari_is_a_mean_over_the_seeds_within_their_range():
+def test_the_ari_is_a_mean_over_the_seeds_in_a_band_of_their_standard_deviation():
+    """0.5, 0.7 and 0.9 have the standard deviation sqrt((0.04 + 0.04) / 2) = 0.2."""
     results = [finished(curves={"ari": (0, value)}, seed=seed) for seed, value in enumerate((0.5, 0.7, 0.9))]
     figure = figures.ari_per_round(study(*results, finished("SCL", curves={"ari": (0, 1)})))
     [axes] = figure.axes
     assert lines(axes) == {"BNC": [[1, 0], pytest.approx([2, 0.7])], "SCL": [[1, 0], [2, 1]]}
     [band] = axes.patches
-    assert band.get_xy()[:3].tolist() == [[1, 0], [2, 0.5], [2, 0.9]]
+    assert band.get_xy()[:3].tolist() == [[1, 0], pytest.approx([2, 0.5]), pytest.approx([2, 0.9])]
     assert legend(figure) == ["BNC", "SCL"]
     assert axes.get_ylabel() == "adjusted Rand index"
 
@@ -215,6 +266,79 @@ def test_the_learning_gap_is_drawn_in_the_right_or_the_published_convention():
     assert lines(right) == {"BNC": [[1, 0.1], [2, 0.2]]}
     assert lines(published) == {"BNC": [[1, 0.3]]}
     assert (right.get_ylabel(), published.get_ylabel()) == ("learning gap (accuracy)", "learning gap (DIST)")
+
+
+def test_accuracy_has_a_row_on_the_own_tests_above_one_on_the_servers():
+    curves = {"personalised_accuracy": (0.5, 0.8), "generalised_accuracy": (0.4, 0.3)}
+    other = finished(curves=curves, overlap="overlapping")
+    figure = figures.accuracy_per_round(study(finished(curves=curves), other))
+    own, _, server, _ = figure.axes
+    assert (lines(own), lines(server)) == ({"BNC": [[1, 0.5], [2, 0.8]]}, {"BNC": [[1, 0.4], [2, 0.3]]})
+    assert [axes.get_title() for axes in figure.axes] == [
+        *("nonoverlapping\nbalanced", "overlapping\nbalanced", "", ""),
+    ]
+    assert (own.get_ylabel(), server.get_ylabel()) == ("personalised accuracy", "generalised accuracy")
+    assert (own.xaxis.get_visible(), server.xaxis.get_visible()) == (False, True)
+    assert server.get_xlabel() == "round"
+
+
+def test_a_row_that_no_run_recorded_is_left_out():
+    [axes] = figures.accuracy_per_round(study(finished(curves={"personalised_accuracy": (0.5, NAN)}))).axes
+    assert lines(axes) == {"BNC": [[1, 0.5]]}
+    assert axes.get_xlabel() == "round"
+
+
+def test_f1_is_over_own_classes_and_as_published_only_if_no_run_has_that():
+    right = {"personalised_f1": (0.5, 0.6), "published_pf1": (0.1, 0.2)}
+    archived = {"published_pf1": (0.3, 0.4), "published_gf1": (0.2, 0.1)}
+    mixed = figures.f1_per_round(study(finished(curves=right), finished("SCL", curves=archived)))
+    assert [lines(axes) for axes in mixed.axes] == [{"BNC": [[1, 0.5], [2, 0.6]]}]
+    old = figures.f1_per_round(study(finished(curves=archived)))
+    assert [axes.get_ylabel() for axes in old.axes] == ["PF1, as published", "GF1, as published"]
+    assert lines(old.axes[1]) == {"BNC": [[1, 0.2], [2, 0.1]]}
+
+
+def test_a_gap_in_loss_ends_above_its_largest_value_and_leaves_out_an_infinite_one():
+    results = [
+        finished(curves={"learning_gap_loss": (2.0, 4.0)}),
+        finished("SCL", curves={"learning_gap_loss": (1.0, float("inf"))}, overlap="overlapping"),
+    ]
+    one, other = figures.loss_gap(study(*results)).axes
+    assert (lines(one), lines(other)) == ({"BNC": [[1, 2], [2, 4]]}, {"SCL": [[1, 1]]})
+    assert one.get_ylim()[1] == other.get_ylim()[1] == pytest.approx(1.03 * 4)
+    assert one.get_ylabel() == "learning gap (loss, nats)"
+
+
+def test_fairness_is_the_worst_client_above_jains_index():
+    curves = {"worst_client_accuracy": (0.1, 0.2), "jain_index": (0.8, 0.9)}
+    worst, jain = figures.fairness_per_round(study(finished(curves=curves))).axes
+    assert lines(worst) == {"BNC": [[1, 0.1], [2, 0.2]]}
+    assert lines(jain) == {"BNC": [[1, 0.8], [2, 0.9]]}
+
+
+def test_the_sizes_of_clusters_have_axes_from_0_to_the_number_of_clients():
+    """Round 1: all six together; round 2: one of them alone."""
+    run = result_of(run_of(), [ONE[0], (0, 0, 0, 0, 0, 1)])
+    smallest, alone = figures.cluster_sizes_per_round(study(run)).axes
+    assert (lines(smallest), lines(alone)) == ({"BNC": [[1, 6], [2, 1]]}, {"BNC": [[1, 0], [2, 1]]})
+    assert smallest.get_yticks().tolist() == alone.get_yticks().tolist() == [0, 5, 10, 15]
+
+
+def test_without_a_client_alone_there_is_no_row_of_clients_alone():
+    run = result_of(run_of(), WHOLE)
+    [axes] = figures.cluster_sizes_per_round(study(run)).axes
+    assert lines(axes) == {"BNC": [[1, 3], [2, 3]]}
+
+
+def test_a_seed_that_lacks_a_round_does_not_end_the_mean_or_the_band():
+    """Round 2 has 0.2 and 0.4: their deviation is 0.2 / sqrt 2; round 1 has 0.5 alone and no deviation."""
+    results = [
+        finished(curves={"ari": values}, seed=seed) for seed, values in enumerate([(NAN, 0.2), (0.5, 0.4)])
+    ]
+    [axes] = figures.ari_per_round(study(*results)).axes
+    assert lines(axes) == {"BNC": [[1, 0.5], pytest.approx([2, 0.3])]}
+    low = 0.3 - 0.2 / np.sqrt(2)
+    assert axes.patches[0].get_xy()[:2].tolist() == [[1, 0.5], pytest.approx([2, low])]
 
 
 def picture(axes):
@@ -268,9 +392,31 @@ def test_the_cost_is_the_first_round_and_the_bytes_at_95_percent_of_the_scenario
     )
 
 
+def test_the_cost_of_the_best_competitor_counts_where_a_reference_is_better_and_another_sends_nothing():
+    """SCL's last score is 0.6, so the target is 0.57: SOLO reaches it in round 2 for no bytes at all."""
+    results = [
+        finished("ORACLE", curves={"personalised_f1": (0.9, 1.0), "bytes": (1e6, 2e6)}, is_reference=True),
+        finished("SOLO", curves={"personalised_f1": (0.1, 0.57), "bytes": (0, 0)}, is_reference=True),
+        finished("SCL", curves={"personalised_f1": (0.1, 0.6), "bytes": (1e6, 2e6)}),
+    ]
+    rounds, megabytes = figures.cost_to_target(study(*results)).axes
+    assert {name: [x for x, _ in points] for name, points in lines(rounds).items()} == {
+        "SCL": [2],
+        "ORACLE": [1],
+        "SOLO": [2],
+    }
+    assert [x for x, _ in lines(megabytes)["SOLO"]] == [0]
+
+
+def test_the_cost_of_references_alone_has_no_target():
+    results = [finished("SOLO", curves={"personalised_f1": (0.1, 0.5), "bytes": (0, 0)}, is_reference=True)]
+    rounds, _ = figures.cost_to_target(study(*results)).axes
+    assert texts(rounds) == ["never: 1"]
+
+
 def test_the_cost_of_a_given_target_falls_back_to_the_published_f1_and_leaves_unknown_bytes_out():
     both = {"personalised_f1": (0.1, 0.9), "published_pf1": (0.6, 0.7), "bytes": (1e6, 2e6)}
-    results = [finished(curves=both), finished("SCL", curves={"published_pf1": (0.4, 0.5), "bytes": (0, 0)})]
+    results = [finished(curves=both), finished("SCL", curves={"published_pf1": (0.4, 0.5)})]
     figure = figures.cost_to_target(study(*results), target=0.5)
     [axes] = figure.axes
     assert {name: [x for x, _ in points] for name, points in lines(axes).items()} == {"BNC": [1], "SCL": [2]}
@@ -326,7 +472,7 @@ def test_a_figure_of_what_was_not_recorded_says_so(name, tmp_path):
 def test_one_round_of_eleven_algorithms_with_long_names_stays_within_the_figure(name):
     """Every text lies on the figure, and no legend or title lies on the panels."""
     long = "OCFL-HDB (clusterer.min_cluster_size 3, clusterer.min_samples 2)"
-    curves = dict.fromkeys((*NOTHING, "learning_gap", "published_learning_gap"), (0.5,))
+    curves = dict.fromkeys((*NOTHING, *RECORDED), (0.5,))
     results = [
         result_of(run_of(algorithm), WHOLE[:1], clustered=[1], curves=curves) for algorithm in (*ELEVEN, long)
     ]
@@ -354,7 +500,7 @@ def _written(axes):
     return [text for text in (*axes.texts, axes.title, *ticks) if text.get_text()]
 
 
-@pytest.mark.parametrize("name", ["segments", "temperatures", "ari", "maps", "gap"])
+@pytest.mark.parametrize("name", [name for name in OF_STUDIES if name not in OF_DATASETS])
 def test_a_figure_of_one_data_set_refuses_two(name):
     two = study(finished(), finished(dataset="cifar10"))
     with pytest.raises(ValueError, match=r"mnist, cifar10.*study.where\(dataset='mnist'\)"):
@@ -369,12 +515,13 @@ def test_panels_are_the_splits_there_are_in_the_papers_order():
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
 def test_the_same_study_gives_the_same_bytes_whatever_matplotlib_is_set_to(suffix, tmp_path):
-    curves = {"temperature": (0.2, 0.4), "ari": (0, 1), "learning_gap": (0.1, 0.2)}
+    """One figure of each kind: those of scores by round are drawn by one function."""
+    curves = {"temperature": (0.2, 0.4), "personalised_accuracy": (0, 1), "generalised_accuracy": (0.1, 0.2)}
     results = study(*(finished(name, WHOLE, curves=curves) for name in ("BNC", "OCFL-KM")))
     path = tmp_path / f"figure.{suffix}"
 
     def drawn():
-        for name in OF_STUDIES:
+        for name in ("segments", "temperatures", "bands", "accuracy", "maps", "cost"):
             figures.save(OF_STUDIES[name](results), path)
             yield hashlib.sha256(path.read_bytes()).hexdigest()
 

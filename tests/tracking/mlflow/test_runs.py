@@ -24,7 +24,7 @@ def storage(tmp_path: Path) -> Path:
 @pytest.fixture
 def opened(storage: Path) -> Callable[[], Experiment]:
     """Open the experiment as a process that starts would."""
-    return lambda: Experiment.open(default_uri(storage), "quickstart", storage / "artifacts")
+    return lambda: Experiment.open(default_uri(storage), "quickstart", storage / "artifacts", "here")
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_a_port_that_is_none_is_one_line(tmp_path):
 
 def test_a_grid_s_runs_have_an_address(tmp_path):
     uri = store.default_uri(new_storage(tmp_path))
-    experiment = Experiment.open(uri, "paper", tmp_path / "artifacts")
+    experiment = Experiment.open(uri, "paper", tmp_path / "artifacts", "here")
     shown = f"http://127.0.0.1:5001/#/experiments/{experiment.experiment_id}/runs?workflowType="
     assert ui.experiment_address(uri, 5001, "paper").startswith(shown)
     assert ui.experiment_address(uri, 5001, "no such grid") == "http://127.0.0.1:5001"
@@ -101,7 +101,7 @@ def runs_shown(port: int) -> list[str]:
 def test_the_server_answers_with_a_run_in_it_and_goes_with_its_parent(tmp_path, free_port):
     """`serve` in a process of its own, as the command line runs it; SIGTERM ends it and its workers."""
     uri = store.default_uri(tmp_path)
-    experiment = Experiment.open(uri, "quickstart", tmp_path / "artifacts")
+    experiment = Experiment.open(uri, "quickstart", tmp_path / "artifacts", "here")
     experiment.finish(experiment.start("1", "digits-bnc", {}, {}), "FINISHED")
     code = (
         "from pathlib import Path; from fedgrid.tracking.mlflow import ui; "

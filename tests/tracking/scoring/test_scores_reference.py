@@ -5,7 +5,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from fedgrid.tracking.scoring.partitions import clustering, published_clustering
+from fedgrid.tracking.scoring.partitions import clustering, of_partition, published_clustering
 from fedgrid.tracking.scoring.scores import published_clients
 from tests.helpers.reference import (
     ARCHIVE,
@@ -19,6 +19,7 @@ from tests.helpers.reference import (
     published,
     results_in_archive,
     rows_of,
+    run_of,
     temperatures_of,
 )
 
@@ -59,6 +60,17 @@ def test_a_published_row_is_reproduced_to_its_four_digits(row):
         "COM_final": four_digits(whole.final.completeness),
         "HOM_final": four_digits(whole.final.homogeneity),
     } == {name: float(value) for name, value in list(row.items())[5:]}
+
+
+def test_of_all_published_runs_only_those_of_briggs_on_a_resnet_end_with_every_client_alone():
+    """facts/OCFL.md, finding 5; the ResNet data set here is CIFAR10."""
+    alone = {}
+    for row in published():
+        labels_K = labels_of(row)[-1]
+        alone[run_of(row)] = of_partition(labels_K, np.zeros(len(labels_K))).clients_alone
+    all_alone = {run for run, count in alone.items() if count == int(run[3])}
+    assert all_alone == {run for run in alone if (run[0], run[4]) == ("CIFAR10", "BCL")}
+    assert len(all_alone) == 8
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 from fedgrid.tracking.scoring.measures import FINAL_ARI
-from fedgrid.tracking.scoring.statistics import average_ranks, compare, compare_scores, holm, wilcoxon
-from fedgrid.tracking.tables.significance import significance
+from fedgrid.tracking.scoring.paired_tests import average_ranks, holm
+from fedgrid.tracking.scoring.statistics import Comparison, compare, compare_scores
+from fedgrid.tracking.tables.significance import effects, significance
 from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
+
+AB = (("a", 1.0), ("b", 0.0))
 
 
 def scores(**columns: list[float]) -> dict[str, dict[int, dict[int, float]]]:
@@ -15,6 +18,11 @@ def scores(**columns: list[float]) -> dict[str, dict[int, dict[int, float]]]:
         name: {index: {0: value} for index, value in enumerate(values) if not np.isnan(value)}
         for name, values in columns.items()
     }
+
+
+def by_pair(result: Comparison) -> dict[tuple[str, str], float | None]:
+    """Pair of algorithms -> p over scenarios."""
+    return {(pair.one, pair.other): pair.p for pair in result.pairs}
 
 
 def test_holm_multiplies_the_least_p_by_the_number_of_tests_and_never_decreases():
@@ -30,18 +38,6 @@ def test_ranks_are_averaged_and_ties_share_theirs():
     assert average_ranks(losses_SA) == pytest.approx([1.5, 5.5 / 3, 8 / 3])
 
 
-def test_six_wins_in_six_scenarios_are_significant_and_fewer_are_not():
-    """All ranks have one sign: p = 2 / 2^6; of five it would be 2 / 2^5 = 0.0625."""
-    wins = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
-    assert wilcoxon(wins, np.zeros(6)) == pytest.approx(2 / 64)
-    assert wilcoxon(wins[:5], np.zeros(5)) == pytest.approx(2 / 32)
-
-
-def test_wilcoxon_of_equal_scores_is_1():
-    assert wilcoxon(np.ones(6), np.ones(6)) == 1.0
-    assert wilcoxon(np.full(6, 0.1 + 0.2), np.full(6, 0.3)) == 1.0
-
-
 def test_three_algorithms_that_always_rank_alike():
     """Friedman: 12 n / (k (k + 1)) x sum (rank - 2)^2 = 12 x 8 / 12 x 2 = 16 with 2 degrees: p = exp(-8).
 
@@ -54,9 +50,9 @@ def test_three_algorithms_that_always_rank_alike():
     assert (result.algorithms, result.ranks) == (("high", "middle", "low"), (1.0, 2.0, 3.0))
     assert result.num_scenarios == 8
     assert result.friedman_p == pytest.approx(np.exp(-8))
-    expected_AA = np.full((3, 3), 3 * 2 / 256)
-    np.fill_diagonal(expected_AA, 1)
-    np.testing.assert_allclose(result.p_values, expected_AA)
+    pairs = (("high", "middle"), ("high", "low"), ("middle", "low"))
+    assert by_pair(result) == pytest.approx(dict.fromkeys(pairs, 3 * 2 / 256))
+    assert all((pair.test.effect, pair.test.better) == (1.0, 8) for pair in result.pairs)
     assert result.cliques == ()
     assert result.remarks == ()
     lower = compare_scores(scores(low=steps, high=[x + 2 for x in steps]), "loss", highest=False)
@@ -69,9 +65,9 @@ def test_a_clique_joins_neighbours_that_do_not_differ():
     b = [0.9, 1.0, 0.9, 1.0, 0.9, 1.0, 0.9, 1.0]
     result = compare_scores(scores(a=a, c=[index / 100 for index in range(8)], b=b), "score")
     assert result.cliques == (("a", "b"),)
-    assert result.p_values is not None
-    assert result.p_values[0, 1] == 1.0
-    assert result.p_values[0, 2] < 0.05
+    p_values = by_pair(result)
+    assert p_values["a", "b"] == 1.0
+    assert p_values["a", "c"] == p_values["b", "c"] == 3 * 2 / 256
 
 
 def test_equal_algorithms_are_one_clique_with_a_remark():
@@ -80,14 +76,13 @@ def test_equal_algorithms_are_one_clique_with_a_remark():
     assert result.ranks == (2.0, 2.0, 2.0)
     assert result.cliques == (("a", "b", "c"),)
     assert "All algorithms have the same score in every scenario." in result.remarks
-    assert not np.isnan(result.p_values).any()
+    assert set(by_pair(result).values()) == {None}
 
 
 def test_two_algorithms_have_no_friedman_test():
     result = compare_scores(scores(a=[1.0, 2, 3, 4, 5, 6], b=[0.0] * 6), "score")
     assert result.friedman_p is None
-    assert result.p_values is not None
-    assert result.p_values[0, 1] == pytest.approx(2 / 64)
+    assert by_pair(result) == {("a", "b"): 2 / 64}
     [remark] = result.remarks
     assert "Two algorithms" in remark
     assert "Friedman" in remark
@@ -95,7 +90,7 @@ def test_two_algorithms_have_no_friedman_test():
 
 def test_five_scenarios_give_ranks_but_no_test():
     result = compare_scores(scores(a=[1.0] * 5, b=[0.0] * 5), "score")
-    assert (result.ranks, result.p_values, result.cliques) == ((1.0, 2.0), None, ())
+    assert (result.ranks, result.pairs, result.cliques) == ((1.0, 2.0), (), ())
     [remark] = result.remarks
     assert remark.startswith("No tests")
     assert {"0.05", "6", "5."} <= set(remark.split())
@@ -139,6 +134,143 @@ def test_only_seeds_that_all_algorithms_have_are_averaged():
     result = compare_scores({"a": {0: {0: 0.5, 1: 0.9}}, "b": {0: {0: 0.5}}}, "score")
     assert result.ranks == (1.5, 1.5)
     assert "1 scenario only the seeds" in result.remarks[0]
+
+
+def test_a_block_is_a_scenario_and_not_a_seed_of_one():
+    """Five scenarios with five seeds each are five blocks, too few for a test."""
+    columns = {name: {index: dict.fromkeys(range(5), score) for index in range(5)} for name, score in AB}
+    result = compare_scores(columns, "score")
+    assert (result.num_scenarios, result.pairs) == (5, ())
+    assert "each the mean of 5 seeds" in significance(result).caption
+
+
+def test_scenarios_of_different_numbers_of_seeds_say_so():
+    columns = {name: {0: {0: score}, 1: dict.fromkeys(range(3), score)} for name, score in AB}
+    assert "each the mean of 1 to 3 seeds" in compare_scores(columns, "score").where
+    assert "seed" not in compare_scores(scores(a=[1.0], b=[0.0]), "score").where
+
+
+def test_the_better_of_a_pair_is_by_its_signed_ranks_even_if_its_average_rank_is_worse():
+    """`a` wins 20 scenarios by much, with `b` next to it in rank; `b` wins 10 by little, with all others
+    between them. Average rank of `a`: (20 x 1 + 10 x 5) / 30 = 2.3; of `b`: (20 x 2 + 10 x 1) / 30 = 1.7.
+    Ranks won: 11 to 30, lost: 1 to 10; the effect is (410 - 55) / 465.
+    """
+    rows = [(1 + i / 100, 0.5, 0.4, 0.3, 0.2) for i in range(20)]
+    rows += [(0.1, 0.14 + i / 1000, 0.13, 0.12, 0.11) for i in range(10)]
+    result = compare_scores(
+        scores(**{name: list(column) for name, column in zip("abcde", zip(*rows, strict=True), strict=True)}),
+        "score",
+    )
+    assert (result.algorithms[:2], result.ranks[:2]) == (("b", "a"), pytest.approx((5 / 3, 7 / 3)))
+    [pair] = [pair for pair in result.pairs if {pair.one, pair.other} == {"a", "b"}]
+    assert pair.test.effect == pytest.approx(-355 / 465)
+    assert pair.differs
+    cells = {
+        row.name: dict(zip(result.algorithms, row.cells[1:], strict=True))
+        for row in significance(result).rows
+    }
+    assert cells["a"]["b"].text.endswith(" +")
+    assert cells["b"]["a"].text.endswith(" -")
+
+
+def test_a_pair_with_five_differences_among_forty_scenarios_is_not_tested():
+    """Whoever wins them: p is at least 2 / 2^5."""
+    result = compare_scores(scores(a=[1.0] * 5 + [0.0] * 35, b=[0.0] * 40), "score")
+    [pair] = result.pairs
+    assert (pair.p, pair.test.p, pair.differs) == (None, 2 / 32, False)
+    assert result.cliques == (("a", "b"),)
+    assert [row.cells[1].text for row in significance(result).rows][:1] == ["–"]
+    assert "1 of 1 pairs differs in fewer than 6 scenarios" in result.remarks[1]
+
+
+def of_datasets(*differences: float) -> Comparison:
+    """Compare `a`, which is better by so much in each data set of four scenarios, with `b`."""
+    names = [f"{dataset}-{split}" for dataset in range(len(differences)) for split in range(4)]
+    columns = {
+        "a": {name: {0: differences[int(name[0])] + int(name[2]) / 8} for name in names},
+        "b": {name: {0: int(name[2]) / 8} for name in names},
+    }
+    return compare_scores(columns, "score", dataset_of=lambda name: name[0])
+
+
+def test_algorithms_are_compared_over_data_sets_too():
+    """Differences of 0.1, 0.2 and 0.3: t = 0.2 / (0.1 / sqrt 3) = sqrt 12, and with two degrees of freedom
+    p = 1 - t / sqrt(t^2 + 2) = 0.074. Over twelve scenarios: 2 / 2^12.
+    """
+    result = of_datasets(0.1, 0.2, 0.3)
+    [pair] = result.pairs
+    assert pair.p == 2 / 2**12
+    assert pair.p_datasets == pytest.approx(1 - (12 / 14) ** 0.5)
+    assert result.num_datasets == 3
+    assert "12 scenarios are of 3 data sets" in result.remarks[-1]
+    table = effects(result)
+    assert [(row.section, row.name) for row in table.rows] == [("a against", "b")]
+    texts = [cell.text for cell in table.rows[0].cells]
+    assert texts == ["12", "0", "0", "1.00", "1.00", "1.00", "<0.001", "0.074"]
+
+
+def test_friedmans_test_over_data_sets_ranks_their_means():
+    """`a`, `b`, `c` rank alike in four data sets: 12 n / (k (k + 1)) x 2 = 8, two degrees: p = exp(-4)."""
+    scenarios = [(dataset, split) for dataset in range(4) for split in range(2)]
+    columns = {
+        name: {(dataset, split): {0: better + dataset / 10 + split} for dataset, split in scenarios}
+        for better, name in enumerate("cba")
+    }
+    result = compare_scores(columns, "score", dataset_of=lambda scenario: str(scenario[0]))
+    assert result.friedman_p_datasets == pytest.approx(np.exp(-4))
+    assert "Over the means of the 4 data sets: p is 0.018." in significance(result).caption
+
+
+def test_the_same_difference_in_all_data_sets_has_no_t_test():
+    result = of_datasets(0.5, 0.5, 0.5)
+    assert [pair.p_datasets for pair in result.pairs] == [None]
+    assert effects(result).rows[0].cells[-1].text == "–"
+
+
+@pytest.mark.parametrize(
+    ("differences", "words"), [((0.1, 0.2), "which takes 3 or more"), ((0.1,) * 2, "2 data")]
+)
+def test_two_data_sets_have_no_test_over_data_sets_and_say_so(differences, words):
+    result = of_datasets(*differences)
+    assert (result.num_datasets, result.friedman_p_datasets) == (0, None)
+    assert [column.name for column in effects(result).columns][-1] == "scenarios"
+    assert words in result.remarks[-1]
+
+
+def test_scenarios_of_one_data_set_are_said_to_share_its_images():
+    columns = scores(a=[1.0] * 8, b=[index / 10 for index in range(8)])
+    result = compare_scores(columns, "score", dataset_of=lambda _: "digits")
+    assert "one data set" in result.remarks[-1]
+    assert "not independent" in result.remarks[-1]
+    assert "not independent" in significance(result).caption
+    assert "not independent" in effects(result).caption
+
+
+def test_scenarios_of_as_many_data_sets_are_independent_and_tested_once():
+    result = compare_scores(scores(a=[1.0] * 8, b=[0.0] * 8), "score", dataset_of=str)
+    assert result.num_datasets == 0
+    assert not any("independent" in remark for remark in result.remarks)
+
+
+def test_effects_have_wins_interval_and_p_beside_each_other():
+    """`a` wins 7 of 8 and loses by the least: ranks 35 to 1 of 36; 2 x 2 of 2^8 choices are as far."""
+    table = effects(compare_scores(scores(a=[-0.1, 1, 2, 3, 4, 5, 6, 7], b=[0.0] * 8), "last PF1"))
+    assert table.name == "effects-last-pf1"
+    assert [f"{column.group} {column.name}".strip() for column in table.columns] == [
+        *("scenarios better", "scenarios equal", "scenarios worse", "effect", "low", "high"),
+        "p over scenarios",
+    ]
+    better, equal, worse, effect, low, high, p = table.rows[0].cells
+    assert (better.value, equal.value, worse.value) == (7, 0, 1)
+    assert effect.value == pytest.approx(34 / 36)
+    assert 0 < low.value < effect.value < high.value == 1.0
+    assert (p.value, p.bold) == (4 / 256, True)
+
+
+def test_effects_without_tests_have_no_rows_and_the_remark():
+    table = effects(compare_scores(scores(a=[1.0] * 5, b=[0.0] * 5), "score"))
+    assert table.rows == ()
+    assert "No tests" in table.caption
 
 
 def test_a_study_is_compared_by_a_measure():

@@ -14,6 +14,7 @@ from fedgrid.tracking.tables.clustering import (
     published_rounds,
     rounds,
 )
+from fedgrid.tracking.tables.fairness import fairness
 from fedgrid.tracking.tables.formats import to_csv
 from fedgrid.tracking.tables.personalisation import personalisation, published_personalisation
 from fedgrid.tracking.tables.scenarios import overview, per_scenario
@@ -180,6 +181,17 @@ def test_personalisation_is_averaged_over_rounds_seeds_and_scenarios():
     assert published_personalisation(study).name == "personalisation-published-mnist"
 
 
+def test_a_published_gf1_that_was_not_tested_has_its_reason_in_the_caption():
+    untested = scored("SCL", [0.2], curve="published_pf1")
+    tested = result_of(run_of("BCL"), WHOLE, curves={"published_pf1": [0.3], "published_gf1": [0.1]})
+    table = published_personalisation(study_of([untested, tested]))
+    assert "of 1 of 2 finished runs" in table.caption
+    assert "evaluation.local_server: true" in table.caption
+    texts = {row.name: [cell.text for cell in row.cells[:2]] for row in table.rows}
+    assert texts == {"BCL": ["0.300", "0.100"], "SCL": ["0.200", NONE]}
+    assert "local_server" not in published_personalisation(study_of([tested])).caption
+
+
 def test_a_mean_over_scenarios_has_the_spread_of_its_seeds():
     """By seed: (0.2 + 0.4) / 2 = 0.3 and (0.4 + 0.8) / 2 = 0.6; mean 0.45, deviation 0.3 / sqrt 2."""
     runs = [
@@ -187,7 +199,10 @@ def test_a_mean_over_scenarios_has_the_spread_of_its_seeds():
         for seed, scores in enumerate([(0.2, 0.4), (0.4, 0.8)])
         for score, overlap in zip(scores, ("nonoverlapping", "overlapping"), strict=True)
     ]
-    assert personalisation(study_of(runs)).rows[0].cells[0].text == "0.450 ± 0.212"
+    table = personalisation(study_of(runs))
+    cell = table.rows[0].cells[0]
+    assert (cell.text, cell.count, cell.seeds) == ("0.450 ± 0.212", 4, 2)
+    assert "2 seeds: mean ± standard deviation" in table.caption
 
 
 def test_a_mean_over_scenarios_that_misses_some_says_so():
@@ -234,3 +249,29 @@ def test_the_same_study_gives_the_same_bytes_in_whatever_order_results_are_kept(
     turned = replace(study, results=dict(reversed(study.results.items())))
     for build in (published_clustering, personalisation, overview, per_scenario):
         assert to_csv(build(study)) == to_csv(build(turned))
+
+
+def test_fairness_has_the_worst_client_jains_index_the_gap_in_loss_and_the_sizes_of_the_last_clusters():
+    """Means over rounds (0.1 + 0.3) / 2, (0.5 + 0.9) / 2 and (2 + 4) / 2; at the end five clients and one."""
+    curves = {"worst_client_accuracy": (0.1, 0.3), "jain_index": (0.5, 0.9), "learning_gap_loss": (2, 4)}
+    uneven = result_of(run_of("SCL"), [(0,) * 6, (0, 0, 0, 0, 0, 1)], curves=curves)
+    table = fairness(study_of([uneven, result_of(run_of("BNC"), ONE)]))
+    assert table.name == "fairness-mnist"
+    assert [f"{column.group}: {column.name}" for column in table.columns] == [
+        *(f"mean over rounds: {name}" for name in ("worst client", "Jain", "gap in loss")),
+        *(f"last round: {name}" for name in ("worst client", "Jain", "gap in loss")),
+        *(f"last partition: {name}" for name in ("clusters", "smallest", "clients alone")),
+    ]
+    assert texts(table) == {
+        "SCL": ["0.200", "0.700", "3.000", "0.300", "0.900", "4.000", "2.0", "1.0", "1.0"],
+        "BNC": [NONE] * 6 + ["1.0", "6.0", "0.0"],
+    }
+
+
+def test_the_table_of_all_scenarios_has_the_columns_of_fairness():
+    study = study_of([result_of(run_of(), SINGLES, curves={"jain_index": (0.5, 0.9)})])
+    [line] = csv.DictReader(io.StringIO(to_csv(per_scenario(study))))
+    assert (line["clients: mean Jain"], line["clients: last Jain"]) == ("0.7", "0.9")
+    assert line["clients: last worst client"] == ""
+    assert line["clustering: smallest cluster at the end"] == "1.0"
+    assert line["clustering: clients alone at the end"] == "6.0"

@@ -34,25 +34,45 @@ def test_means_difference_and_p_over_six_pairs():
     one = grid("one", *((run_of("SCL", clients=n, balance=b), WHOLE) for n, b in SPLITS))
     other = grid("other", *((run_of("SCL", clients=n, balance=b), LATE) for n, b in SPLITS))
     table = table_of(compare(one, other), "compare-mean-ari")
-    assert [column.name for column in table.columns] == ["pairs", "one", "other", "difference", "p"]
+    assert [column.name for column in table.columns] == [
+        *("pairs", "one", "other", "difference", "effect", "low", "high", "p"),
+    ]
     (row,) = table.rows
     assert (row.section, row.name) == ("mnist", "SCL")
-    assert [cell.text for cell in row.cells] == ["6", "1.000", "0.500", "+0.500", "0.031"]
+    assert [cell.text for cell in row.cells] == ["6", "1.000", "0.500", "+0.500", *["1.00"] * 3, "0.031"]
     assert row.cells[3].tone == "better"
-    assert row.cells[4].value == pytest.approx(2 / 64)
+    assert row.cells[-1].value == pytest.approx(2 / 64)
     final = table_of(compare(one, other), "compare-final-ari").rows[0]
-    assert [cell.text for cell in final.cells] == ["6", "1.000", "1.000", "0.000", "1.000"]
+    assert [cell.text for cell in final.cells] == ["6", "1.000", "1.000", "0.000", *["0.00"] * 3, "–"]
     assert final.cells[3].tone == ""
 
 
+def test_four_pairs_that_differ_among_eight_have_an_effect_and_no_p():
+    """Ranks 5 to 8 of 1 to 8 are won: 26 / 36."""
+    runs = [run_of("SCL", clients=n, balance=b) for n in (15, 30, 45, 60) for b in ("balanced", "imbalanced")]
+    one = grid("one", *((run, WHOLE) for run in runs))
+    other = grid("other", *((run, LATE if run.clients > 30 else WHOLE) for run in runs))
+    (row,) = table_of(compare(one, other), "compare-mean-ari").rows
+    assert row.cells[4].text == "0.72"
+    assert row.cells[-1].text == "–"
+
+
 def test_fewer_pairs_have_no_p_and_seeds_are_averaged_first():
+    """Scores of 1 and 0 over seeds: their standard deviation is sqrt(1 / 2)."""
     one = grid("one", (run_of("SCL"), WHOLE), (run_of("SCL", seed=1), ONE))
     other = grid("other", (run_of("SCL", seed=7), WHOLE))
     tables = compare(one, other)
     assert texts(table_of(tables, "compare-final-ari")) == [
-        ("mnist", "SCL", "1", "0.500", "1.000", "-0.500", "–")
+        ("mnist", "SCL", "1", "0.500 ± 0.707", "1.000", "-0.500", *["–"] * 4)
     ]
-    assert "seeds are averaged first (one: 2, other: 1)" in tables[0].caption
+    assert texts(tables[-1])[0][2] == "0.500 ± 0.707 / 1.000"
+    assert "seeds are averaged first (one: 2, other: 1): mean ± standard deviation" in tables[0].caption
+
+
+def test_one_seed_each_has_no_deviation():
+    tables = compare(grid("one", (run_of("SCL"), WHOLE)), grid("other", (run_of("SCL"), ONE)))
+    assert not any("±" in words for row in texts(tables[0]) for words in row)
+    assert "±" not in tables[0].caption
 
 
 def test_cells_without_a_partner_are_counted_named_and_in_no_mean():
@@ -60,7 +80,7 @@ def test_cells_without_a_partner_are_counted_named_and_in_no_mean():
     one = grid("one", (run_of("SCL"), WHOLE), (late, ONE))
     other = grid("other", (run_of("SCL"), WHOLE), (run_of("BNC"), ONE), lacking=[late])
     tables = compare(one, other)
-    assert texts(tables[0]) == [("mnist", "SCL", "1", "1.000", "1.000", "0.000", "–")]
+    assert texts(tables[0]) == [("mnist", "SCL", "1", "1.000", "1.000", "0.000", *["–"] * 4)]
     assert tables[0].caption.count("1 pair of scenario and algorithm") == 1
     assert (
         "2 without a finished partner are left out: mnist 15 overlapping balanced SCL (one); "
@@ -73,7 +93,7 @@ def test_a_measure_that_one_grid_lacks_is_in_no_pair():
     """A run that never clusters has no clustering round; no run here has tested a client."""
     one, other = (grid(name, (run_of("SCL"), labels)) for name, labels in (("one", LATE), ("other", ONE)))
     tables = compare(one, other)
-    assert texts(table_of(tables, "compare-clustering-round")) == [("mnist", "SCL", "0 of 1", *["–"] * 4)]
+    assert texts(table_of(tables, "compare-clustering-round")) == [("mnist", "SCL", "0 of 1", *["–"] * 7)]
     assert texts(tables[-1]) == [
         (
             *("mnist 15 nonoverlapping balanced", "SCL"),

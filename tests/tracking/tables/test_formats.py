@@ -122,11 +122,11 @@ def test_csv_has_full_digits_seeds_and_references_where_there_are_any():
     assert lines == [
         [
             *("data set", "algorithm", "balanced: RAND", "balanced: RAND spread", "balanced: RAND count"),
-            *("balanced: AMI", "balanced: AMI reference", "who"),
+            *("balanced: RAND seeds", "balanced: AMI", "balanced: AMI reference", "who"),
         ],
-        ["mnist", "A & B", "0.9", "0.14142135623730948", "2", "0.0", "", "50 %"],
-        ["mnist", "C", "", "", "", "-0.1", "0.25", ""],
-        ["x_y", "C", "0.1", "", "", "", "", "x|y"],
+        ["mnist", "A & B", "0.9", "0.14142135623730948", "2", "2", "0.0", "", "50 %"],
+        ["mnist", "C", "", "", "", "", "-0.1", "0.25", ""],
+        ["x_y", "C", "0.1", "", "", "", "", "", "x|y"],
     ]
 
 

@@ -1,0 +1,54 @@
+"""The two references that every comparison needs: no federation at all, and the hidden groups given.
+
+`solo` is what a client reaches with its own images; a method that does worse harms its clients. `oracle` is
+plain averaging within the hidden groups from round 1 on, the most that finding them can give. Neither is a
+competitor: no server can run the second one, and the first one has no server.
+
+Shapes: K clients of the federation.
+"""
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, State, split
+from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.updates import Updates
+from fedgrid.algorithms.fedopt import FedOpt
+
+
+class Solo(Algorithm):
+    """Every client trains a model of its own, in the rounds and with the steps of any other algorithm.
+
+    All start from the initial model that the other algorithms share. Each client is a cluster by itself, and
+    that partition is scored: no groups are mixed, all are cut up.
+    """
+
+    sends_updates: ClassVar[bool] = False
+
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+        """Return the state of a model a client, all equal."""
+        return State((fresh(0),) * num_clients, np.arange(num_clients))
+
+    def step(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Take each client's model to where its training has ended."""
+        models = list(state.models)
+        # Means of one client each would fill the round cache, and no other run needs them.
+        for client, update_P in zip(updates.clients, updates.vectors(), strict=True):
+            models[client] = models[client] + update_P
+        return replace(state, models=tuple(models)), Diagnostics()
+
+
+class Oracle(FedOpt):
+    """FedOpt within each hidden group, which a simulation knows."""
+
+    def start_order_key(self) -> tuple[float, ...]:
+        """From round 1 on."""
+        return (1.0,)
+
+    def reveal(self, state: State, groups_K: Labels) -> State:
+        """Return the state with a cluster for each hidden group, all with the initial model."""
+        return split(state, 0, [np.flatnonzero(groups_K == group).tolist() for group in np.unique(groups_K)])

@@ -1,0 +1,48 @@
+"""The id of a storage, in `storage.json` at its root: it goes with the files when they are moved.
+
+Two storages may hold the same run. Where both report to one place, such as an MLflow server, the id keeps
+them apart.
+"""
+
+import json
+from pathlib import Path
+from secrets import token_hex
+
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.storage.atomic import disk_errors, write_text
+from fedgrid.engine.storage.storage import Storage
+
+NAME = "storage.json"
+
+
+def claim(storage: Storage) -> str:
+    """Return the id of a storage; a new one gets an id, at its URI too. Call it while holding the lease.
+
+    Raises:
+        ConfigError: the file is damaged.
+        RunError: the storage cannot be reached.
+    """
+    storage.refresh(NAME)
+    is_new = not (storage.root / NAME).exists()
+    found = id_of(storage.root)
+    if is_new:
+        storage.push(NAME)
+    return found
+
+
+def id_of(root: Path) -> str:
+    """Return the id of the storage whose files are in `root`; a new one gets an id.
+
+    Raises:
+        ConfigError: the file is damaged.
+        RunError: it cannot be written.
+    """
+    path = root / NAME
+    if not path.exists():
+        with disk_errors(root):
+            root.mkdir(parents=True, exist_ok=True)
+            write_text(path, json.dumps({"id": token_hex(8)}) + "\n")
+    try:
+        return str(json.loads(path.read_text())["id"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ConfigError(f"{path} is damaged; delete it, and MLflow gets these runs anew") from error

@@ -1,0 +1,81 @@
+"""The archive's centralised trainings: the accuracies and norms of weights that the papers quote.
+
+A training's folder has `training_loss.csv` and `validation_results.csv`, a row an epoch, and
+`final_test.csv`, a single row. The official test images were halved, a half for each of the last two. With
+MedMNIST their names are exchanged: `final_test.csv` is of the official validation images.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import inf
+from pathlib import Path
+
+from fedgrid.engine.errors import DataError
+from fedgrid.grids.archive.csv_files import Table, malformed
+from fedgrid.grids.archive.layout import FINAL, LOSS, VALIDATION, FoundTraining
+from fedgrid.grids.results.archived_trainings import ArchivedTraining, Scores
+
+EXCHANGED = ("pathmnist", "bloodmnist")
+TESTED = ("test_loss", "accuracy", "f1score")
+
+
+def read_all(found: Iterable[FoundTraining]) -> tuple[list[ArchivedTraining], list[str]]:
+    """Return the trainings that can be read, and a sentence about each of the others.
+
+    The papers' tables need none of them, so a trial that its authors left half-done is no reason to stop.
+    """
+    trainings, problems = [], []
+    for each in found:
+        try:
+            trainings.append(read(each))
+        except DataError as error:
+            problems.append(str(error))
+    return trainings, problems
+
+
+def read(found: FoundTraining) -> ArchivedTraining:
+    """Read one training.
+
+    Raises:
+        DataError: a file is malformed; names the file and the line.
+    """
+    losses = _table(found.folder / LOSS, ("loss", "weights_norm"))
+    by_epoch = _table(found.folder / VALIDATION, TESTED)
+    final = _table(found.folder / FINAL, TESTED, counts=False)
+    last = _scores(final)
+    if len(last) > 1:
+        raise malformed(found.folder / FINAL, 3, f"{len(last)} rows", "one, of the last epoch")
+    return ArchivedTraining(
+        dataset=found.dataset,
+        name=found.name,
+        loss=_column(losses, "loss"),
+        weights_l1=_column(losses, "weights_norm", least=0),
+        by_epoch=_scores(by_epoch),
+        by_epoch_on="test" if found.dataset in EXCHANGED else "validation",
+        final=last[0] if last else None,
+    )
+
+
+def _table(path: Path, columns: Sequence[str], *, counts: bool = True) -> Table | None:
+    """Return a file with a row an epoch, if it `counts` them from 0 on; None if it is absent."""
+    if not path.exists():
+        return None
+    table = Table(path, ("iteration", *columns))
+    if counts:
+        table.check_counts("iteration")
+    return table
+
+
+def _column(table: Table | None, name: str, *, least: float = -inf, most: float = inf) -> tuple[float, ...]:
+    if table is None:
+        return ()
+    return tuple(table.numbers(name, least=least, most=most, may_lack=False).tolist())
+
+
+def _scores(table: Table | None) -> tuple[Scores, ...]:
+    loss, accuracy, f1 = TESTED
+    columns = (
+        _column(table, loss),
+        _column(table, accuracy, least=0, most=1),
+        _column(table, f1, least=0, most=1),
+    )
+    return tuple(Scores(loss=row[0], accuracy=row[1], f1=row[2]) for row in zip(*columns, strict=True))

@@ -1,0 +1,63 @@
+"""Text that leaves this program: without secrets, and without characters that control a terminal.
+
+Errors, warnings, logs, marks and tags pass through `redacted`. This module imports nothing of fedgrid's, so
+that every package can use it.
+"""
+
+import re
+import unicodedata
+
+HIDDEN = "***"
+
+_SECRET_NAME = re.compile(
+    r"password|passwd|passphrase|pwd|secret|(?<!num_)token(?!s)|credential|signature|authorization"
+    r"|(?<![a-z])(?:sig|sas)(?![a-z])|(?:access|account|api|private|shared|storage)[_.-]?key",
+    re.IGNORECASE,
+)
+_VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s&;,"'<>()\[\]{}]+)"""
+_LONGEST = 1000
+"""Characters of a password. Without a limit, a long text takes quadratic time."""
+
+# Every pattern begins only where a word begins, for the same reason.
+_USER = re.compile(
+    # In addresses of Azure, a container without a password stands before the @.
+    r"(?<![a-z0-9+.-])(?P<scheme>[a-z][a-z0-9+.-]*://)"
+    # To the last @ of the word: a password may contain / and @. After a port and a slash comes a path.
+    rf"(?:[^\s/@:'\"]{{0,{_LONGEST}}}:(?!\d+/)[^\s'\"]{{0,{_LONGEST}}}@"
+    rf"|(?<!abfs://)(?<!abfss://)(?<!wasb://)(?<!wasbs://)[^\s/@:'\"]{{1,{_LONGEST}}}@)"
+    rf"|(?<![\w/.+-])[\w.+-]+:(?!//)[^\s/@:'\"]{{1,{_LONGEST}}}@(?=[a-z0-9])",
+    re.IGNORECASE,
+)
+_PAIR = re.compile(
+    rf"""(?P<name>(?<![\w.-])[\w.-]+)(?P<equals>\s?=\s?){_VALUE}"""
+    rf"""|(?P<quoted>["'][\w.-]+["'])(?P<colon>\s{{0,4}}:\s{{0,4}}){_VALUE}"""
+)
+_HEADER = re.compile(r"(?P<kind>\b(?:bearer|basic)\s)\s{0,4}(?=\S{8})[\w.~+/=-]+", re.IGNORECASE)
+
+
+def redacted(text: str) -> str:
+    """Return `text` with its secrets replaced by asterisks.
+
+    Secrets are a user name and password before an @, the values of keys such as `sig`, `password` or
+    `secret_key` (in a query, a connection string or a mapping), and the tokens of HTTP headers.
+    """
+    text = _USER.sub(lambda found: f"{found['scheme'] or ''}{HIDDEN}@", text)
+    return _HEADER.sub(rf"\g<kind>{HIDDEN}", _PAIR.sub(_without_value, text))
+
+
+def printable(text: str) -> str:
+    """Return `text` with its control characters, except line ends and tabs, written as escapes.
+
+    What another user has written may move the cursor, colour the screen, or reverse the text's direction.
+    """
+    return "".join(
+        character
+        if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs")
+        else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def _without_value(found: re.Match[str]) -> str:
+    name, between = found["name"] or found["quoted"], found["equals"] or found["colon"]
+    return f"{name}{between}{HIDDEN}" if _SECRET_NAME.search(name) else found[0]

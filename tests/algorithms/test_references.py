@@ -1,0 +1,124 @@
+"""The two references: every client alone, and the hidden groups given."""
+
+import numpy as np
+import pytest
+
+from fedgrid.algorithms.contract.orders import Traffic
+from fedgrid.algorithms.registry import ALGORITHMS, create, is_reference
+from fedgrid.engine.session import prepare
+from tests.helpers.small_cases import check_valid, clients, freeze, layout_of, orders_of, start, step
+from tests.helpers.small_runs import NOWHERE, config, differing, numbers, play, rows, trained
+
+GROUPS = np.array([2, 0, 0, 1, 2])
+
+
+def revealed(groups_K=GROUPS, **settings):
+    """Return the oracle and its state before the first round, every model (1, 2)."""
+    oracle = create("oracle", settings)
+    return oracle, freeze(oracle.reveal(start(oracle, len(groups_K), (1.0, 2.0)), groups_K))
+
+
+def test_solo_and_oracle_are_the_references():
+    assert [name for name in ALGORITHMS if is_reference(name)] == ["solo", "oracle"]
+    assert [ALGORITHMS[name].title for name in ("solo", "oracle")] == ["SOLO", "ORACLE"]
+
+
+class TestSolo:
+    def test_each_client_moves_its_own_model_by_its_own_update(self):
+        """From (1, 1): client 0 goes to (3, 1), client 2 to (1, 0); client 1 has sent nothing."""
+        solo = create("solo")
+        state, diagnostics = step(solo, start(solo, 3, (1.0, 1.0)), 0, {0: (2, 0), 2: (0, -1)})
+        assert [model.tolist() for model in state.models] == [[3, 1], [1, 1], [1, 0]]
+        assert state.labels_K.tolist() == [0, 1, 2]
+        assert not diagnostics.clustered
+        check_valid(state, 3)
+
+    def test_each_client_trains_and_is_tested_with_its_own_model(self):
+        solo = create("solo")
+        state = start(solo, 3)
+        orders = orders_of(solo, state, (0, 2))
+        assert {client: order.candidates for client, order in orders.items()} == {0: (0,), 2: (2,)}
+        assert solo.served(state).model_K.tolist() == [0, 1, 2]
+
+    def test_nothing_is_sent(self):
+        solo = create("solo")
+        [order] = orders_of(solo, start(solo, 3), (1,)).values()
+        assert solo.traffic(order, layout_of(2)) == Traffic(down=0, up=0)
+
+    def test_there_is_no_server_to_set(self):
+        with pytest.raises(ValueError, match="server_optimizer"):
+            create("solo", {"server_optimizer": "adam"})
+
+    def test_what_is_not_sent_is_not_clipped(self):
+        uplink = [{"clip": 1e-3}]
+        assert prepare(config("bnc", uplink=uplink), NOWHERE)[0].uplink
+        assert prepare(config("solo", uplink=uplink), NOWHERE)[0].uplink == ()
+
+    def test_rounds_record_no_bytes_and_a_model_for_each_client(self, tmp_path):
+        run = config("solo")
+        play(run, tmp_path, store=None)
+        for row in rows(run, tmp_path, "rounds"):
+            assert (row["bytes_down"], row["bytes_up"], row["clusters"], row["clustered"]) == (0, 0, 6, False)
+        assert len({row["cluster_server_loss"] for row in rows(run, tmp_path, "clients")[-6:]}) == 6
+
+
+class TestOracle:
+    def test_each_hidden_group_is_a_cluster_before_the_first_round(self):
+        """Clusters are numbered by their first member; all start from the initial model."""
+        _, state = revealed()
+        assert state.labels_K.tolist() == [0, 1, 1, 2, 0]
+        assert [model.tolist() for model in state.models] == [[1, 2]] * 3
+        check_valid(state, 5)
+
+    def test_each_hidden_group_has_the_mean_of_its_own_updates(self):
+        """Groups {0, 4}, {1, 2} and {3}: means (2, 0), (0, 3) and (-1, -1), from (1, 2)."""
+        oracle, state = revealed()
+        vectors = clients((1, 0), (0, 2), (0, 4), (-1, -1), (3, 0))
+        state, diagnostics = step(oracle, state, 0, vectors)
+        assert [model.tolist() for model in state.models] == [[3, 2], [1, 5], [0, 1]]
+        assert not diagnostics.clustered
+
+    def test_each_hidden_group_has_moments_of_its_own(self):
+        _, state = revealed(server_optimizer="adam")
+        assert state.arrays["cluster_first"].shape == state.arrays["cluster_second"].shape == (3, 2)
+        check_valid(state, 5)
+
+    def test_partition_is_right_from_round_1_also_for_newcomers(self, tmp_path):
+        run = config("oracle", joins={5: 3})
+        play(run, tmp_path, store=None)
+        found = rows(run, tmp_path, "clients")
+        assert all(row["cluster"] == row["true_cluster"] for row in found)
+        assert len(set(row["cluster"] for row in found)) == 3
+        assert [row["part"] for row in found if row["client"] == 5] == ["not joined"] * 2 + ["trained"]
+
+    def test_with_one_hidden_group_it_has_the_bytes_of_bnc(self, tmp_path):
+        one = {"split": {"num_clusters": 1}}
+        oracle, bnc = (
+            numbers(play(config(name, **one), tmp_path / name, store=None)) for name in ("oracle", "bnc")
+        )
+        assert {name for name in bnc if oracle[name] != bnc[name]} == {"config.json", "done.json"}
+
+
+class TestSharedRounds:
+    """All clients of all algorithms start round 1 from one model, so it is trained once."""
+
+    @pytest.mark.parametrize("first", ["solo", "oracle"])
+    def test_round_1_is_trained_once_for_bnc_and_both_references(self, tmp_path, first):
+        names = dict.fromkeys((first, "solo", "oracle", "bnc"))
+        runs = {name: config(name) for name in names}
+        for run in runs.values():
+            play(run, tmp_path)
+        assert {name: trained(run, tmp_path)[0] for name, run in runs.items()} == {
+            name: 6 if name == first else 0 for name in names
+        }
+        for run in runs.values():
+            assert differing(run, tmp_path) == []
+
+    def test_references_start_before_the_runs_that_need_their_first_round(self):
+        keys = {name: create(name).start_order_key() for name in ("solo", "oracle", "ocfl-kmeans", "bnc")}
+        assert max(keys["solo"], keys["oracle"]) < keys["ocfl-kmeans"] < keys["bnc"]
+
+    def test_solo_fills_the_round_cache_with_no_means_of_single_clients(self, tmp_path):
+        play(config("solo"), tmp_path)
+        means = [path for path in tmp_path.rglob("*-mean-*.safetensors")]
+        assert len(means) == 1, "that of all clients in round 1"

@@ -1,0 +1,61 @@
+"""The authors' centralised trainings beside one's own."""
+
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.results.archived_trainings import FILE, ArchivedTraining, Scores, keep
+from fedgrid.grids.results.grid_folder import GridFolder
+from tests.helpers.command_line import fedgrid, new_storage, strict_json
+
+SMALL = ("centralised", "digits", "--epochs", 2)
+THEIRS = ArchivedTraining(
+    dataset="digits",
+    name="centralised_test",
+    loss=(1.5, 0.25),
+    weights_l1=(100.0, 106.5),
+    by_epoch=(Scores(loss=1, accuracy=0.5, f1=0.5), Scores(loss=1, accuracy=0.875, f1=0.75)),
+    by_epoch_on="validation",
+    final=Scores(loss=1, accuracy=0.9375, f1=0.625),
+)
+
+
+def test_imported_trainings_of_the_data_set_stand_beside_ones_own(tmp_path):
+    storage = new_storage(tmp_path / "runs")
+    alone = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)
+    assert alone["beside"] == []
+    assert "Beside" not in fedgrid(*SMALL, "--storage", storage).out
+    other = THEIRS.model_copy(update={"dataset": "mnist"})
+    keep([THEIRS, other], GridFolder(Storage(storage), "theirs"))
+    own, imported = strict_json(fedgrid(*SMALL, "--storage", storage, "--json").out)["beside"]
+    last = alone["epochs"][-1]
+    assert own | {"weights_l1_change": None} == {
+        "training": "this one",
+        "epochs": 2,
+        "loss": last["loss"],
+        "validation_accuracy": None,
+        "validation_f1": None,
+        "test_accuracy": last["server_accuracy"],
+        "test_f1": last["server_f1"],
+        "weights_l1_change": None,
+    }
+    assert imported == {
+        "training": "theirs: centralised_test",
+        "epochs": 2,
+        "loss": 0.25,
+        "validation_accuracy": 0.875,
+        "validation_f1": 0.75,
+        "test_accuracy": 0.9375,
+        "test_f1": 0.625,
+        "weights_l1_change": None,
+    }
+    out = fedgrid(*SMALL, "--storage", storage).out
+    assert "Beside the authors' centralised trainings of digits" in out
+    assert "0.938" in out
+    assert "L1 change\nin" not in out, "the papers derived no epsilon from digits"
+
+
+def test_damaged_file_of_imported_trainings_is_named(tmp_path):
+    storage = new_storage(tmp_path / "runs")
+    folder = GridFolder(Storage(storage), "theirs")
+    folder.write(FILE, "{}\n")
+    result = fedgrid(*SMALL, "--storage", storage)
+    assert result.code == 1
+    assert f"{folder.path / FILE} is damaged or of another version; import the archive again" in result.err

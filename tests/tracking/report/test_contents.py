@@ -1,0 +1,67 @@
+"""Which figures and tables a report has, without drawing them."""
+
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+
+from fedgrid.tracking.report.contents import report_page
+from tests.helpers.studies import WHOLE, result_of, run_of, study_of
+
+DOCS = Path(__file__).parents[3] / "docs" / "reports.md"
+RIGHT = {"learning_gap": (0.1, 0.2), "learning_gap_loss": (1, 2), "published_learning_gap": (0.3, 0.4)}
+
+
+def study(*datasets, curves=None):
+    known = {name: (0.5, 0.6) for name in ("bytes", "temperature", "ari")}
+    runs = [run_of(name, dataset=dataset) for dataset in datasets for name in ("BNC", "OCFL-KM")]
+    return study_of([result_of(run, WHOLE, curves={**known, **(curves or RIGHT)}) for run in runs])
+
+
+def figures(of):
+    """The names of a report's figures with what varies replaced by what the documentation writes."""
+    names = [plate.name for plate in report_page(of).plates()]
+    pairs = (
+        ("-nonoverlapping-balanced", "-SPLIT"),
+        ("(mnist|digits)", "DATASET"),
+        ("-15", "-CLIENTS"),
+        ("^ranks-.*", "ranks-SCORE"),
+    )
+    for pattern, word in pairs:
+        names = [re.sub(pattern, word, name) for name in names]
+    return set(names)
+
+
+def test_docs_list_the_figures_of_a_report():
+    """A grid with a further axis has `axis-KEY`, too."""
+    documented = set(re.findall(r"^\| `([\w-]+)` \|", _figures_in_docs(), re.MULTILINE))
+    assert figures(study("mnist", "digits")) == documented - {"axis-KEY"}
+    assert "axis-KEY" in documented
+
+
+def _figures_in_docs():
+    return DOCS.read_text().partition("## Figures")[2].partition("\n## ")[0]
+
+
+def test_temperature_over_all_data_sets_takes_several():
+    assert figures(study("mnist", "digits")) - figures(study("mnist")) == {"temperature-all"}
+
+
+def test_a_gap_that_no_run_recorded_is_left_out():
+    archived = study("mnist", curves={"published_learning_gap": (0.3, 0.4)})
+    assert {name for name in figures(archived) if name.startswith("gap")} == {"gap-published-DATASET-CLIENTS"}
+    nothing = study("mnist", curves={"ari": (0, 1)})
+    assert {name for name in figures(nothing) if name.startswith("gap")} == {"gap-DATASET-CLIENTS"}
+
+
+@pytest.mark.parametrize("kind", ["accuracy", "f1", "fairness", "ari", "sizes", "gap", "gap-loss"])
+def test_a_figure_by_round_says_what_its_band_is_and_can_be_drawn_in_another_process(kind):
+    plates = {plate.name: plate for plate in report_page(study("mnist")).plates()}
+    plate = plates[f"{kind}-mnist-15"]
+    assert "standard deviation" in plate.caption
+    assert pickle.loads(pickle.dumps(plate)).draw is not None
+
+
+def test_a_data_set_has_a_table_of_fairness():
+    assert "fairness-mnist" in {table.name for table in report_page(study("mnist")).tables()}

@@ -1,0 +1,108 @@
+"""SOLO and ORACLE in tables and tests: rows to compare with, never the best and never ranked."""
+
+import pytest
+
+from fedgrid.tracking.report.contents import report_page
+from fedgrid.tracking.scoring.measures import FINAL_ARI
+from fedgrid.tracking.scoring.statistics import compare
+from fedgrid.tracking.tables.clustering import clustering, exactly_right, published_clustering
+from fedgrid.tracking.tables.personalisation import personalisation
+from fedgrid.tracking.tables.scenarios import overview, per_scenario
+from fedgrid.tracking.tables.table import NONE
+from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
+
+CURVES = {"ORACLE": 0.9, "SOLO": 0.8, "BNC": 0.5, "SCL": 0.7}
+"""Personalised F1; both references do better than either competitor."""
+LABELS = {"ORACLE": WHOLE, "SOLO": [range(6)] * 2, "BNC": ONE, "SCL": [(0, 0, 1, 1, 1, 1)] * 2}
+NOTE = "For reference: ORACLE and SOLO, in no rank or test and never the best."
+
+
+def study(algorithms=tuple(CURVES), scenarios=6):
+    """Six scenarios, which differ in their number of clients."""
+    return study_of(
+        [
+            result_of(
+                run_of(name, clients=clients, is_reference=name in ("ORACLE", "SOLO")),
+                [list(labels) for labels in LABELS[name]],
+                curves={"personalised_f1": (CURVES[name],) * 2, "personalised_accuracy": (CURVES[name],) * 2},
+            )
+            for clients in range(10, 10 + scenarios)
+            for name in algorithms
+        ]
+    )
+
+
+def bold(table, column):
+    """Return the rows whose cell in a column is bold."""
+    place = [each.name for each in table.columns].index(column)
+    return [row.name for row in table.rows if row.cells[place].bold]
+
+
+def test_references_stand_below_the_algorithms_whatever_the_order_of_the_runs():
+    assert study().algorithms == ("BNC", "SCL", "ORACLE", "SOLO")
+    assert [row.name for row in overview(study()).rows] == ["BNC", "SCL", "ORACLE", "SOLO"]
+    assert [row.is_reference for row in overview(study()).rows] == [False, False, True, True]
+
+
+def test_best_of_an_overview_is_a_competitor_and_references_have_no_rank():
+    table = overview(study())
+    assert bold(table, FINAL_ARI.name) == ["SCL"]
+    ranks = {row.name: row.cells[-1].text for row in table.rows}
+    assert ranks == {"BNC": "2.00", "SCL": "1.00", "ORACLE": NONE, "SOLO": NONE}
+    assert table.caption.count(NOTE) == 1
+
+
+@pytest.mark.parametrize(
+    ("table_of", "column"),
+    [
+        (lambda study: clustering(study.where(clients=10), final=True), "ARI"),
+        (lambda study: published_clustering(study.where(clients=10)), "RAND"),
+        (personalisation, "PF1"),
+    ],
+    ids=["clustering", "published clustering", "personalisation"],
+)
+def test_best_of_a_column_is_a_competitor(table_of, column):
+    table = table_of(study())
+    assert bold(table, column) == ["SCL"]
+    assert NOTE in table.caption
+
+
+def test_unfinished_reference_does_not_hide_the_best():
+    whole = study(("BNC", "SCL"), scenarios=1)
+    part = study_of(whole.finished, [run_of("ORACLE", clients=10, is_reference=True)])
+    assert bold(clustering(part, final=True), "ARI") == ["SCL"]
+
+
+def test_table_of_references_alone_has_no_best():
+    alone = study(("ORACLE", "SOLO"), scenarios=1)
+    table = clustering(alone, final=True)
+    assert not any(cell.bold for row in table.rows for cell in row.cells)
+    assert {row.name: row.cells[0].text for row in table.rows} == {"ORACLE": "1.000", "SOLO": "0.000"}
+
+
+def test_oracle_is_exactly_right_in_every_run():
+    table = exactly_right(study())
+    shares = dict(zip([column.name for column in table.columns], table.rows[0].cells, strict=True))
+    assert {name: cell.text for name, cell in shares.items()} == {
+        **{"BNC": "0/6", "SCL": "0/6", "ORACLE": "6/6", "SOLO": "0/6"}
+    }
+
+
+def test_tests_of_significance_are_between_competitors():
+    """SCL is better than BNC in six scenarios of six: p = 2 / 2^6. The references would be better still."""
+    result = compare(study(), FINAL_ARI)
+    assert (result.algorithms, result.ranks) == (("SCL", "BNC"), (1.0, 2.0))
+    assert result.p_values[0, 1] == pytest.approx(2 / 64)
+    assert NOTE in result.remarks
+    assert not any("left out" in remark for remark in result.remarks)
+
+
+def test_captions_of_a_grid_without_references_say_nothing_of_them():
+    page = report_page(study(("BNC", "SCL")))
+    assert not any("For reference" in table.caption for table in page.tables())
+    assert not any("For reference" in plate.caption for plate in page.plates())
+
+
+def test_all_scores_of_references_are_in_the_table_of_scenarios():
+    names = [row.name for row in per_scenario(study(scenarios=1)).rows]
+    assert sorted(names) == ["BNC", "ORACLE", "SCL", "SOLO"]

@@ -1,0 +1,207 @@
+"""The sections of a data set in a grid's report, and within them of each number of clients."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from matplotlib.figure import Figure
+
+from fedgrid.tracking import figures
+from fedgrid.tracking.figures.curves import is_recorded
+from fedgrid.tracking.report.page import Choice, Plate, Section
+from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.tables import clustering, personalisation
+from fedgrid.tracking.tables.cells import split_name, title_of
+from fedgrid.tracking.tables.fairness import fairness
+
+PUBLISHED, CLUSTERS = "as published", "of the clusters' models"
+"""Labels of the two conventions."""
+LINES = "Lines: means over seeds; bands: their standard deviation (n - 1) to either side."
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A figure that each number of clients has."""
+
+    label: str
+    """Its name beside the alternatives."""
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[Study], Figure]
+    curve: str = ""
+    """The curve without which there is nothing to draw; empty: another would be drawn in its place."""
+
+
+SCORES = (
+    Kind(
+        "accuracy",
+        "accuracy",
+        "Accuracy by round",
+        "Accuracy of the clusters' models, mean over clients: on the clients' own test sets (personalised), "
+        f"and on the server's (generalised). {LINES}",
+        figures.accuracy_per_round,
+    ),
+    Kind(
+        "F1",
+        "f1",
+        "F1 by round",
+        "Macro F1 of the clusters' models, mean over clients: on the clients' own test sets (personalised), "
+        f"and on the server's (generalised). {LINES}",
+        figures.f1_per_round,
+    ),
+    Kind(
+        "fairness",
+        "fairness",
+        "Fairness by round",
+        "Least accuracy of a cluster's model on the own test set of one of its clients; Jain's index of the "
+        f"accuracies of all clients, 1 if all are equal. {LINES}",
+        figures.fairness_per_round,
+    ),
+)
+PARTITIONS = (
+    Kind(
+        "ARI",
+        "ari",
+        "ARI by round",
+        f"Adjusted Rand index of each round's partition. {LINES}",
+        figures.ari_per_round,
+    ),
+    Kind(
+        "sizes of clusters",
+        "sizes",
+        "Sizes of clusters by round",
+        "Number of clients in the smallest cluster; below, if there are any, of clients whose cluster has no "
+        f"other client. {LINES}",
+        figures.cluster_sizes_per_round,
+    ),
+)
+TEMPERATURE = (
+    Kind(
+        "temperature",
+        "temperature",
+        "Temperature by round",
+        "Half the root mean square of the cosine distances between the clients' updates. Markers: rounds "
+        "of the first clustering.",
+        figures.temperatures,
+    ),
+)
+COST = (
+    Kind(
+        "cost",
+        "cost",
+        "Cost of a target score",
+        "Rounds, and bytes sent up and down, until the mean personalised F1 first reaches 95 % of the "
+        "best last score in the scenario.",
+        figures.cost_to_target,
+    ),
+)
+GAP = "Mean over clients of the absolute difference between personalised"
+GAPS = (
+    Kind(
+        CLUSTERS,
+        "gap",
+        "Learning gap by round",
+        f"{GAP} and generalised accuracy, both of the clusters' models. {LINES}",
+        figures.learning_gap,
+        "learning_gap",
+    ),
+    Kind(
+        "in loss",
+        "gap-loss",
+        "Learning gap in loss by round",
+        f"{GAP} and generalised loss (cross-entropy), both of the clusters' models. {LINES}",
+        figures.loss_gap,
+        "learning_gap_loss",
+    ),
+    Kind(
+        PUBLISHED,
+        "gap-published",
+        "Learning gap by round",
+        f"{GAP} accuracy and accuracy of the local model on the server's test set (the notebooks' DIST). "
+        f"{LINES}",
+        partial(figures.learning_gap, published=True),
+        "published_learning_gap",
+    ),
+)
+BY_ROUND = (SCORES, PARTITIONS, TEMPERATURE, COST, GAPS)
+"""The figures of a number of clients; those of one tuple are alternatives."""
+
+
+def of_dataset(study: Study) -> Section:
+    """Return the section of a study of one data set."""
+    (dataset,) = study.datasets
+    blocks = [study.where(clients=clients) for _, clients in study.blocks]
+    whole = Section(
+        f"{dataset}-all",
+        f"{dataset}: all numbers of clients",
+        items=(
+            Choice(
+                (
+                    (PUBLISHED, clustering.published_rounds(study)),
+                    ("first and last", clustering.rounds(study)),
+                )
+            ),
+            Choice(
+                (
+                    (CLUSTERS, personalisation.personalisation(study)),
+                    (PUBLISHED, personalisation.published_personalisation(study)),
+                )
+            ),
+            fairness(study),
+            Choice(tuple(_segments(study, dataset))),
+        ),
+    )
+    return Section(dataset, dataset, sections=(*map(_block, blocks), whole))
+
+
+def _segments(study: Study, dataset: str) -> Iterator[tuple[str, Plate]]:
+    for label, published in ((CLUSTERS, False), (PUBLISHED, True)):
+        yield (
+            label,
+            Plate(
+                f"segments-{'published-' if published else ''}{dataset}",
+                f"Generalisation and personalisation: {dataset}",
+                "Segments from F1 on the server's test set to F1 on the clients' own test sets, "
+                + ("in the published conventions (Figure 2)." if published else "of the clusters' models."),
+                partial(figures.segments, study, published=published),
+            ),
+        )
+
+
+def _block(study: Study) -> Section:
+    ((dataset, clients),) = study.blocks
+    name, title = f"{dataset}-{clients}", title_of(dataset, clients)
+    tables = (
+        (PUBLISHED, clustering.published_clustering(study)),
+        ("mean over rounds", clustering.clustering(study, final=False)),
+        ("last partition", clustering.clustering(study, final=True)),
+    )
+    curves = (Choice(tuple(_plates(study, kinds, name, title))) for kinds in BY_ROUND)
+    maps = Choice(tuple(_maps(study, name, title)))
+    return Section(name, title, items=(Choice(tables), *curves, maps))
+
+
+def _plates(study: Study, kinds: Sequence[Kind], name: str, title: str) -> Iterator[tuple[str, Plate]]:
+    """Yield label and figure of the kinds that the runs have numbers for, of the first kind if none has."""
+    shown = [kind for kind in kinds if not kind.curve or is_recorded(study, kind.curve)] or kinds[:1]
+    for kind in shown:
+        plate = Plate(
+            f"{kind.name}-{name}", f"{kind.title}: {title}", kind.caption, partial(kind.draw, study)
+        )
+        yield kind.label, plate
+
+
+def _maps(study: Study, name: str, title: str) -> Iterator[tuple[str, Plate]]:
+    for split in study.splits:
+        yield (
+            split_name(split),
+            Plate(
+                f"clusters-{name}-{'-'.join(split)}",
+                f"Clusters by round: {title}, {split_name(split)}",
+                "The cluster of each client by round, for the first seed; lines separate the hidden groups. "
+                "A cluster has the colour of the group of the majority of its clients, and a shade of its "
+                "own; grey: no majority.",
+                partial(figures.cluster_maps, study.where(split=split)),
+            ),
+        )
