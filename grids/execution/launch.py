@@ -73,9 +73,9 @@ def launch(
             places = _places(todo, options) if with_ray else {}
             folder.keep(grid.runs, grid.text, grid.source)
             folder.withdraw_stop()
-            claim(storage)
             for kind in (FOLDER, GRIDS):
                 delete_abandoned(storage.root / kind, lease.renewed_at)
+            claim(storage)
             log.prepare(grid.text)
             if options.fresh:
                 _forget(todo, storage, options, log)
