@@ -8,13 +8,15 @@ or cannot be written costs time and changes no number.
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from secrets import token_hex
+from shutil import disk_usage
 
 from fedgrid.engine.errors import FedgridError
 from fedgrid.engine.round_cache.entry import CacheEntry, Damaged, about_entry, decode, encode
 from fedgrid.engine.round_cache.lock import RoundLock
 from fedgrid.engine.storage.atomic import PARTIAL, disk_errors
+from fedgrid.engine.storage.clock import Patience
 from fedgrid.engine.storage.storage import Storage
 
 FOLDER = "store"
@@ -31,6 +33,9 @@ ROUND_TRIP = 0.1
 """Seconds that writing and reading a file at a URI takes, however small it is."""
 AIR = 0.1
 """Share of the limit that an eviction frees beyond need: finding the cheapest entries reads them all."""
+HEADROOM = 1 << 30
+HEADROOM_SHARE = 0.05
+"""Bytes, and share of a smaller disk, that stay free for the records and states of runs."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,8 @@ class RoundStore:
         self.run_id = run_id
         self.warnings: list[str] = []
         self._complained = False
-        self._storage = storage
+        # A lookup that fails costs one round; waiting for it would cost more.
+        self._storage = replace(storage, patience=Patience())
         self._trunk = f"{FOLDER}/{trunk}"
         self._limit = options.limit
 
@@ -115,7 +121,7 @@ class RoundStore:
         temporary = path.with_name(f"{path.name}{PARTIAL}{token_hex(4)}")
         data = encode(entry, name)
         try:
-            if self._limit is not None and not make_room(self._storage, self._limit, len(data)):
+            if not make_room(self._storage, self._limit, len(data)):
                 return
             path.parent.mkdir(parents=True, exist_ok=True)
             # Not flushed: the checksum tells what a power cut leaves of it.
@@ -129,6 +135,13 @@ class RoundStore:
             for leftover in (temporary, path) if self._storage.uri else (temporary,):
                 with suppress(OSError):
                     leftover.unlink()
+
+    def free_disk(self) -> None:
+        """Evict entries until the disk has room for the run itself, whose last attempt may have filled it."""
+        try:
+            make_room(self._storage, self._limit, force=True)
+        except (OSError, FedgridError) as error:
+            self._complain(f"the round cache cannot be trimmed ({error})")
 
     def take_warnings(self) -> list[str]:
         """Return the warnings since the last call."""
@@ -175,17 +188,26 @@ def drop(storage: Storage, entries: list[StoredFile]) -> None:
     storage.remove(*(entry.file for entry in entries))
 
 
-def make_room(storage: Storage, limit: int, size: int = 0) -> bool:
+def make_room(storage: Storage, limit: int | None, size: int = 0, *, force: bool = False) -> bool:
     """Evict what is cheapest to recompute, by the byte, until `size` more bytes fit; False if they cannot.
 
+    They fit below the limit, if there is one, and below the headroom of the disk. If they cannot, nothing is
+    evicted, unless by `force`: then all is, for other files on the disk.
+
     Raises:
-        RunError: if the storage cannot be read or written.
+        OSError, RunError: if the storage cannot be read or written.
     """
+    lacking = _lacking(storage, size)
+    if limit is None and lacking <= 0:
+        return True
     entries = kept(storage)
-    excess = sum(entry.size for entry in entries) + size - limit
-    if excess <= 0 or size > limit:
-        return excess <= 0
-    excess += int(AIR * (limit - size))
+    total = sum(entry.size for entry in entries)
+    excess = lacking
+    if limit is not None and total + size > limit:
+        excess = max(excess, total + size - limit + int(AIR * (limit - size)))
+    fits = excess <= 0 or (size <= (size if limit is None else limit) and lacking <= total)
+    if excess <= 0 or not (fits or force):
+        return fits
     going = []
     for entry in sorted(entries, key=lambda entry: _cost(storage, entry) / max(1, entry.size)):
         if excess <= 0:
@@ -193,7 +215,15 @@ def make_room(storage: Storage, limit: int, size: int = 0) -> bool:
         going.append(entry)
         excess -= entry.size
     drop(storage, going)
-    return True
+    return fits
+
+
+def _lacking(storage: Storage, size: int) -> int:
+    """Return how many bytes the disk lacks for `size` more bytes and the headroom; a URI lacks none."""
+    if storage.uri or not storage.root.exists():
+        return 0
+    disk = disk_usage(storage.root)
+    return size + min(HEADROOM, int(HEADROOM_SHARE * disk.total)) - disk.free
 
 
 def _cost(storage: Storage, entry: StoredFile) -> float:

@@ -2,9 +2,9 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from errno import ENOSPC
 from pathlib import Path
 from secrets import token_hex
@@ -15,6 +15,10 @@ from fedgrid.engine.errors import StorageError
 
 PARTIAL = ".writing-"
 """Part of the name of every file that is still being written."""
+ASIDE = "damaged-"
+"""Start of the names of folders with files that are damaged, or that nothing reads for another reason."""
+ABANDONED_AFTER = 900.0
+"""Seconds without a write after which such a file is taken for one of a killed writer."""
 
 
 @contextmanager
@@ -58,6 +62,34 @@ def delete_partial(folder: Path) -> None:
     """Delete the temporary files that killed writers left in `folder`."""
     for leftover in folder.glob(f"*{PARTIAL}*"):
         leftover.unlink(missing_ok=True)
+
+
+def set_aside(folder: Path, names: Iterable[str]) -> list[tuple[str, str]]:
+    """Move files of `folder` into a new folder in it, `damaged-<number>`; missing files are ignored.
+
+    Returns pairs of the old and the new name, relative to `folder`.
+    """
+    there = [name for name in names if (folder / name).exists()]
+    if not there:
+        return []
+    numbers = (path.name.removeprefix(ASIDE) for path in folder.glob(f"{ASIDE}*"))
+    taken = [int(number) for number in numbers if number.isdecimal()]
+    place = f"{ASIDE}{max(taken, default=0) + 1}"
+    (folder / place).mkdir()
+    for name in there:
+        (folder / name).replace(folder / place / name)
+    return [(name, f"{place}/{name}") for name in there]
+
+
+def delete_abandoned(folder: Path, now: float) -> None:
+    """Delete such files anywhere under `folder`, except those that may still be written.
+
+    `now` is the modification time of a file just written beside `folder`: both times are the file system's.
+    """
+    for leftover in folder.rglob(f"*{PARTIAL}*"):
+        with suppress(OSError):  # It may have been renamed just now.
+            if leftover.stat().st_mtime < now - ABANDONED_AFTER:
+                leftover.unlink()
 
 
 @contextmanager

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from itertools import chain
-from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
-from time import time
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -31,14 +29,14 @@ from fedgrid.engine.storage.remote import (
     send,
     try_to_write,
 )
+from fedgrid.engine.storage.uploads import is_deletable, uploading
 from fedgrid.redaction import redacted
 
 MARKS = re.compile(
-    r"[^/]+/(done|failed|scores|mlflow|config)\.json|[^/]+/state-\d+\.sha256|grids/[^/]+/[^/]+|lease\.json|storage\.json"
+    r"[^/]+/(done|failed|scores|mlflow|config|made_with)\.json|[^/]+/state-\d+\.sha256|grids/[^/]+/[^/]+"
+    r"|(lease|storage)\.json"
 )
 """Small files with the progress of runs and grids, without their records."""
-PUSH_SECONDS = 60.0
-"""A mark younger than this may be missing at the URI because another process is still pushing it."""
 GIVE_UP_AFTER = 300.0
 """Seconds for which a launched grid tries again to reach its storage."""
 T = TypeVar("T")
@@ -75,7 +73,7 @@ class Storage:
                 raise ConfigError(f"--storage {text}: a file is on this host; write file:///PATH, or PATH")
             return cls(Path(unquote(parts.path)).absolute())
         uri = str(text).rstrip("/")
-        return cls(_cache() / "storage" / sha256(uri.encode()).hexdigest()[:16], uri)
+        return cls(cache_folder() / "storage" / sha256(uri.encode()).hexdigest()[:16], uri)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle no mirror: another machine has another user and cache folder for it."""
@@ -105,8 +103,10 @@ class Storage:
         Raises:
             RunError: the URI cannot be written.
         """
-        for name in names if self.uri else ():
-            self._at_uri("written", partial(self._send, name))
+        if self.uri:
+            with uploading(self.root):
+                for name in names:
+                    self._at_uri("written", partial(self._send, name))
 
     def remove(self, *names: str) -> None:
         """Delete files at the URI, not in the mirror; missing files are ignored.
@@ -210,10 +210,9 @@ class Storage:
         def mirror(remote: fs.FileSystem, base: str) -> None:
             every = listing(remote, base, "")
             there = {name: info for name, info in every.items() if MARKS.fullmatch(name)}
-            before = time() - PUSH_SECONDS
             paths = chain(self.root.glob("*"), self.root.glob("*/*"), self.root.glob("grids/*/*"))
             marks = [path for path in paths if MARKS.fullmatch(self._name(path))]
-            here = [self._name(path) for path in marks if _time(path) < before]
+            here = [self._name(path) for path in marks if is_deletable(self.root, path)]
             self._mirror(remote, there, here)
 
         if self.uri:
@@ -276,6 +275,8 @@ class Storage:
 
 def _received(text: str, give_up_after: float) -> Storage:
     return replace(Storage.of(text), patience=Patience(give_up_after))
+
+
 def _folder(path: Path) -> Path:
     try:
         found = path.expanduser().absolute()
@@ -286,18 +287,14 @@ def _folder(path: Path) -> Path:
     return found
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
+    """Return FEDGRID_CACHE, or fedgrid in the user's cache folder."""
     if given := os.environ.get("FEDGRID_CACHE"):
         return Path(given).expanduser().absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedgrid"
-
-
-def _time(path: Path) -> float:
-    """Return a file's modification time; infinity if it has just been deleted, so that it counts as new."""
     try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        return inf
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedgrid"
+    except RuntimeError as error:
+        raise ConfigError("there is no home folder for a mirror; set HOME or FEDGRID_CACHE") from error
 
 
 def _size(path: Path) -> int | None:

@@ -13,6 +13,7 @@ from fedgrid.engine.plugins import active
 from fedgrid.engine.round_cache.store import FOLDER
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
+from fedgrid.engine.storage.atomic import delete_abandoned
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import claim
@@ -29,7 +30,7 @@ from fedgrid.grids.planning.checks import check_data, check_storage
 from fedgrid.grids.planning.cluster import connected, known_nodes, placements
 from fedgrid.grids.planning.start_order import in_order
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.results.tally import Tally
 from fedgrid.grids.round_cache.retention import Retention
@@ -70,8 +71,10 @@ def launch(
         with _waiting(console, options, "Starting Ray and MLflow" if with_ray else "Starting MLflow"):
             stack.enter_context(connected() if with_ray else nullcontext())
             places = _places(todo, options) if with_ray else {}
-            folder.keep(grid.runs, grid.text)
+            folder.keep(grid.runs, grid.text, grid.source)
             folder.withdraw_stop()
+            for kind in (FOLDER, GRIDS):
+                delete_abandoned(storage.root / kind, lease.renewed_at)
             claim(storage)
             log.prepare(grid.text)
             if options.fresh:
@@ -99,7 +102,7 @@ def launch(
             _run(grid, todo, places, storage, options, watch)
             growth = iter(then)
             while not watch.all_stopped and (grown := next(growth, None)) is not None:
-                folder.keep(grown.runs, grown.text)
+                folder.keep(grown.runs, grown.text, grown.source)
                 _count_new(grid, grown, storage, watch.tally)
                 grid, failed = grown, {failure.config.run_id for failure in watch.failures}
                 todo = [run for run in unfinished(grid.runs, storage, grid.until) if run.run_id not in failed]
@@ -110,7 +113,7 @@ def launch(
                 retention.conclude(grid.until)
         watch.conclude()
         summary = write_summary(grid.runs, storage, folder.path)
-        log.summary([summary], watch.tally.done, len(watch.failures))
+        log.summary([summary], watch.tally.done, len(watch.failures), stopped=watch.stopping)
     _push_mlflow_marks(grid, storage)
     return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
 
@@ -126,7 +129,14 @@ def _run(
     """Run all `runs`: on Ray if they have placements, else in this process."""
     if not places:
         run_in_process(
-            in_order(runs), storage, options.data_dir, watch, options.retries, grid.until, options.store
+            in_order(runs),
+            storage,
+            options.data_dir,
+            watch,
+            options.retries,
+            grid.until,
+            options.store,
+            accept_changes=options.accept_changes,
         )
         return
     # Importing Ray Tune takes a second.
@@ -147,6 +157,7 @@ def _run(
         until,
         options.store,
         plugins,
+        options.accept_changes,
     )
     run_trials(context, watch, options.retries)
 

@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from fedgrid.engine.errors import RunError
+from fedgrid.engine.round_cache import store as module
 from fedgrid.engine.round_cache.entry import CacheEntry, encode
 from fedgrid.engine.round_cache.store import (
     FOLDER,
@@ -48,6 +50,14 @@ def names(storage):
 
 def total(storage):
     return sum(one.size for one in kept(storage))
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """Return a disk of 2 MB that is empty; the test says how much of it is free."""
+    disk = SimpleNamespace(total=2_000_000, free=2_000_000)
+    monkeypatch.setattr(module, "disk_usage", lambda _: disk)
+    return disk
 
 
 def files(folder):
@@ -346,6 +356,36 @@ class TestLimit:
         assert names(storage) == {"000001-ab-reports", "000002-ab-reports"}
         assert run.read(NAME) is None
         assert run.warnings == []
+
+    def test_cache_leaves_the_last_bytes_of_the_disk_to_the_runs(self, storage, disk):
+        """A twentieth of the disk stays free: 100 kB of 2 MB."""
+        run = store(storage)
+        keep(run, [1.0])
+        disk.free = disk.total // 20 + 100
+        run.write("000002-ab-reports", entry(*np.zeros(1000)))
+        assert rounds(storage) == {1}, "nothing is evicted for an entry that does not fit"
+        disk.free = disk.total
+        run.write("000002-ab-reports", entry(*np.zeros(1000)))
+        assert rounds(storage) == {1, 2}
+        assert run.warnings == []
+
+    def test_cache_evicts_the_cheapest_where_the_disk_fills(self, storage, disk):
+        run = store(storage)
+        keep(run, [5.0, 1.0])
+        [size, _] = [one.size for one in kept(storage)]
+        disk.free = disk.total // 20
+        run.write("000003-ab-reports", entry(*np.zeros(250), cost=2.0))
+        assert rounds(storage) == {1, 3}
+        disk.free = disk.total // 20 - size
+        run.free_disk()
+        assert rounds(storage) == {1}
+
+    def test_run_takes_the_whole_cache_where_its_disk_is_full(self, storage, disk):
+        run = store(storage)
+        keep(run, [5.0, 1.0])
+        disk.free = 0
+        run.free_disk()
+        assert rounds(storage) == set()
 
     def test_room_can_be_made_without_anything_to_write(self, storage):
         keep(store(storage), [5.0, 1.0, 4.0, 2.0, 3.0])

@@ -14,6 +14,7 @@ from fsspec.registry import register_implementation
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.storage.atomic import PARTIAL
 from fedgrid.engine.storage.clock import LAST_PAUSE
+from fedgrid.engine.storage.remote import send
 from fedgrid.engine.storage.storage import GIVE_UP_AFTER, Storage
 from tests.helpers.time import Time
 
@@ -201,6 +202,25 @@ def test_old_marks_missing_at_the_uri_are_deleted(machine):
     write(here, "mlartifacts/1/run/config.json", "no mark", age=3600)
     here.pull_marks()
     assert set(files(here.root)) == {"new/done.json", "old/rounds.parquet", "mlartifacts/1/run/config.json"}
+
+
+def test_status_during_a_slow_upload_leaves_its_marks_alone(machine, monkeypatch):
+    """The state is large: its mark is older than a minute before the upload gets to it."""
+    here = machine("here")
+    names = ("run/state-000002.safetensors", "run/state-000002.sha256")
+    for name in names:
+        write(here, name, name, age=3600)
+
+    def upload(remote, path, target):
+        here.pull_marks()
+        send(remote, path, target)
+
+    monkeypatch.setattr("fedgrid.engine.storage.storage.send", upload)
+    here.push(*names)
+    assert set(files(here.root)) == set(names)
+    here.remove(*names)
+    here.pull_marks()
+    assert set(files(here.root)) == {names[0]}
 
 
 def test_refresh_fetches_or_deletes_a_single_file(machine):

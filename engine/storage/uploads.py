@@ -1,0 +1,35 @@
+"""Files of a mirror that may be missing at the URI because this machine is still sending them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
+from pathlib import Path
+from time import time
+
+PUSH_SECONDS = 60.0
+"""A file younger than this may be one that no upload has reached yet."""
+
+
+@contextmanager
+def uploading(root: Path) -> Iterator[None]:
+    """Tell this machine's other processes that files of the mirror `root` are being sent in the block."""
+    with _lock(root).open("a") as file:
+        flock(file, LOCK_SH)
+        yield
+
+
+def is_deletable(root: Path, path: Path) -> bool:
+    """Return whether a file of the mirror `root` that is missing at the URI has been deleted there."""
+    try:
+        if path.stat().st_mtime >= time() - PUSH_SECONDS:
+            return False
+        with _lock(root).open("a") as file:
+            flock(file, LOCK_EX | LOCK_NB)
+    except (FileNotFoundError, BlockingIOError):
+        return False
+    return True
+
+
+def _lock(root: Path) -> Path:
+    root.parent.mkdir(parents=True, exist_ok=True)
+    return root.with_name(f"{root.name}.uploading")
