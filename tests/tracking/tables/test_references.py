@@ -6,6 +6,7 @@ from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.scoring.measures import FINAL_ARI
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.tables.clustering import clustering, exactly_right, published_clustering
+from fedgrid.tracking.tables.fairness import fairness
 from fedgrid.tracking.tables.personalisation import personalisation
 from fedgrid.tracking.tables.scenarios import overview, per_scenario
 from fedgrid.tracking.tables.table import NONE
@@ -24,7 +25,9 @@ def study(algorithms=tuple(CURVES), scenarios=6):
             result_of(
                 run_of(name, clients=clients, is_reference=name in ("ORACLE", "SOLO")),
                 [list(labels) for labels in LABELS[name]],
-                curves={"personalised_f1": (CURVES[name],) * 2, "personalised_accuracy": (CURVES[name],) * 2},
+                curves=dict.fromkeys(
+                    ("personalised_f1", "personalised_accuracy", "worst_client_accuracy"), (CURVES[name],) * 2
+                ),
             )
             for clients in range(10, 10 + scenarios)
             for name in algorithms
@@ -58,8 +61,9 @@ def test_best_of_an_overview_is_a_competitor_and_references_have_no_rank():
         (lambda study: clustering(study.where(clients=10), final=True), "ARI"),
         (lambda study: published_clustering(study.where(clients=10)), "RAND"),
         (personalisation, "PF1"),
+        (fairness, "worst client"),
     ],
-    ids=["clustering", "published clustering", "personalisation"],
+    ids=["clustering", "published clustering", "personalisation", "fairness"],
 )
 def test_best_of_a_column_is_a_competitor(table_of, column):
     table = table_of(study())
