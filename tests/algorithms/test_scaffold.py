@@ -60,7 +60,7 @@ def test_models_and_variates_are_those_of_the_paper(server_rate):
 
 
 def test_the_servers_variate_is_the_weighted_mean_of_the_clients():
-    """The invariant of Algorithm 1, c = sum p_i c_i, if all take part; without weights it is the plain mean."""
+    """The invariant of Algorithm 1, c = sum p_i c_i, if all take part."""
     for weights, shares in (({0: 1, 1: 3, 2: 4}, (1, 3, 4)), (None, (1, 1, 1))):
         own = {}
         for _, variate in ours([(0, 1, 2)] * 4, weights, own):
