@@ -157,8 +157,9 @@ class Federation:
         round_index = progress.rounds_done
         evaluate = self._evaluates(round_index)
         dropped = self.participation.dropped(round_index, [order.client for order in orders])
+        on_server = evaluate and self.evaluation.local_server
         tasks = [
-            TrainTask(order, round_index, evaluate, evaluate and self.evaluation.local_server)
+            TrainTask(order, round_index, evaluate, on_server, untrained=on_server and round_index == 0)
             for order in orders
             if order.client not in dropped
         ]

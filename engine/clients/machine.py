@@ -9,7 +9,7 @@ DRIVER = Path("/proc/driver/nvidia/version")
 UNKNOWN = "unknown"
 
 Machine = Mapping[str, str]
-"""Name -> version, model or setting, as in `torch` -> `2.4.0`. Machines of equal values compute alike."""
+"""Name -> version, model or setting, as in `torch build` -> `2.4.0+cpu`. Machines alike have equal values."""
 
 
 def this_machine(device: str) -> Machine:
@@ -23,7 +23,7 @@ def this_machine(device: str) -> Machine:
 
     machine = {
         "device": device,
-        "torch": torch.__version__,
+        "torch build": torch.__version__,
         "numpy": numpy.__version__,
         "processor": torch.backends.cpu.get_cpu_capability(),
     }

@@ -64,6 +64,8 @@ class TrainTask:
     """Whether the locally trained model is tested on the client's own test set."""
     local_server: bool = False
     """Whether it is tested on the server's whole test set."""
+    untrained: bool = False
+    """Whether the model before its training takes that test, as in the authors' first round."""
 
     @property
     def client(self) -> int:
@@ -89,7 +91,7 @@ class TrainReport:
     local: Counts | None
     """The locally trained model on the client's own test set."""
     local_server: Counts | None
-    """The locally trained model on the server's test set."""
+    """The locally trained model, or the one before (`TrainTask.untrained`), on the server's test set."""
     seconds: float
     """Wall-clock time of training and testing; goes to the timings only."""
     peak_memory: PeakMemory

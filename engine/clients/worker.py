@@ -138,6 +138,7 @@ class ClientWorker:
         at = {"client": task.client, "round_index": task.round_index}
         rng = generator(self._setup.seed, "batches", **at)
         chosen = self._choose(task, models)
+        on_server = self._test_of(models[chosen], self._server_set) if task.untrained else None
         result = local.train(
             self._flat,
             models[chosen],
@@ -164,7 +165,7 @@ class ClientWorker:
             update_norm=sqrt(squared),
             usable=squared <= float(np.finfo(np.float32).max),
             local=self._test(self._test_sets[task.client]) if task.evaluate else None,
-            local_server=self._test(self._server_set) if task.local_server else None,
+            local_server=self._test(self._server_set) if task.local_server and not on_server else on_server,
             seconds=perf_counter() - started,
             peak_memory=own_peak(),
             checksum=crc32(sent.update.data),
@@ -201,8 +202,7 @@ class ClientWorker:
         held = self._chosen_on(task)
         losses = {}
         for candidate in task.order.candidates:
-            self._flat.write(models[candidate])
-            loss = self._test(held).loss_sum
+            loss = self._test_of(models[candidate], held).loss_sum
             losses[candidate] = inf if isnan(loss) else loss
         return min(task.order.candidates, key=losses.__getitem__)
 
@@ -220,6 +220,10 @@ class ClientWorker:
 
     def _fixed(self) -> AbstractContextManager[None]:
         return fixed_numerics(self._setup.training.tf32)
+
+    def _test_of(self, model: Vector, held: _DeviceSet) -> Counts:
+        self._flat.write(model)
+        return self._test(held)
 
     def _test(self, held: _DeviceSet) -> Counts:
         return evaluation.test(

@@ -57,4 +57,5 @@ class Evaluation(Section):
     """Who tests the model that it is served: every client that has joined, or those with an order in this
     round, also if they drop out."""
     local_server: bool = False
-    """Whether every local model is tested on the whole server set too: for the published GF1 and GA."""
+    """Whether every local model is tested on the whole server set too: for the published GF1 and GA. As
+    in the authors' runs, round 1 tests the initial model, before any training."""

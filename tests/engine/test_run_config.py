@@ -50,10 +50,10 @@ def test_default_run_is_on_digits():
         ("bloodmnist", "resnet34", ("adam", 1e-3, 128, 0, 75, 3)),
     ],
 )
-def test_each_data_set_brings_its_model_and_the_papers_training(dataset, model, expected):
-    """Table 3 of the OCFL papers: optimizer, learning rate, batch, weight decay, rounds, local epochs.
+def test_each_data_set_brings_its_model_and_training(dataset, model, expected):
+    """Optimizer, learning rate, batch, weight decay, rounds, local epochs, as in Table 3 of the OCFL papers.
 
-    But for the rates and weight decay of MedMNIST, with which weights hardly move.
+    But for MedMNIST: optimizer, learning rate and batch of MedMNIST's released benchmark.
     """
     assert run(dataset=dataset).model == model
     assert training(dataset) == expected

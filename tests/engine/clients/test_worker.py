@@ -122,6 +122,22 @@ def test_the_trained_model_is_tested_on_the_servers_set_only_if_asked():
     assert without.report.local.loss_sum == with_it.report.local.loss_sum
 
 
+def test_in_the_authors_first_round_the_servers_set_tests_the_model_before_training():
+    """All clients then have the same row, that of the initial model; all else is as without it."""
+    held, model = host(), initial()
+    tasks = [task(client, evaluate=True, local_server=True) for client in (0, 1)]
+    before = held.train([replace(each, untrained=True) for each in tasks], [model], {})
+    served = held.evaluate([EvaluateTask(client, None) for client in PARTS], [model])
+    whole = sum(report.server_parts[0].confusion for report in served).tolist()
+    assert [reply.report.local_server.confusion.tolist() for reply in before] == [whole, whole]
+    after = held.train(tasks, [model], {})
+    assert after[0].report.local_server.loss_sum != before[0].report.local_server.loss_sum
+    for one, other in zip(before, after, strict=True):
+        assert one.update.tobytes() == other.update.tobytes()
+        assert one.report.local.loss_sum == other.report.local.loss_sum
+        assert one.report.train_loss == other.report.train_loss
+
+
 def test_a_served_model_is_tested_on_the_own_test_set_only_if_asked():
     (report,) = host().evaluate([EvaluateTask(0, None)], [initial()])
     assert report.own is None

@@ -157,6 +157,7 @@ OTHER = {
         "round_index": 3,
         "evaluate": False,
         "local_server": True,
+        "untrained": True,
     },
     Order: {
         "client": 4,
