@@ -33,7 +33,8 @@ from fedgrid.engine.storage.uploads import is_deletable, uploading
 from fedgrid.redaction import redacted
 
 MARKS = re.compile(
-    r"[^/]+/(done|failed|scores|mlflow|config)\.json|[^/]+/state-\d+\.sha256|grids/[^/]+/[^/]+|lease\.json|storage\.json"
+    r"[^/]+/(done|failed|scores|mlflow|config|made_with)\.json|[^/]+/state-\d+\.sha256|grids/[^/]+/[^/]+"
+    r"|(lease|storage)\.json"
 )
 """Small files with the progress of runs and grids, without their records."""
 GIVE_UP_AFTER = 300.0
@@ -290,7 +291,10 @@ def cache_folder() -> Path:
     """Return FEDGRID_CACHE, or fedgrid in the user's cache folder."""
     if given := os.environ.get("FEDGRID_CACHE"):
         return Path(given).expanduser().absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedgrid"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedgrid"
+    except RuntimeError as error:
+        raise ConfigError("there is no home folder for a mirror; set HOME or FEDGRID_CACHE") from error
 
 
 def _size(path: Path) -> int | None:
