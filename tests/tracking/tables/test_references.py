@@ -15,6 +15,7 @@ from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 CURVES = {"ORACLE": 0.9, "SOLO": 0.8, "BNC": 0.5, "SCL": 0.7}
 """Personalised F1; both references do better than either competitor."""
 LABELS = {"ORACLE": WHOLE, "SOLO": [range(6)] * 2, "BNC": ONE, "SCL": [(0, 0, 1, 1, 1, 1)] * 2}
+SCORED = ("personalised_f1", "personalised_accuracy", "worst_client_accuracy", "jain_index")
 NOTE = "ORACLE and SOLO are for reference: not ranked, not tested, never in bold."
 
 
@@ -25,9 +26,7 @@ def study(algorithms=tuple(CURVES), scenarios=6):
             result_of(
                 run_of(name, clients=clients, is_reference=name in ("ORACLE", "SOLO")),
                 [list(labels) for labels in LABELS[name]],
-                curves=dict.fromkeys(
-                    ("personalised_f1", "personalised_accuracy", "worst_client_accuracy"), (CURVES[name],) * 2
-                ),
+                curves={curve: (CURVES[name],) * 2 for curve in SCORED},
             )
             for clients in range(10, 10 + scenarios)
             for name in algorithms
