@@ -290,7 +290,10 @@ def cache_folder() -> Path:
     """Return FEDGRID_CACHE, or fedgrid in the user's cache folder."""
     if given := os.environ.get("FEDGRID_CACHE"):
         return Path(given).expanduser().absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedgrid"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedgrid"
+    except RuntimeError as error:
+        raise ConfigError("there is no home folder for a mirror; set HOME or FEDGRID_CACHE") from error
 
 
 def _size(path: Path) -> int | None:

@@ -73,9 +73,9 @@ def launch(
             places = _places(todo, options) if with_ray else {}
             folder.keep(grid.runs, grid.text, grid.source)
             folder.withdraw_stop()
-            claim(storage)
             for kind in (FOLDER, GRIDS):
                 delete_abandoned(storage.root / kind, lease.renewed_at)
+            claim(storage)
             log.prepare(grid.text)
             if options.fresh:
                 _forget(todo, storage, options, log)
@@ -113,7 +113,7 @@ def launch(
                 retention.conclude(grid.until)
         watch.conclude()
         summary = write_summary(grid.runs, storage, folder.path)
-        log.summary([summary], watch.tally.done, len(watch.failures))
+        log.summary([summary], watch.tally.done, len(watch.failures), stopped=watch.stopping)
     _push_mlflow_marks(grid, storage)
     return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
 
