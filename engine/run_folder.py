@@ -238,7 +238,9 @@ class RunFolder:
         if stored or damaged:
             why = "; ".join(damaged) or f"the records end before round {stored[-1]}"
             self.log(f"warning: {why}: all rounds are run again")
-            self._set_aside([*checkpoint.files_of(self.path, stored), ROUNDS, CLIENTS, TIMES, MADE_WITH])
+            self._set_aside(
+                [*checkpoint.files_of(self.path, stored), ROUNDS, CLIENTS, TIMES, TIMES_CHECKSUM, MADE_WITH]
+            )
         self._tables = {name: schema.empty_table() for name, schema in schemas().items()}
         return None
 
@@ -262,7 +264,7 @@ class RunFolder:
             return done_mark.checksums(self.path, self.config) if self.is_done else {}
         except DamagedFile as error:
             self.log(f"warning: {error}")
-            self._set_aside([DONE])
+            self._set_aside([DONE, TIMES_CHECKSUM])
             return {}
 
     def _write(self, progress: Progress) -> None:
