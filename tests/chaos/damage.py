@@ -33,6 +33,8 @@ training: {rounds: 3, local_epochs: 1}
 NUMBERS = ("rounds.parquet", "clients.parquet", "scores.json")
 NOT_OURS = ("mlflow.db", "mlartifacts", "figures", "log.txt")
 """MLflow's files, and those that no command reads."""
+REWRITTEN = ("preset.yaml", "progress.json", "summary.csv", "mlflow.json")
+"""Files that every launch writes anew."""
 
 Damage = Callable[[bytes], bytes]
 
@@ -95,8 +97,8 @@ def faults(name: str, result: Result) -> Iterator[str]:
 
 def check(whole: Path, victim: Path, damage: Damage, folder: Path) -> tuple[str, list[str]]:
     """Damage a file of a copy; return what `run` did about it, and what is wrong."""
-    storage = folder / "copy"
-    shutil.rmtree(storage, ignore_errors=True)
+    # MLflow keeps a database open by its name: each copy has one of its own.
+    storage = Path(tempfile.mkdtemp(dir=folder)) / "runs"
     shutil.copytree(whole, storage)
     before = (storage / victim).read_bytes()
     (storage / victim).write_bytes(damage(before))
@@ -113,8 +115,9 @@ def check(whole: Path, victim: Path, damage: Damage, folder: Path) -> tuple[str,
     if ran.code == 0 and numbers(storage) != numbers(whole):
         wrong.append("run: other bytes")
     kept = [path.read_bytes() for path in storage.rglob(victim.name)]
-    if damage(before) not in kept and (storage / victim).read_bytes() != before:
-        wrong.append("run: the damaged file is gone, and not as it was")
+    if damage(before) not in kept and victim.name not in REWRITTEN:
+        wrong.append("run: the damaged file is gone")
+    shutil.rmtree(storage.parent)
     return ("refused" if ran.code else "set aside" if "set aside" in ran.err else "not concerned"), wrong
 
 
@@ -132,9 +135,7 @@ def main() -> int:
                 end, wrong = check(whole, victim, damage, Path(place))
                 ends[end] += 1
                 num_wrong += bool(wrong)
-                print(
-                    f"{victim.name}, {how}: {end}" + "".join(f"; WRONG {text}" for text in wrong), flush=True
-                )
+                print("; WRONG ".join([f"{victim.name}, {how}: {end}", *wrong]), flush=True)
     said = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
     print(f"{ends.total()} damaged files: {said}; {num_wrong} wrong")
     return 1 if num_wrong else 0
