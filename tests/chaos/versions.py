@@ -90,17 +90,12 @@ class Place:
         self.write_images(seed=1 if turn == "images" else 0)
         code = (OTHER_TORCH if turn == "torch" else "") + MAIN
         given = ["run", "exp.yaml", "--storage", str(storage), "--in-process", "--json"]
+        own = {"FEDGRID_CACHE": str(self.folder / "cache"), "MLFLOW_TRACKING_URI": ""}
         paths = {"PYTHONPATH": str(self.newer / "src")} if turn == "newer" else {}
-        settings = {
-            **os.environ,
-            **paths,
-            "FEDGRID_CACHE": str(self.folder / "cache"),
-            "MLFLOW_TRACKING_URI": "",
-        }
         driver = subprocess.Popen(
             [sys.executable, "-c", code, *given],
             cwd=self.folder,
-            env=settings,
+            env={**os.environ, **own, **paths},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
