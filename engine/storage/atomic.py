@@ -15,6 +15,8 @@ from fedgrid.engine.errors import StorageError
 
 PARTIAL = ".writing-"
 """Part of the name of every file that is still being written."""
+LEFTOVERS = (f"*{PARTIAL}*", ".tmp??????")
+"""What killed writers leave; the second is safetensors' own temporary file beside ours."""
 ABANDONED_AFTER = 900.0
 """Seconds without a write after which such a file is taken for one of a killed writer."""
 
@@ -58,8 +60,9 @@ def flush(path: Path) -> None:
 
 def delete_partial(folder: Path) -> None:
     """Delete the temporary files that killed writers left in `folder`."""
-    for leftover in folder.glob(f"*{PARTIAL}*"):
-        leftover.unlink(missing_ok=True)
+    for pattern in LEFTOVERS:
+        for leftover in folder.glob(pattern):
+            leftover.unlink(missing_ok=True)
 
 
 def delete_abandoned(folder: Path, now: float) -> None:
@@ -67,7 +70,7 @@ def delete_abandoned(folder: Path, now: float) -> None:
 
     `now` is the modification time of a file just written beside `folder`: both times are the file system's.
     """
-    for leftover in folder.rglob(f"*{PARTIAL}*"):
+    for leftover in [path for pattern in LEFTOVERS for path in folder.rglob(pattern)]:
         with suppress(OSError):  # It may have been renamed just now.
             if leftover.stat().st_mtime < now - ABANDONED_AFTER:
                 leftover.unlink()

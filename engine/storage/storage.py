@@ -274,6 +274,8 @@ class Storage:
 
 def _received(text: str, give_up_after: float) -> Storage:
     return replace(Storage.of(text), patience=Patience(give_up_after))
+
+
 def _folder(path: Path) -> Path:
     try:
         found = path.expanduser().absolute()
