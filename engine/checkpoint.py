@@ -6,23 +6,30 @@ the checksums of all of these, in the format of sha256sum. The state counts once
 States share the files of memories that did not change between them, so a damaged one damages both.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.source import Arrays
 from fedgrid.engine.clients.messages import Memory
+from fedgrid.engine.format import FORMAT, METADATA, DamagedFile, check_format
+from fedgrid.engine.integrity.files import checksum, stamped
 from fedgrid.engine.storage.atomic import flush, replacing
 
 KEEP = 2
 """Number of stored states. If the newest is damaged, the run continues from the one before."""
+
+
+NAME = re.compile(r"state-(\d+|client-\d+-\d+)\.safetensors")
+"""What a checkpoint's checksums may name."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +75,11 @@ def save(folder: Path, progress: Progress, tables: Mapping[str, pa.Table]) -> li
     with replacing(*(folder / name for name in written)) as temporaries:
         paths = dict(zip(written, temporaries, strict=True))
         for name, table in tables.items():
-            pq.write_table(table, paths[name], write_page_checksum=True)
+            pq.write_table(stamped(table), paths[name], write_page_checksum=True)
         for name in new:
-            save_file(_contiguous(progress.memories[memories[name]]), paths[name])
-        save_file(_tensors(progress), paths[state_name])
-        checksums = {name: _checksum(paths[name]) for name in (state_name, *new)}
+            _save(_contiguous(progress.memories[memories[name]]), paths[name])
+        _save(_tensors(progress), paths[state_name])
+        checksums = {name: checksum(paths[name]) for name in (state_name, *new)}
         lines = {name: checksums.get(name) or known[name] for name in (state_name, *sorted(memories))}
         paths[checksum_name].write_text("".join(f"{digest}  {name}\n" for name, digest in lines.items()))
     flush(folder)
@@ -87,40 +94,56 @@ def stored_rounds(folder: Path) -> list[int]:
 
 
 def load(folder: Path, rounds_done: int) -> Progress | None:
-    """Return the progress after a round, None if a file of its state is damaged or missing."""
+    """Return the progress after a round, None if a file of its state is damaged or missing.
+
+    Raises:
+        NewerFormat: a newer fedgrid wrote it.
+    """
     checksums = _checksums(folder, rounds_done)
     state_name, _ = names(rounds_done)
     try:
         if state_name not in checksums or any(
-            _checksum(folder / name) != digest for name, digest in checksums.items()
+            checksum(folder / name) != digest for name, digest in checksums.items()
         ):
             return None
-    except OSError:
+        tensors = dict(sorted(_load(folder / state_name).items()))
+        memory_rounds = dict(_memory_place(name) for name in checksums if name != state_name)
+        memories = {
+            client: _load(folder / _memory_name(client, number)) for client, number in memory_rounds.items()
+        }
+    except (OSError, DamagedFile):
         return None
-    tensors = dict(sorted(load_file(folder / state_name).items()))
-    memory_rounds = dict(_memory_place(name) for name in checksums if name != state_name)
-    memories = {
-        client: load_file(folder / _memory_name(client, number)) for client, number in memory_rounds.items()
-    }
-    for client, memory in _part(tensors, "client/").items():
-        # An earlier version kept optimizers' state in the state itself.
-        memories[int(client)], memory_rounds[int(client)] = {"optimizer": memory}, rounds_done
     state = State(tuple(_part(tensors, "model/").values()), tensors["labels"], _part(tensors, "memory/"))
     return Progress(int(tensors["rounds_done"]), state, memories, memory_rounds)
 
 
 def drop(folder: Path, rounds: Iterable[int]) -> list[str]:
     """Delete states, and the memories that no other state needs; return the names of the files."""
-    gone: list[str] = []
-    for number in rounds:
-        gone += [*_checksums(folder, number), *names(number)]
-        for name in names(number):
-            (folder / name).unlink(missing_ok=True)
-    needed = {name for number in stored_rounds(folder) for name in _checksums(folder, number)}
-    gone = [name for name in dict.fromkeys(gone) if name not in needed]
-    for name in gone:
+    gone = files_of(folder, rounds)
+    # The checksums first: without them what is left is no state.
+    for name in sorted(gone, key=lambda name: not name.endswith(".sha256")):
         (folder / name).unlink(missing_ok=True)
     return gone
+
+
+def files_of(folder: Path, rounds: Iterable[int]) -> list[str]:
+    """Return the names of the files of states that no other state needs, whether they are there or not."""
+    going = set(rounds)
+    needed = {
+        name for number in stored_rounds(folder) if number not in going for name in _checksums(folder, number)
+    }
+    of_them = (name for number in sorted(going) for name in (*_checksums(folder, number), *names(number)))
+    return [name for name in dict.fromkeys(of_them) if name not in needed]
+
+
+def _save(arrays: Arrays, path: Path) -> None:
+    save_file(dict(arrays), path, metadata={METADATA: str(FORMAT)})
+
+
+def _load(path: Path) -> dict[str, np.ndarray]:
+    with safe_open(path, "numpy") as file:
+        check_format((file.metadata() or {}).get(METADATA), path)
+    return load_file(path)
 
 
 def _memory_name(client: int, number: int) -> str:
@@ -138,9 +161,11 @@ def _checksums(folder: Path, rounds_done: int) -> dict[str, str]:
     try:
         lines = (folder / names(rounds_done)[1]).read_text().splitlines()
         pairs = [line.split() for line in lines]
-        return {name: digest for digest, name in pairs}
+        found = {name: digest for digest, name in pairs}
     except (OSError, UnicodeDecodeError, ValueError):
         return {}
+    # Files of these names are moved and deleted: none may lie elsewhere.
+    return found if all(NAME.fullmatch(name) for name in found) else {}
 
 
 def _tensors(progress: Progress) -> dict[str, np.ndarray]:
@@ -162,11 +187,3 @@ def _contiguous(arrays: Arrays) -> dict[str, np.ndarray]:
 
 def _part(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def _checksum(path: Path) -> str:
-    digest = sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

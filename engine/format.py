@@ -1,4 +1,100 @@
-"""The version of all files of a run and of what their numbers mean; part of every run's id."""
+"""The version of all files of a run and of what their numbers mean; part of every run's id.
+
+Every file says its version, so that a file of a newer fedgrid is told from a damaged one: it is refused, and
+left as it is. JSON files are sealed: they have the keys `format`, and `sha256` of all other keys.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine.errors import ConfigError, RunError
 
 FORMAT = 2
 """2: random numbers are keyed by scenario; every file has this number, files without one are of format 1."""
+METADATA = "fedgrid_format"
+"""The key of the version in the metadata of Parquet and safetensors files."""
+VERSION, CHECKSUM = "format", "sha256"
+
+
+class NewerFormat(ConfigError):
+    """A file was written by a newer fedgrid."""
+
+    def __init__(self, path: Path, found: object) -> None:
+        super().__init__(
+            f"{path} was written by a newer fedgrid ({found}; this one reads up to format {FORMAT}): update "
+            "fedgrid, or name another --storage; nothing was changed"
+        )
+
+
+class DamagedFile(RunError):
+    """A file's bytes are not those that were written."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} is damaged ({why})")
+
+
+def check_format(found: object, path: Path) -> None:
+    """Check the version that a file names, None if it names none.
+
+    Raises:
+        NewerFormat: it is newer than this code.
+        DamagedFile: it is no version.
+    """
+    text = str(found)
+    if isinstance(found, bool) or not (text.isascii() and text.isdecimal()):
+        raise DamagedFile(path, "it names no format")
+    if int(text) > FORMAT:
+        raise NewerFormat(path, f"format {text}")
+    if int(text) < FORMAT:
+        raise DamagedFile(path, f"it names format {text} in the place of {FORMAT}")
+
+
+def refuse_newer(path: Path) -> None:
+    """Check that no newer fedgrid wrote a JSON file, which may be damaged.
+
+    Raises:
+        NewerFormat: one did.
+    """
+    found = None
+    with suppress(ValueError):
+        found = json.loads(path.read_bytes())
+    version = found.get(VERSION) if isinstance(found, dict) else None
+    if isinstance(version, int) and version > FORMAT:
+        raise NewerFormat(path, f"format {version}")
+
+
+def seal(values: Mapping[str, Any], indent: int | None = None) -> str:
+    """Return values as the text of a JSON file, with its format and a checksum."""
+    body = {**values, VERSION: FORMAT}
+    return json.dumps({**body, CHECKSUM: _checksum(body)}, indent=indent, sort_keys=True) + "\n"
+
+
+def unseal(path: Path, text: str | bytes | None = None) -> dict[str, Any]:
+    """Return the values of a sealed file, without format and checksum; `text` is its content, if known.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        NewerFormat: a newer fedgrid wrote it.
+        DamagedFile: it is not what was written.
+    """
+    try:
+        values = json.loads(path.read_bytes() if text is None else text)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamagedFile(path, "it is no JSON" if isinstance(error, ValueError) else str(error)) from error
+    if not isinstance(values, dict):
+        raise DamagedFile(path, "it is no JSON object")
+    check_format(values.get(VERSION), path)
+    if values.pop(CHECKSUM, None) != _checksum(values):
+        raise DamagedFile(path, "its checksum is another one")
+    del values[VERSION]
+    return values
+
+
+def _checksum(body: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,8 @@
-"""A run's folder, in formats that need no fedgrid: configuration, states, records, log and `done.json`."""
+"""A run's folder, in formats that need no fedgrid: configuration, states, records, log and `done.json`.
+
+Nothing damaged is deleted: it is moved into a folder `damaged-<number>` of the run's folder. A file of a
+newer fedgrid is refused, and nothing is changed.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,18 +13,30 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from fedgrid.engine import checkpoint
 from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.format import DamagedFile, refuse_newer, seal, unseal
+from fedgrid.engine.integrity import done_mark
+from fedgrid.engine.integrity.done_mark import (
+    CLIENTS,
+    CONFIG,
+    DONE,
+    ROUNDS,
+    TIMES,
+    TIMES_CHECKSUM,
+    times_mark_of,
+)
+from fedgrid.engine.integrity.files import read_table
+from fedgrid.engine.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, sealed
 from fedgrid.engine.records import RoundRecord, schemas
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.engine.storage.atomic import delete_partial, disk_errors, write_text
+from fedgrid.engine.storage.atomic import ASIDE, delete_partial, disk_errors, set_aside, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.redaction import redacted
 
-DONE, FAILED, CONFIG, LOG = "done.json", "failed.json", "config.json", "log.txt"
+FAILED, LOG = "failed.json", "log.txt"
 
 
 def folder_of(root: Path, config: RunConfig) -> Path:
@@ -72,11 +88,14 @@ class RunFolder:
         """Check that the stored configuration, if there is one, is this run's.
 
         Raises:
-            ConfigError: it is another one.
+            ConfigError: it is another one, or of a newer fedgrid.
         """
         stored = self.path / CONFIG
         if stored.exists() and stored.read_bytes() != self._config_text().encode():
-            raise ConfigError(f"{stored} is of another version of this run; move {self.path} away")
+            refuse_newer(stored)
+            raise ConfigError(
+                f"{stored} is damaged, or of another version of this run; move {self.path} away"
+            )
 
     def open(self) -> Progress | None:
         """Return the newest undamaged progress that has all of its records, None if the run starts from zero.
@@ -85,21 +104,47 @@ class RunFolder:
         beginning, which gives the same numbers.
 
         Raises:
-            ConfigError: the folder belongs to another configuration.
+            ConfigError: the folder belongs to another configuration, or a newer fedgrid wrote it.
             RunError: every state is damaged, or the folder cannot be written.
         """
         with disk_errors(self.path):
-            self._storage.pull(self.path.name, skip=("figures/",))
+            self._storage.pull(self.path.name, skip=("figures/", ASIDE))
             self.check_config()
+            listed = self._listed()
+            progress = self._newest(listed)
             self.path.mkdir(parents=True, exist_ok=True)
             delete_partial(self.path)
             if not (self.path / CONFIG).exists():
                 self._mark(CONFIG, self._config_text())
             self._unmark(FAILED)
-            progress = self._newest()
             if progress is None or progress.rounds_done < self.config.training.rounds:
                 self._unmark(DONE)
         return progress
+
+    def note_made_with(self, now: MadeWith, rounds_done: int, *, accept: bool = False) -> None:
+        """Note what the rounds to come are made with; to be called after `open`.
+
+        Args:
+            now: the images, the code and the machines of this session.
+            rounds_done: the number of rounds that are made.
+            accept: whether other code, versions or machines than before are accepted, and noted.
+
+        Raises:
+            DataError: the rounds so far were made with other images.
+            ConfigError: they were made with something else that is not accepted.
+            RunError: it cannot be written.
+        """
+        with disk_errors(self.path):
+            try:
+                before = parts_of(self.path / MADE_WITH) if rounds_done else ()
+            except DamagedFile as error:
+                self.log(f"warning: {error}")
+                self._set_aside([MADE_WITH])
+                before = ()
+            parts, notes = changes(self.config.name, before, now, rounds_done, accept=accept)
+            self.log(*(f"warning: {note}" for note in notes))
+            if parts != before:
+                self._mark(MADE_WITH, sealed(parts))
 
     def save(self, record: RoundRecord, progress: Progress) -> None:
         """Store one more round: its records first, then the state, which makes the round valid.
@@ -121,10 +166,11 @@ class RunFolder:
             self.log(*(f"warning: {warning}" for warning in record.warnings))
 
     def finish(self) -> None:
-        """Mark the run as finished."""
-        mark = {"run_id": self.config.run_id, "rounds": self._tables["rounds"].num_rows}
+        """Mark the run as finished, with the checksums of its files."""
         with disk_errors(self.path):
-            self._mark(DONE, json.dumps(mark) + "\n")
+            if (self.path / TIMES).exists():
+                self._mark(TIMES_CHECKSUM, times_mark_of(self.path))
+            self._mark(DONE, done_mark.mark_of(self.path, self.config))
             self._unmark(FAILED)
             self.log("finished")
 
@@ -132,16 +178,29 @@ class RunFolder:
         """Mark the run as failed after `attempts` attempts; `open` removes the mark."""
         with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            self._mark(FAILED, json.dumps(asdict(Failure(cause, attempts))) + "\n")
+            self._mark(FAILED, seal(asdict(Failure(cause, attempts))))
 
     def failure(self) -> Failure | None:
-        """Return why the run failed, None if it has not."""
+        """Return why the run failed, None if it has not.
+
+        Raises:
+            NewerFormat: a newer fedgrid wrote it.
+        """
         try:
-            return Failure(**json.loads((self.path / FAILED).read_text()))
+            return Failure(**unseal(self.path / FAILED))
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError):
+        except (DamagedFile, TypeError):
             return Failure(f"{FAILED} is damaged; see {LOG}", 0)
+
+    def damage(self) -> str | None:
+        """Return in one line what is wrong with the files here of a run that `is_done`, None if nothing is.
+
+        Raises:
+            NewerFormat: a newer fedgrid wrote them.
+        """
+        # At a URI the mirror has only what was asked for.
+        return done_mark.damage(self.path, self.config, everything=self._storage.uri is None)
 
     def log(self, *messages: str) -> None:
         """Append lines with the current time (UTC) to `log.txt`."""
@@ -154,16 +213,17 @@ class RunFolder:
     def _config_text(self) -> str:
         return json.dumps(self.config.written(), indent=2, sort_keys=True) + "\n"
 
-    def _newest(self) -> Progress | None:
+    def _newest(self, listed: Mapping[str, str]) -> Progress | None:
         stored = checkpoint.stored_rounds(self.path)
-        tables = {name: self._read(name) for name in schemas()}
+        tables, damaged = self._read(listed)
         last_recorded = min(_last_round(table) for table in tables.values())
         is_any_undamaged = False
         for number in stored:
             progress = checkpoint.load(self.path, number)
             is_any_undamaged = is_any_undamaged or progress is not None
             if progress is not None and number <= last_recorded:
-                self._drop(later for later in stored if later > number)
+                later = [other for other in stored if other > number]
+                self._set_aside(checkpoint.files_of(self.path, later))
                 self._tables = {
                     name: table.filter(pc.field("round") <= number).combine_chunks()
                     for name, table in tables.items()
@@ -172,35 +232,50 @@ class RunFolder:
         if stored and not is_any_undamaged:
             names = ", ".join(checkpoint.names(number)[0] for number in stored)
             raise RunError(
-                f"every state in {self.path} is damaged ({names}); delete the folder to start this run again"
+                f"every state in {self.path} is damaged ({names}); move the folder away to start this run "
+                "again"
             )
-        if stored:
-            self.log(
-                f"warning: the records end before round {stored[-1]} or are damaged: all rounds are run again"
-            )
-        self._drop(stored)
+        if stored or damaged:
+            why = "; ".join(damaged) or f"the records end before round {stored[-1]}"
+            self.log(f"warning: {why}: all rounds are run again")
+            self._set_aside([*checkpoint.files_of(self.path, stored), ROUNDS, CLIENTS, TIMES, MADE_WITH])
         self._tables = {name: schema.empty_table() for name, schema in schemas().items()}
         return None
 
-    def _read(self, name: str) -> pa.Table:
-        """Return the records on disk, empty if missing or damaged; a column that they lack is null."""
-        schema = schemas()[name]
+    def _read(self, listed: Mapping[str, str]) -> tuple[dict[str, pa.Table], list[str]]:
+        """Return the records on disk, empty where they are missing or damaged, and what is damaged."""
+        tables, damaged = {}, []
+        for name, schema in schemas().items():
+            path = self.path / f"{name}.parquet"
+            try:
+                done_mark.check(path, listed)
+                tables[name] = read_table(path, schema)
+            except (FileNotFoundError, DamagedFile) as error:
+                tables[name] = schema.empty_table()
+                if isinstance(error, DamagedFile):
+                    damaged.append(str(error))
+        return tables, damaged
+
+    def _listed(self) -> dict[str, str]:
+        """Return the checksums of a finished run's files, empty of another run; sets a damaged mark aside."""
         try:
-            table = pq.read_table(self.path / f"{name}.parquet", page_checksum_verification=True)
-        except (OSError, pa.ArrowException):
-            return schema.empty_table()
-        for column in schema.names:
-            if column not in table.column_names:
-                nulls = pa.nulls(table.num_rows, schema.field(column).type)
-                table = table.add_column(schema.get_field_index(column), schema.field(column), nulls)
-        # A column with an unknown name is damage: a flipped bit in a name must not read as a missing column.
-        return table.cast(schema) if table.schema.equals(schema) else schema.empty_table()
+            return done_mark.checksums(self.path, self.config) if self.is_done else {}
+        except DamagedFile as error:
+            self.log(f"warning: {error}")
+            self._set_aside([DONE])
+            return {}
 
     def _write(self, progress: Progress) -> None:
         tables = {f"{name}.parquet": table for name, table in self._tables.items()}
         self._push(*checkpoint.save(self.path, progress, tables))
         oldest = progress.rounds_done - checkpoint.KEEP
         self._drop(number for number in checkpoint.stored_rounds(self.path) if number <= oldest)
+
+    def _set_aside(self, names: Iterable[str]) -> None:
+        moved = set_aside(self.path, names)
+        if moved:
+            self._push(*(new for _, new in moved))
+            self._storage.remove(*(f"{self.path.name}/{old}" for old, _ in moved))
 
     def _drop(self, rounds: Iterable[int]) -> None:
         gone = checkpoint.drop(self.path, rounds)

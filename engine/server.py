@@ -34,16 +34,25 @@ class Server(Session):
         data_dir: Path,
         store: CacheOptions | None = None,
         plugins: Sequence[PluginSource] = (),
+        accept_changes: bool = False,
     ) -> None:
         """Start the client actors in `group`, which is reserved for `placement`.
 
         Args:
             store: how rounds are taken from the round cache; None computes every round.
             plugins: those that the runs to come may name.
+            accept_changes: as of `Session`.
         """
         active.know(plugins)
         self._actors = RayPool(group, placement)
-        super().__init__(self._actors, data_dir, threads=placement.num_actors, write_behind=True, store=store)
+        super().__init__(
+            self._actors,
+            data_dir,
+            threads=placement.num_actors,
+            write_behind=True,
+            store=store,
+            accept_changes=accept_changes,
+        )
 
     def client_pids(self) -> list[int]:
         """Return the process ids of the client actors."""

@@ -1,6 +1,7 @@
 """A run from configuration to finished folder, in whatever pool its clients live."""
 
 import traceback
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,14 +12,17 @@ import numpy as np
 
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.clients.machine import Machine
 from fedgrid.engine.clients.messages import ClientData, Setup
 from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import OnDemand, Pool
 from fedgrid.engine.data.datasets import find, load
+from fedgrid.engine.data.identity import digest_of
 from fedgrid.engine.data.images import ClassLabels
 from fedgrid.engine.data.readers import Pair
-from fedgrid.engine.errors import FedgridError, RunError
+from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.federation import Federation
+from fedgrid.engine.integrity.made_with import made_with
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.partition.server_images import server_sets
@@ -48,7 +52,8 @@ class Session:
 
     With `write_behind` a round is written while the next one trains (the last one is waited for), so that
     the disk costs no time; a kill then costs that round too. With a `store`, rounds that another run of the
-    same storage has done are taken from there; None has every round done here.
+    same storage has done are taken from there; None has every round done here. With `accept_changes` a run
+    goes on with other code, versions or machines than it began with, and on machines of several kinds.
     """
 
     def __init__(
@@ -59,7 +64,9 @@ class Session:
         threads: int = 1,
         write_behind: bool = False,
         store: CacheOptions | None = None,
+        accept_changes: bool = False,
     ) -> None:
+        self._accept = accept_changes
         self._pool = OnDemand(pool)
         self._data_dir = data_dir
         self._threads = threads
@@ -73,8 +80,9 @@ class Session:
         """Start or continue the run of `config`; return the number of rounds it has already.
 
         Raises:
-            DataError: if the images are not to be had.
-            ConfigError: if the configuration does not fit the data, or the folder is of another one.
+            DataError: if the images are not to be had, or are others than those of the rounds so far.
+            ConfigError: if the configuration does not fit the data, the folder is of another one, or the
+                rounds so far were made with something else that is not accepted.
             RunError: if the run's states cannot be used, or the storage cannot be written.
         """
         with suppress(RunError):  # It is of another run, whose next opening finds what there is.
@@ -83,10 +91,17 @@ class Session:
         folder = RunFolder(storage, config)
         progress = folder.open()
         setup, truth = prepare(config, self._data_dir)
+        machines = self._machines(config)
+        algorithm = config.make_algorithm()
+        folder.note_made_with(
+            made_with(algorithm, _images(config.dataset, self._data_dir)[1], machines),
+            progress.rounds_done if progress else 0,
+            accept=self._accept,
+        )
         self._pool.prepare(setup)
         dataset = find(config.dataset, self._data_dir)
         federation = Federation(
-            algorithm=config.make_algorithm(),
+            algorithm=algorithm,
             layout=_layout(config.model, dataset.shape, dataset.num_classes, config.plugin_digests),
             run_id=config.run_id,
             seed=config.root_seed,
@@ -107,7 +122,7 @@ class Session:
         folder.log(f"goes on after round {progress.rounds_done}" if progress.rounds_done else "starts")
         if progress.rounds_done == federation.rounds:
             folder.finish()
-        self._run = Opened(folder, federation, progress, self._open_cache(config, storage, setup))
+        self._run = Opened(folder, federation, progress, self._open_cache(config, storage, setup, machines))
         return progress.rounds_done
 
     def next_round(self) -> RoundRecord:
@@ -136,12 +151,26 @@ class Session:
             folder.finish()
         return record
 
-    def _open_cache(self, config: RunConfig, storage: Storage, setup: Setup) -> SessionCache | None:
-        if self._store is None:
+    def _machines(self, config: RunConfig) -> Sequence[Machine]:
+        """Return the machines that the clients train on: one kind, unless several are accepted."""
+        machines = self._pool.machines()
+        if len(machines) > 1 and not self._accept:
+            kinds = " and ".join(", ".join(machine.values()) for machine in machines)
+            raise ConfigError(
+                f"{config.name}: its client actors are on machines that compute differently ({kinds}), so "
+                "its numbers would depend on who trains where; use nodes of one kind, or --accept-changes"
+            )
+        return machines
+
+    def _open_cache(
+        self, config: RunConfig, storage: Storage, setup: Setup, machines: Sequence[Machine]
+    ) -> SessionCache | None:
+        # On several kinds of machines a round depends on which client is where: nothing is shared.
+        if self._store is None or len(machines) > 1:
             return None
         store = RoundStore(storage, config.trunk, config.run_id, self._store)
         store.free_disk()
-        return SessionCache(store, of_setup(setup, self._pool.device), self._writer)
+        return SessionCache(store, of_setup(setup, machines[0]), self._writer)
 
     def settle(self) -> None:
         """Wait until the last round of `next_round` is on disk.
@@ -164,9 +193,10 @@ class Session:
 
 
 @lru_cache(maxsize=1)
-def _images(name: str, data_dir: Path) -> Pair:
-    """Keep the images of the last data set: a grid's next run mostly has the same."""
-    return load(name, data_dir)
+def _images(name: str, data_dir: Path) -> tuple[Pair, str]:
+    """Keep the images of the last data set, and their digest: a grid's next run mostly has the same."""
+    pair = load(name, data_dir)
+    return pair, digest_of(pair)
 
 
 @lru_cache(maxsize=1)
@@ -197,7 +227,7 @@ def deal(config: RunConfig, pool_labels: ClassLabels, data_dir: Path) -> tuple[C
 
 def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
     """Load and deal out the images of a run; return what clients need and their true clusters, shape (K,)."""
-    pool_set, server_set = _images(config.dataset, data_dir)
+    (pool_set, server_set), _ = _images(config.dataset, data_dir)
     splits = deal(config, pool_set.labels, data_dir)
     server_set, reference_set = server_sets(server_set, config.split, config.root_seed)
     bounds = np.linspace(0, len(server_set), config.clients + 1).round().astype(int)

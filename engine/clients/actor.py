@@ -11,6 +11,7 @@ import torch
 
 from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.updates import Vector
+from fedgrid.engine.clients.machine import Machine, this_machine
 from fedgrid.engine.clients.messages import (
     ClientData,
     EvaluateReport,
@@ -41,6 +42,10 @@ class Client:
     def pid(self) -> int:
         """Return the actor's process id."""
         return os.getpid()
+
+    def machine(self) -> Machine:
+        """Return what training here depends on."""
+        return this_machine(self._device)
 
     def prepare(
         self, setup: Setup, server_set: ImageSet, reference_set: ImageSet | None, *clients: ClientData

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.updates import Vector
+from fedgrid.engine.clients.machine import Machine, this_machine
 from fedgrid.engine.clients.messages import EvaluateReport, EvaluateTask, Memory, Reply, Setup, TrainTask
 
 if TYPE_CHECKING:
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
 class Pool(Protocol):
     """Trains and tests clients, wherever they are; results come back in the order of the tasks."""
 
-    @property
-    def device(self) -> str:
-        """The kind of device that clients train on, as torch calls it."""
+    def machines(self) -> Sequence[Machine]:
+        """Return the machines that clients train on; alike ones count once."""
 
     def prepare(self, setup: Setup) -> None:
         """Give the clients of a run their data; what an earlier run left is dropped."""
@@ -44,10 +44,9 @@ class OnDemand:
         self._pool = pool
         self._setup: Setup | None = None
 
-    @property
-    def device(self) -> str:
-        """The kind of device that clients train on."""
-        return self._pool.device
+    def machines(self) -> Sequence[Machine]:
+        """Return the machines that clients train on."""
+        return self._pool.machines()
 
     def prepare(self, setup: Setup) -> None:
         """Note what the clients need."""
@@ -82,6 +81,10 @@ class InProcessPool:
     def __init__(self, device: str = "cpu") -> None:
         self.device = device
         self._worker: ClientWorker | None = None
+
+    def machines(self) -> Sequence[Machine]:
+        """Return this machine."""
+        return [this_machine(self.device)]
 
     def prepare(self, setup: Setup) -> None:
         """Give the clients of a run their data."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import permutations
 from time import monotonic
 from typing import Any, TypeAlias, TypeVar
 
@@ -19,8 +20,9 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.clients.actor import Client, device_of
+from fedgrid.engine.clients.actor import Client
 from fedgrid.engine.clients.deadlines import Deadlines
+from fedgrid.engine.clients.machine import Machine
 from fedgrid.engine.clients.messages import EvaluateReport, EvaluateTask, Memory, Reply, Setup, TrainTask
 from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.data.images import ImageSet
@@ -45,16 +47,30 @@ class RayPool:
     def __init__(self, group: PlacementGroup, placement: Placement) -> None:
         self._group = group
         self._placement = placement
-        self.device = device_of(placement.gpus_per_actor)
         self._actors = [self._start(index) for index in range(placement.num_actors)]
         self._deaths = [0] * placement.num_actors
         self._deadlines = Deadlines(monotonic)
         self._home: dict[int, int] = {}
+        self._setup: Setup | None = None
+        self._machines: dict[int, Machine] = {}
         self._shared: dict[int, tuple[Vector, Ref]] = {}
 
     def pids(self) -> list[int]:
         """Return the process ids of the actors."""
         return list(ray.get([actor.pid.remote() for actor in self._actors], timeout=START_TIMEOUT))
+
+    def machines(self) -> list[Machine]:
+        """Return the machines of the actors; alike ones count once."""
+        asked = [index for index in range(len(self._actors)) if index not in self._machines]
+        found = self._each(
+            dict.fromkeys(asked),
+            lambda index: [self._actors[index].machine.remote()],
+            "machine",
+            "before round 1",
+        )
+        self._machines |= {index: machine for index, [machine] in found.items()}
+        alike = {tuple(sorted(machine.items())) for machine in self._machines.values()}
+        return [dict(items) for items in sorted(alike)]
 
     def prepare(self, setup: Setup) -> None:
         """Deal the clients out to the actors, largest first, each to the one with least work so far."""
@@ -164,7 +180,9 @@ class RayPool:
         ray.kill(self._actors[index])
         self._actors[index] = self._start(index)
         try:
-            ray.get(self._prepare(index), timeout=START_TIMEOUT)
+            self._check_machine(index, hosted, when)
+            if self._setup is not None:
+                ray.get(self._prepare(index), timeout=START_TIMEOUT)
         except (ActorDiedError, ActorUnavailableError) as again:
             self._replace(index, str(again).splitlines()[0], when)
         except GetTimeoutError as again:
@@ -172,6 +190,18 @@ class RayPool:
                 f"client {hosted}, {when}: its actor died and no other started within {START_TIMEOUT:g} s; "
                 "look at the cluster's nodes, then give the same command to go on"
             ) from again
+
+    def _check_machine(self, index: int, hosted: str, when: str) -> None:
+        """Check that a new actor computes as the one in whose place it is."""
+        machine = ray.get(self._actors[index].machine.remote(), timeout=START_TIMEOUT)
+        before = self._machines.setdefault(index, machine)
+        if machine != before:
+            self._machines[index] = machine
+            was, now = (sorted(one.items() - other.items()) for one, other in permutations((before, machine)))
+            raise RunError(
+                f"client {hosted}, {when}: its actor died, and the next one is on another kind of machine "
+                f"({dict(now)} in the place of {dict(was)}); the same command goes on if it fits"
+            )
 
     def _start(self, index: int) -> Any:
         strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index + 1)

@@ -19,7 +19,7 @@ import numpy as np
 from fedgrid.engine.data import downloads, image_folders, npz_files, readers
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.data.readers import Pair
-from fedgrid.engine.errors import DataError, unknown
+from fedgrid.engine.errors import ConfigError, DataError, unknown
 from fedgrid.engine.training.settings import Training
 
 
@@ -231,12 +231,19 @@ def is_here(name: str, data_dir: Path) -> bool:
 
 
 def default_data_dir() -> Path:
-    """Return FEDGRID_DATA, or fedgrid/data in the user's cache folder."""
+    """Return FEDGRID_DATA, or fedgrid/data in the user's cache folder.
+
+    Raises:
+        ConfigError: the user has no home folder.
+    """
     given = os.environ.get("FEDGRID_DATA")
     if given:
         return Path(given).expanduser()
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser() / "fedgrid" / "data"
+    try:
+        return Path(cache).expanduser() / "fedgrid" / "data"
+    except RuntimeError as error:
+        raise ConfigError("there is no home folder for images; set HOME or FEDGRID_DATA") from error
 
 
 def _missing(dataset: Dataset, data_dir: Path) -> list[str]:

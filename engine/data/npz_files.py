@@ -59,7 +59,7 @@ def facts(path: Path) -> tuple[int, Shape, int]:
     with _opened(path) as file:
         pool_parts = _pool_parts(file)
         labels = [_labels(path, file, part) for part in (*pool_parts, "test")]
-        with file.zip.open("train_images.npy") as member:
+        with _zip(file).open("train_images.npy") as member:
             shape = _image_shape(path, "train_images", _header(member)[0])
     every = np.concatenate(labels)
     # Classes numbered without gaps have no label beyond the number of images. Without this check a single
@@ -102,12 +102,17 @@ def _size(file: NpzFile, key: str) -> int:
     Raises:
         ValueError: they are not: reading the array would first reserve whatever the header claims.
     """
-    with file.zip.open(f"{key}.npy") as member:
+    with _zip(file).open(f"{key}.npy") as member:
         shape, dtype = _header(member)
         size = prod(shape) * dtype.itemsize
-        if min(shape, default=0) < 0 or member.tell() + size != file.zip.getinfo(f"{key}.npy").file_size:
+        if min(shape, default=0) < 0 or member.tell() + size != _zip(file).getinfo(f"{key}.npy").file_size:
             raise ValueError(f"{key} has another size than its header says")
     return size
+
+
+def _zip(file: NpzFile) -> zipfile.ZipFile:
+    assert file.zip is not None, "it is open"
+    return file.zip
 
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:

@@ -23,14 +23,14 @@ CODE = ("engine/**/*.py", "algorithms/contract/*.py")
 """What trains, tests and compares: a change of one line makes every key another one."""
 
 
-def of_setup(setup: Setup, device: str) -> str:
-    """Return the digest of a run's setup, of the clients' device and of the code.
+def of_setup(setup: Setup, machine: object) -> str:
+    """Return the digest of a run's setup, of the machine that its clients train on, and of the code.
 
     Images are digested themselves, because a data set's files may change under their names. Plugins count by
     their digests: the same file may have another name elsewhere.
     """
     plugins = [plugin.digest for plugin in setup.plugins]
-    return digest([replace(setup, plugins=()), plugins, device, *_numerics()])
+    return digest([replace(setup, plugins=()), plugins, machine, *_numerics()])
 
 
 class Digests:
@@ -103,7 +103,7 @@ def _code_of(settings: type[BaseModel]) -> str:
 
 @cache
 def _numerics() -> tuple[str, ...]:
-    """Return the versions of torch, of NumPy and of this code, and the processor's instruction set."""
+    """Return the versions of torch, NumPy and this code, and the instruction set, where the server is."""
     import torch
 
     root = Path(__file__).parents[2]

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from errno import ENOSPC
@@ -17,6 +17,8 @@ PARTIAL = ".writing-"
 """Part of the name of every file that is still being written."""
 LEFTOVERS = (f"*{PARTIAL}*", ".tmp??????")
 """What killed writers leave; the second is safetensors' own temporary file beside ours."""
+ASIDE = "damaged-"
+"""Start of the names of folders with files that are damaged, or that nothing reads for another reason."""
 ABANDONED_AFTER = 900.0
 """Seconds without a write after which such a file is taken for one of a killed writer."""
 
@@ -63,6 +65,23 @@ def delete_partial(folder: Path) -> None:
     for pattern in LEFTOVERS:
         for leftover in folder.glob(pattern):
             leftover.unlink(missing_ok=True)
+
+
+def set_aside(folder: Path, names: Iterable[str]) -> list[tuple[str, str]]:
+    """Move files of `folder` into a new folder in it, `damaged-<number>`; missing files are ignored.
+
+    Returns pairs of the old and the new name, relative to `folder`.
+    """
+    there = [name for name in names if (folder / name).exists()]
+    if not there:
+        return []
+    numbers = (path.name.removeprefix(ASIDE) for path in folder.glob(f"{ASIDE}*"))
+    taken = [int(number) for number in numbers if number.isdecimal()]
+    place = f"{ASIDE}{max(taken, default=0) + 1}"
+    (folder / place).mkdir()
+    for name in there:
+        (folder / name).replace(folder / place / name)
+    return [(name, f"{place}/{name}") for name in there]
 
 
 def delete_abandoned(folder: Path, now: float) -> None:

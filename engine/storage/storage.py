@@ -33,7 +33,8 @@ from fedgrid.engine.storage.uploads import is_deletable, uploading
 from fedgrid.redaction import redacted
 
 MARKS = re.compile(
-    r"[^/]+/(done|failed|scores|mlflow|config)\.json|[^/]+/state-\d+\.sha256|grids/[^/]+/[^/]+|lease\.json|storage\.json"
+    r"[^/]+/(done|failed|scores|mlflow|config|made_with)\.json|[^/]+/state-\d+\.sha256|grids/[^/]+/[^/]+"
+    r"|(lease|storage)\.json"
 )
 """Small files with the progress of runs and grids, without their records."""
 GIVE_UP_AFTER = 300.0
@@ -72,7 +73,7 @@ class Storage:
                 raise ConfigError(f"--storage {text}: a file is on this host; write file:///PATH, or PATH")
             return cls(Path(unquote(parts.path)).absolute())
         uri = str(text).rstrip("/")
-        return cls(_cache() / "storage" / sha256(uri.encode()).hexdigest()[:16], uri)
+        return cls(cache_folder() / "storage" / sha256(uri.encode()).hexdigest()[:16], uri)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle no mirror: another machine has another user and cache folder for it."""
@@ -286,10 +287,14 @@ def _folder(path: Path) -> Path:
     return found
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
+    """Return FEDGRID_CACHE, or fedgrid in the user's cache folder."""
     if given := os.environ.get("FEDGRID_CACHE"):
         return Path(given).expanduser().absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedgrid"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedgrid"
+    except RuntimeError as error:
+        raise ConfigError("there is no home folder for a mirror; set HOME or FEDGRID_CACHE") from error
 
 
 def _size(path: Path) -> int | None:

@@ -1,6 +1,5 @@
 """Writes an archived run into a storage as a finished run, unless it is there already."""
 
-import json
 from io import BytesIO
 from pathlib import Path
 from shutil import rmtree
@@ -8,9 +7,10 @@ from shutil import rmtree
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fedgrid.engine.integrity.files import stamped
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.engine.run_folder import DONE, RunFolder, folder_of
-from fedgrid.engine.storage.atomic import disk_errors, write_text
+from fedgrid.engine.run_folder import RunFolder, folder_of
+from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.archive.one_run import ArchivedRun
 from fedgrid.grids.execution.run_events import write_results
@@ -41,8 +41,8 @@ def keep(run: ArchivedRun, config: RunConfig, source: str, storage: Storage) -> 
             (folder / name).write_bytes(data)
         run_folder.log(f"read from {source}", *(f"absent: {name}" for name in run.absent))
         write_results(config, storage)
-        write_text(folder / DONE, json.dumps({"run_id": config.run_id, "rounds": run.rounds.num_rows}) + "\n")
-        storage.push(*(f"{folder.name}/{name}" for name in (*records, DONE)))
+        storage.push(*(f"{folder.name}/{name}" for name in records))
+        run_folder.finish()
     return True
 
 
@@ -61,7 +61,7 @@ def forget(config: RunConfig, storage: Storage) -> None:
 
 def _parquet(table: pa.Table) -> bytes:
     data = BytesIO()
-    pq.write_table(table, data, write_page_checksum=True)
+    pq.write_table(stamped(table), data, write_page_checksum=True)
     return data.getvalue()
 
 

@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import yaml
 
 from fedgrid.engine import checkpoint
 from fedgrid.engine.centralised import EPOCHS, CentralisedConfig
 from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.epsilons import EPSILON_2_FACTOR, SETTLED, Proposal
+from fedgrid.engine.format import DamagedFile
+from fedgrid.engine.integrity.files import read_table
 from fedgrid.engine.storage.atomic import delete_partial, disk_errors, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.mlflow_log.run_writer import MARK
@@ -106,10 +107,9 @@ class CentralisedFolder:
     def _read(self) -> pa.Table:
         """Return the records on disk; none if they are missing or damaged: then the epochs are repeated."""
         try:
-            table = pq.read_table(self.path / RECORDS, page_checksum_verification=True)
-        except (OSError, pa.ArrowException):
+            return read_table(self.path / RECORDS, EPOCHS)
+        except (FileNotFoundError, DamagedFile):
             return EPOCHS.empty_table()
-        return table if table.schema.equals(EPOCHS) else EPOCHS.empty_table()
 
     def _drop(self, last: int) -> None:
         rounds = (number for number in checkpoint.stored_rounds(self.path) if number <= last)

@@ -18,7 +18,7 @@ from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import duration
 from fedgrid.grids.results.axes import further_axes, name_of
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import is_finished
+from fedgrid.grids.results.outcome import damage, is_finished
 from fedgrid.redaction import printable
 
 
@@ -39,6 +39,8 @@ def show_status(name: str, storage: Storage, as_json: bool, console: Console) ->
     say(f"{found['total']} runs: {counts}{_pace(found)}")
     if found["runs"]:
         console.print(_running_table(found["runs"]))
+    for why in found["damaged"].values():
+        say(f"{why}: the next launch sets it aside, and runs its run again")
     if found["failures"]:
         console.print(_failures(found["failures"]))
         say(f"`fedgrid retry {name}` runs them again from their last rounds.")
@@ -56,6 +58,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     names = {run.run_id: name_of(run, axes) for run in runs}
     under_way = [{**run, "run": names.get(run["run_id"], run["run"])} for run in progress.get("running", [])]
     failures = _failed(runs, storage)
+    damaged = {run.run_id: why for run in runs if (why := damage(storage, run))}
     done = sum(is_finished(storage, run) for run in runs)
     return {
         "grid": name,
@@ -70,6 +73,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
         "seconds_left": progress.get("seconds_left"),
         "runs": under_way,
         "failures": failures,
+        "damaged": damaged,
     }
 
 

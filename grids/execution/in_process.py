@@ -24,15 +24,16 @@ def run_in_process(
     until: Mapping[str, int] = MappingProxyType({}),
     store: CacheOptions | None = None,
     clock: Clock = CLOCK,
+    accept_changes: bool = False,
 ) -> None:
     """Run `runs` and pass their events to `watch`; a run that fails is retried `retries` times, after pauses.
 
-    `until` is as in `Grid`, `store` as in `LaunchOptions`.
+    `until` is as in `Grid`, `store` and `accept_changes` as in `LaunchOptions`.
 
     Raises:
         RunError: what `watch` raises, for instance if another driver has taken over the storage.
     """
-    session = Session(InProcessPool(), data_dir, store=store)
+    session = Session(InProcessPool(), data_dir, store=store, accept_changes=accept_changes)
     for config in runs:
         for attempt in range(1, retries + 2):
             events = run_to_end(session, config, storage, lambda: watch.stopping, until.get(config.run_id))

@@ -71,7 +71,7 @@ def launch(
         with _waiting(console, options, "Starting Ray and MLflow" if with_ray else "Starting MLflow"):
             stack.enter_context(connected() if with_ray else nullcontext())
             places = _places(todo, options) if with_ray else {}
-            folder.keep(grid.runs, grid.text)
+            folder.keep(grid.runs, grid.text, grid.source)
             folder.withdraw_stop()
             for kind in (FOLDER, GRIDS):
                 delete_abandoned(storage.root / kind, lease.renewed_at)
@@ -102,7 +102,7 @@ def launch(
             _run(grid, todo, places, storage, options, watch)
             growth = iter(then)
             while not watch.all_stopped and (grown := next(growth, None)) is not None:
-                folder.keep(grown.runs, grown.text)
+                folder.keep(grown.runs, grown.text, grown.source)
                 _count_new(grid, grown, storage, watch.tally)
                 grid, failed = grown, {failure.config.run_id for failure in watch.failures}
                 todo = [run for run in unfinished(grid.runs, storage, grid.until) if run.run_id not in failed]
@@ -113,7 +113,7 @@ def launch(
                 retention.conclude(grid.until)
         watch.conclude()
         summary = write_summary(grid.runs, storage, folder.path)
-        log.summary([summary], watch.tally.done, len(watch.failures))
+        log.summary([summary], watch.tally.done, len(watch.failures), stopped=watch.stopping)
     _push_mlflow_marks(grid, storage)
     return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
 
@@ -129,7 +129,14 @@ def _run(
     """Run all `runs`: on Ray if they have placements, else in this process."""
     if not places:
         run_in_process(
-            in_order(runs), storage, options.data_dir, watch, options.retries, grid.until, options.store
+            in_order(runs),
+            storage,
+            options.data_dir,
+            watch,
+            options.retries,
+            grid.until,
+            options.store,
+            accept_changes=options.accept_changes,
         )
         return
     # Importing Ray Tune takes a second.
@@ -150,6 +157,7 @@ def _run(
         until,
         options.store,
         plugins,
+        options.accept_changes,
     )
     run_trials(context, watch, options.retries)
 

@@ -23,6 +23,8 @@ class LaunchOptions:
     """Whether the runs, and their cached rounds, are deleted first."""
     as_json: bool = False
     """Whether events are printed as JSON instead of text."""
+    accept_changes: bool = False
+    """Whether runs go on with other code, versions or machines than they began with; that is noted."""
     store: CacheOptions | None = CacheOptions()
     """How cached rounds of other runs are used; None uses none."""
 

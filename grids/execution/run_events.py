@@ -1,6 +1,5 @@
 """Runs one run from its last checkpoint to its end, and yields an event for each step of it."""
 
-import json
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -9,12 +8,13 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from fedgrid.engine.errors import FedgridError, RunError
+from fedgrid.engine.format import seal
 from fedgrid.engine.records import RoundRecord
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
-from fedgrid.engine.storage.atomic import disk_errors, write_text
+from fedgrid.engine.storage.atomic import disk_errors, set_aside, write_text
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.results.outcome import SCORES
+from fedgrid.grids.results.outcome import SCORES, damage
 from fedgrid.tracking import figures
 from fedgrid.tracking.scoring.scores import RoundScores, of_round, of_run
 
@@ -117,7 +117,9 @@ def write_results(config: RunConfig, storage: Storage) -> Mapping[str, Any]:
     with disk_errors(folder):
         figures.write(folder)
         scores = of_run(folder).as_dict()
-        write_text(folder / SCORES, json.dumps(scores, indent=2, sort_keys=True) + "\n")
+        if damage(storage, config):
+            set_aside(folder, [SCORES])
+        write_text(folder / SCORES, seal(scores, indent=2))
     written: list[Path] = [*sorted((folder / "figures").iterdir()), folder / SCORES]
     storage.push(*(str(path.relative_to(storage.root)) for path in written))
     return scores

@@ -46,6 +46,8 @@ class LaunchContext:
     """As in `LaunchOptions`."""
     plugins: tuple[PluginSource, ...] = ()
     """Those that the runs name."""
+    accept_changes: bool = False
+    """As in `LaunchOptions`."""
 
     def placement(self, index: int) -> Placement:
         """Return the placement of run `index`."""
@@ -96,7 +98,9 @@ class ServerTrainable(tune.Trainable):
             group = ray.util.get_current_placement_group()
             assert group is not None, "a trial has a placement group"
             placement = context.placement(self._index)
-            self._server = Server(group, placement, context.data_dir, context.store, context.plugins)
+            self._server = Server(
+                group, placement, context.data_dir, context.store, context.plugins, context.accept_changes
+            )
         stop_asked = GridFolder(context.storage, context.grid).stop_asked
         run = context.runs[self._index]
         return run_to_end(self._server, run, context.storage, stop_asked, context.until.get(run.run_id))

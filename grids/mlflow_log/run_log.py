@@ -90,6 +90,7 @@ class RunLog:
         self._summary: tuple[Sequence[Path], int, int] | None = None
         self._under_way: dict[str, RunConfig] = {}
         self._end: Status | None = None
+        self._stopped = False
         self._is_down = False
         self._written = 0
 
@@ -132,9 +133,13 @@ class RunLog:
             self._under_way.pop(config.run_id, None)
             self._update(config).status = status
 
-    def summary(self, files: Sequence[Path], done: int, failed: int) -> None:
-        """Log files and the numbers of finished and failed runs to the grid's own MLflow run."""
+    def summary(self, files: Sequence[Path], done: int, failed: int, *, stopped: bool = False) -> None:
+        """Log files and the numbers of finished and failed runs to the grid's own MLflow run.
+
+        That run ends as KILLED if the grid was `stopped` before its runs were finished.
+        """
         with self._changed:
+            self._stopped = stopped
             self._summary = (files, done, failed)
             self._changed.notify()
 
@@ -148,7 +153,7 @@ class RunLog:
         with self._changed:
             for config in self._under_way.values():
                 self._update(config).status = "KILLED"
-            self._end = "KILLED" if kind else "FINISHED"
+            self._end = "KILLED" if kind or self._stopped else "FINISHED"
             self._changed.notify()
         written = -1
         while self._thread.is_alive() and written != self._written:

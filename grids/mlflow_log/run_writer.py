@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import pyarrow as pa
-
+from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import write_text
@@ -205,7 +204,8 @@ def _totals(folder: Path) -> dict[str, float]:
     """Return the totals of a run over all sessions, named as in `TOTALS`; empty before its first round."""
     try:
         times = times_of(folder)
-    except (OSError, pa.ArrowException):
+    except DamagedFile:
+        # Its run is not finished: the next launch repeats it, and logs its totals.
         return {}
     if not times.rounds:
         return {}

@@ -51,7 +51,8 @@ def sync(runs: Sequence[RunConfig], storage: Path, log: RunLog, text: str) -> Sy
                 continue
             rounds += log.writer.write(config, (), status)
             changed += 1
-        log.writer.close("FINISHED")
+        is_whole = all(status_of(folder_of(storage, config)) == "FINISHED" for config in runs)
+        log.writer.close("FINISHED" if is_whole else "KILLED")
     except TrackingError as error:
         raise RunError(f"{error}; run the same command again when it answers") from error
     return Synced(changed, rounds)

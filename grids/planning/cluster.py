@@ -7,13 +7,21 @@ import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import FrameType
 
 from fedgrid.engine.clients.placement import Node, Placement, Request, cluster_nodes, local_nodes, plan
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_config import RunConfig
+from fedgrid.grids.display.plain import warn
+from fedgrid.grids.planning.last_words import last_words
+from fedgrid.grids.planning.ray_token import make_private
 
+LOCAL = "local"
+"""Ray's name for a cluster of its own, on this machine."""
+ROOT = 0
+"""The user who may start a cluster for all users of a machine."""
 ANSWER_SECONDS = 3.0
 """How long to wait for an answer of a cluster on this machine."""
 
@@ -24,7 +32,7 @@ def known_nodes() -> tuple[Node, ...] | None:
 
     if ray.is_initialized():
         return cluster_nodes()
-    return None if _has_cluster() else local_nodes()
+    return local_nodes() if _address() == LOCAL else None
 
 
 def nodes_to_run_on() -> tuple[Node, ...]:
@@ -52,11 +60,22 @@ def connected() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    address, dashboard = (None, None) if _has_cluster() else ("local", False)
+    address = _address()
+    make_private(create=address == LOCAL)
+    with last_words():
+        yield from _initialised(address)
+
+
+def _initialised(address: str) -> Iterator[None]:
+    import ray
+
     try:
         with _deferred_interrupt():
             ray.init(
-                address=address, include_dashboard=dashboard, logging_level=logging.ERROR, log_to_driver=False
+                address=address,
+                include_dashboard=False if address == LOCAL else None,
+                logging_level=logging.ERROR,
+                log_to_driver=False,
             )
     except (ConnectionError, RuntimeError) as error:
         cause = str(error).strip().splitlines()[0]
@@ -91,19 +110,39 @@ def num_to_place(runs: Sequence[RunConfig], *, by_trunk: bool = False) -> int:
     return len({run.trunk for run in runs}) if by_trunk else len(runs)
 
 
-def _has_cluster() -> bool:
-    """Return whether a cluster is running: `ray start` leaves its address in a file, which may be stale."""
-    if os.environ.get("RAY_ADDRESS"):
-        return os.environ["RAY_ADDRESS"] != "local"
+def _address() -> str:
+    """Return the address of the cluster to use; `LOCAL` if a new one is to be started."""
+    return os.environ.get("RAY_ADDRESS") or _noted() or LOCAL
+
+
+def _noted() -> str | None:
+    """Return the address of a cluster that `ray start` has left in a file; None if it does not answer.
+
+    The file of another user is not believed: that cluster would get our token and run our code.
+    """
     file = Path(tempfile.gettempdir()) / "ray" / "ray_current_cluster"
-    if not file.exists():
-        return False
-    host, _, port = file.read_text().strip().rpartition(":")
+    try:
+        with file.open() as note:
+            owner, address = os.fstat(note.fileno()).st_uid, note.read(200).strip()
+    except (OSError, ValueError):
+        return None
+    host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
     except (OSError, ValueError):
-        return False
-    return True
+        return None
+    if owner not in (os.getuid(), ROOT):
+        _warn_once(
+            f"{file} names the Ray cluster of another user ({address}), which is not used; if it is meant, "
+            f"set RAY_ADDRESS={address}"
+        )
+        return None
+    return address
+
+
+@cache
+def _warn_once(text: str) -> None:
+    warn(text)
 
 
 @contextmanager

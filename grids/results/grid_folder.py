@@ -1,8 +1,8 @@
 """A grid's folder, `grids/<name>`: its runs, its progress, and whether it is asked to stop."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -11,17 +11,39 @@ from pydantic import ValidationError
 
 from fedgrid.algorithms.registry import note_titles
 from fedgrid.engine.errors import ConfigError, unknown
+from fedgrid.engine.format import FORMAT, DamagedFile, seal, unseal
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import disk_errors, write_text
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results import kept_plugins
 
 GRIDS = "grids"
 RUNS, PRESET, PROGRESS, STOP = "runs.jsonl", "preset.yaml", "progress.json", "stop"
 PLAIN_NAME = re.compile(r"\w[\w .+-]{0,99}")
+FORMAT_1 = b'{"algorithm":'
+"""How the first line of a grid's runs began then: it was a run."""
 ASK_EVERY = 5.0
 """Seconds between two requests to a URI for the file `stop`."""
+
+
+def check_source(grid: Grid, storage: Storage) -> None:
+    """Check that a grid of that name, if there is one, comes from the same preset.
+
+    Raises:
+        ConfigError: it comes from another file with another content, or it cannot be read.
+    """
+    folder = GridFolder(storage, grid.name)
+    if not (grid.source and (folder.path / RUNS).exists()):
+        return
+    before = folder.source()
+    if before in ("", grid.source) or (folder.path / PRESET).read_bytes() == grid.text.encode():
+        return
+    raise ConfigError(
+        f"the grid {grid.name} in {storage} comes from {before}, not from {grid.source}: --name OTHER makes "
+        f"this a grid of its own, --name {grid.name} adds it to that one"
+    )
 
 
 def known(storage: Storage) -> list[str]:
@@ -48,10 +70,13 @@ class GridFolder:
         self._storage = storage
         self._asked_at: float | None = None
 
-    def keep(self, runs: Sequence[RunConfig], text: str) -> None:
+    def keep(self, runs: Sequence[RunConfig], text: str, source: str = "") -> None:
         """Store the preset's `text`, its runs, their plugins, and those earlier runs that have a folder.
 
+        `source` is where the preset comes from, as in `Grid`.
+
         Raises:
+            ConfigError: if what is there cannot be read.
             RunError: if they cannot be written.
         """
         ids = {run.run_id for run in runs}
@@ -62,24 +87,52 @@ class GridFolder:
         for name, plugin in kept_plugins.files(self.path, runs).items():
             self.write(name, plugin)
         self.write(PRESET, text)
-        self.write(RUNS, "".join(f"{run.canonical_json()}\n" for run in (*runs, *still_there)))
+        lines = "".join(f"{run.canonical_json()}\n" for run in (*runs, *still_there))
+        head = seal({"source": source, "runs": sha256(lines.encode()).hexdigest()})
+        self.write(RUNS, head + lines)
 
     def runs(self) -> tuple[RunConfig, ...]:
         """Return the runs of the grid, those of its last launch first; notes the titles of their plugins.
 
         Raises:
-            ConfigError: if there is no such grid, or it is of another version.
+            ConfigError: if there is no such grid, it is damaged, or it is of another version.
         """
-        path = self.path / RUNS
-        try:
-            lines = path.read_bytes().splitlines()
-        except FileNotFoundError as error:
-            raise self._missing() from error
+        _, lines = self._read()
         note_titles(kept_plugins.titles(self.path), kept_plugins.references(self.path))
         try:
-            return tuple(RunConfig.model_validate_json(line) for line in lines)
+            return tuple(RunConfig.model_validate_json(line) for line in lines.splitlines())
         except ValidationError as error:
-            raise ConfigError(f"{path} is damaged or of another version; move {self.path} away") from error
+            raise ConfigError(
+                f"{self.path / RUNS} was written by another version of fedgrid; move {self.path} away"
+            ) from error
+
+    def source(self) -> str:
+        """Return where the preset of the last launch came from, as `keep` got it.
+
+        Raises:
+            ConfigError: as `runs`.
+        """
+        return self._read()[0]
+
+    def _read(self) -> tuple[str, bytes]:
+        """Return the source, and the runs, a line each."""
+        path = self.path / RUNS
+        try:
+            head, _, lines = path.read_bytes().partition(b"\n")
+        except FileNotFoundError as error:
+            raise self._missing() from error
+        if head.startswith(FORMAT_1):
+            raise ConfigError(
+                f"{self.path} is of an earlier fedgrid (format 1; this one reads format {FORMAT}): use that "
+                "one for it, name another --storage, or move the folder away"
+            )
+        try:
+            about = unseal(path, head)
+            if about.get("runs") != sha256(lines).hexdigest():
+                raise DamagedFile(path, "its runs are not those that were written")
+        except DamagedFile as error:
+            raise ConfigError(f"{error}; move {self.path} away: its runs stay where they are") from error
+        return str(about.get("source", "")), lines
 
     def ask_to_stop(self) -> None:
         """Ask every run of the grid to stop after its current round.
@@ -110,14 +163,14 @@ class GridFolder:
         Raises:
             RunError: if it cannot be written.
         """
-        self.write(PROGRESS, json.dumps(progress) + "\n")
+        self.write(PROGRESS, seal(progress))
 
     def read_progress(self) -> dict[str, Any] | None:
         """Return the last progress, None if there is none or it cannot be read."""
         self._storage.refresh(self._name(PROGRESS))
         try:
-            return dict(json.loads((self.path / PROGRESS).read_text()))
-        except (FileNotFoundError, ValueError, TypeError):
+            return unseal(self.path / PROGRESS)
+        except (FileNotFoundError, DamagedFile):
             return None
 
     def _missing(self) -> ConfigError:

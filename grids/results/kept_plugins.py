@@ -4,12 +4,12 @@ With these a grid can be retried when the user's file has changed or is gone, an
 executing any of it.
 """
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import PluginSource, digest_of
 from fedgrid.engine.run_config import RunConfig
@@ -36,7 +36,7 @@ def files(folder: Path, runs: Iterable[RunConfig]) -> dict[str, str]:
             if source.code is not None:
                 texts[_name(source.digest)] = source.code.decode()
     if texts or index.keys() - read_index(folder).keys():
-        texts[INDEX] = json.dumps(index, indent=2, sort_keys=True) + "\n"
+        texts[INDEX] = seal(index, indent=2)
     return texts
 
 
@@ -44,11 +44,16 @@ def read_index(folder: Path) -> dict[str, Any]:
     """Return digest -> the plugin's name, the titles of its algorithms and which are references.
 
     Empty if there is no index.
+
+    Raises:
+        ConfigError: it is damaged, or of a newer fedgrid.
     """
     try:
-        return dict(json.loads((folder / INDEX).read_text()))
-    except (FileNotFoundError, ValueError, TypeError):
+        return unseal(folder / INDEX)
+    except FileNotFoundError:
         return {}
+    except DamagedFile as error:
+        raise ConfigError(f"{error}; move it away, and give the grid's `fedgrid run` again") from error
 
 
 def titles(folder: Path) -> dict[str, str]:

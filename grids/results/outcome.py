@@ -1,17 +1,19 @@
 """How a run ended, read from its folder."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from fedgrid.engine.format import DamagedFile, unseal
+from fedgrid.engine.integrity.done_mark import DONE, LISTED, TIMES, TIMES_CHECKSUM
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.times import Times, times_of
 
+Signature = tuple[int, ...]
 SCORES = "scores.json"
 """The final scores of a run, in its folder. Written last; faster to read than the records."""
 
@@ -29,8 +31,57 @@ class Outcome:
 
 
 def is_finished(storage: Storage, config: RunConfig) -> bool:
-    """Return whether a run has all of its rounds, and its final scores, which are written last."""
-    return RunFolder(storage, config).is_done and (folder_of(storage.root, config) / SCORES).exists()
+    """Return whether a run has all of its rounds, and its final scores, which are written last.
+
+    A run with a damaged file is not finished: the next launch sets that aside, and runs it again.
+
+    Raises:
+        NewerFormat: a newer fedgrid wrote it.
+    """
+    folder = folder_of(storage.root, config)
+    return (folder / DONE).exists() and (folder / SCORES).exists() and damage(storage, config) is None
+
+
+def damage(storage: Storage, config: RunConfig) -> str | None:
+    """Return in one line what is wrong with the files of a run that says it is finished.
+
+    None if nothing is, or if it does not say so. Files that have not changed since are not read again.
+
+    Raises:
+        NewerFormat: a newer fedgrid wrote it.
+    """
+    folder = folder_of(storage.root, config)
+    if not (folder / DONE).exists():
+        return None
+    there = tuple(_signature(folder / name) for name in (DONE, SCORES, TIMES, TIMES_CHECKSUM, *LISTED))
+    seen, why = _CHECKED.get(folder, (None, None))
+    if seen != there:
+        why = _damaged_scores(folder) or RunFolder(storage, config).damage()
+        _CHECKED[folder] = there, why
+    return why
+
+
+_CHECKED: dict[Path, tuple[tuple[Signature, ...], str | None]] = {}
+"""Folder -> its files when they were checked, and what was wrong with them."""
+
+
+def _damaged_scores(folder: Path) -> str | None:
+    try:
+        unseal(folder / SCORES)
+    except FileNotFoundError:
+        return None
+    except DamagedFile as error:
+        return str(error)
+    return None
+
+
+def _signature(path: Path) -> Signature:
+    """Return numbers that change with a file."""
+    try:
+        about = path.stat()
+    except FileNotFoundError:
+        return ()
+    return about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino
 
 
 def unfinished(
@@ -46,14 +97,22 @@ def unfinished(
 
 
 def finished(root: Path, config: RunConfig, scores: Mapping[str, Any] | None = None) -> Outcome:
-    """Return the outcome of a run that `is_finished`; without `scores`, they are read from its folder."""
+    """Return the outcome of a run that `is_finished`; without `scores`, they are read from its folder.
+
+    Raises:
+        DamagedFile: its files have been damaged since.
+    """
     folder = folder_of(root, config)
     if scores is None:
-        scores = json.loads((folder / SCORES).read_text())
+        scores = unseal(folder / SCORES)
     return Outcome(config, folder, scores, times_of(folder))
 
 
 def failed(root: Path, config: RunConfig, cause: str) -> Outcome:
     """Return the outcome of a run that failed after all retries."""
     folder = folder_of(root, config)
-    return Outcome(config, folder, None, times_of(folder), cause)
+    try:
+        times = times_of(folder)
+    except DamagedFile as error:
+        times, cause = Times(), f"{cause}; {error}"
+    return Outcome(config, folder, None, times, cause)

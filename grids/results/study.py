@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from fedgrid.algorithms import registry
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
+from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.axes import further_axes, name_of, pairs_of
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import is_finished
+from fedgrid.grids.results.origin_notes import origin_notes
+from fedgrid.grids.results.outcome import damage, is_finished
 from fedgrid.grids.results.titles import titles
 from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.scoring.study import Result, Run, Study, plain, read_result
@@ -37,14 +39,19 @@ def load(grid: str, storage: Storage | str = "runs") -> Study:
     runs = describe(configs, store)
     for config, run in zip(configs, runs, strict=True):
         if not is_finished(store, config):
-            lacking[run.run_id] = _how_far(RunFolder(store, config))
+            lacking[run.run_id] = _how_far(store, config)
             continue
-        store.pull(run.folder.name, skip=("state-", "figures/"))
+        store.pull(run.folder.name, skip=("state-", "figures/", ASIDE))
+        # At a URI the records have only come now.
+        if not is_finished(store, config):
+            lacking[run.run_id] = _how_far(store, config)
+            continue
         try:
             results[run.run_id] = read_result(run)
         except RecordsError as error:
             lacking[run.run_id] = str(error)
-    return Study(grid, runs, results, lacking)
+    folders = {run.name: run.folder for run in runs if run.run_id in results}
+    return Study(grid, runs, results, lacking, origin_notes(folders))
 
 
 def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
@@ -55,7 +62,7 @@ def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
             run_id=config.run_id,
             name=name_of(config, axes),
             folder=folder_of(storage.root, config),
-            dataset=plain(config.scenario.rsplit("-", 3)[0]),
+            dataset=plain(config.short_dataset),
             overlap=config.overlap,
             balance=config.balance,
             clients=config.clients,
@@ -72,8 +79,11 @@ def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
     )
 
 
-def _how_far(folder: RunFolder) -> str:
+def _how_far(storage: Storage, config: RunConfig) -> str:
+    folder = RunFolder(storage, config)
     if failure := folder.failure():
         return f"failed: {failure.cause}"
+    if damaged := damage(storage, config):
+        return f"{damaged}; `fedgrid run` repeats it"
     rounds = folder.rounds_done
     return f"{rounds} of {folder.config.training.rounds} rounds" if rounds else "not started"

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+from fedgrid.engine.integrity.files import read_table
+from fedgrid.engine.records import TIMINGS
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,12 @@ def times_of(folder: Path) -> Times:
     """Return the sums over the records in a run's folder, all zero if there are none.
 
     Raises:
-        OSError, pyarrow.ArrowException: if they cannot be read.
+        DamagedFile: they cannot be read.
     """
-    path = folder / "timings.parquet"
-    if not path.exists():
+    try:
+        rows = read_table(folder / "timings.parquet", TIMINGS).to_pylist()
+    except FileNotFoundError:
         return Times()
-    rows = pq.read_table(path).to_pylist()
     return Times(
         seconds=sum(row["seconds"] for row in rows),
         alone_seconds=sum(_alone_seconds(row) for row in rows),

@@ -8,8 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pyarrow as pa
-
+from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.round_cache.store import StoredFile, kept
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
@@ -159,7 +158,7 @@ def _times(folder: Path) -> Times:
     """Return the times of a run's rounds; damaged records count as no rounds, as when the run resumes."""
     try:
         return times_of(folder)
-    except (OSError, pa.ArrowException):
+    except DamagedFile:
         return Times()
 
 

@@ -2,8 +2,7 @@
 
 import csv
 import io
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from math import inf
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import yaml
 
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GRIDS, PRESET, RUNS, GridFolder
@@ -91,7 +91,7 @@ def write(search: Search, trials: Sequence[Trial], complete: bool, storage: Stor
         RunError: if they cannot be written.
     """
     folder = GridFolder(storage, search.name)
-    text = json.dumps(described(search, trials, complete), indent=2, ensure_ascii=False) + "\n"
+    text = seal(described(search, trials, complete), indent=2)
     figures = folder.path / FIGURES
     if not _is(folder.path / FOUND, text) or not figures.exists():
         _draw(search, trials, figures)
@@ -115,18 +115,14 @@ def read(name: str, storage: Storage) -> dict[str, Any]:
     """
     folder = GridFolder(storage, name).path
     try:
-        found = json.loads((folder / FOUND).read_text())
+        found = unseal(folder / FOUND)
     except FileNotFoundError as error:
         known = sorted(path.parent.name for path in (storage.root / GRIDS).glob(f"*/{FOUND}"))
         there = f"there: {', '.join(known)}" if known else "`fedgrid search` starts one"
         raise ConfigError(f"no search '{name}' in {storage}; {there}") from error
-    except ValueError as error:
-        raise ConfigError(
-            f"{folder / FOUND} is damaged; repeat the search's command to write it again"
-        ) from error
-    if not isinstance(found, Mapping) or "best" not in found:
-        raise ConfigError(f"{folder / FOUND} is damaged; repeat the search's command to write it again")
-    return dict(found)
+    except DamagedFile as error:
+        raise ConfigError(f"{error}; repeat the search's command to write it again") from error
+    return found
 
 
 def _is(path: Path, text: str) -> bool:

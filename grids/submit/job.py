@@ -15,14 +15,18 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.errors import ConfigError, FedgridError, RunError
+from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.mlflow_log.tags import commit
-from fedgrid.grids.submit import plugin_files, tunnel
+from fedgrid.grids.planning.ray_token import make_private, token_file
+from fedgrid.grids.presets.preset_files import is_path
+from fedgrid.grids.submit import grid_files, plugin_files, tunnel
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
-TOKEN = Path("~/.ray/auth_token")
+INTERRUPTED = 130
+"""Exit code, as that of a command."""
 CHATTY = (
     "ray.dashboard.modules.dashboard_sdk",
     "ray.dashboard.modules.job.sdk",
@@ -46,6 +50,8 @@ def submit(
 ) -> int:
     """Run `fedgrid run` with `arguments` on a cluster; return the job's exit code, or 0 if it still runs.
 
+    A job that somebody stopped counts as interrupted.
+
     Args:
         arguments: the arguments of `fedgrid run`. YAML files and plugins among them travel with the job.
         cluster: the file that `ray up` took, to reach the job server through a tunnel.
@@ -55,8 +61,9 @@ def submit(
         console: prints the job's name, its output and the commands to follow and stop it.
 
     Raises:
-        ConfigError: if the arguments are wrong for a cluster; nothing was started.
-        RunError: if the cluster is not up, its job server refuses the job, or the job was stopped.
+        ConfigError: if the arguments are wrong for a cluster, the cluster is not up, or its job server
+            refuses the job; nothing was started.
+        RunError: if the cluster no longer answers; the job goes on.
     """
     if (cluster is None) == (address is None):
         raise ConfigError("which cluster? either --cluster FILE, or --address http://127.0.0.1:8265")
@@ -67,32 +74,38 @@ def submit(
     job = f"fedgrid-{re.sub('[^A-Za-z0-9]+', '-', name).strip('-')}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     with TemporaryDirectory(prefix="fedgrid-job-") as folder:
         entrypoint = command(stage(arguments, Path(folder)))
-        with tunnel.to_head(cluster) if cluster else nullcontext(str(address)) as url, _one_line_errors(url):
-            client = _client(url)
-            client.submit_job(
-                entrypoint=entrypoint,
-                submission_id=job,
-                runtime_env={
-                    "working_dir": folder,
-                    "env_vars": {**ENVIRONMENT, "FEDGRID_COMMIT": commit()},
-                },
+        with tunnel.to_head(cluster) if cluster else nullcontext(str(address)) as url:
+            with _one_line_errors(url, ConfigError):
+                client = _client(url)
+                client.submit_job(
+                    entrypoint=entrypoint,
+                    submission_id=job,
+                    runtime_env={
+                        "working_dir": folder,
+                        "env_vars": {**ENVIRONMENT, "FEDGRID_COMMIT": commit(), **_source(arguments)},
+                    },
+                )
+            print_plain(console, f"job {job} runs on the cluster; this machine may be switched off")
+            print_plain(
+                console, f"  to follow it  {by_hand(cluster, address, f'ray job logs --follow {job}')}"
             )
-            _say(console, f"job {job} runs on the cluster; this machine may be switched off")
-            _say(console, f"  to follow it  {by_hand(cluster, address, f'ray job logs --follow {job}')}")
-            _say(console, f"  to stop it    {by_hand(cluster, address, f'ray job stop {job}')}")
-            return _follow(client, job, console) if follow else 0
+            print_plain(console, f"  to stop it    {by_hand(cluster, address, f'ray job stop {job}')}")
+            with _one_line_errors(url, RunError):
+                return _follow(client, job, console) if follow else 0
 
 
 def stage(arguments: Sequence[str], folder: Path) -> list[str]:
     """Copy this code, and the YAML files and plugins among `arguments`; return the arguments for the job.
 
     Raises:
-        ConfigError: if a file is missing, or the storage or image folder is a relative path.
+        ConfigError: if a file is missing, or the storage or a place of images is a relative path.
     """
     package = Path(__file__).parents[2]
     shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns("__pycache__"))
     checked = list(_checked(arguments))
-    return [_staged(argument, folder) for argument in plugin_files.stage_options(checked, folder)]
+    grid_files.check_options(checked)
+    with_plugins = plugin_files.stage_options(checked, folder)
+    return [_staged(argument, folder, is_first=index == 0) for index, argument in enumerate(with_plugins)]
 
 
 def command(arguments: Sequence[str]) -> str:
@@ -124,15 +137,16 @@ def _checked(arguments: Sequence[str]) -> Iterator[str]:
         before = argument
 
 
-def _staged(argument: str, folder: Path) -> str:
-    path = Path(argument)
-    if argument.startswith("-") or path.suffix not in (".yaml", ".yml"):
-        return argument
-    if not path.is_file():
-        raise ConfigError(f"no file {argument}")
-    plugin_files.stage_listed(path, folder)
-    shutil.copy(path, folder / path.name)
-    return path.name
+def _staged(argument: str, folder: Path, *, is_first: bool) -> str:
+    """Copy a grid's file; only the first argument may be one without the suffix of YAML."""
+    is_yaml = is_path(argument) if is_first else Path(argument).suffix in (".yaml", ".yml")
+    return grid_files.stage(argument, folder) if is_yaml and not argument.startswith("-") else argument
+
+
+def _source(arguments: Sequence[str]) -> dict[str, str]:
+    """Return where the grid's file lies on this machine: on the cluster it lies elsewhere at each launch."""
+    path = Path(arguments[0]) if arguments else Path()
+    return {"FEDGRID_SOURCE": str(path.resolve())} if path.is_file() else {}
 
 
 def _client(url: str) -> "JobSubmissionClient":
@@ -148,26 +162,27 @@ def _client(url: str) -> "JobSubmissionClient":
 
 def _authorization() -> dict[str, str]:
     """Return the header with the cluster's token, or no header if there is no token."""
-    file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH", TOKEN)).expanduser()
+    make_private(create=False)
+    file = token_file()
     token = os.environ.get("RAY_AUTH_TOKEN") or (file.read_text().strip() if file.is_file() else "")
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 @contextmanager
-def _one_line_errors(url: str) -> Iterator[None]:
-    """Turn errors of the job server's client into a RunError of one line."""
+def _one_line_errors(url: str, kind: type[FedgridError]) -> Iterator[None]:
+    """Turn errors of the job server's client into an error of this kind, of one line."""
     from aiohttp import ClientError
     from ray.exceptions import AuthenticationError
 
     try:
         yield
     except AuthenticationError as error:
-        raise RunError(
-            f"{url} refuses our token, from RAY_AUTH_TOKEN or {TOKEN}: {str(error).splitlines()[0]}"
+        raise kind(
+            f"{url} refuses our token, from RAY_AUTH_TOKEN or {token_file()}: {str(error).splitlines()[0]}"
         ) from error
     # An error of requests is an OSError.
     except (OSError, RuntimeError, ClientError) as error:
-        raise RunError(f"{url}: {str(error).splitlines()[0]}; a job that has started goes on") from error
+        raise kind(f"{url}: {str(error).splitlines()[0]}; a job that has started goes on") from error
 
 
 def _follow(client: "JobSubmissionClient", job: str, console: Console) -> int:
@@ -176,20 +191,17 @@ def _follow(client: "JobSubmissionClient", job: str, console: Console) -> int:
     try:
         asyncio.run(_show(client, job, console))
     except KeyboardInterrupt:
-        _say(console, f"job {job} goes on")
+        print_plain(console, f"job {job} goes on")
         return 0
     info = client.get_job_info(job)
     if info.status == JobStatus.SUCCEEDED:
         return 0
     if info.status == JobStatus.STOPPED:
-        raise RunError(f"job {job} was stopped; the same command continues")
+        print_plain(console, f"job {job} was stopped")
+        return INTERRUPTED
     return info.driver_exit_code or 1
 
 
 async def _show(client: "JobSubmissionClient", job: str, console: Console) -> None:
     async for text in client.tail_job_logs(job):
         console.out(text, end="", highlight=False)
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

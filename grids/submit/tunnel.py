@@ -15,8 +15,9 @@ from typing import IO
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.errors import ConfigError
 from fedgrid.grids.presets.yaml_file import read_yaml
+from fedgrid.grids.submit import listener
 
 JOB_SERVER_PORT = 8265
 CONNECT_SECONDS = 60
@@ -64,10 +65,9 @@ def to_head(cluster: Path) -> Iterator[str]:
         The forwarded address.
 
     Raises:
-        RunError: if the cluster is not up, or its head does not answer.
+        ConfigError: if the cluster is not up, or its head does not answer; nothing was started.
     """
     port = _free_port()
-    address = f"http://127.0.0.1:{port}"
     with TemporaryFile() as output:
         # In a session of its own: Ctrl-C reaches fedgrid only, and the group is killed with its ssh.
         process = subprocess.Popen(
@@ -78,12 +78,16 @@ def to_head(cluster: Path) -> Iterator[str]:
             start_new_session=True,
         )
         try:
-            _wait(process, address, cluster, output)
-            yield address
+            _wait(process, port, cluster, output)
+            yield _address(port)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
             process.wait()
+
+
+def _address(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
 
 
 def _free_port() -> int:
@@ -92,12 +96,20 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait(process: "subprocess.Popen[bytes]", address: str, cluster: Path, output: IO[bytes]) -> None:
+def _wait(process: "subprocess.Popen[bytes]", port: int, cluster: Path, output: IO[bytes]) -> None:
     deadline = monotonic() + CONNECT_SECONDS
-    while not _answers(address):
+    while not _answers(_address(port)):
         if process.poll() is not None or monotonic() > deadline:
-            raise RunError(f"no way to the head of {cluster}: {_cause(output)}; is it up? ray up {cluster}")
+            break
         sleep(0.2)
+    else:
+        if process.poll() is None and listener.is_held_by(port, process.pid):
+            return
+        # Another program took the port first. It must get neither the token nor the code.
+        raise ConfigError(
+            f"port {port} of this machine belongs to another program; the same command takes another"
+        )
+    raise ConfigError(f"no way to the head of {cluster}: {_cause(output)}; is it up? ray up {cluster}")
 
 
 def _answers(address: str) -> bool:

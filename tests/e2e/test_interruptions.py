@@ -12,7 +12,7 @@ from tests.helpers.command_line import fedgrid, new_storage, started, stop, wait
 ROUNDS = 12
 RUN = ("run", "--clients", 4, "--set", f"training.rounds={ROUNDS}", "--algorithm", "ocfl-kmeans", "--json")
 """Digits, a tenth of a second a round."""
-CLOCKS = ("timings.parquet", "log.txt", "mlflow.json")
+CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", "mlflow.json")
 """Files with wall-clock times; all others in a run's folder are the same bytes every time."""
 
 

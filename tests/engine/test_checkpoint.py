@@ -1,11 +1,9 @@
 """Checkpoints are complete or missing, and there is always an older one."""
 
 import re
-from hashlib import sha256
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from fedgrid.algorithms.contract.base import State
 from fedgrid.engine import checkpoint
@@ -122,7 +120,7 @@ def test_a_dropped_state_leaves_nothing(tmp_path):
     assert files(tmp_path) == ["state-000002.safetensors", "state-000002.sha256"]
 
 
-def test_the_checksum_is_what_sha256sum_checks(tmp_path):
+def test_thechecksum_is_what_sha256sum_checks(tmp_path):
     checkpoint.save(tmp_path, progress(1), {})
     text = (tmp_path / "state-000001.sha256").read_text()
     assert re.fullmatch(r"[0-9a-f]{64}  state-000001\.safetensors\n", text)
@@ -142,15 +140,15 @@ def flip(path):
     path.write_bytes(content)
 
 
-def lose_checksum(path):
+def losechecksum(path):
     path.with_suffix(".sha256").unlink()
 
 
-def empty_checksum(path):
+def emptychecksum(path):
     path.with_suffix(".sha256").write_bytes(b"")
 
 
-DAMAGES = (truncate, empty, flip, lose_checksum, empty_checksum)
+DAMAGES = (truncate, empty, flip, losechecksum, emptychecksum)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -195,7 +193,7 @@ def kill_before_call(monkeypatch, owner, name, count):
 
 STEPS = [
     (checkpoint, "save_file", 0),
-    (checkpoint, "_checksum", 0),
+    (checkpoint, "checksum", 0),
     (checkpoint.Path, "write_text", 0),
     (files_module, "flush", 0),
     (files_module, "flush", 1),
@@ -277,7 +275,7 @@ class TestClientMemories:
         assert written == ["state-client-000000-000002.safetensors", *checkpoint.names(2)]
         assert (tmp_path / "state-client-000001-000001.safetensors").stat().st_ino == inode
 
-    def test_have_their_checksums_beside_the_states(self, tmp_path, three_rounds):
+    def test_have_theirchecksums_beside_the_states(self, tmp_path, three_rounds):
         for each in three_rounds:
             checkpoint.save(tmp_path, each, {})
         named = [line.split()[1] for line in (tmp_path / "state-000003.sha256").read_text().splitlines()]
@@ -347,22 +345,3 @@ class TestClientMemories:
         for each in (second, third):
             checkpoint.save(tmp_path, each, {})
             assert described(newest(tmp_path)) == described(each)
-
-
-def test_state_of_an_earlier_version_keeps_its_optimizers(tmp_path):
-    """They lay in the state itself; the next state has files of their own for them."""
-    name, checksum_name = checkpoint.names(3)
-    tensors = {
-        "rounds_done": np.array(3, np.int64),
-        "labels": np.zeros(2, np.int64),
-        "model/000000": vector(1, 2),
-        "client/000001": vector(5, 6),
-    }
-    save_file(tensors, tmp_path / name)
-    checksum = sha256((tmp_path / name).read_bytes()).hexdigest()
-    (tmp_path / checksum_name).write_text(f"{checksum}  {name}\n")
-    loaded = checkpoint.load(tmp_path, 3)
-    assert loaded.memories[1]["optimizer"].tolist() == [5, 6]
-    checkpoint.save(tmp_path, loaded.after_round(loaded.state, {}), {})
-    again = checkpoint.load(tmp_path, 4)
-    assert again.memories[1]["optimizer"].tolist() == [5, 6]

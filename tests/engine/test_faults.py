@@ -114,7 +114,7 @@ def numbers(storage):
     return {
         path.name: path.read_bytes()
         for path in sorted(folder_of(storage, RUN).iterdir())
-        if path.name not in ("timings.parquet", "log.txt", "lock")
+        if path.name not in ("timings.parquet", "timings.sha256", "log.txt", "lock")
     }
 
 

@@ -5,6 +5,7 @@ import re
 import resource
 from dataclasses import replace
 from errno import ENOSPC
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,8 @@ from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.clients.messages import TrainReport
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.errors import ConfigError, RunError
-from fedgrid.engine.format import FORMAT
+from fedgrid.engine.format import FORMAT, unseal
+from fedgrid.engine.integrity.files import stamped
 from fedgrid.engine.records import TESTS, RoundRecord, client_row, schemas
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import Failure, RunFolder, folder_of
@@ -115,8 +117,15 @@ def save(folder, *numbers):
 
 
 def content(path):
-    """Return the bytes of everything but the log."""
-    return {kept.name: kept.read_bytes() for kept in path.iterdir() if kept.name != "log.txt"}
+    """Return the bytes of everything but the log, and what was set aside."""
+    return {
+        kept.name: kept.read_bytes() for kept in path.iterdir() if kept.is_file() and kept.name != "log.txt"
+    }
+
+
+def aside(path):
+    """Return the names of the damaged files that were set aside."""
+    return sorted(kept.name for kept in path.glob("damaged-*/*"))
 
 
 @pytest.fixture
@@ -183,7 +192,7 @@ def test_resumed_run_has_nulls_in_columns_that_an_earlier_version_did_not_record
     save(folder, 1, 2)
     for name, columns in EARLIER.items():
         path = folder.path / f"{name}.parquet"
-        pq.write_table(pq.read_table(path).drop_columns(columns), path)
+        pq.write_table(stamped(pq.read_table(path).drop_columns(columns)), path)
     folder, kept = open_folder(tmp_path)
     assert kept.rounds_done == 2
     save(folder, 3)
@@ -258,8 +267,13 @@ def test_damaged_newest_state_repeats_its_round(tmp_path, uninterrupted, damage)
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2, 3)
     damage(folder.path / "state-000003.safetensors")
+    damaged = folder.path / "state-000003.safetensors"
+    before = damaged.read_bytes() if damaged.exists() else None
     folder, kept = open_folder(tmp_path)
     assert kept.rounds_done == 2
+    assert "state-000003.sha256" in aside(folder.path)
+    if before is not None:
+        assert (folder.path / "damaged-1" / damaged.name).read_bytes() == before
     save(folder, 3, 4)
     assert content(folder.path) == uninterrupted
 
@@ -272,7 +286,7 @@ def test_run_with_only_damaged_states_is_refused(tmp_path, damage):
         damage(folder.path / f"state-{number:06d}.safetensors")
     message = (
         f"every state in {folder.path} is damaged (state-000002.safetensors, state-000001.safetensors); "
-        "delete the folder to start this run again"
+        "move the folder away to start this run again"
     )
     with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
         open_folder(tmp_path)
@@ -287,7 +301,10 @@ def test_damaged_records_restart_the_run(tmp_path, uninterrupted, name, damage):
     folder, kept = open_folder(tmp_path)
     assert kept is None
     log = (folder.path / "log.txt").read_text()
-    assert log.count("warning: the records end before round 2 or are damaged: all rounds are run again") == 1
+    why = "the records end before round 2" if damage is remove else f"{folder.path / name} is damaged ("
+    assert log.count(f"warning: {why}") == log.count(": all rounds are run again\n") == 1
+    states = [f"state-{number:06d}.{kind}" for number in (2, 3) for kind in ("safetensors", "sha256")]
+    assert aside(folder.path) == sorted([*(set(TABLES) - {name if damage is remove else ""}), *states])
     save(folder, *range(1, ROUNDS + 1))
     assert content(folder.path) == uninterrupted
 
@@ -335,7 +352,7 @@ def test_a_folder_of_another_configuration_is_refused_and_left_alone(tmp_path):
     config_file = folder.path / "config.json"
     config_file.write_text(config_file.read_text().replace("digits", "mnist"))
     before = content(folder.path)
-    message = f"{config_file} is of another version of this run; move {folder.path} away"
+    message = f"{config_file} is damaged, or of another version of this run; move {folder.path} away"
     for refuse in (folder.check_config, folder.open):
         with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
             refuse()
@@ -353,8 +370,11 @@ def test_a_run_is_done_once_it_is_marked(tmp_path):
     assert not folder.is_done
     folder.finish()
     assert folder.is_done
-    mark = json.loads((folder.path / "done.json").read_text())
-    assert mark == {"run_id": config().run_id, "rounds": ROUNDS}
+    mark = unseal(folder.path / "done.json")
+    files = {
+        name: sha256((folder.path / name).read_bytes()).hexdigest() for name in ("config.json", *TABLES[:2])
+    }
+    assert mark == {"run_id": config().run_id, "rounds": ROUNDS, "files": files}
 
 
 def test_rounds_done_needs_no_file_content(tmp_path):
@@ -374,7 +394,7 @@ def test_failure_mark_stays_until_the_run_is_opened(tmp_path):
     folder = run_folder(tmp_path)
     assert folder.failure() is None
     folder.fail("client 2, round 1: out of memory", 3)
-    assert json.loads((folder.path / "failed.json").read_text()) == {
+    assert unseal(folder.path / "failed.json") == {
         "cause": "client 2, round 1: out of memory",
         "attempts": 3,
     }

@@ -101,7 +101,7 @@ def numbers(folder):
     return {
         path.name: path.read_bytes()
         for path in sorted(folder.iterdir())
-        if path.name not in ("timings.parquet", "log.txt", "lock")
+        if path.name not in ("timings.parquet", "timings.sha256", "log.txt", "lock")
     }
 
 

@@ -1,6 +1,5 @@
 """Whole runs on scikit-learn's digits in this process: a few clients, a few images, three rounds."""
 
-import json
 import re
 from errno import ENOSPC
 from pathlib import Path
@@ -16,6 +15,7 @@ from fedgrid.engine.clients.peak_memory import own_peak
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.data.datasets import load
 from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.format import unseal
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.records import TESTS
 from fedgrid.engine.run_config import complete
@@ -61,14 +61,15 @@ def numbers(folder):
     return {
         path.name: path.read_bytes()
         for path in sorted(folder.iterdir())
-        if path.name not in ("timings.parquet", "log.txt")
+        if path.name not in ("timings.parquet", "timings.sha256", "log.txt")
     }
 
 
 def test_a_run_from_start_to_end(tmp_path):
     run = config()
     folder = finish(run, tmp_path)
-    assert json.loads((folder / "done.json").read_text()) == {"run_id": run.run_id, "rounds": ROUNDS}
+    done = unseal(folder / "done.json")
+    assert (done["run_id"], done["rounds"]) == (run.run_id, ROUNDS)
     assert [row["round"] for row in rows(folder)] == [1, 2, 3]
     assert [(row["round"], row["client"]) for row in rows(folder, "clients")] == [
         (number, client) for number in (1, 2, 3) for client in range(6)
@@ -174,6 +175,10 @@ def test_testing_local_models_on_the_servers_set_changes_no_other_number(tmp_pat
     )
     assert {row["local_server_accuracy"] for row in rows(without, "clients")} == {None}
     assert None not in {row["local_server_accuracy"] for row in rows(tested, "clients")}
+    losses = [
+        {row["local_server_loss"] for row in rows(tested, "clients") if row["round"] == n} for n in (1, 2)
+    ]
+    assert list(map(len, losses)) == [1, len({row["client"] for row in rows(tested, "clients")})]
     assert (without / "rounds.parquet").read_bytes() == (tested / "rounds.parquet").read_bytes()
     state = "state-000003.safetensors"
     assert (without / state).read_bytes() == (tested / state).read_bytes()

@@ -1,4 +1,4 @@
-"""A run's folder as the engine writes it, without the engine."""
+"""Records as the engine writes them, without a run."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,6 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fedgrid.engine.integrity.files import stamped
+from fedgrid.engine.records import TIMINGS
 from fedgrid.tracking.records import TEST_SCORES, TESTS
 
 WHOLE = ("round", "client", "cluster", "true_cluster")
@@ -60,5 +62,11 @@ def write_records(
     ]
     pq.write_table(pa.Table.from_pylist(rounds), folder / "rounds.parquet")
     pq.write_table(pa.Table.from_pylist(clients, schema=schema), folder / "clients.parquet")
-    pq.write_table(pa.Table.from_pylist(timings), folder / "timings.parquet")
+    write_timings(folder, timings)
     return folder
+
+
+def write_timings(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write `timings.parquet` with the columns that the first row has."""
+    schema = pa.schema([field for field in TIMINGS if field.name in rows[0]])
+    pq.write_table(stamped(pa.Table.from_pylist(rows, schema=schema)), folder / "timings.parquet")

@@ -23,7 +23,7 @@ As published: the numbers that the papers' notebooks compute. Clustering scores 
 rounds, also of longer runs; COM is homogeneity (the arguments of completeness exchanged); the AMI of \
 OCFL-HDB is a copy of its ARI; the clustering round is the last one in which a label changed, even if \
 clusters were only renamed; F1 is over the union of true and predicted classes; generalisation is of the \
-local models before aggregation.
+local models before aggregation, in round 1 of the initial model.
 
 All other numbers are what their names say: of all rounds or of the last one; both homogeneity and \
 completeness; the first round in which the algorithm decided on a partition; F1 over the classes in the test \
@@ -74,6 +74,7 @@ def _facts(study: Study) -> tuple[tuple[str, str], ...]:
         ("seeds", ", ".join(map(str, seeds))),
         ("rounds", ", ".join(map(str, rounds))),
         *((axis, ", ".join(values_of(study, axis))) for axis in axes_of(study)),
+        *(("note", note) for note in study.notes),
     )
 
 

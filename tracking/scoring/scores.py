@@ -121,7 +121,11 @@ class ClientScores(Group):
 
 @dataclass(frozen=True)
 class PublishedClients(Group):
-    """The published personalisation and generalisation: means over all rounds and clients, from `Tests`."""
+    """The published personalisation and generalisation: means over all rounds and clients, from `Tests`.
+
+    Before aggregation means: in the first round the initial model, which no client has trained, and later the
+    locally trained one. The authors' archive has such a first row in all of its runs, ours records it so.
+    """
 
     published_pf1: float = score(
         "F1 over the union of classes, of the cluster's model on the client's test set.",

@@ -129,6 +129,8 @@ class Study:
     """By run id."""
     lacking: Mapping[str, str]
     """Run id -> state of a run without a result: `30 of 50 rounds`, `not started`, `failed: ...`."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know of the runs, as that some went on with other code."""
 
     def where(
         self,
@@ -210,7 +212,8 @@ class Study:
     def reference_note(self) -> str:
         """A sentence on the references, empty if there are none."""
         names = " and ".join(self.references)
-        return f"For reference: {names}, in no rank or test and never the best." if names else ""
+        verb = "is" if len(self.references) == 1 else "are"
+        return f"{names} {verb} for reference: not ranked, not tested, never in bold." if names else ""
 
     @property
     def competitors(self) -> "Study":

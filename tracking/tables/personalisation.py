@@ -39,8 +39,8 @@ def published_personalisation(study: Study) -> Table:
         "Personalisation and generalisation, as published",
         "Published conventions. PF1 and PA: F1 and accuracy of the cluster's model on the client's own test "
         "set. GF1 and GA: F1 and accuracy of the locally trained model, before aggregation, on the server's "
-        "test set. F1 is over the union of true and predicted classes. gap: mean over clients of |PA - GA|. "
-        f"{untested(study)}".rstrip(),
+        "test set; in round 1 of the initial model. F1 is over the union of true and predicted classes. gap: "
+        f"mean over clients of |PA - GA|. {untested(study)}".rstrip(),
     )
 
 

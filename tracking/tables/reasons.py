@@ -153,7 +153,8 @@ OF_COLUMNS = {
         measures=("PF1", "GF1"),
     ),
     "local": Reason(
-        "Score of the locally trained models before aggregation, not of the clusters' models.",
+        "Score of the locally trained models before aggregation, in round 1 of the untrained one, not of the "
+        "clusters' models.",
         measures=("GF1", "GA", "gap"),
     ),
 }

@@ -8,7 +8,7 @@ from fedgrid.engine.clients.pool import OnDemand
 class Noting:
     """A pool that records its calls; its first `failures` preparations fail."""
 
-    device = "abacus"
+    machines = staticmethod(lambda: [{"device": "abacus"}])
 
     def __init__(self, failures=0):
         self.calls, self._failures = [], failures
@@ -38,8 +38,8 @@ def test_prepare_alone_does_not_prepare_the_pool():
     assert pool.calls == []
 
 
-def test_device_is_the_pools():
-    assert OnDemand(Noting()).device == "abacus"
+def test_machines_are_the_pools():
+    assert OnDemand(Noting()).machines() == [{"device": "abacus"}]
 
 
 def test_training_prepares_first_and_once():

@@ -309,7 +309,7 @@ class TestWhoTrains:
         run = config("ocfl-affinity")
         folder = play(run, tmp_path, Untouchable())
         assert sorted(path.name for path in folder.iterdir()) == sorted(
-            [*alone(run), "timings.parquet", "log.txt"]
+            [*alone(run), "timings.parquet", "timings.sha256", "log.txt"]
         )
         assert log(run, tmp_path) == ["starts", "finished"]
 

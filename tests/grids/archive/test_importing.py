@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from mlflow.tracking import MlflowClient
 
+from fedgrid.engine.format import unseal
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.archived import MODELS
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -99,7 +100,9 @@ def test_imported_run_has_a_folder_like_a_trained_one(done):
     config = json.loads((folder / "config.json").read_text())
     assert config["model"] == MODELS["mnist"]
     assert config["training"]["rounds"] == 3
-    assert json.loads((folder / "done.json").read_text()) == {"run_id": folder.name[-12:], "rounds": 3}
+    done = unseal(folder / "done.json")
+    assert (done["run_id"], done["rounds"]) == (folder.name[-12:], 3)
+    assert sorted(done["files"]) == ["clients.parquet", "config.json", "rounds.parquet"]
     scores = strict_json((folder / "scores.json").read_text())
     assert (scores["ari"], scores["published_round"], scores["generalised_f1"]) == (1.0, 2, None)
     assert scores["published_rand"] == pytest.approx(2 / 3)

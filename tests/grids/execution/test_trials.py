@@ -21,7 +21,7 @@ from tests.helpers.small_grid import NOWHERE, Log, View, config
 GOOD = [config(seed=1), config(seed=2, algorithm="ocfl-kmeans")]
 BAD = config(seed=3, training={"rounds": 3, "learning_rate": 1e30})
 """Its updates are infinite."""
-CLOCKS = ("timings.parquet", "log.txt")
+CLOCKS = ("timings.parquet", "timings.sha256", "log.txt")
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 

@@ -100,6 +100,13 @@ def test_two_concurrent_runs_are_logged_completely(storage, store, log, warnings
     assert warnings == []
 
 
+def test_parent_of_an_interrupted_grid_is_killed_and_finished_by_the_next_driver(storage, store, log):
+    for end, stopped in (("KILLED", True), ("FINISHED", False)):
+        with RunLog("mine", storage, print, pauses=PROMPT) as log:
+            log.summary([], 1, 0, stopped=stopped)
+        assert store.runs["mine"].info.status == end
+
+
 def test_fast_rounds_share_a_batch(storage, log, monkeypatch):
     batches = []
     plain = MlflowClient.log_batch

@@ -4,7 +4,6 @@ import json
 import shutil
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from mlflow.tracking import MlflowClient
 
@@ -17,6 +16,7 @@ from fedgrid.tracking import figures
 from fedgrid.tracking.mlflow.store import TrackingError, default_uri
 from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
+from tests.helpers.run_records import write_timings
 
 CONFIG = config_of(0)
 
@@ -77,7 +77,7 @@ def test_run_has_name_tags_and_parameters(storage, store, writer):
     assert (run.data.metrics["alone_seconds"], run.data.metrics["rounds_computed"]) == (2.0, ROUNDS)
     totals = ("seconds", "alone_seconds", "rounds_computed", "peak_memory_mb")
     assert set(run.data.metrics) <= {*described(), "round", *totals}
-    assert len(described()) + 1 == 21
+    assert len(described()) + 1 == 24
     kept = store.artifacts(CONFIG.name)
     assert kept == {"config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "figures"}
     assert store.artifacts(CONFIG.name, "figures") == {"figures/temperature.png", "figures/clusters.png"}
@@ -98,15 +98,17 @@ def test_a_further_axis_of_the_grid_is_a_tag_and_stands_in_the_name_of_a_run(sto
 def test_run_with_cache_hits_has_its_time_without_them(storage, store, writer):
     """Four rounds of 3 s, of which it took two, in 0.25 s each."""
     scores = record(storage, CONFIG, ROUNDS)
-    timings = {
-        "round": [1, 2, 3, 4],
-        "seconds": [0.25, 0.25, 3.0, 3.0],
-        "peak_memory_mb": [100.0] * 4,
-        "reached_clients": [4, 4, 4, 4],
-        "trained_clients": [0, 0, 4, 4],
-        "alone_seconds": [3.0] * 4,
-    }
-    pq.write_table(pa.table(timings), folder_of(storage, CONFIG) / "timings.parquet")
+    timings = pa.table(
+        {
+            "round": [1, 2, 3, 4],
+            "seconds": [0.25, 0.25, 3.0, 3.0],
+            "peak_memory_mb": [100.0] * 4,
+            "reached_clients": [4, 4, 4, 4],
+            "trained_clients": [0, 0, 4, 4],
+            "alone_seconds": [3.0] * 4,
+        }
+    )
+    write_timings(folder_of(storage, CONFIG), timings.to_pylist())
     writer.write(CONFIG, scores, "FINISHED")
     metrics = store.runs[CONFIG.name].data.metrics
     assert [metrics[name] for name in ("seconds", "alone_seconds", "rounds_computed")] == [6.5, 12.0, 2]

@@ -41,6 +41,7 @@ def test_sync_logs_finished_failed_and_unfinished_runs_once(storage, store):
     assert (store.status(STOPPED), store.steps(STOPPED)) == ("KILLED", [1])
     assert UNTOUCHED.name not in store.runs
     assert store.artifacts("mine") == {"preset.yaml"}
+    assert store.runs["mine"].info.status == "KILLED", "not all of its runs are finished"
     assert RunLog("mine", storage, print).is_logged(FINISHED)
 
 

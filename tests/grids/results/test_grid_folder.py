@@ -1,5 +1,6 @@
 """The folder of a grid: its runs, its progress, and the request to stop."""
 
+import json
 import re
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from fedgrid.algorithms.registry import is_reference
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.format import FORMAT
 from fedgrid.engine.plugins import active
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder
@@ -35,7 +37,9 @@ def test_grid_folder_has_the_preset_and_a_line_for_each_run(storage):
     assert folder.path == storage.root / "grids" / "paper"
     assert sorted(path.name for path in folder.path.iterdir()) == ["preset.yaml", "runs.jsonl"]
     assert text_of(folder, "preset.yaml") == "seed: [0, 1]\n"
-    assert text_of(folder, "runs.jsonl") == "".join(f"{run.canonical_json()}\n" for run in runs(0, 1))
+    head, *lines = text_of(folder, "runs.jsonl").splitlines()
+    assert json.loads(head)["format"] == FORMAT
+    assert lines == [run.canonical_json() for run in runs(0, 1)]
     assert GridFolder(storage, "paper").runs() == runs(0, 1)
 
 
@@ -90,14 +94,51 @@ def test_unknown_grid_names_the_known_ones(storage):
     assert known(storage) == ["a grid", "paper"]
 
 
-@pytest.mark.parametrize("line", ["{", '{"dataset": "digits"}', "{}"])
-def test_runs_of_another_version_are_an_error_that_names_the_file(storage, line):
+def refused(folder, *words):
+    """Check that every use of a grid is refused in one line that has these words, and changes nothing."""
+    before = (folder.path / "runs.jsonl").read_bytes()
+    for use in (folder.runs, folder.source, lambda: folder.keep(runs(1), "")):
+        with pytest.raises(ConfigError) as error:
+            use()
+        assert all(word in str(error.value) for word in (str(folder.path), *words))
+        assert "\n" not in str(error.value)
+    assert (folder.path / "runs.jsonl").read_bytes() == before
+
+
+def test_grid_of_an_earlier_fedgrid_is_refused(storage):
+    """Its runs have other ids: each would seem not to have started."""
     folder = GridFolder(storage, "paper")
-    folder.keep(runs(0), "")
-    (folder.path / "runs.jsonl").write_text(f"{runs(1)[0].canonical_json()}\n{line}\n")
-    message = f"{folder.path / 'runs.jsonl'} is damaged or of another version; move {folder.path} away"
-    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
-        folder.runs()
+    folder.path.mkdir(parents=True)
+    (folder.path / "runs.jsonl").write_text("".join(f"{run.canonical_json()}\n" for run in runs(0, 1)))
+    refused(folder, "earlier fedgrid", "format 1", "--storage")
+
+
+def test_grid_of_a_newer_fedgrid_is_refused(storage):
+    folder = GridFolder(storage, "paper")
+    folder.path.mkdir(parents=True)
+    (folder.path / "runs.jsonl").write_text(f'{{"format": {FORMAT + 1}}}\nnobody knows\n')
+    refused(folder, "newer fedgrid", f"format {FORMAT + 1}")
+
+
+def test_flipped_bit_anywhere_in_the_runs_is_refused(storage):
+    """A changed seed would be another run, which seems not to have started."""
+    folder = GridFolder(storage, "paper")
+    folder.keep(runs(0, 1), "")
+    whole = (folder.path / "runs.jsonl").read_bytes()
+    for place in range(0, len(whole), 7):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1
+        (folder.path / "runs.jsonl").write_bytes(flipped)
+        with pytest.raises(ConfigError):
+            folder.runs()
+    (folder.path / "runs.jsonl").write_bytes(whole[:-20])
+    refused(folder, "damaged", "move")
+
+
+def test_grid_says_where_its_preset_came_from(storage):
+    folder = GridFolder(storage, "paper")
+    folder.keep(runs(0), "", "here/paper.yaml")
+    assert GridFolder(storage, "paper").source() == "here/paper.yaml"
 
 
 @pytest.mark.parametrize(

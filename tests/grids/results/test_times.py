@@ -1,14 +1,9 @@
 """What the rounds of a run took, from its record."""
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from fedgrid.grids.results.times import Times, computed_share, times_of
-
-
-def write(folder, rows):
-    pq.write_table(pa.Table.from_pylist(rows), folder / "timings.parquet")
+from tests.helpers.run_records import write_timings
 
 
 def row(seconds, peak, trained=None, alone=None):
@@ -23,7 +18,7 @@ def row(seconds, peak, trained=None, alone=None):
 
 def test_times_are_sums_over_rounds(tmp_path):
     """The second was taken from the store; in the third half of the clients were trained."""
-    write(tmp_path, [row(2.0, 300.0, 4, 2.0), row(0.5, 400.0, 0, 3.0), row(1.0, 350.0, 2, 1.5)])
+    write_timings(tmp_path, [row(2.0, 300.0, 4, 2.0), row(0.5, 400.0, 0, 3.0), row(1.0, 350.0, 2, 1.5)])
     times = times_of(tmp_path)
     assert times == Times(seconds=3.5, alone_seconds=6.5, rounds=3, rounds_computed=1.5, peak_memory_mb=400.0)
     assert times.has_hits
@@ -31,7 +26,8 @@ def test_times_are_sums_over_rounds(tmp_path):
 
 def test_run_of_an_earlier_version_has_no_cache_hits(tmp_path):
     """It had no such columns."""
-    write(tmp_path, [{"seconds": 2.0, "peak_memory_mb": 300.0}, {"seconds": 1.0, "peak_memory_mb": 200.0}])
+    seconds = {2.0: 300.0, 1.0: 200.0}
+    write_timings(tmp_path, [{"seconds": each, "peak_memory_mb": seconds[each]} for each in seconds])
     times = times_of(tmp_path)
     assert times == Times(seconds=3.0, alone_seconds=3.0, rounds=2, rounds_computed=2, peak_memory_mb=300.0)
     assert not times.has_hits
@@ -39,7 +35,7 @@ def test_run_of_an_earlier_version_has_no_cache_hits(tmp_path):
 
 def test_run_of_an_earlier_version_that_was_resumed(tmp_path):
     """Null is what its first round did not record."""
-    write(tmp_path, [row(2.0, 300.0), row(0.5, 400.0, 0, 3.0)])
+    write_timings(tmp_path, [row(2.0, 300.0), row(0.5, 400.0, 0, 3.0)])
     times = times_of(tmp_path)
     assert (times.alone_seconds, times.rounds_computed) == (5.0, 1)
 

@@ -3,22 +3,22 @@
 import json
 from io import StringIO
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from fedgrid.engine.records import TIMINGS
+from fedgrid.engine.integrity.files import stamped
 from fedgrid.engine.round_cache.store import kept
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import SCORES
 from fedgrid.grids.round_cache.table import brief, readable_size, store_table
 from fedgrid.grids.round_cache.usage import Usage, cache_usage
 from tests.helpers.command_line import fedgrid, strict_json
+from tests.helpers.finished_runs import mark_finished
 from tests.helpers.kept_rounds import keep, trunks_with_states, trunks_with_statistics
+from tests.helpers.run_records import write_timings
 from tests.helpers.small_grid import config
 
 BNC, OCFL = config(seed=1), config(seed=1, algorithm="ocfl-kmeans")
@@ -35,8 +35,7 @@ def storage(tmp_path):
     timings(storage, BNC, [(3, 2.0, 2.0), (3, 2.0, 2.0), (3, 2.0, 2.0)])
     timings(storage, OCFL, [(0, 0.5, 2.0), (0, 0.5, 2.0), (3, 1.0, 2.0)])
     for run in (BNC, OCFL):
-        for name in ("done.json", SCORES):
-            (folder_of(storage.root, run) / name).write_text("{}")
+        mark_finished(storage.root, run)
     GridFolder(storage, "mine").keep([BNC, OCFL, WAITING], "")
     keep(storage, BNC, WAITING, ELSEWHERE)
     return storage
@@ -51,7 +50,7 @@ def timings(storage, run, rounds):
         {"round": number, "reached_clients": 3, **dict(zip(names, row, strict=True))}
         for number, row in enumerate(rounds, start=1)
     ]
-    pq.write_table(pa.Table.from_pylist(rows, schema=TIMINGS), folder / "timings.parquet")
+    write_timings(folder, rows)
 
 
 def sizes(storage):
@@ -116,8 +115,8 @@ def test_usage_sums_trunks_and_separates_other_grids(storage):
 
 def test_timings_without_cache_columns_count_as_computed_rounds(storage):
     path = folder_of(storage.root, BNC) / "timings.parquet"
-    new = ["computed_by", "reached_clients", "trained_clients", "waited_seconds", "alone_seconds"]
-    pq.write_table(pq.read_table(path).drop_columns(new), path)
+    new = ["reached_clients", "trained_clients", "alone_seconds"]
+    pq.write_table(stamped(pq.read_table(path).drop_columns(new)), path)
     usage = cache_usage([BNC], storage).total
     assert (usage.computed, usage.taken, usage.seconds, usage.alone_seconds) == (3, 0, 6.0, 6.0)
 

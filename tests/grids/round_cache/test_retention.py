@@ -9,8 +9,8 @@ from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import SCORES
 from fedgrid.grids.round_cache.retention import Retention, idle_trunks
+from tests.helpers.finished_runs import mark_finished
 from tests.helpers.kept_rounds import keep, trunks_with_states, trunks_with_statistics
 from tests.helpers.small_grid import config, take
 
@@ -45,10 +45,7 @@ def retention(storage, warnings):
 
 def finish(storage, run):
     """Write the files by which retention recognises a finished run."""
-    folder = folder_of(storage.root, run)
-    folder.mkdir(parents=True)
-    for name in ("done.json", SCORES):
-        (folder / name).write_text("{}")
+    mark_finished(storage.root, run)
 
 
 def test_idle_trunks_have_no_pending_run():

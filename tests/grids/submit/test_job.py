@@ -78,10 +78,10 @@ def test_stage_copies_the_code_and_the_grid_file(tmp_path: Path) -> None:
     job = tmp_path / "job"
     job.mkdir()
     arguments = stage([str(tmp_path / "mine" / "grid.yaml"), "--seeds", "0..4"], job)
-    assert arguments == ["grid.yaml", "--seeds", "0..4"]
-    assert (job / "grid.yaml").read_text() == "dataset: digits\n"
+    assert arguments == ["grid/grid.yaml", "--seeds", "0..4"]
+    assert (job / "grid" / "grid.yaml").read_text() == "dataset: digits\n"
     files = sorted(path.name for path in job.iterdir())
-    assert files == ["fedgrid", "grid.yaml"]
+    assert files == ["fedgrid", "grid"]
     assert (job / "fedgrid" / "grids" / "cli" / "main.py").read_bytes() == (
         ROOT / "grids" / "cli" / "main.py"
     ).read_bytes()
@@ -119,7 +119,7 @@ def test_tunnel_runs_ray_dashboard() -> None:
         (["paper"], None, "127.0.0.1:8265", "expected a job server, as in http://127.0.0.1:8265"),
         (["paper"], "nowhere.yaml", None, "cannot read nowhere.yaml: No such file or directory"),
         (["paper"], "README.md", None, "README.md is not YAML"),
-        (["paper"], "constraints.txt", None, "constraints.txt describes no cluster for ray up"),
+        (["paper"], "constraints.txt", None, "constraints.txt: expected keys"),
         (["nowhere.yaml"], None, "http://127.0.0.1:9", "no file nowhere.yaml"),
         (
             ["paper", "--storage", "runs"],
@@ -139,6 +139,8 @@ def test_tunnel_runs_ray_dashboard() -> None:
             "http://127.0.0.1:9",
             "--data-dir ~/d: the cluster's machines need",
         ),
+        (["paper", "--dataset", "npz:mine.npz"], None, "http://127.0.0.1:9", "npz:mine.npz: images do not"),
+        (["paper", "--set", "dataset=folder:../x"], None, "http://127.0.0.1:9", "folder:../x: images do not"),
     ],
 )
 def test_submit_refuses_bad_arguments(
@@ -172,7 +174,7 @@ def test_submit_to_a_cluster_that_is_not_up(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     file = tmp_path / "cluster.yaml"
     file.write_text(LOCAL + "auth: {ssh_user: nobody}\n")
-    with pytest.raises(RunError) as refused:
+    with pytest.raises(ConfigError) as refused:
         submit(["paper"], cluster=file, address=None, name="paper", follow=True, console=console())
     assert f"no way to the head of {file}" in str(refused.value)
     assert "Head node of cluster (nobody) not found!" in str(refused.value)
@@ -180,7 +182,7 @@ def test_submit_to_a_cluster_that_is_not_up(tmp_path: Path, monkeypatch: pytest.
 
 def test_submit_to_an_address_without_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    with pytest.raises(RunError) as refused:
+    with pytest.raises(ConfigError) as refused:
         submit(
             ["paper"],
             cluster=None,

@@ -14,7 +14,7 @@ from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 CURVES = {"ORACLE": 0.9, "SOLO": 0.8, "BNC": 0.5, "SCL": 0.7}
 """Personalised F1; both references do better than either competitor."""
 LABELS = {"ORACLE": WHOLE, "SOLO": [range(6)] * 2, "BNC": ONE, "SCL": [(0, 0, 1, 1, 1, 1)] * 2}
-NOTE = "For reference: ORACLE and SOLO, in no rank or test and never the best."
+NOTE = "ORACLE and SOLO are for reference: not ranked, not tested, never in bold."
 
 
 def study(algorithms=tuple(CURVES), scenarios=6):
@@ -92,15 +92,27 @@ def test_tests_of_significance_are_between_competitors():
     """SCL is better than BNC in six scenarios of six: p = 2 / 2^6. The references would be better still."""
     result = compare(study(), FINAL_ARI)
     assert (result.algorithms, result.ranks) == (("SCL", "BNC"), (1.0, 2.0))
-    assert result.p_values[0, 1] == pytest.approx(2 / 64)
+    assert [(pair.one, pair.other, pair.p) for pair in result.pairs] == [("SCL", "BNC", 2 / 64)]
     assert NOTE in result.remarks
     assert not any("left out" in remark for remark in result.remarks)
 
 
+def test_no_table_of_a_report_has_a_reference_in_bold():
+    """Whatever the tables are: one that compares rows has a competitor as its best, and says why."""
+    compared = 0
+    for table in report_page(study()).tables():
+        rows = [row for row in table.rows if row.name in ("ORACLE", "SOLO")]
+        assert not any(cell.bold for row in rows for cell in row.cells), table.name
+        if rows and any(cell.bold for row in table.rows for cell in row.cells):
+            compared += 1
+            assert NOTE in table.caption, table.name
+    assert compared > 3
+
+
 def test_captions_of_a_grid_without_references_say_nothing_of_them():
     page = report_page(study(("BNC", "SCL")))
-    assert not any("For reference" in table.caption for table in page.tables())
-    assert not any("For reference" in plate.caption for plate in page.plates())
+    assert not any("for reference" in table.caption for table in page.tables())
+    assert not any("for reference" in plate.caption for plate in page.plates())
 
 
 def test_all_scores_of_references_are_in_the_table_of_scenarios():

@@ -1,0 +1,67 @@
+"""Ray's token, `~/.ray/auth_token`: whoever reads it can run code as this user on the cluster."""
+
+import os
+from pathlib import Path
+from secrets import token_hex
+from stat import S_IMODE
+
+from fedgrid.engine.errors import ConfigError
+
+DEFAULT = "~/.ray/auth_token"
+NUM_BYTES = 32
+"""Of a token, as many as Ray takes."""
+OTHERS = 0o077
+PRIVATE = 0o600
+
+
+def token_file() -> Path:
+    """Return the file of the token.
+
+    Raises:
+        ConfigError: there is no home folder.
+    """
+    try:
+        return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or DEFAULT).expanduser()
+    except RuntimeError as error:
+        raise ConfigError("there is no home folder for Ray's token; set HOME, or RAY_AUTH_TOKEN") from error
+
+
+def make_private(*, create: bool) -> None:
+    """Make sure, before Ray starts, that only this user can read the token; `create` a missing one.
+
+    Ray would create a missing one for all users of the machine to read.
+
+    Raises:
+        ConfigError: the token cannot be written.
+    """
+    if _is_used():
+        file = token_file()
+        try:
+            if file.exists():
+                _close(file)
+            elif create:
+                _create(file)
+        except OSError as error:
+            raise ConfigError(
+                f"Ray's token {file} cannot be written: {error.strerror}; set HOME to a folder of yours, or "
+                "RAY_AUTH_TOKEN to a secret"
+            ) from error
+
+
+def _is_used() -> bool:
+    mode = os.environ.get("RAY_AUTH_MODE", "token").lower()
+    return mode == "token" and not os.environ.get("RAY_AUTH_TOKEN")
+
+
+def _create(file: Path) -> None:
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+    with open(handle, "w") as opened:
+        opened.write(token_hex(NUM_BYTES))
+
+
+def _close(file: Path) -> None:
+    """Take the rights of others from a file that is ours."""
+    found = file.stat()
+    if S_IMODE(found.st_mode) & OTHERS and found.st_uid == os.getuid():
+        file.chmod(S_IMODE(found.st_mode) & ~OTHERS)

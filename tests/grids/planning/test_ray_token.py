@@ -1,0 +1,58 @@
+"""Ray's token is for its user alone."""
+
+from stat import S_IMODE
+
+import pytest
+
+from fedgrid.engine.data.datasets import default_data_dir
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.planning.ray_token import make_private
+
+
+@pytest.fixture
+def token(tmp_path, monkeypatch):
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path / ".ray" / "auth_token"
+
+
+def test_new_token_is_for_its_user_alone(token):
+    make_private(create=True)
+    assert S_IMODE(token.stat().st_mode) == 0o600
+    assert len(bytes.fromhex(token.read_text())) == 32
+
+
+def test_token_that_others_can_read_becomes_private(token):
+    token.parent.mkdir()
+    token.write_text("abc")
+    token.chmod(0o644)
+    make_private(create=False)
+    assert (S_IMODE(token.stat().st_mode), token.read_text()) == (0o600, "abc")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("RAY_AUTH_MODE", "disabled"), ("RAY_AUTH_TOKEN", "abc"), ("NOTHING", "x")]
+)
+def test_no_token_is_created_where_none_is_used(token, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    make_private(create=name != "NOTHING")
+    assert not token.exists()
+
+
+def test_home_that_cannot_be_written_is_one_line(token, tmp_path):
+    token.parent.write_text("a file in the place of the folder")
+    with pytest.raises(ConfigError, match=r"auth_token cannot be written: .*; set HOME to a folder of yours"):
+        make_private(create=True)
+
+
+@pytest.mark.parametrize(
+    "folder", [default_data_dir, lambda: Storage.of("memory://x").root], ids=["data", "uri"]
+)
+def test_user_without_a_home_is_one_line(token, monkeypatch, folder):
+    for name in ("FEDGRID_DATA", "XDG_CACHE_HOME", "FEDGRID_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    with pytest.raises(ConfigError, match="there is no home folder for .*; set HOME"):
+        folder()

@@ -1,0 +1,20 @@
+"""Marks of finished runs, for records that were written by hand."""
+
+from pathlib import Path
+
+from fedgrid.engine.format import seal
+from fedgrid.engine.integrity.done_mark import DONE, TIMES, TIMES_CHECKSUM, mark_of, times_mark_of
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.grids.results.outcome import SCORES
+
+
+def mark_finished(storage: Path, config: RunConfig, scores: dict[str, float] | None = None) -> Path:
+    """Write the files by which a finished run is recognised; return its folder."""
+    folder = folder_of(storage, config)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / SCORES).write_text(seal(scores or {}))
+    if (folder / TIMES).exists():
+        (folder / TIMES_CHECKSUM).write_text(times_mark_of(folder))
+    (folder / DONE).write_text(mark_of(folder, config))
+    return folder
