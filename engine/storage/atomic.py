@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from errno import ENOSPC
 from pathlib import Path
 from secrets import token_hex
+from stat import S_ISGID, S_IWGRP
 
 from safetensors import SafetensorError
 
@@ -38,11 +39,21 @@ def replacing(*paths: Path) -> Iterator[tuple[Path, ...]]:
             for flushed in [threads.submit(flush, temporary) for temporary in temporaries]:
                 flushed.result()
         for temporary, path in zip(temporaries, paths, strict=True):
+            # As its folder is: safetensors makes files that only their owner can read.
+            with suppress(OSError):  # A file system without modes.
+                temporary.chmod(path.parent.stat().st_mode & 0o666)
             temporary.replace(path)
     except BaseException:
         for temporary in temporaries:
             temporary.unlink(missing_ok=True)
         raise
+
+
+def share_with_group(folder: Path) -> None:
+    """Let the group write all that this process creates, if `folder` is a group's own (mode 2775, say)."""
+    mode = folder.stat().st_mode
+    if mode & S_ISGID and mode & S_IWGRP:
+        os.umask(os.umask(0o022) & ~S_IWGRP)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -2,7 +2,7 @@
 
 python -m tests.chaos.clocks          # two minutes; needs a C compiler
 
-A library that is preloaded (`shifted_clock.c`) shifts the wall clock of a command. A driver five minutes behind
+A library that is preloaded (`shifted_clock.c`) shifts a command's wall clock. A driver five minutes behind
 lives, and one five minutes ahead is refused; the first is killed, and the second goes on. Then the other way
 round. The runs must have the same bytes as undisturbed ones.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.helpers.command_line import fedgrid, new_storage, started, stop, wait_for_round
 
-CLOCKS = ("timings.parquet", "log.txt", "mlflow.json")
+CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", "mlflow.json")
 GRID = (
     "--clients",
     "4",

@@ -27,7 +27,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 LIBRARY = "failing_disk.so"
 FOREVER = 1 << 40
-CLOCKS = ("timings.parquet", "log.txt", "mlflow.json")
+CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", "mlflow.json")
 IMPORTED = ("matplotlib.pyplot", "mlflow", "fedgrid.grids.cli.main", "fedgrid.grids.execution.launch")
 GRID = ("--clients", "3", "--algorithm", "ocfl-kmeans", "--set", "training.rounds=2")
 """Which rounds and clients matters little: each round writes the same files."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.chaos.s3_server import Content, serving
 from tests.helpers.command_line import fedgrid, new_storage
 
-CLOCKS = ("timings.parquet", "log.txt", "mlflow.json")
+CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", "mlflow.json")
 GRID = ("--clients", "3", "--algorithm", "bnc", "--algorithm", "ocfl-kmeans", "--set", "training.rounds=4")
 SILENCES, OUTAGE_AT, OUTAGE_SECONDS = 3, 150, 40.0
 """How often; after so many requests; for so long."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.helpers.command_line import fedgrid, new_storage, started, wait_for_round
 from tests.helpers.processes import processes
 
-CLOCKS = ("timings.parquet", "log.txt", "mlflow.json")
+CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", "mlflow.json")
 EXPIRED = 62.0
 """Seconds; a lease lasts for 60."""
 STOPPED = 100.0
