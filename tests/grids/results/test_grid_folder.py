@@ -8,7 +8,7 @@ import pytest
 
 from fedgrid.algorithms.registry import is_reference
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.format import FORMAT, seal
+from fedgrid.engine.format import FORMAT
 from fedgrid.engine.plugins import active
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder
