@@ -34,8 +34,8 @@ class SattlerSettings(FedOptSettings):
     epsilon_2: NonNegativeFloat | None = None
     """The largest norm of an update must be above this: its members have not. None: `epsilon_2_share`."""
     epsilon_1_share: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """epsilon_1 as a share of the root mean square of the members' norms in this round."""
-    epsilon_2_share: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    """epsilon_1 as a share of the median norm of the members' updates in this round."""
+    epsilon_2_share: Annotated[float, Field(ge=0, lt=1)] = 0.2
     """epsilon_2 as a share of the largest norm of any client's update so far in the run."""
     cooldown: NonNegativeInt = 3
     """First rounds without a split."""
@@ -125,7 +125,7 @@ class Sattler(FedOpt):
         """Return both epsilons for these members; `longest` is the largest norm so far in the run."""
         epsilon_1, epsilon_2 = self.settings.epsilon_1, self.settings.epsilon_2
         if epsilon_1 is None:
-            epsilon_1 = self.settings.epsilon_1_share * float(np.sqrt((members.norms_K**2).mean()))
+            epsilon_1 = self.settings.epsilon_1_share * float(np.median(members.norms_K))
         if epsilon_2 is None:
             epsilon_2 = self.settings.epsilon_2_share * longest
         return epsilon_1, epsilon_2

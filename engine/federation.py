@@ -18,14 +18,13 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import Order, Served
 from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.engine.checkpoint import Progress
-from fedgrid.engine.clients import peak_memory
 from fedgrid.engine.clients.client_round import ClientRound, Tests
 from fedgrid.engine.clients.messages import TrainReport, TrainTask
 from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.records import RoundRecord, client_row, round_row
-from fedgrid.engine.round_cache.cached_round import CachedRound
+from fedgrid.engine.round_cache.cached_round import CachedRound, OtherBits
 from fedgrid.engine.round_cache.session_cache import SessionCache
 from fedgrid.engine.round_metrics import RoundOutcome
 from fedgrid.engine.seeds import generator
@@ -63,9 +62,20 @@ class Federation:
     ) -> tuple[Progress, RoundRecord]:
         """Run one round; with `cache`, take what other runs computed of it and keep what is computed here.
 
+        If clients that train again get other bits than those behind what was taken, as they may on a GPU, the
+        whole round is computed here: all of its numbers are of the same updates.
+
         Raises:
             RunError: if no client has a usable update; `progress` is still good.
         """
+        try:
+            return self._run_round(progress, pool, cache)
+        except OtherBits:
+            return self._run_round(progress, pool, None)
+
+    def _run_round(
+        self, progress: Progress, pool: Pool, cache: SessionCache | None
+    ) -> tuple[Progress, RoundRecord]:
         start = time.perf_counter()
         round_index = progress.rounds_done
         evaluate = self._evaluates(round_index)
@@ -99,7 +109,7 @@ class Federation:
                 "round": round_index + 1,
                 "cluster_seconds": step_seconds,
                 "evaluate_seconds": evaluate_seconds,
-                **self._account(work, time.perf_counter() - start),
+                **work.account(self.run_id, time.perf_counter() - start),
             },
             warnings=_notes(round_index + 1, excluded, diagnostics),
         )
@@ -147,8 +157,9 @@ class Federation:
         round_index = progress.rounds_done
         evaluate = self._evaluates(round_index)
         dropped = self.participation.dropped(round_index, [order.client for order in orders])
+        on_server = evaluate and self.evaluation.local_server
         tasks = [
-            TrainTask(order, round_index, evaluate, evaluate and self.evaluation.local_server)
+            TrainTask(order, round_index, evaluate, on_server, untrained=on_server and round_index == 0)
             for order in orders
             if order.client not in dropped
         ]
@@ -163,23 +174,6 @@ class Federation:
             declared = by_client[report.client].up
             up += report.bytes_up if declared is None else declared
         return sum(traffic.down for traffic in by_client.values()), said + up
-
-    def _account(self, work: ClientRound, seconds: float) -> dict[str, object]:
-        """Return what a round of so many `seconds` cost, and which client was the slowest."""
-        slowest = max(work.trained, key=lambda report: report.seconds, default=None)
-        peaks = [peak_memory.own_peak(), *(report.peak_memory for report in work.trained)]
-        return {
-            "seconds": seconds - work.waited_seconds,
-            "train_seconds": work.train_seconds,
-            "slowest_client": slowest and slowest.client,
-            "slowest_client_seconds": slowest and slowest.seconds,
-            "peak_memory_mb": peak_memory.total(peaks),
-            "computed_by": work.computed_by or self.run_id,
-            "reached_clients": work.num_reached,
-            "trained_clients": len(work.trained),
-            "waited_seconds": work.waited_seconds,
-            "alone_seconds": seconds - work.waited_seconds + work.saved_seconds,
-        }
 
     def _evaluates(self, round_index: int) -> bool:
         return (round_index + 1) % self.evaluation.every == 0 or round_index + 1 == self.rounds

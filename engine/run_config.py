@@ -89,9 +89,13 @@ class RunConfig(Section):
     @property
     def scenario(self) -> str:
         """Data set, number of clients and split, as in `mnist-15-overlapping-imbalanced`."""
+        return f"{self.short_dataset}-{self.clients}-{self.overlap}-{self.balance}"
+
+    @property
+    def short_dataset(self) -> str:
+        """Name of the data set without a path: `mnist`, `folder_cats`; two folders may have the same."""
         kind, _, path = self.dataset.partition(":")
-        dataset = f"{kind}_{Path(path).stem}" if path else kind
-        return f"{dataset}-{self.clients}-{self.overlap}-{self.balance}"
+        return f"{kind}_{Path(path).stem}" if path else kind
 
     @property
     def root_seed(self) -> int:

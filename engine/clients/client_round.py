@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fedgrid.algorithms.contract.orders import Served
 from fedgrid.algorithms.contract.source import UPDATE, Arrays, Compute
 from fedgrid.algorithms.contract.updates import Vector
+from fedgrid.engine.clients import peak_memory
 from fedgrid.engine.clients.messages import (
     EvaluateReport,
     EvaluateTask,
@@ -96,6 +97,23 @@ class ClientRound:
     def saved_seconds(self) -> float:
         """What the results taken from other runs would have cost this one."""
         return 0.0
+
+    def account(self, run_id: str, seconds: float) -> dict[str, object]:
+        """Return what a round of `run_id` that took `seconds` cost, and which client was the slowest."""
+        slowest = max(self.trained, key=lambda report: report.seconds, default=None)
+        peaks = [peak_memory.own_peak(), *(report.peak_memory for report in self.trained)]
+        return {
+            "seconds": seconds - self.waited_seconds,
+            "train_seconds": self.train_seconds,
+            "slowest_client": slowest and slowest.client,
+            "slowest_client_seconds": slowest and slowest.seconds,
+            "peak_memory_mb": peak_memory.total(peaks),
+            "computed_by": self.computed_by or run_id,
+            "reached_clients": self.num_reached,
+            "trained_clients": len(self.trained),
+            "waited_seconds": self.waited_seconds,
+            "alone_seconds": seconds - self.waited_seconds + self.saved_seconds,
+        }
 
     def reports(self) -> list[TrainReport]:
         """Return the clients' reports, in the order of the tasks."""

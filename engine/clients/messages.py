@@ -64,6 +64,8 @@ class TrainTask:
     """Whether the locally trained model is tested on the client's own test set."""
     local_server: bool = False
     """Whether it is tested on the server's whole test set."""
+    untrained: bool = False
+    """Whether the model before its training takes that test, as in the authors' first round."""
 
     @property
     def client(self) -> int:
@@ -89,11 +91,13 @@ class TrainReport:
     local: Counts | None
     """The locally trained model on the client's own test set."""
     local_server: Counts | None
-    """The locally trained model on the server's test set."""
+    """The locally trained model, or the one before (`TrainTask.untrained`), on the server's test set."""
     seconds: float
     """Wall-clock time of training and testing; goes to the timings only."""
     peak_memory: PeakMemory
     """Of the process that trained; goes to the timings only, too."""
+    checksum: int = 0
+    """CRC-32 of the update: whether a client that trains again, on a GPU say, gets the same bits."""
     images: int = 0
     """Images that it trained on."""
     steps: int = 0

@@ -5,10 +5,11 @@ was trained there before.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from math import inf, isnan, sqrt
 from time import perf_counter
 from types import MappingProxyType
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.updates import Vector
+from fedgrid.engine.clients.machine import fixed_numerics
 from fedgrid.engine.clients.messages import (
     EvaluateReport,
     EvaluateTask,
@@ -91,7 +93,7 @@ class ClientWorker:
             RunError: if a client's training fails; names client, round and cause.
         """
         replies = []
-        with _one_torch_thread():
+        with self._fixed():
             for task in tasks:
                 with _named(task.client, task.round_index):
                     replies.append(self._train(task, models, memories.get(task.client, {})))
@@ -106,7 +108,7 @@ class ClientWorker:
         """Test, for each task, the client's own model on its test set and every model on its server part."""
         own: dict[int, Counts] = {}
         parts: dict[int, list[Counts]] = {task.client: [] for task in tasks}
-        with _one_torch_thread():
+        with self._fixed():
             for position, model in enumerate(models):
                 self._flat.write(model)
                 for task in tasks:
@@ -126,7 +128,7 @@ class ClientWorker:
         described = []
         for client in clients:
             held, rng = self._train_sets[client], generator(self._setup.seed, "message", client=client)
-            with _one_torch_thread(), _named(client, None):
+            with self._fixed(), _named(client, None):
                 described.append(message.describe(held.images, held.labels, self._setup.num_classes, rng))
         return described
 
@@ -136,6 +138,7 @@ class ClientWorker:
         at = {"client": task.client, "round_index": task.round_index}
         rng = generator(self._setup.seed, "batches", **at)
         chosen = self._choose(task, models)
+        on_server = self._test_of(models[chosen], self._server_set) if task.untrained else None
         result = local.train(
             self._flat,
             models[chosen],
@@ -162,9 +165,10 @@ class ClientWorker:
             update_norm=sqrt(squared),
             usable=squared <= float(np.finfo(np.float32).max),
             local=self._test(self._test_sets[task.client]) if task.evaluate else None,
-            local_server=self._test(self._server_set) if task.local_server else None,
+            local_server=self._test(self._server_set) if task.local_server and not on_server else on_server,
             seconds=perf_counter() - started,
             peak_memory=own_peak(),
+            checksum=crc32(sent.update.data),
             images=len(held.labels),
             steps=result.steps,
             bytes_up=sent.num_bytes + sum(array.nbytes for array in result.outputs.values()),
@@ -198,8 +202,7 @@ class ClientWorker:
         held = self._chosen_on(task)
         losses = {}
         for candidate in task.order.candidates:
-            self._flat.write(models[candidate])
-            loss = self._test(held).loss_sum
+            loss = self._test_of(models[candidate], held).loss_sum
             losses[candidate] = inf if isnan(loss) else loss
         return min(task.order.candidates, key=losses.__getitem__)
 
@@ -214,6 +217,13 @@ class ClientWorker:
         rng = generator(self._setup.seed, "batches", client=task.client, round_index=task.round_index)
         first = torch.from_numpy(rng.permutation(len(held.labels))[: self._setup.training.batch_size])
         return _DeviceSet(held.images[first], held.labels[first])
+
+    def _fixed(self) -> AbstractContextManager[None]:
+        return fixed_numerics(self._setup.training.tf32)
+
+    def _test_of(self, model: Vector, held: _DeviceSet) -> Counts:
+        self._flat.write(model)
+        return self._test(held)
 
     def _test(self, held: _DeviceSet) -> Counts:
         return evaluation.test(
@@ -248,21 +258,6 @@ def _named(client: int, round_index: int | None) -> Iterator[None]:
         cause = f"{error}" if isinstance(error, FedgridError) else f"{type(error).__name__}: {error}"
         when = "its message" if round_index is None else f"round {round_index + 1}"
         raise RunError(f"client {client}, {when}: {cause}") from error
-
-
-@contextmanager
-def _one_torch_thread() -> Iterator[None]:
-    """Run torch on one thread inside the block.
-
-    The last bits of a convolution depend on the number of threads, and a run's numbers must not depend on
-    where its clients run. More cores serve more actors.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _squared_norm(update: Vector) -> float:

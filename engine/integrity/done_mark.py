@@ -30,7 +30,7 @@ def times_mark_of(folder: Path) -> str:
 
 
 def checksums(folder: Path, config: RunConfig) -> dict[str, str]:
-    """Return file -> checksum as the mark has them.
+    """Return file -> checksum as the mark has them, and the checksum of the times.
 
     Raises:
         FileNotFoundError: there is no mark.
@@ -42,7 +42,7 @@ def checksums(folder: Path, config: RunConfig) -> dict[str, str]:
     named = {"run_id": config.run_id, "rounds": config.training.rounds, "files": listed}
     if found != named or not isinstance(listed, dict):
         raise DamagedFile(folder / DONE, "it is not of this run")
-    return listed
+    return listed | _of_times(folder)
 
 
 def check(path: Path, listed: Mapping[str, str]) -> None:
@@ -56,7 +56,7 @@ def check(path: Path, listed: Mapping[str, str]) -> None:
     except OSError as error:
         raise DamagedFile(path, f"it cannot be read: {error.strerror}") from error
     if not same:
-        raise DamagedFile(path, f"its bytes are not those that {DONE} lists")
+        raise DamagedFile(path, "its bytes are not those of the finished run")
 
 
 def damage(folder: Path, config: RunConfig, *, everything: bool) -> str | None:
@@ -73,15 +73,22 @@ def damage(folder: Path, config: RunConfig, *, everything: bool) -> str | None:
         for name in listed:
             if everything or (folder / name).exists():
                 check(folder / name, listed)
-        if (folder / TIMES).exists() and not _have_checksum(folder):
-            raise DamagedFile(folder / TIMES, f"its bytes are not those that {TIMES_CHECKSUM} names")
     except DamagedFile as error:
         return str(error)
     return None
 
 
-def _have_checksum(folder: Path) -> bool:
+def _of_times(folder: Path) -> dict[str, str]:
+    """Return the checksum of the times by their name, nothing where there are none."""
+    path = folder / TIMES_CHECKSUM
     try:
-        return (folder / TIMES_CHECKSUM).read_bytes() == times_mark_of(folder).encode()
-    except OSError:
-        return False
+        digest, name = path.read_text().split()
+    except FileNotFoundError:
+        if (folder / TIMES).exists():
+            raise DamagedFile(path, "it is missing") from None
+        return {}
+    except (OSError, ValueError) as error:
+        raise DamagedFile(path, "it is no line of sha256sum") from error
+    if name != TIMES:
+        raise DamagedFile(path, f"it does not name {TIMES}")
+    return {name: digest}

@@ -32,6 +32,10 @@ SMALL = 1 << 20
 """Bytes up to which an update is an entry of its own, where clients train from several models."""
 
 
+class OtherBits(Exception):
+    """Clients have trained again and got other bits than those behind the cached results of the round."""
+
+
 class CachedRound(ClientRound):
     """One round's work at the clients: cache hits, and what is missing, computed under the round's lock.
 
@@ -52,6 +56,8 @@ class CachedRound(ClientRound):
         super().__init__(tasks, models, memories, pool, round_index)
         self._cache = cache
         self._known: dict[str, Arrays] = {}
+        self._checksums: dict[int, int] = {}
+        self._clients: dict[str, Sequence[int]] = {}
         self._hits: dict[str, CacheEntry] = {}
         self._new: dict[str, CacheEntry] = {}
         self._training_cost = 0.0
@@ -98,7 +104,9 @@ class CachedRound(ClientRound):
             return [pack_reports([reply.report for reply in replies], tasks, remembering)]
 
         (known,) = self.cached({REPORTS: list(self._tasks)}, train)
-        return unpack_reports(known, tasks)
+        reports = unpack_reports(known, tasks)
+        self._checksums = {report.client: report.checksum for report in reports}
+        return reports
 
     def memories(self) -> dict[int, Memory]:
         """Return what clients with a usable update are to remember; `reports` comes first."""
@@ -136,6 +144,7 @@ class CachedRound(ClientRound):
 
     def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Return cached arrays; compute the missing ones under the round's lock."""
+        self._clients |= wanted
         missing = self._look_up(wanted)
         if missing and not self._lock.held:
             missing = self._lock_or_wait(missing)
@@ -147,7 +156,7 @@ class CachedRound(ClientRound):
         """Read the entries of `names`; return the misses."""
         for name in (name for name in names if name not in self._known):
             entry = self._cache.store.read(f"{self._name}-{name}")
-            if entry is not None:
+            if entry is not None and entry.updates in ("", self._updates_of(name)):
                 self._known[name], self._hits[name] = entry.arrays, entry
                 if name == REPORTS:
                     self._training_cost = entry.cost - entry.seconds
@@ -173,14 +182,24 @@ class CachedRound(ClientRound):
             training = self._training_cost * len(clients) / max(1, self.num_reached)
             self._known[name] = arrays
             self._new[f"{self._name}-{name}"] = CacheEntry(
-                arrays, self._cache.store.run_id, seconds, seconds + training
+                arrays, self._cache.store.run_id, seconds, seconds + training, self._updates_of(name)
             )
+
+    def _updates_of(self, name: str) -> str:
+        """Return a digest of the updates that a result is of; none of reports, nor of tests of models."""
+        clients = self._clients[name] if self._checksums else ()
+        return digest([self._checksums[client] for client in clients])[:24] if clients else ""
 
     def _train(self, clients: Sequence[int]) -> None:
         """Train those of `clients` whose replies are neither here nor in the cache."""
         missing = [client for client in clients if client not in self._replies]
         super()._train([client for client in missing if not self._find_reply(client)])
         for client in missing:
+            checksum = self._replies[client].report.checksum
+            if self._checksums.get(client, checksum) != checksum:
+                where = f"client {client}, round {self._round_index + 1}"
+                self._cache.store.warnings.append(f"{where}: trained again with other bits; not shared")
+                raise OtherBits(where)
             self._keep_reply(self._replies[client])
 
     def _find_reply(self, client: int) -> bool:

@@ -30,6 +30,8 @@ class CacheEntry:
     """The time it took to compute, after the clients had trained."""
     cost: float
     """The time it would take to recompute, in seconds, with the training that it needs."""
+    updates: str = ""
+    """Stands for the bits of the updates that it is computed from; empty if it is from none."""
 
 
 class Damaged(Exception):
@@ -43,6 +45,7 @@ def encode(entry: CacheEntry, name: str) -> bytes:
         "computed_by": entry.computed_by,
         "seconds": repr(entry.seconds),
         "cost": repr(entry.cost),
+        "updates": entry.updates,
         METADATA: str(FORMAT),
     }
     return save(arrays, {**about, CHECKSUM: _checksum(name, arrays, about)})
@@ -59,7 +62,8 @@ def decode(data: bytes, name: str) -> CacheEntry:
         arrays = load(data)
         whole = about.pop(CHECKSUM) == _checksum(name, arrays, about)
         if whole:
-            return CacheEntry(arrays, about["computed_by"], float(about["seconds"]), float(about["cost"]))
+            times = float(about["seconds"]), float(about["cost"])
+            return CacheEntry(arrays, about["computed_by"], *times, about["updates"])
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise Damaged from error
     raise Damaged

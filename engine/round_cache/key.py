@@ -103,7 +103,7 @@ def _code_of(settings: type[BaseModel]) -> str:
 
 @cache
 def _numerics() -> tuple[str, ...]:
-    """Return the versions of torch, of NumPy and of this code, and the processor's instruction set."""
+    """Return the versions of torch, NumPy and this code, and the instruction set, where the server is."""
     import torch
 
     root = Path(__file__).parents[2]

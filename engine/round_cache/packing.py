@@ -20,6 +20,7 @@ NUMBERS: Mapping[str, Any] = {
     "train_accuracy": np.float64,
     "update_norm": np.float64,
     "usable": np.bool_,
+    "checksum": np.int64,
     "images": np.int64,
     "steps": np.int64,
     "bytes_up": np.int64,

@@ -20,6 +20,9 @@ class LocalTraining(Section):
     """L2 penalty added to the gradient, as `torch.optim` does it."""
     keep_optimizer_state: bool = False
     """Whether a client's momentum or Adam moments are kept between rounds, or start at zero in each."""
+    tf32: bool = False
+    """Whether a GPU may round factors in convolutions and matrix products to TF32, ten bits after the point,
+    which is faster. No effect on a CPU."""
 
     @model_validator(mode="after")
     def _momentum_is_of_sgd(self) -> Self:
@@ -54,4 +57,5 @@ class Evaluation(Section):
     """Who tests the model that it is served: every client that has joined, or those with an order in this
     round, also if they drop out."""
     local_server: bool = False
-    """Whether every local model is tested on the whole server set too: for the published GF1 and GA."""
+    """Whether every local model is tested on the whole server set too: for the published GF1 and GA. As
+    in the authors' runs, round 1 tests the initial model, before any training."""

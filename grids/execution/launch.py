@@ -71,11 +71,11 @@ def launch(
         with _waiting(console, options, "Starting Ray and MLflow" if with_ray else "Starting MLflow"):
             stack.enter_context(connected() if with_ray else nullcontext())
             places = _places(todo, options) if with_ray else {}
-            folder.keep(grid.runs, grid.text)
+            folder.keep(grid.runs, grid.text, grid.source)
             folder.withdraw_stop()
-            claim(storage)
             for kind in (FOLDER, GRIDS):
                 delete_abandoned(storage.root / kind, lease.renewed_at)
+            claim(storage)
             log.prepare(grid.text)
             if options.fresh:
                 _forget(todo, storage, options, log)
@@ -102,7 +102,7 @@ def launch(
             _run(grid, todo, places, storage, options, watch)
             growth = iter(then)
             while not watch.all_stopped and (grown := next(growth, None)) is not None:
-                folder.keep(grown.runs, grown.text)
+                folder.keep(grown.runs, grown.text, grown.source)
                 _count_new(grid, grown, storage, watch.tally)
                 grid, failed = grown, {failure.config.run_id for failure in watch.failures}
                 todo = [run for run in unfinished(grid.runs, storage, grid.until) if run.run_id not in failed]

@@ -15,6 +15,7 @@ from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
+from fedgrid.grids.planning.origins import check_origins
 from fedgrid.grids.results.outcome import finished, is_finished
 from fedgrid.tracking import records
 from fedgrid.tracking.records import Records
@@ -52,6 +53,7 @@ def run(
     storage: Storage | Path | str = "runs",
     data_dir: Path | str | None = None,
     plugins: Iterable[Path | str] = (),
+    accept_changes: bool = False,
 ) -> RunResult:
     """Run one configuration in this process and return its result.
 
@@ -65,10 +67,12 @@ def run(
         data_dir: where images are kept; None is the user's cache.
         plugins: files with algorithms, clusterers or models of your own, in use from now on. Files of earlier
             calls are no longer in use. A changed file is loaded again and makes another run.
+        accept_changes: whether a run that was made with other code, versions or machines is taken.
 
     Raises:
-        ConfigError: for a key, name or value that does not exist; nothing was started.
-        DataError: if the images are missing or damaged.
+        ConfigError: for a key, name or value that does not exist, or changes that are not accepted; nothing
+            was started.
+        DataError: if the images are missing or damaged, or others than the run was made with.
         RunError: if the run cannot go on; the rounds before are kept.
     """
     active.use(plugins)
@@ -76,8 +80,10 @@ def run(
     whole = config if isinstance(config, RunConfig) else complete(config, images)
     store = storage if isinstance(storage, Storage) else Storage.of(storage)
     store.pull_marks()
+    check_origins([whole], store, images, accept=accept_changes)
     if not is_finished(store, whole):
-        for _ in run_to_end(Session(InProcessPool(), images), whole, store, lambda: False):
+        session = Session(InProcessPool(), images, accept_changes=accept_changes)
+        for _ in run_to_end(session, whole, store, lambda: False):
             pass
     outcome = finished(store.root, whole)
     assert outcome.scores is not None, "it is finished"

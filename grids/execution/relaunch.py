@@ -9,6 +9,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.plugins import active
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
+from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import claim
@@ -21,6 +22,7 @@ from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.axes import further_axes
 from fedgrid.grids.results.grid_folder import PRESET, GridFolder
+from fedgrid.grids.results.outcome import damage
 
 
 def launched(name: str, storage: Storage) -> Grid:
@@ -32,7 +34,8 @@ def launched(name: str, storage: Storage) -> Grid:
     storage.pull_marks()
     folder = GridFolder(storage, name)
     runs = folder.runs()
-    return Grid(name, runs, (folder.path / PRESET).read_text(errors="replace"), further_axes(runs))
+    text = (folder.path / PRESET).read_text(errors="replace")
+    return Grid(name, runs, text, further_axes(runs), source=folder.source())
 
 
 def retry(
@@ -73,6 +76,14 @@ def _check_given(runs: Sequence[RunConfig]) -> None:
         )
 
 
+def _is_damaged(run: RunConfig, storage: Storage) -> bool:
+    """Return whether a finished run's files are damaged; warns if they are."""
+    why = damage(storage, run)
+    if why:
+        warn(f"{why}: {run.name} is not logged; the next launch repeats it")
+    return why is not None
+
+
 def sync_grid(name: str, storage: Storage, console: Console) -> None:
     """Log to MLflow the runs and rounds of a grid that it lacks.
 
@@ -84,7 +95,8 @@ def sync_grid(name: str, storage: Storage, console: Console) -> None:
     log = RunLog(name, storage.root, warn, axes=grid.varied)
     with Lease(storage, name, warn):
         for run in grid.runs:
-            storage.pull(RunFolder(storage, run).path.name, skip=("state-",))
+            storage.pull(RunFolder(storage, run).path.name, skip=("state-", ASIDE))
         claim(storage)
-        synced = sync(grid.runs, storage.root, log, grid.text)
+        whole = [run for run in grid.runs if not _is_damaged(run, storage)]
+        synced = sync(whole, storage.root, log, grid.text)
     console.print(f"{synced.rounds} rounds of {synced.runs} runs logged; MLflow has all of {name}")

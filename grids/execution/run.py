@@ -12,7 +12,9 @@ from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.summary import print_finished, show
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.mlflow_log.run_log import RunLog
+from fedgrid.grids.planning.origins import check_origins
 from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.results.grid_folder import check_source
 from fedgrid.grids.results.outcome import damage, is_finished
 
 
@@ -32,6 +34,10 @@ def run_grid(
     log = RunLog(grid.name, storage.root, warn, axes=grid.varied)
     storage.pull_marks()
     chosen = grid.runs if only is None else only
+    check_source(grid, storage)
+    if not options.fresh:
+        for note in check_origins(chosen, storage, options.data_dir, accept=options.accept_changes):
+            warn(f"accepted: {note}")
     todo = [run for run in chosen if options.fresh or not is_finished(storage, run)]
     for run in todo if not options.fresh else ():
         if damaged := damage(storage, run):

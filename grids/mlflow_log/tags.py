@@ -68,11 +68,14 @@ def origin() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the git commit of this code; FEDGRID_COMMIT says it where the code travelled without git."""
+    """Return the git commit of this code, `-dirty` if files differ from it.
+
+    FEDGRID_COMMIT says it where the code travelled without git.
+    """
     if given := os.environ.get("FEDGRID_COMMIT"):
         return given
     here = Path(__file__).parent
-    command = ["git", "-C", str(here), "rev-parse", "HEAD"]
+    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):

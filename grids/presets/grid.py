@@ -1,5 +1,6 @@
 """From a preset, a YAML file and options to the runs of a grid."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from fedgrid.engine.errors import unknown
+from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.partition.scenarios import SCENARIOS
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.presets.axes import Axes, choose, extend, filter_of, items, keep
@@ -40,6 +41,8 @@ class Grid:
     """Axes beside `AXES`: their values, which no name has, are shown beside a run's name and tagged."""
     until: Mapping[str, int] = field(default_factory=dict)
     """Run id -> the round after which it stops and keeps its state; runs not listed run to their end."""
+    source: str = ""
+    """Where the preset comes from: a file, a built-in preset, options; empty if the user named the grid."""
 
 
 def load_grid(
@@ -52,6 +55,7 @@ def load_grid(
     seeds: str | None = None,
     extends: Sequence[str] = (),
     overrides: Sequence[Override] = (),
+    name: str | None = None,
 ) -> Grid:
     """Return the grid that a command line describes.
 
@@ -63,14 +67,18 @@ def load_grid(
         seeds: `0..4`, `3` or `0,2,5`; replaces the file's seeds.
         extends: `axis+=value,value` each: values that the grid does not have yet.
         overrides: applied after the file's own.
+        name: the grid's name; None is that of the preset or file.
 
     Raises:
-        ConfigError: for an unknown key or an invalid value, and if no run is left.
+        ConfigError: for an unknown key or an invalid value, if no run is left, and for a file that would take
+            a preset's name.
     """
-    name, preset, text = _read(what, options, data_dir)
+    own, preset, text, source = _read(what, options, data_dir)
+    if name is None and what not in preset_names() and own in preset_names():
+        raise ConfigError(f"{what} would take the name of the preset {own}: name its grid with --name")
     described = replace(preset.description, overrides=(*preset.description.overrides, *overrides))
-    return load_preset(
-        name,
+    grid = load_preset(
+        name or own,
         replace(preset, description=described),
         text,
         options,
@@ -80,6 +88,7 @@ def load_grid(
         seeds,
         extends,
     )
+    return replace(grid, source="" if name else source)
 
 
 def load_preset(
@@ -127,15 +136,21 @@ def scenario_values(name: str) -> dict[str, Any]:
     }
 
 
-def _read(what: str | None, options: Mapping[str, Any], data_dir: Path) -> tuple[str, Preset, str]:
-    """Return name, content and text of the preset, file or scenario that the command line names."""
+def _read(what: str | None, options: Mapping[str, Any], data_dir: Path) -> tuple[str, Preset, str, str]:
+    """Return name, content, text and source of the preset, file or scenario that the command line names."""
     if what and (what in preset_names() or is_path(what) or what.count("-") <= 2):
         file = open_preset(what)
-        return Path(what).stem, read_preset(file, data_dir, (what,)), file.text
+        source = f"preset {what}" if what in preset_names() else _path(what)
+        return Path(what).stem, read_preset(file, data_dir, (what,)), file.text, source
     values = scenario_values(what) if what else {}
     axes = {**defaults(), **{axis: items(axis, value) for axis, value in values.items()}}
     text = yaml.safe_dump({**values, **options}, sort_keys=False)
-    return "runs", Preset(Description(axes, {}), {}), text
+    return "runs", Preset(Description(axes, {}), {}), text, "options"
+
+
+def _path(file: str) -> str:
+    """Return the place of a file; FEDGRID_SOURCE names it where the file was sent to a cluster."""
+    return os.environ.get("FEDGRID_SOURCE") or str(Path(file).resolve())
 
 
 def _widen(axes: Axes, seeds: str | None, extends: Sequence[str]) -> Axes:

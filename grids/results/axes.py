@@ -13,7 +13,7 @@ from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys,
 Values = Mapping[str, str | None]
 """Axis -> value as text."""
 
-SEED = "seed"
+SEED, DATASET = "seed", "dataset"
 SCENARIO = tuple(axis for axis in AXES if axis not in (SEED, ALGORITHM))
 
 
@@ -22,7 +22,8 @@ def further_axes(configs: Sequence[RunConfig]) -> tuple[str, ...]:
 
     A key is one if runs of one scenario and algorithm differ in it, unless an earlier axis determines its
     value, as where an override sets a learning rate for each model. Settings of an algorithm are axes only if
-    every combination of their values is run; otherwise they are variants of the algorithm.
+    every combination of their values is run; otherwise they are variants of the algorithm. The data set is
+    one too if two of them have the same short name, as `folder:a/data` and `folder:b/data`.
     """
     settings = [key for key in axis_keys() if key.startswith(SETTING)]
     others = [key for key in axis_keys() if not key.startswith(SETTING) and key not in AXES]
@@ -31,6 +32,8 @@ def further_axes(configs: Sequence[RunConfig]) -> tuple[str, ...]:
     for key in others:
         if _differ(runs, (*SCENARIO, ALGORITHM, *found), key):
             found.append(key)
+    if len({config.dataset for config in configs}) > len({config.short_dataset for config in configs}):
+        found.insert(0, DATASET)
     return (*found, *_settings(configs, (*AXES, *found), settings))
 
 

@@ -16,6 +16,7 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import disk_errors, write_text
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results import kept_plugins
 
 GRIDS = "grids"
@@ -25,6 +26,24 @@ FORMAT_1 = b'{"algorithm":'
 """How the first line of a grid's runs began then: it was a run."""
 ASK_EVERY = 5.0
 """Seconds between two requests to a URI for the file `stop`."""
+
+
+def check_source(grid: Grid, storage: Storage) -> None:
+    """Check that a grid of that name, if there is one, comes from the same preset.
+
+    Raises:
+        ConfigError: it comes from another file with another content, or it cannot be read.
+    """
+    folder = GridFolder(storage, grid.name)
+    if not (grid.source and (folder.path / RUNS).exists()):
+        return
+    before = folder.source()
+    if before in ("", grid.source) or (folder.path / PRESET).read_bytes() == grid.text.encode():
+        return
+    raise ConfigError(
+        f"the grid {grid.name} in {storage} comes from {before}, not from {grid.source}: --name OTHER makes "
+        f"this a grid of its own, --name {grid.name} adds it to that one"
+    )
 
 
 def known(storage: Storage) -> list[str]:

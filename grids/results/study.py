@@ -16,6 +16,7 @@ from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.axes import further_axes, name_of, pairs_of
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.origin_notes import origin_notes
 from fedgrid.grids.results.outcome import damage, is_finished
 from fedgrid.grids.results.titles import titles
 from fedgrid.tracking.records import RecordsError
@@ -49,7 +50,8 @@ def load(grid: str, storage: Storage | str = "runs") -> Study:
             results[run.run_id] = read_result(run)
         except RecordsError as error:
             lacking[run.run_id] = str(error)
-    return Study(grid, runs, results, lacking)
+    folders = {run.name: run.folder for run in runs if run.run_id in results}
+    return Study(grid, runs, results, lacking, origin_notes(folders))
 
 
 def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
@@ -60,7 +62,7 @@ def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
             run_id=config.run_id,
             name=name_of(config, axes),
             folder=folder_of(storage.root, config),
-            dataset=plain(config.scenario.rsplit("-", 3)[0]),
+            dataset=plain(config.short_dataset),
             overlap=config.overlap,
             balance=config.balance,
             clients=config.clients,

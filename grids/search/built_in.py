@@ -24,11 +24,15 @@ def built_in(algorithm: str, rounds: int) -> Given:
 
 
 def _sattler(algorithm: str, rounds: int) -> Given:
-    # For networks of the size of MNIST's, whose updates have norms around 1. ResNets have other norms: they
-    # need a file.
-    return {
+    # The published variant's epsilons are norms, here of networks of the size of MNIST's, whose updates have
+    # norms around 1. ResNets have other norms: they need a file.
+    epsilons = {
         "epsilon_1": {"low": 0.05, "high": 2.0, "log": True},
         "epsilon_2": {"low": 0.1, "high": 5.0, "log": True},
+    }
+    shares = {"epsilon_1_share": {"low": 0.3, "high": 0.9}, "epsilon_2_share": {"low": 0.05, "high": 0.6}}
+    return {
+        **(shares if algorithm == "sattler" else epsilons),
         "cooldown": _when(rounds),
         "linkage": ["single", "complete"],
     }

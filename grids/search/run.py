@@ -14,6 +14,7 @@ from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.run import launch_remaining
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.run_writer import MARK
+from fedgrid.grids.planning.origins import check_origins
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.search import files
@@ -37,6 +38,8 @@ def run_search(search: Search, storage: Storage, options: LaunchOptions, console
     files.check_same(search, storage)
     progress = SearchProgress(search, storage)
     grid, then = progress.replay()
+    for note in check_origins(grid.runs, storage, options.data_dir, accept=options.accept_changes):
+        warn(f"accepted: {note}")
     done = [run for run in grid.runs if is_finished(storage, run)]
     todo = unfinished(grid.runs, storage, grid.until)
     result = launch_remaining(grid, todo, done, storage, options, log, console, then)

@@ -82,7 +82,7 @@ def submit(
                     submission_id=job,
                     runtime_env={
                         "working_dir": folder,
-                        "env_vars": {**ENVIRONMENT, "FEDGRID_COMMIT": commit()},
+                        "env_vars": {**ENVIRONMENT, "FEDGRID_COMMIT": commit(), **_source(arguments)},
                     },
                 )
             print_plain(console, f"job {job} runs on the cluster; this machine may be switched off")
@@ -141,6 +141,12 @@ def _staged(argument: str, folder: Path, *, is_first: bool) -> str:
     """Copy a grid's file; only the first argument may be one without the suffix of YAML."""
     is_yaml = is_path(argument) if is_first else Path(argument).suffix in (".yaml", ".yml")
     return grid_files.stage(argument, folder) if is_yaml and not argument.startswith("-") else argument
+
+
+def _source(arguments: Sequence[str]) -> dict[str, str]:
+    """Return where the grid's file lies on this machine: on the cluster it lies elsewhere at each launch."""
+    path = Path(arguments[0]) if arguments else Path()
+    return {"FEDGRID_SOURCE": str(path.resolve())} if path.is_file() else {}
 
 
 def _client(url: str) -> "JobSubmissionClient":

@@ -145,6 +145,14 @@ def test_a_round_trains_then_aggregates_then_tests_the_new_models():
     assert [model.tolist() for model in progress.state.models] == [[6, 6]]
 
 
+@pytest.mark.parametrize("local_server", [True, False])
+def test_only_round_one_tests_the_untrained_model_on_the_servers_set(local_server):
+    pool = FakePool(axis)
+    play(federation(evaluation=Evaluation(local_server=local_server)), pool, 3)
+    trained = [call[1] for call in pool.calls if call[0] == "train"]
+    assert [{task.untrained for task in tasks} for tasks in trained] == [{local_server}, {False}, {False}]
+
+
 def test_clients_train_from_the_model_of_the_round_before():
     pool = FakePool(axis)
     play(federation(), pool, 3)

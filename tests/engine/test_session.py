@@ -175,6 +175,10 @@ def test_testing_local_models_on_the_servers_set_changes_no_other_number(tmp_pat
     )
     assert {row["local_server_accuracy"] for row in rows(without, "clients")} == {None}
     assert None not in {row["local_server_accuracy"] for row in rows(tested, "clients")}
+    losses = [
+        {row["local_server_loss"] for row in rows(tested, "clients") if row["round"] == n} for n in (1, 2)
+    ]
+    assert list(map(len, losses)) == [1, len({row["client"] for row in rows(tested, "clients")})]
     assert (without / "rounds.parquet").read_bytes() == (tested / "rounds.parquet").read_bytes()
     state = "state-000003.safetensors"
     assert (without / state).read_bytes() == (tested / state).read_bytes()

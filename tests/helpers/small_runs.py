@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from zlib import crc32
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -158,6 +159,8 @@ class Arithmetic:
     """
 
     machines = staticmethod(lambda: [{"device": "cpu"}])
+    drift = 0.0
+    """Added to every update: with another one, a client that trains again gets other bits."""
 
     def prepare(self, setup):
         self._setup = setup
@@ -173,10 +176,21 @@ class Arithmetic:
         update = (0.3 * (wish - model) + 0.01 * rng.normal(size=model.size)).astype(np.float32)
         if memory is not None:
             update += np.float32(0.1) * memory["optimizer"]
+        update += np.float32(self.drift)
         norm = float(np.linalg.norm(update))
         counts = self._counts(model + update) if task.evaluate else None
         report = TrainReport(
-            task.client, chosen, norm / 100, 0.5, norm, True, counts, counts, 1.0, PeakMemory("process", 1e6)
+            task.client,
+            chosen,
+            norm / 100,
+            0.5,
+            norm,
+            True,
+            counts,
+            counts if task.local_server else None,
+            1.0,
+            PeakMemory("process", 1e6),
+            checksum=crc32(update.data),
         )
         memory = {"optimizer": update} if self._setup.training.keep_optimizer_state else {}
         return Reply(report, update, {}, memory)

@@ -74,6 +74,7 @@ def _facts(study: Study) -> tuple[tuple[str, str], ...]:
         ("seeds", ", ".join(map(str, seeds))),
         ("rounds", ", ".join(map(str, rounds))),
         *((axis, ", ".join(values_of(study, axis))) for axis in axes_of(study)),
+        *(("note", note) for note in study.notes),
     )
 
 

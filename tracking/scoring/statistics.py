@@ -208,7 +208,7 @@ def _dependence(num_scenarios: int, num_datasets: int) -> list[str]:
             "All scenarios share the images of one data set, so they are not independent blocks: p is of "
             "this data set, not of others like it."
         ]
-    also = "" if num_datasets >= LEAST_DATASETS else f", which takes {LEAST_DATASETS} or more"
+    also = "" if num_datasets >= LEAST_DATASETS else f" (which takes {LEAST_DATASETS} or more)"
     return [
         f"The {num_scenarios} scenarios are of {num_datasets} data sets, and those of one data set share its "
         "images, so they are not independent blocks: p over scenarios is of these data sets, p over data "

@@ -129,6 +129,8 @@ class Study:
     """By run id."""
     lacking: Mapping[str, str]
     """Run id -> state of a run without a result: `30 of 50 rounds`, `not started`, `failed: ...`."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know of the runs, as that some went on with other code."""
 
     def where(
         self,

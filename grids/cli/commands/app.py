@@ -56,6 +56,7 @@ def launch_options(
     as_json: bool,
     in_process: bool = False,
     fresh: bool = False,
+    accept_changes: bool = False,
 ) -> "LaunchOptions":
     """Return the options of a launch, as given on the command line.
 
@@ -74,6 +75,7 @@ def launch_options(
         retries=retries,
         in_process=in_process,
         fresh=fresh,
+        accept_changes=accept_changes,
         as_json=as_json,
         store=CacheOptions(store_limit) if store else None,
     )

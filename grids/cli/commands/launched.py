@@ -6,6 +6,7 @@ import typer
 
 from fedgrid.grids.cli.commands.app import console, exit_with, launch_options
 from fedgrid.grids.cli.commands.options import (
+    AcceptChanges,
     AsJson,
     ClientsPerActor,
     CpusPerClient,
@@ -60,6 +61,7 @@ def retry(
     retries: Retries = 2,
     store: Store = True,
     store_limit: StoreLimit = None,
+    accept_changes: AcceptChanges = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a grid's failed runs again, from their last rounds, and no other run."""
@@ -74,6 +76,7 @@ def retry(
         retries=retries,
         store=store,
         store_limit=store_limit,
+        accept_changes=accept_changes,
         as_json=as_json,
     )
     exit_with(run_failed(grid, Storage.of(storage), options, console(), plugins or []))

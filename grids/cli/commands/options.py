@@ -125,6 +125,13 @@ StoreLimit = Annotated[
         help="Size limit of the round cache, as in 200GB. [default: no limit]",
     ),
 ]
+AcceptChanges = Annotated[
+    bool,
+    typer.Option(
+        "--accept-changes",
+        help="Go on with runs that were made with other code, versions or processors; it is noted.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 ReportTo = Annotated[
     Path | None,

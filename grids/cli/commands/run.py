@@ -7,6 +7,7 @@ import typer
 from fedgrid.engine.errors import ConfigError
 from fedgrid.grids.cli.commands.app import console, exit_with, given, launch_options, use_plugins
 from fedgrid.grids.cli.commands.options import (
+    AcceptChanges,
     AsJson,
     Balance,
     Changes,
@@ -61,6 +62,9 @@ def run(
             "NAME[:oracle][,NAME]."
         ),
     ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The grid's name. [default: the preset's or the file's]")
+    ] = None,
     plugins: Plugins = None,
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
@@ -78,6 +82,7 @@ def run(
         bool,
         typer.Option("--dry-run", help="Show what would run, with which resources, and roughly how long."),
     ] = False,
+    accept_changes: AcceptChanges = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a grid (a preset or a YAML file), or the run that the options describe.
@@ -100,6 +105,7 @@ def run(
         store_limit=store_limit,
         in_process=in_process,
         fresh=fresh,
+        accept_changes=accept_changes,
         as_json=as_json,
     )
     axes = given(
@@ -125,6 +131,7 @@ def run(
         seeds=seeds,
         extends=extends or [],
         overrides=[one.override for one in found],
+        name=name,
     )
     grid = noted(grid, found)
     if dry_run:

@@ -6,6 +6,7 @@ import typer
 
 from fedgrid.grids.cli.commands.app import console, exit_with, given, launch_options, use_plugins
 from fedgrid.grids.cli.commands.options import (
+    AcceptChanges,
     AsJson,
     Balance,
     Changes,
@@ -80,6 +81,7 @@ def search(
     store: Store = True,
     store_limit: StoreLimit = None,
     in_process: InProcess = False,
+    accept_changes: AcceptChanges = False,
     as_json: AsJson = False,
 ) -> None:
     """Search for an algorithm's settings; `fedgrid run GRID --tuned NAME` uses what is found.
@@ -99,6 +101,7 @@ def search(
         store=store,
         store_limit=store_limit,
         in_process=in_process,
+        accept_changes=accept_changes,
         as_json=as_json,
     )
     axes = {"dataset": dataset, "overlap": overlap, "balance": balance, "clients": clients, "seed": seed}

@@ -110,7 +110,7 @@ def trained(uplink, clients=(0,), round_index=0):
     local = LocalTraining(batch_size=4, optimizer="sgd", learning_rate=0.1)
     parts = dict.fromkeys(clients, slice(0, 9))
     worker = ClientWorker(Setup("digitnet", 3, local, 11, data, images, parts, uplink=tuple(uplink)))
-    tasks = [TrainTask(Order(client, (0,)), round_index, evaluate=True) for client in clients]
+    tasks = [TrainTask(Order(client, (0,)), round_index, True, local_server=True) for client in clients]
     return worker.train(tasks, [initial_vector("digitnet", (1, 8, 8), 3, 11)], {})
 
 

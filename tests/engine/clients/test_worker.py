@@ -1,12 +1,14 @@
 import warnings
 from dataclasses import replace
 from math import sqrt
+from zlib import crc32
 
 import numpy as np
 import pytest
 import torch
 
 from fedgrid.algorithms.contract.orders import Order
+from fedgrid.engine.clients import worker as worker_module
 from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.worker import ClientWorker
@@ -120,10 +122,44 @@ def test_the_trained_model_is_tested_on_the_servers_set_only_if_asked():
     assert without.report.local.loss_sum == with_it.report.local.loss_sum
 
 
+def test_in_the_authors_first_round_the_servers_set_tests_the_model_before_training():
+    """All clients then have the same row, that of the initial model; all else is as without it."""
+    held, model = host(), initial()
+    tasks = [task(client, evaluate=True, local_server=True) for client in (0, 1)]
+    before = held.train([replace(each, untrained=True) for each in tasks], [model], {})
+    served = held.evaluate([EvaluateTask(client, None) for client in PARTS], [model])
+    whole = sum(report.server_parts[0].confusion for report in served).tolist()
+    assert [reply.report.local_server.confusion.tolist() for reply in before] == [whole, whole]
+    after = held.train(tasks, [model], {})
+    assert after[0].report.local_server.loss_sum != before[0].report.local_server.loss_sum
+    for one, other in zip(before, after, strict=True):
+        assert one.update.tobytes() == other.update.tobytes()
+        assert one.report.local.loss_sum == other.report.local.loss_sum
+        assert one.report.train_loss == other.report.train_loss
+
+
 def test_a_served_model_is_tested_on_the_own_test_set_only_if_asked():
     (report,) = host().evaluate([EvaluateTask(0, None)], [initial()])
     assert report.own is None
     assert len(report.server_parts) == 1
+
+
+@pytest.mark.parametrize(("tf32", "precision"), [(False, "ieee"), (True, "tf32")])
+def test_clients_train_with_tf32_as_configured(tf32, precision, monkeypatch):
+    seen, train = [], worker_module.local.train
+
+    def noting(*arguments, **options):
+        seen.append((torch.backends.cudnn.conv.fp32_precision, torch.backends.cuda.matmul.fp32_precision))
+        return train(*arguments, **options)
+
+    monkeypatch.setattr(worker_module.local, "train", noting)
+    host(tf32=tf32).train([task(0)], [initial()], {})
+    assert seen == [(precision, precision)]
+
+
+def test_the_checksum_of_an_update_is_of_its_bytes():
+    [reply] = host().train([task(0)], [initial()], {})
+    assert reply.report.checksum == crc32(reply.update.tobytes())
 
 
 def test_the_trained_model_is_tested_only_if_asked():

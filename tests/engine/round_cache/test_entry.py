@@ -41,7 +41,7 @@ def bits(kept):
         name: (array.dtype, array.shape, np.ascontiguousarray(array).tobytes())
         for name, array in kept.arrays.items()
     }
-    return arrays, kept.computed_by, kept.seconds, kept.cost
+    return arrays, kept.computed_by, kept.seconds, kept.cost, kept.updates
 
 
 def returned(kept):
@@ -92,7 +92,9 @@ class TestAsBytesAndBack:
 
     @pytest.mark.parametrize("seconds", [0.0, 0.1, 1 / 3, 1e-300, 1e300, inf])
     def test_run_and_seconds_come_back_to_the_last_digit(self, seconds):
-        kept = replace(small(), computed_by="an idée, 'quoted'", seconds=seconds, cost=seconds / 7)
+        kept = replace(
+            small(), computed_by="an idée, 'quoted'", seconds=seconds, cost=seconds / 7, updates="a1"
+        )
         assert returned(kept) == bits(kept)
 
     @settings(max_examples=50, deadline=None)

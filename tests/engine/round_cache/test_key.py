@@ -85,12 +85,13 @@ def on_their_side(held):
     return ImageSet(held.images.reshape(4, 1, 2, 3), held.labels)
 
 
-EXPECTED = of_setup(setup(), "cpu")
+CPU = {"device": "cpu"}
+EXPECTED = of_setup(setup(), CPU)
 
 
 class TestSetup:
     def test_equal_setups_have_equal_digests(self):
-        assert of_setup(setup(), "cpu") == EXPECTED
+        assert of_setup(setup(), CPU) == EXPECTED
 
     def test_digest_does_not_depend_on_memory_layout(self):
         def spread(held):
@@ -99,7 +100,7 @@ class TestSetup:
             return ImageSet(images[::2], np.asfortranarray(held.labels))
 
         for which in ("train", "test", "server_set"):
-            assert of_setup(with_sets(spread, which), "cpu") == EXPECTED
+            assert of_setup(with_sets(spread, which), CPU) == EXPECTED
 
     def test_digest_of_read_only_images_is_the_same(self):
         """As those from the object store."""
@@ -109,26 +110,26 @@ class TestSetup:
             images.setflags(write=False)
             return ImageSet(images, held.labels)
 
-        assert of_setup(with_sets(frozen, "train"), "cpu") == EXPECTED
+        assert of_setup(with_sets(frozen, "train"), CPU) == EXPECTED
 
     @pytest.mark.parametrize("which", ["train", "test", "server_set"])
     @pytest.mark.parametrize("change", [other_pixel, other_label, other_order, fewer, on_their_side])
     def test_digest_changes_with_every_image_and_label(self, which, change):
-        assert of_setup(with_sets(change, which), "cpu") != EXPECTED
+        assert of_setup(with_sets(change, which), CPU) != EXPECTED
 
     def test_digest_changes_with_the_client_that_holds_an_image(self):
         first, second = setup().clients
         swapped = (replace(first, train=second.train), replace(second, train=first.train))
-        assert of_setup(setup(clients=swapped), "cpu") != EXPECTED
+        assert of_setup(setup(clients=swapped), CPU) != EXPECTED
         mixed_up = (replace(first, train=first.test, test=first.train), second)
-        assert of_setup(setup(clients=mixed_up), "cpu") != EXPECTED
+        assert of_setup(setup(clients=mixed_up), CPU) != EXPECTED
 
     def test_digest_changes_with_the_device(self):
-        assert of_setup(setup(), "cuda") != EXPECTED
+        assert of_setup(setup(), {**CPU, "gpu": "H100"}) != EXPECTED
 
     def test_digest_changes_with_code_and_library_versions(self, monkeypatch):
         monkeypatch.setattr(key, "_numerics", lambda: ("another version",))
-        assert of_setup(setup(), "cpu") != EXPECTED
+        assert of_setup(setup(), CPU) != EXPECTED
 
     def test_number_of_rounds_is_no_part_of_a_setup(self):
         assert "rounds" not in LocalTraining.model_fields
@@ -151,7 +152,13 @@ class Rule(LocalRule):
 
 
 OTHER = {
-    TrainTask: {"order": replace(task().order, client=4), "round_index": 3, "evaluate": False},
+    TrainTask: {
+        "order": replace(task().order, client=4),
+        "round_index": 3,
+        "evaluate": False,
+        "local_server": True,
+        "untrained": True,
+    },
     Order: {
         "client": 4,
         "candidates": (0,),
@@ -181,6 +188,7 @@ OTHER = {
         "momentum": 0.6,
         "weight_decay": 1e-9,
         "keep_optimizer_state": True,
+        "tf32": True,
     },
     Clip: {"clip": 2.0},
     Rule: {"strength": 2.0},

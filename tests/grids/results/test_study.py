@@ -3,12 +3,14 @@
 import pytest
 
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.integrity.made_with import MADE_WITH, Part, sealed
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, is_finished
 from fedgrid.grids.results.study import describe, load
+from fedgrid.tracking.report.contents import report_page
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, config_of, record
 
@@ -81,9 +83,45 @@ def test_flipped_bit_in_any_file_of_a_finished_run_is_noticed(storage):
         flipped[len(whole) // 2] ^= 1
         path.write_bytes(flipped)
         assert not is_finished(storage, run), path.name
-        assert str(path) in damage(storage, run)
+        assert path.stem in damage(storage, run)
         path.write_bytes(whole)
         assert is_finished(storage, run)
+
+
+def test_two_folders_of_one_name_are_two_data_sets(storage):
+    """Both have a place in the report, and names that tell them apart."""
+    places = ["folder:/a/data", "folder:/b/data"]
+    runs = [config_of(0).model_copy(update={"dataset": place}) for place in places]
+    GridFolder(storage, "mine").keep(runs, "")
+    for run in runs:
+        finish(storage, run)
+    study = load("mine", storage)
+    assert len(study.scenarios) == len({run.name for run in study.runs}) == 2
+    assert len(study.finished) == 2
+    text = "".join(map(str, report_page(study).tables()))
+    assert all(place in text for place in places)
+
+
+def made_with(storage, run, *parts):
+    """Note parts: (first round, torch, code)."""
+    values = [Part(number, {"torch": torch, "code": code}) for number, torch, code in parts]
+    (RunFolder(storage, run).path / MADE_WITH).write_text(sealed(tuple(values)))
+
+
+def test_study_notes_runs_that_changed_and_runs_that_differ(storage):
+    one, other = runs = [config_of(seed) for seed in range(2)]
+    GridFolder(storage, "mine").keep(runs, "")
+    for run in runs:
+        record(storage.root, run, ROUNDS)
+    made_with(storage, one, (1, "2.1", "a" * 64), (3, "2.2", "a" * 64))
+    made_with(storage, other, (1, "2.2", "b" * 64))
+    for run in runs:
+        mark_finished(storage.root, run)
+    assert load("mine", storage).notes == (
+        f"{one.name}: rounds before 3 were made with torch 2.1, now 2.2",
+        f"the runs were made with several versions of code: {'a' * 12} (1), {'b' * 12} (1)",
+    )
+    assert ("note", load("mine", storage).notes[0]) in report_page(load("mine", storage)).facts
 
 
 def test_study_of_an_unknown_grid_names_the_known_ones(storage):

@@ -228,7 +228,8 @@ def test_the_same_difference_in_all_data_sets_has_no_t_test():
 
 
 @pytest.mark.parametrize(
-    ("differences", "words"), [((0.1, 0.2), "which takes 3 or more"), ((0.1,) * 2, "2 data")]
+    ("differences", "words"),
+    [((0.1, 0.2), "p over data sets (which takes 3 or more) of others"), ((0.1,) * 2, "2 data")],
 )
 def test_two_data_sets_have_no_test_over_data_sets_and_say_so(differences, words):
     result = of_datasets(*differences)
@@ -283,6 +284,7 @@ def test_a_study_is_compared_by_a_measure():
     assert (result.measure, result.algorithms, result.ranks) == ("final ARI", ("OCFL-HDB", "BNC"), (1.0, 2.0))
     assert result.remarks[0].startswith("SCL is left out")
     assert "0 of 6 scenarios" in result.remarks[0]
+    assert "one data set" in result.remarks[-1]
 
 
 def test_the_significance_table_marks_the_better_of_a_pair_and_repeats_the_remarks():

@@ -92,9 +92,21 @@ def test_tests_of_significance_are_between_competitors():
     """SCL is better than BNC in six scenarios of six: p = 2 / 2^6. The references would be better still."""
     result = compare(study(), FINAL_ARI)
     assert (result.algorithms, result.ranks) == (("SCL", "BNC"), (1.0, 2.0))
-    assert result.p_values[0, 1] == pytest.approx(2 / 64)
+    assert [(pair.one, pair.other, pair.p) for pair in result.pairs] == [("SCL", "BNC", 2 / 64)]
     assert NOTE in result.remarks
     assert not any("left out" in remark for remark in result.remarks)
+
+
+def test_no_table_of_a_report_has_a_reference_in_bold():
+    """Whatever the tables are: one that compares rows has a competitor as its best, and says why."""
+    compared = 0
+    for table in report_page(study()).tables():
+        rows = [row for row in table.rows if row.name in ("ORACLE", "SOLO")]
+        assert not any(cell.bold for row in rows for cell in row.cells), table.name
+        if rows and any(cell.bold for row in table.rows for cell in row.cells):
+            compared += 1
+            assert NOTE in table.caption, table.name
+    assert compared > 3
 
 
 def test_captions_of_a_grid_without_references_say_nothing_of_them():
