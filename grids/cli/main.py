@@ -1,6 +1,7 @@
 """The entry point of the command line.
 
-Exit codes: 0 done, 1 a run failed, 2 bad input (nothing was started), 130 interrupted.
+Exit codes: 0 done, 1 a run failed or something it needs stopped answering, 2 nothing was started (bad input,
+or a cluster that is not up), 130 interrupted.
 `fedgrid --help` imports only `commands`; each command imports what it needs when it runs.
 """
 
