@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,8 +49,6 @@ DRIVER_KB_A_RUN = 60
 """Growth of the driver's memory. Ray Tune keeps 5 KB of each trial, and its object references some more."""
 OPEN_FILES = 300
 PROCESSES = 60
-SHARED_MB = 1.0
-"""What may stay in the shared memory at the end."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ def size_mb(folder: Path) -> float:
 
 
 def shared_mb() -> float:
-    """Return how much of the shared memory is in use."""
+    """Return how much of the shared memory is in use, by all programs of the machine."""
     found = os.statvfs("/dev/shm")
     return (found.f_blocks - found.f_bfree) * found.f_frsize / 1e6
 
@@ -220,16 +219,26 @@ def computed_again(soak: Soak, seeds: list[int]) -> list[str]:
     return [path for path, data in expected.items() if found.get(path) != data]
 
 
-def faults(soak: Soak, runs: int, before_mb: float) -> list[str]:
+def left_in_shared_memory(began: float) -> list[str]:
+    """Return the files of the shared memory that are new since `began` and that no process has open."""
+    used = set()
+    for path in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            used.add(os.readlink(path))
+    new = [path for path in Path("/dev/shm").iterdir() if path.is_file() and path.stat().st_ctime > began]
+    return [f"{path} is left" for path in new if str(path) not in used]
+
+
+def faults(soak: Soak, runs: int, began: float) -> list[str]:
     """Return what is wrong at the end."""
     samples = soak.samples
     measured: Mapping[str, tuple[float, float]] = {
         "KB a run, growth of the driver": (growth_kb(samples), DRIVER_KB_A_RUN),
         "open files of the driver": (max(each.open_files for each in samples), OPEN_FILES),
         "processes": (max(each.processes for each in samples), PROCESSES),
-        "MB left in the shared memory": (shared_mb() - before_mb, SHARED_MB),
     }
     print(f"driver at most {max(each.driver_mb for each in samples):.0f} MB")
+    print(f"shared memory at most {max(each.shared_mb for each in samples):.0f} MB")
     print(f"temporary folder at most {max(each.temporary_mb for each in samples):.0f} MB")
     for what, (value, bound) in measured.items():
         print(f"{value:.1f} {what}, bound {bound:g}")
@@ -238,6 +247,7 @@ def faults(soak: Soak, runs: int, before_mb: float) -> list[str]:
     wrong += [f"{done} of {runs} runs are finished"] if done != runs else []
     wrong += [f"{path.name} is left in the temporary folder" for path in soak.temporary.glob("fedgrid-*")]
     wrong += [f"{path} is left" for path in soak.storage.rglob("*.writing-*")]
+    wrong += left_in_shared_memory(began)
     wrong += mlflow_faults(soak.storage, "soak", runs)
     wrong += soak.seen.failed
     again = sorted(soak.rng.sample(range(runs), min(AGAIN, runs)))
@@ -259,10 +269,10 @@ def main() -> None:
     tempfile.tempdir = None
     grid = folder / "soak.yaml"
     grid.write_text(GRID.format(last=given.runs - 1))
-    began, before_mb = time.monotonic(), shared_mb()
+    began, wall = time.monotonic(), time.time()
     try:
         soak.run(grid, given.runs, given.kills)
-        wrong = faults(soak, given.runs, before_mb)
+        wrong = faults(soak, given.runs, wall)
         for line in wrong:
             print(line)
         print(
