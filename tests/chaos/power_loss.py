@@ -200,7 +200,9 @@ def main() -> None:
     cuts = [(number, loses) for number in range(len(disk.moments)) for loses in (False, True)]
     chosen = cuts if given.cuts is None else sorted(rng.sample(cuts, given.cuts))
     began, wrong = time.monotonic(), 0
-    for number, loses in chosen:
+    for done, (number, loses) in enumerate(chosen):
+        if done and done % 20 == 0:
+            print(f"{done} of {len(chosen)} cuts, {wrong} wrong", flush=True)
         differs = restarted(cut(disk.moments, number, rng, loses_rename=loses), expected)
         if differs:
             wrong += 1

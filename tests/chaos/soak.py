@@ -73,6 +73,7 @@ class Soak:
     samples: list[Sample] = field(default_factory=list)
     seen: Seen = field(default_factory=Seen)
     launches: int = 0
+    killed: int = 0
     codes: Counter[int] = field(default_factory=Counter)
 
     @property
@@ -89,19 +90,20 @@ class Soak:
         """Launch the grid until it is finished; kill something after about every `runs / kills` runs."""
         victims = [self.rng.choice(VICTIMS) for _ in range(kills)]
         span = max(1, runs // (kills + 1))
+        driver = self._launch(grid)
         while True:
-            driver = self._launch(grid)
-            finished = self._follow(driver, self.rng.randint(1, 2 * span - 1) if victims else None)
-            if not finished and driver.poll() is None:
+            if not self._follow(driver, self.rng.randint(1, 2 * span - 1) if victims else None):
                 victim = victims.pop()
                 kill(victim, driver, self.storage, self.rng)
-                self._drain(driver)
+                self.killed += 1
                 print(f"launch {self.launches}: {victim}", flush=True)
+                continue
             code = driver.wait()
             self.codes[code] += 1
             wait_until_gone(self.temporary)
             if code == 0:
                 return
+            driver = self._launch(grid)
 
     def _launch(self, grid: Path) -> "subprocess.Popen[str]":
         self.launches += 1
@@ -121,14 +123,11 @@ class Soak:
                 self.seen.failed.append(f"{event['run']}: {event['error']}")
             finished += 1
             if finished % RUNS_A_SAMPLE == 0:
-                self.samples.append(sample(driver.pid, self.launches, finished, self.temporary))
+                with suppress(OSError, ValueError):  # The driver may just have died.
+                    self.samples.append(sample(driver.pid, self.launches, finished, self.temporary))
             if finished == runs:
                 return False
         return True
-
-    def _drain(self, driver: "subprocess.Popen[str]") -> None:
-        """Read what the driver still says: it may survive what was killed."""
-        self._follow(driver, None)
 
 
 def sample(driver: int, launch: int, runs: int, temporary: Path) -> Sample:
@@ -276,7 +275,7 @@ def main() -> None:
         for line in wrong:
             print(line)
         print(
-            f"{given.runs} runs, {given.kills} kills, {soak.launches} launches that ended with "
+            f"{given.runs} runs, {soak.killed} kills, {soak.launches} launches that ended with "
             f"{dict(soak.codes)}, {soak.seen.repeated} rounds repeated, {len(wrong)} faults; "
             f"{time.monotonic() - began:.0f} s"
         )
