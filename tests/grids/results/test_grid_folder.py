@@ -8,7 +8,7 @@ import pytest
 
 from fedgrid.algorithms.registry import is_reference
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.format import FORMAT, seal
+from fedgrid.engine.format import FORMAT
 from fedgrid.engine.plugins import active
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder
@@ -44,7 +44,7 @@ def test_grid_folder_has_the_preset_and_a_line_for_each_run(storage):
 
 
 def test_reference_of_a_plugin_is_known_without_the_plugin(storage, tmp_path):
-    """A report executes none; and an index of an earlier version does not say which are references."""
+    """A report executes none."""
     path = tmp_path / "mine.py"
     path.write_text(
         ALGORITHM.replace('"own"', '"alone"').replace("FedOptSettings())", "FedOptSettings(), True)")
@@ -56,10 +56,6 @@ def test_reference_of_a_plugin_is_known_without_the_plugin(storage, tmp_path):
     assert not is_reference("alone")
     folder.runs()
     assert is_reference("alone")
-    index = text_of(folder, "plugins.json").replace("references", "others")
-    earlier = {name: value for name, value in json.loads(index).items() if name not in ("format", "sha256")}
-    folder.write("plugins.json", seal(earlier))
-    folder.runs()
 
 
 def test_stored_run_keeps_its_id_and_name(storage):
