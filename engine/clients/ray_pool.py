@@ -202,7 +202,8 @@ class RayPool:
             was, now = (sorted(one.items() - other.items()) for one, other in permutations((before, machine)))
             raise RunError(
                 f"client {hosted}, {when}: its actor died, and the next one is on another kind of machine "
-                f"({dict(now)} in the place of {dict(was)}); the same command goes on if it fits"
+                f"({dict(now)} in the place of {dict(was)}); the same command goes on where the machines are "
+                "as before, or with --accept-changes"
             )
 
     def _start(self, index: int) -> Any:

@@ -26,7 +26,7 @@ def test_a_machine_is_its_libraries_and_processor():
     assert machine["torch build"] == torch.__version__
     assert machine["numpy"] == np.__version__
     assert machine["processor"] == torch.backends.cpu.get_cpu_capability()
-    assert set(machine) == {"device", "torch", "numpy", "processor"}
+    assert set(machine) == {"device", "torch build", "numpy", "processor"}
 
 
 def test_a_machine_with_a_gpu_is_also_its_model_driver_and_libraries(monkeypatch):
