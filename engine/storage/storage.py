@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from fedgrid.engine.errors import ConfigError, RunError, StorageError
-from fedgrid.engine.storage.atomic import PARTIAL
 from fedgrid.engine.storage.clock import Patience
+from fedgrid.engine.storage.mirror import is_deletable, size_of, uploading
 from fedgrid.engine.storage.places import cache_folder, folder_at
 from fedgrid.engine.storage.remote import (
     NOT_FOUND,
@@ -29,7 +29,6 @@ from fedgrid.engine.storage.remote import (
     send,
     try_to_write,
 )
-from fedgrid.engine.storage.uploads import is_deletable, uploading
 from fedgrid.redaction import redacted
 
 MARKS = re.compile(
@@ -197,7 +196,7 @@ class Storage:
         if self.uri:
             listed = self._at_uri("read", lambda remote, base: listing(remote, base, folder))
             return {name: info.size for name, info in listed.items()}
-        return {name: size for name in self._files(folder) if (size := _size(self.root / name)) is not None}
+        return {name: size for name in self._files(folder) if (size := size_of(self.root / name)) is not None}
 
     def pull_marks(self) -> None:
         """Pull the small files with the progress of each run and grid.
@@ -242,15 +241,13 @@ class Storage:
             try:
                 return work(*connect(self.uri or ""))
             except (OSError, pa.ArrowException) as error:
-                raise StorageError(
-                    f"{self} cannot be {what} ({one_line(error)}); run the same command again to continue"
-                ) from error
+                raise StorageError(f"{self} cannot be {what} ({one_line(error)})") from error
 
         try:
             return self.patience.repeat(attempt, (StorageError,))
         except StorageError as error:
             # `patiently` tries a StorageError again; here that has been done.
-            raise RunError(str(error)) from error.__cause__
+            raise RunError(f"{error}; run the same command again to continue") from error.__cause__
 
     def _send(self, name: str, remote: fs.FileSystem, base: str) -> None:
         send(remote, self.root / name, f"{base}/{name}")
@@ -274,11 +271,3 @@ class Storage:
 
 def _received(text: str, give_up_after: float) -> Storage:
     return replace(Storage.of(text), patience=Patience(give_up_after))
-
-
-def _size(path: Path) -> int | None:
-    """Return a file's size in bytes, None if it is still being written or has just been deleted."""
-    try:
-        return None if PARTIAL in path.name else path.stat().st_size
-    except FileNotFoundError:
-        return None
