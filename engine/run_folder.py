@@ -19,15 +19,7 @@ from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import DamagedFile, refuse_newer, seal, unseal
 from fedgrid.engine.integrity import done_mark
-from fedgrid.engine.integrity.done_mark import (
-    CLIENTS,
-    CONFIG,
-    DONE,
-    ROUNDS,
-    TIMES,
-    TIMES_CHECKSUM,
-    times_mark_of,
-)
+from fedgrid.engine.integrity.done_mark import CONFIG, DONE, OF_ROUNDS, TIMES, TIMES_CHECKSUM, times_mark_of
 from fedgrid.engine.integrity.files import read_table
 from fedgrid.engine.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, sealed
 from fedgrid.engine.records import RoundRecord, schemas
@@ -40,11 +32,7 @@ FAILED, LOG = "failed.json", "log.txt"
 
 
 def folder_of(root: Path, config: RunConfig) -> Path:
-    """Return the folder of the run of `config` under a storage's `root`.
-
-    Raises:
-        ConfigError: the run's name leads elsewhere: a list of runs in a storage may say anything.
-    """
+    """Return the folder of a run under a storage's `root`; a ConfigError if its name leads elsewhere."""
     name = f"{config.name}-{config.run_id}"
     if Path(name).name != name or "\0" in name:
         raise ConfigError(f"a run named {name!r}: expected no / in the names of data set and algorithm")
@@ -119,6 +107,8 @@ class RunFolder:
             self._unmark(FAILED)
             if progress is None or progress.rounds_done < self.config.training.rounds:
                 self._unmark(DONE)
+            if progress is not None:
+                self._drop_before(progress)
         return progress
 
     def note_made_with(self, now: MadeWith, rounds_done: int, *, accept: bool = False) -> None:
@@ -231,14 +221,11 @@ class RunFolder:
                 return progress
         if stored and not is_any_undamaged:
             names = ", ".join(checkpoint.names(number)[0] for number in stored)
-            raise RunError(
-                f"every state in {self.path} is damaged ({names}); move the folder away to start this run "
-                "again"
-            )
+            raise RunError(f"every state in {self.path} is damaged ({names}); move it away to start again")
         if stored or damaged:
             why = "; ".join(damaged) or f"the records end before round {stored[-1]}"
             self.log(f"warning: {why}: all rounds are run again")
-            self._set_aside([*checkpoint.files_of(self.path, stored), ROUNDS, CLIENTS, TIMES, MADE_WITH])
+            self._set_aside([*checkpoint.files_of(self.path, stored), *OF_ROUNDS])
         self._tables = {name: schema.empty_table() for name, schema in schemas().items()}
         return None
 
@@ -262,25 +249,26 @@ class RunFolder:
             return done_mark.checksums(self.path, self.config) if self.is_done else {}
         except DamagedFile as error:
             self.log(f"warning: {error}")
-            self._set_aside([DONE])
+            self._set_aside([DONE, TIMES_CHECKSUM])
             return {}
 
     def _write(self, progress: Progress) -> None:
         tables = {f"{name}.parquet": table for name, table in self._tables.items()}
         self._push(*checkpoint.save(self.path, progress, tables))
+        self._drop_before(progress)
+
+    def _drop_before(self, progress: Progress) -> None:
+        """Delete the states that are too old to be kept; a killed process may have left one."""
         oldest = progress.rounds_done - checkpoint.KEEP
-        self._drop(number for number in checkpoint.stored_rounds(self.path) if number <= oldest)
+        old = (number for number in checkpoint.stored_rounds(self.path) if number <= oldest)
+        if gone := checkpoint.drop(self.path, old):
+            self._storage.remove(*(f"{self.path.name}/{name}" for name in gone))
 
     def _set_aside(self, names: Iterable[str]) -> None:
         moved = set_aside(self.path, names)
         if moved:
             self._push(*(new for _, new in moved))
             self._storage.remove(*(f"{self.path.name}/{old}" for old, _ in moved))
-
-    def _drop(self, rounds: Iterable[int]) -> None:
-        gone = checkpoint.drop(self.path, rounds)
-        if gone:
-            self._storage.remove(*(f"{self.path.name}/{name}" for name in gone))
 
     def _mark(self, name: str, text: str) -> None:
         write_text(self.path / name, text)

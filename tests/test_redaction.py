@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from fedgrid.engine.errors import ConfigError, DataError, RunError, in_one_line
+from fedgrid.engine.storage.remote import connect
 from fedgrid.redaction import printable, redacted
-from fedgrid.tracking.mlflow.store import TrackingError
+from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
 
 SECRET = "s3cr3t-W0rd"
 SLASHED = "wJalrXUtn/FEMI/K7MDENG"
@@ -64,8 +65,8 @@ def test_text_without_secrets_stays(text):
 
 
 def test_what_stands_around_a_secret_stays():
-    assert redacted("s3://k:x@bucket/a?region=eu&secret_key=x is gone; try b") == (
-        "s3://***@bucket/a?region=eu&secret_key=*** is gone; try b"
+    assert redacted("s3://k:x@bucket/a?region=eu&secret_key=x is gone; ?sig=x: try b") == (
+        "s3://***@bucket/a?region=eu&secret_key=*** is gone; ?sig=***: try b"
     )
 
 
@@ -80,6 +81,31 @@ def test_long_text_does_not_take_quadratic_time(text):
 def test_error_holds_no_secret(kind, text):
     error = pickle.loads(pickle.dumps(kind(text)))
     assert SECRET not in f"{error} {error!r}"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        f"s3://AKIA123:{SLASHED}@bucket/runs",
+        f"s3://AKIA123:{SECRET}@bucket/runs?sig={SECRET}",
+        f"gs://me:{SECRET}@bucket/runs?secret_key={SECRET}",
+        f"nowhere://me:{SECRET}@host/runs",
+    ],
+)
+def test_error_of_a_file_systems_library_holds_no_secret(uri):
+    with pytest.raises(ConfigError) as refused:
+        connect(uri)
+    assert "://***@" in str(refused.value)
+    assert SECRET not in str(refused.value)
+    assert "FEMI" not in str(refused.value)
+
+
+@pytest.mark.parametrize("uri", [f"http://[::1?password={SECRET}", f"htp://me:{SECRET}@host"])
+def test_error_of_the_address_of_a_store_holds_no_secret(uri, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    with pytest.raises(TrackingError, match=r"\*\*\*") as refused:
+        tracking_uri(tmp_path)
+    assert SECRET not in str(refused.value)
 
 
 def test_cause_of_an_unexpected_error_holds_no_secret():

@@ -1,6 +1,5 @@
 """Storage of runs and grids: a folder, or a URI (s3, gs, hdfs, fsspec's) with a local mirror."""
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from pyarrow import fs
 from fedgrid.engine.errors import ConfigError, RunError, StorageError
 from fedgrid.engine.storage.clock import Patience
 from fedgrid.engine.storage.mirror import is_deletable, size_of, uploading
+from fedgrid.engine.storage.places import cache_folder, folder_at
 from fedgrid.engine.storage.remote import (
     NOT_FOUND,
     connect,
@@ -32,8 +32,7 @@ from fedgrid.engine.storage.remote import (
 from fedgrid.redaction import redacted
 
 MARKS = re.compile(
-    r"[^/]+/(done|failed|scores|mlflow|config|made_with)\.json|[^/]+/state-\d+\.sha256|grids/[^/]+/[^/]+"
-    r"|(lease|storage)\.json"
+    r"[^/]+/((done|failed|scores|mlflow|config|made_with)\.json|state-\d+\.sha256)|grids/[^/]+/[^/]+|(lease|storage)\.json"
 )
 """Small files with the progress of runs and grids, without their records."""
 GIVE_UP_AFTER = 300.0
@@ -65,7 +64,7 @@ class Storage:
             ConfigError: a `file://` URI names another host, or there can be no folder of that name.
         """
         if "://" not in str(text):
-            return cls(_folder(Path(text)))
+            return cls(folder_at(Path(text)))
         parts = urlsplit(str(text))
         if parts.scheme == "file":
             if parts.netloc not in ("", "localhost"):
@@ -272,23 +271,3 @@ class Storage:
 
 def _received(text: str, give_up_after: float) -> Storage:
     return replace(Storage.of(text), patience=Patience(give_up_after))
-
-
-def _folder(path: Path) -> Path:
-    try:
-        found = path.expanduser().absolute()
-        found.exists()
-    except (OSError, RuntimeError, ValueError) as error:
-        cause = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f"--storage {str(path)[:100]}: {cause}; name another folder or URI") from error
-    return found
-
-
-def cache_folder() -> Path:
-    """Return FEDGRID_CACHE, or fedgrid in the user's cache folder."""
-    if given := os.environ.get("FEDGRID_CACHE"):
-        return Path(given).expanduser().absolute()
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedgrid"
-    except RuntimeError as error:
-        raise ConfigError("there is no home folder for a mirror; set HOME or FEDGRID_CACHE") from error

@@ -16,6 +16,7 @@ PUBLISHED_EPOCH = {"mnist": 31, "fmnist": 41, "cifar10": 11, "pathmnist": 41, "b
 OWN = "this one"
 COLUMNS = {
     "training": ("training", "s"),
+    "learning_rate": ("learning\nrate", "g"),
     "epochs": ("epochs", "d"),
     "loss": ("loss", ".4f"),
     "validation_accuracy": ("valid.\naccuracy", ".3f"),
@@ -66,6 +67,8 @@ def _own_row(folder: CentralisedFolder) -> dict[str, Any]:
     changes = folder.column("weights_l1_change")
     return {
         "training": OWN,
+        "model": folder.config.model,
+        "learning_rate": folder.config.training.learning_rate,
         "epochs": len(changes),
         "loss": last["loss"],
         "validation_accuracy": None,
@@ -79,7 +82,9 @@ def _own_row(folder: CentralisedFolder) -> dict[str, Any]:
 def _row(grid: str, training: ArchivedTraining, dataset: str) -> dict[str, Any]:
     validation, test = training.last_on("validation"), training.last_on("test")
     return {
-        "training": f"{grid}: {training.name}",
+        "training": f"{grid}: {training.name.rpartition('/')[2]}",
+        "model": training.model,
+        "learning_rate": training.learning_rate,
         "epochs": training.epochs,
         "loss": training.loss[-1] if training.loss else None,
         "validation_accuracy": validation and validation.accuracy,

@@ -1,9 +1,11 @@
 """The entry point of the command line.
 
-Exit codes: 0 done, 1 a run failed, 2 bad input (nothing was started), 130 interrupted.
+Exit codes: 0 done, 1 a run failed or something it needs stopped answering, 2 nothing was started (bad input,
+or a cluster that is not up), 130 interrupted.
 `fedgrid --help` imports only `commands`; each command imports what it needs when it runs.
 """
 
+import logging
 import sys
 from typing import NoReturn
 
@@ -43,6 +45,8 @@ for group in (run, search, launched, reports, archive, submit, centralised, list
 
 def main() -> None:
     """Run the command line; every known error is one line on standard error."""
+    # Of a home folder that cannot be written: it then takes a temporary one.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         # Typer turns an interruption into this exit code and prints nothing.
         code = app(args=sys.argv[1:] or ["--help"], standalone_mode=False) or 0

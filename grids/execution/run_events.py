@@ -12,7 +12,7 @@ from fedgrid.engine.format import seal
 from fedgrid.engine.records import RoundRecord
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
-from fedgrid.engine.storage.atomic import disk_errors, set_aside, write_text
+from fedgrid.engine.storage.atomic import disk_errors, flush, set_aside, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.outcome import SCORES, damage
 from fedgrid.tracking import figures
@@ -115,7 +115,8 @@ def write_results(config: RunConfig, storage: Storage) -> Mapping[str, Any]:
     """
     folder = folder_of(storage.root, config)
     with disk_errors(folder):
-        figures.write(folder)
+        for path in figures.write(folder):
+            flush(path)
         scores = of_run(folder).as_dict()
         if damage(storage, config):
             set_aside(folder, [SCORES])

@@ -21,6 +21,7 @@ from fedgrid.grids.mlflow_log.tags import commit
 from fedgrid.grids.planning.ray_token import make_private, token_file
 from fedgrid.grids.presets.preset_files import is_path
 from fedgrid.grids.submit import grid_files, plugin_files, tunnel
+from fedgrid.redaction import redacted
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
@@ -125,7 +126,7 @@ def by_hand(cluster: Path | None, address: str | None, ray_job: str) -> str:
 
 
 def _checked(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield the arguments; refuse a relative path, which means another folder on the cluster."""
+    """Yield the arguments; refuse a secret, and a relative path, which means another folder there."""
     before = ""
     for argument in arguments:
         option, equals, value = argument.partition("=")
@@ -133,6 +134,11 @@ def _checked(arguments: Sequence[str]) -> Iterator[str]:
             given = value if equals and option == name else argument if before == name else None
             if given is not None and not (given.startswith("/") or "://" in given):
                 raise ConfigError(f"{name} {given}: the cluster's machines need an absolute path, or a URI")
+            if given is not None and redacted(given) != given:
+                raise ConfigError(
+                    f"{name} {given}: Ray shows a job's command to all users of the cluster; leave the "
+                    "secret out, and set FEDGRID_STORAGE on the head"
+                )
         yield argument
         before = argument
 

@@ -14,7 +14,7 @@ _SECRET_NAME = re.compile(
     r"|(?<![a-z])(?:sig|sas)(?![a-z])|(?:access|account|api|private|shared|storage)[_.-]?key",
     re.IGNORECASE,
 )
-_VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s&;,"'<>()\[\]{}]+)"""
+_VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s&;,"'<>()\[\]{}]*[^\s&;,"'<>()\[\]{}:])"""
 _LONGEST = 1000
 """Characters of a password. Without a limit, a long text takes quadratic time."""
 

@@ -8,7 +8,9 @@ from tests.helpers.command_line import fedgrid, new_storage, strict_json
 SMALL = ("centralised", "digits", "--epochs", 2)
 THEIRS = ArchivedTraining(
     dataset="digits",
-    name="centralised_test",
+    name="centralised_test/archive_runs/Run_IX",
+    model="ResNet34",
+    learning_rate=1e-4,
     loss=(1.5, 0.25),
     weights_l1=(100.0, 106.5),
     by_epoch=(Scores(loss=1, accuracy=0.5, f1=0.5), Scores(loss=1, accuracy=0.875, f1=0.75)),
@@ -28,6 +30,8 @@ def test_imported_trainings_of_the_data_set_stand_beside_ones_own(tmp_path):
     last = alone["epochs"][-1]
     assert own | {"weights_l1_change": None} == {
         "training": "this one",
+        "model": "digitnet",
+        "learning_rate": alone["training"]["learning_rate"],
         "epochs": 2,
         "loss": last["loss"],
         "validation_accuracy": None,
@@ -37,7 +41,9 @@ def test_imported_trainings_of_the_data_set_stand_beside_ones_own(tmp_path):
         "weights_l1_change": None,
     }
     assert imported == {
-        "training": "theirs: centralised_test",
+        "training": "theirs: Run_IX",
+        "model": "ResNet34",
+        "learning_rate": 1e-4,
         "epochs": 2,
         "loss": 0.25,
         "validation_accuracy": 0.875,
@@ -58,4 +64,4 @@ def test_damaged_file_of_imported_trainings_is_named(tmp_path):
     folder.write(FILE, "{}\n")
     result = fedgrid(*SMALL, "--storage", storage)
     assert result.code == 1
-    assert f"{folder.path / FILE} is damaged or of another version; import the archive again" in result.err
+    assert f"{folder.path / FILE} is damaged: import the archive again" in result.err

@@ -139,6 +139,12 @@ def test_tunnel_runs_ray_dashboard() -> None:
             "http://127.0.0.1:9",
             "--data-dir ~/d: the cluster's machines need",
         ),
+        (
+            ["paper", "--storage", "s3://key:secret@bucket/runs"],
+            None,
+            "http://127.0.0.1:9",
+            "--storage s3://***@bucket/runs: Ray shows a job's command to all users",
+        ),
         (["paper", "--dataset", "npz:mine.npz"], None, "http://127.0.0.1:9", "npz:mine.npz: images do not"),
         (["paper", "--set", "dataset=folder:../x"], None, "http://127.0.0.1:9", "folder:../x: images do not"),
     ],
