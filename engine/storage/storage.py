@@ -30,6 +30,7 @@ from fedgrid.engine.storage.remote import (
     try_to_write,
 )
 from fedgrid.engine.storage.uploads import is_deletable, uploading
+from fedgrid.engine.storage.user_paths import absolute, cache
 from fedgrid.redaction import redacted
 
 MARKS = re.compile(
@@ -66,7 +67,7 @@ class Storage:
             ConfigError: a `file://` URI names another host, or there can be no folder of that name.
         """
         if "://" not in str(text):
-            return cls(_folder(Path(text)))
+            return cls(absolute(text, "--storage"))
         parts = urlsplit(str(text))
         if parts.scheme == "file":
             if parts.netloc not in ("", "localhost"):
@@ -277,24 +278,11 @@ def _received(text: str, give_up_after: float) -> Storage:
     return replace(Storage.of(text), patience=Patience(give_up_after))
 
 
-def _folder(path: Path) -> Path:
-    try:
-        found = path.expanduser().absolute()
-        found.exists()
-    except (OSError, RuntimeError, ValueError) as error:
-        cause = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f"--storage {str(path)[:100]}: {cause}; name another folder or URI") from error
-    return found
-
-
 def cache_folder() -> Path:
     """Return FEDGRID_CACHE, or fedgrid in the user's cache folder."""
     if given := os.environ.get("FEDGRID_CACHE"):
         return Path(given).expanduser().absolute()
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedgrid"
-    except RuntimeError as error:
-        raise ConfigError("there is no home folder for a mirror; set HOME or FEDGRID_CACHE") from error
+    return cache(instead="FEDGRID_CACHE")
 
 
 def _size(path: Path) -> int | None:
