@@ -64,7 +64,7 @@ class Storage:
             ConfigError: a `file://` URI names another host, or there can be no folder of that name.
         """
         if "://" not in str(text):
-            return cls(folder_at(Path(text)))
+            return cls(absolute(text, "--storage"))
         parts = urlsplit(str(text))
         if parts.scheme == "file":
             if parts.netloc not in ("", "localhost"):

@@ -44,10 +44,6 @@ MNIST_SCENARIOS = {
     "overlapping imbalanced": {"overlap": "overlapping", "balance": "imbalanced"},
 }
 MNIST_SEED = 0
-"""Of the seeds 0 to 4 the first rise of nonoverlapping balanced is in rounds 3, 3, 3, 3, 4. That of
-overlapping imbalanced is in 3, 2, 3, 3, 3 with the published class shares and in 3, 2, 3, 2, 3 with shares
-drawn anew: in round 2 only where six tenths of the largest group are one class, and in two of the paper's own
-imbalanced curves. The groups are found exactly in all fifteen."""
 SPLIT = {"draws": 290, "proportions": "published"}
 """Of 290 draws about 287 are different images, and 70 % of those are for training: 200."""
 LATEST_RISE = 6
@@ -66,6 +62,12 @@ TRADED = pytest.approx(88 / 375)
 The clusters hold 4 and 1 clients of two groups, and 1, 4 and 5 of all three. Pairs together in both
 partitions: 6 + 6 + 10 = 22; in the groups 30, in the clusters 10 + 45 = 55, of 105; 30 * 55 / 105 = 110/7
 are expected by chance, so ARI = (22 - 110/7) / ((30 + 55) / 2 - 110/7) = 88/375.
+"""
+ALL_TRADED = pytest.approx(17 / 87)
+"""The same when the third group loses a client too: clusters of 4 and 1, of 1, and of 1, 4 and 4.
+
+Pairs together in both partitions: 6 + 6 + 6 = 18; in the clusters 10 + 36 = 46; 30 * 46 / 105 = 92/7 are
+expected by chance, so ARI = (18 - 92/7) / ((30 + 46) / 2 - 92/7) = 17/87.
 """
 
 
@@ -166,7 +168,7 @@ def outcome(config: RunConfig, data_dir: Path, briggs_round: int | None = None) 
     briggs = {"round": briggs_round or len(temperatures), "threshold": 0.4}
     algorithms = {name: create(name) for name in AT_THE_RISE} | {"briggs": create("briggs", briggs)}
     decisions = {
-        name: decision(algorithm, onlooker.rounds, config.seed) for name, algorithm in algorithms.items()
+        name: decision(algorithm, onlooker.rounds, config.root_seed) for name, algorithm in algorithms.items()
     }
     return Outcome(federation.truth_K, list(federation.train_images_K), temperatures, decisions)
 
@@ -230,9 +232,8 @@ def digits(seed) -> Outcome:
 class TestDigits:
     """The quickstart's scenario."""
 
-    def test_the_temperature_falls_and_first_rises_in_round_three_to_five(self, digits, seed):
-        """But for seed 4, which stands still first: 0.55794 in round 4, 0.55793 in 5, 0.56407 in 6."""
-        assert 3 <= digits.first_rise <= (6 if seed == 4 else 5)
+    def test_the_temperature_falls_and_first_rises_in_round_three_to_five(self, digits):
+        assert 3 <= digits.first_rise <= 5
 
     def test_ocfl_decides_at_the_first_rise(self, digits):
         assert {digits.decisions[name].round for name in AT_THE_RISE} == {digits.first_rise}
@@ -245,7 +246,7 @@ class TestDigits:
         assert digits.homogeneity("ocfl-meanshift") == pytest.approx(1.0)
 
     def test_affinity_as_published_trades_members_between_groups(self, digits):
-        assert digits.ari(PUBLISHED_AFFINITY) == TRADED
+        assert digits.ari(PUBLISHED_AFFINITY) in (TRADED, ALL_TRADED)
 
     def test_sattler_finds_the_groups_with_the_quickstarts_settings(self, seed):
         """One group in round 4, the others in 5 or 6, and no more: like clients' mean is not short."""

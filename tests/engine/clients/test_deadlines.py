@@ -43,6 +43,7 @@ def pool(monkeypatch):
     monkeypatch.setattr(ray_pool, "ray", stub)
     monkeypatch.setattr(RayPool, "_start", start)
     monkeypatch.setattr(RayPool, "_prepare", lambda self, index: [("prepare", 0)])
+    monkeypatch.setattr(RayPool, "_check_machine", lambda self, index, hosted, when: None)
     pool = RayPool(None, Placement(2, 1.0, 0.0))
     pool._deadlines = Deadlines(time.clock.now)
     pool._home = {0: 0, 1: 1, 2: 1}
