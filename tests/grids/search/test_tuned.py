@@ -1,11 +1,11 @@
 """`--tuned`: the best values of a search, for runs of its algorithm and data sets only."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.format import seal
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import load_grid
 from fedgrid.grids.search.tuned import noted, read_tuned
@@ -46,7 +46,7 @@ def write(root, name, **values):
     folder = root / "grids" / name
     folder.mkdir(parents=True, exist_ok=True)
     found = {"trials_asked": 32, "trials_done": 8, "complete": True, **values}
-    (folder / "search.json").write_text(json.dumps(found, indent=2))
+    (folder / "search.json").write_text(seal(found, indent=2))
 
 
 def grid(storage, *names, changes=(), **options):
