@@ -78,9 +78,9 @@ def refuse_newer(path: Path) -> None:
 
 
 def seal(values: Mapping[str, Any], indent: int | None = None) -> str:
-    """Return values as the text of a JSON file, with its format and a checksum."""
+    """Return values, in their order, as the text of a JSON file, with its format and a checksum."""
     body = {**values, VERSION: FORMAT}
-    return json.dumps({**body, CHECKSUM: _checksum(body)}, indent=indent, sort_keys=True) + "\n"
+    return json.dumps({**body, CHECKSUM: _checksum(body)}, indent=indent) + "\n"
 
 
 def unseal(path: Path, text: str | bytes | None = None) -> dict[str, Any]:

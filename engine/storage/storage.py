@@ -28,7 +28,7 @@ from fedgrid.engine.storage.remote import (
     send,
     try_to_write,
 )
-from fedgrid.engine.storage.user_paths import cache_folder
+from fedgrid.engine.storage.user_paths import absolute, cache_folder
 from fedgrid.redaction import redacted
 
 MARKS = re.compile(

@@ -8,6 +8,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.format import unseal
 from fedgrid.engine.session import Session
 from fedgrid.grids.execution import in_process
 from fedgrid.grids.search import progress
@@ -47,7 +48,10 @@ def contents(storage, name="briggs-digits"):
 
 
 def found(storage, name="briggs-digits"):
-    return strict_json((storage / "grids" / name / "search.json").read_text())
+    """Return the result of a search as its file has it, which is JSON that every language reads."""
+    path = storage / "grids" / name / "search.json"
+    strict_json(path.read_text())
+    return unseal(path)
 
 
 class Killed(BaseException):
