@@ -1,4 +1,6 @@
-"""Epsilons for Sattler's test from centralised training: rules of thumb, as starting points for a search.
+"""Epsilons as numbers for Sattler's test, from centralised training: rules of thumb, to start a search from.
+
+By default `sattler` takes shares of the run's own norms instead, and needs none of this.
 
 Source: Sattler, Mueller, Samek 2021: epsilon_1 is about a tenth of the largest norm of a round's mean update,
 epsilon_2 one to ten times epsilon_1. Here a centralised epoch takes the place of a round. The OCFL authors do

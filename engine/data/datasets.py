@@ -19,7 +19,8 @@ import numpy as np
 from fedgrid.engine.data import downloads, image_folders, npz_files, readers
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.data.readers import Pair
-from fedgrid.engine.errors import ConfigError, DataError, unknown
+from fedgrid.engine.errors import DataError, unknown
+from fedgrid.engine.storage.user_paths import absolute, cache
 from fedgrid.engine.training.settings import Training
 
 
@@ -167,7 +168,7 @@ def find(name: str, data_dir: Path) -> Dataset:
     kind, _, given_path = name.partition(":")
     if kind not in OWN_FORMATS or not given_path:
         raise unknown("dataset", name, [*DATASETS, *(f"{kind}:PATH" for kind in OWN_FORMATS)])
-    path = _own_path(given_path)
+    path = absolute(given_path, "images in")
     reader, source = OWN_FORMATS[kind]
     num_classes, shape, pool_size = reader.facts(path)
     return Dataset(
@@ -183,16 +184,6 @@ def find(name: str, data_dir: Path) -> Dataset:
         read=reader.read,
         location=str(path),
     )
-
-
-def _own_path(given: str) -> Path:
-    try:
-        path = Path(given).expanduser().absolute()
-        path.exists()
-    except (OSError, RuntimeError, ValueError) as error:
-        cause = getattr(error, "strerror", None) or str(error)
-        raise DataError(f"images in {given[:100]}: {cause}; name another path") from error
-    return path
 
 
 def load(name: str, data_dir: Path, download: bool = True) -> Pair:
@@ -239,11 +230,7 @@ def default_data_dir() -> Path:
     given = os.environ.get("FEDGRID_DATA")
     if given:
         return Path(given).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    try:
-        return Path(cache).expanduser() / "fedgrid" / "data"
-    except RuntimeError as error:
-        raise ConfigError("there is no home folder for images; set HOME or FEDGRID_DATA") from error
+    return cache(instead="FEDGRID_DATA") / "data"
 
 
 def _missing(dataset: Dataset, data_dir: Path) -> list[str]:

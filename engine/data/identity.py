@@ -19,7 +19,7 @@ from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.errors import FedgridError
 from fedgrid.engine.format import seal, unseal
 from fedgrid.engine.storage.atomic import write_text
-from fedgrid.engine.storage.places import cache_folder
+from fedgrid.engine.storage.user_paths import cache_folder
 
 FOLDER = "images"
 FILES, IMAGES = "files", "images"

@@ -19,7 +19,6 @@ from pyarrow import fs
 from fedgrid.engine.errors import ConfigError, RunError, StorageError
 from fedgrid.engine.storage.clock import Patience
 from fedgrid.engine.storage.mirror import is_deletable, size_of, uploading
-from fedgrid.engine.storage.places import cache_folder, folder_at
 from fedgrid.engine.storage.remote import (
     NOT_FOUND,
     connect,
@@ -29,6 +28,7 @@ from fedgrid.engine.storage.remote import (
     send,
     try_to_write,
 )
+from fedgrid.engine.storage.user_paths import cache_folder
 from fedgrid.redaction import redacted
 
 MARKS = re.compile(

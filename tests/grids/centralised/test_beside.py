@@ -1,6 +1,11 @@
 """The authors' centralised trainings beside one's own."""
 
+from io import StringIO
+
+from rich.console import Console
+
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.centralised.beside import archived_rows, show_beside
 from fedgrid.grids.results.archived_trainings import FILE, ArchivedTraining, Scores, keep
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
@@ -56,6 +61,22 @@ def test_imported_trainings_of_the_data_set_stand_beside_ones_own(tmp_path):
     assert "Beside the authors' centralised trainings of digits" in out
     assert "0.938" in out
     assert "L1 change\nin" not in out, "the papers derived no epsilon from digits"
+
+
+def test_main_training_of_a_data_set_is_called_by_its_grid_and_trials_by_their_folder(tmp_path):
+    """And the L1 norm's change is of the epoch of the published epsilon: MNIST's 31st, which is 64.5 - 58."""
+    norms = tuple(float(2 * epoch) for epoch in range(30)) + (58.0 + 6.5,)
+    main = THEIRS.model_copy(update={"dataset": "mnist", "name": "centralised_test", "weights_l1": norms})
+    trial = THEIRS.model_copy(update={"dataset": "mnist"})
+    keep([main, trial], GridFolder(Storage(tmp_path), "theirs"))
+    rows = archived_rows("mnist", Storage(tmp_path))
+    assert [(row["training"], row["weights_l1_change"]) for row in rows] == [
+        ("theirs", 6.5),
+        ("theirs: Run_IX", None),
+    ]
+    out = Console(file=StringIO(), width=100)
+    show_beside(rows, "mnist", out)
+    assert "in epoch 31" in out.file.getvalue()
 
 
 def test_damaged_file_of_imported_trainings_is_named(tmp_path):
