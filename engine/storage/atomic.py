@@ -9,6 +9,7 @@ from errno import ENOSPC
 from pathlib import Path
 from secrets import token_hex
 from stat import S_ISGID, S_IWGRP
+from tempfile import TemporaryFile
 
 from safetensors import SafetensorError
 
@@ -95,12 +96,15 @@ def set_aside(folder: Path, names: Iterable[str]) -> list[tuple[str, str]]:
     return [(name, f"{place}/{name}") for name in there]
 
 
-def delete_abandoned(folder: Path, now: float) -> None:
-    """Delete such files anywhere under `folder`, except those that may still be written.
+def delete_abandoned(root: Path, *folders: str) -> None:
+    """Delete such files anywhere in `folders` below `root`, except those that may still be written.
 
-    `now` is the modification time of a file just written beside `folder`: both times are the file system's.
+    Their age is the difference to a new file's time: both are of the file system, not of this machine.
     """
-    for leftover in [path for pattern in LEFTOVERS for path in folder.rglob(pattern)]:
+    with TemporaryFile(dir=root) as new:
+        now = os.fstat(new.fileno()).st_mtime
+    paths = (root / folder for folder in folders)
+    for leftover in [found for path in paths for pattern in LEFTOVERS for found in path.rglob(pattern)]:
         with suppress(OSError):  # It may have been renamed just now.
             if leftover.stat().st_mtime < now - ABANDONED_AFTER:
                 leftover.unlink()

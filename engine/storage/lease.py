@@ -63,11 +63,6 @@ class Lease:
         """What `lease.json` contains while this object holds it: other machines of the grid look for it."""
         return self._file.token
 
-    @property
-    def renewed_at(self) -> float:
-        """The modification time of the lease: the present, as the storage's file system sees it."""
-        return self._path.stat().st_mtime
-
     def __enter__(self) -> Self:
         """Take the lease; where the last holder may have died, wait for a minute without a renewal.
 

@@ -73,8 +73,7 @@ def launch(
             places = _places(todo, options) if with_ray else {}
             folder.keep(grid.runs, grid.text, grid.source)
             folder.withdraw_stop()
-            for kind in (FOLDER, GRIDS):
-                delete_abandoned(storage.root / kind, lease.renewed_at)
+            delete_abandoned(storage.root, FOLDER, GRIDS)
             claim(storage)
             log.prepare(grid.text)
             if options.fresh:

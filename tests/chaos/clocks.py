@@ -48,6 +48,8 @@ def handed_on(storage: Path, library: Path, first: int, second: int) -> None:
     clocks = [{"LD_PRELOAD": str(library), "SHIFT": str(seconds)} for seconds in (first, second)]
     with started(*command, **clocks[0]) as driver:
         wait_for_round(driver, 3)
+        # So that it does not finish meanwhile; its lease lasts for a minute.
+        driver.send_signal(signal.SIGSTOP)
         with started(*command, **clocks[1]) as refused:
             said = refused.communicate(timeout=120)[1].strip()
             check(refused.returncode == 2 and "in use" in said, f"{first:+} s drives, {second:+} s: {said}")
