@@ -1,4 +1,6 @@
-"""Epsilons for Sattler's test from centralised training: rules of thumb, as starting points for a search.
+"""Epsilons as numbers for Sattler's test, from centralised training: rules of thumb, to start a search from.
+
+By default `sattler` takes shares of the run's own norms instead, and needs none of this.
 
 Source: Sattler, Mueller, Samek 2021: epsilon_1 is about a tenth of the largest norm of a round's mean update,
 epsilon_2 one to ten times epsilon_1. Here a centralised epoch takes the place of a round. The OCFL authors do
@@ -21,6 +23,8 @@ EPSILON_2_FACTOR, EPSILON_2_MOST = 5, 10
 """epsilon_2 in units of epsilon_1: proposed, and largest."""
 SETTLED = 0.02
 """Share of the loss's total decrease that may remain after the epoch of convergence (a settling time)."""
+ROUNDING = 1e-6
+"""Share of the loss that two sums of the same losses in float32 differ by, if their order differs."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def convergence(loss_E: Sequence[float]) -> int:
     """
     losses_E = np.asarray(loss_E, np.float64)
     decrease = losses_E[0] - losses_E.min()
-    if not decrease > 0:
+    if not decrease > ROUNDING * losses_E[0]:
         raise RunError(
             f"the loss, {losses_E[0]:.4g} in the first of {len(losses_E)} epochs, never falls below that, so "
             "no settings can be proposed; choose another training.learning_rate or more --epochs"

@@ -30,6 +30,16 @@ class NewerFormat(ConfigError):
         )
 
 
+class OlderFormat(ConfigError):
+    """A file was written by an earlier fedgrid, whose runs have other ids."""
+
+    def __init__(self, path: Path, found: object) -> None:
+        super().__init__(
+            f"{path} was written by an earlier fedgrid (format {found}; this one reads format {FORMAT}): use "
+            "that one for it, name another --storage, or move it away"
+        )
+
+
 class DamagedFile(RunError):
     """A file's bytes are not those that were written."""
 
@@ -41,7 +51,7 @@ def check_format(found: object, path: Path) -> None:
     """Check the version that a file names, None if it names none.
 
     Raises:
-        NewerFormat: it is newer than this code.
+        NewerFormat, OlderFormat: it is another one than this code's.
         DamagedFile: it is no version.
     """
     text = str(found)
@@ -50,7 +60,7 @@ def check_format(found: object, path: Path) -> None:
     if int(text) > FORMAT:
         raise NewerFormat(path, f"format {text}")
     if int(text) < FORMAT:
-        raise DamagedFile(path, f"it names format {text} in the place of {FORMAT}")
+        raise OlderFormat(path, text)
 
 
 def refuse_newer(path: Path) -> None:

@@ -19,15 +19,7 @@ from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import DamagedFile, refuse_newer, seal, unseal
 from fedgrid.engine.integrity import done_mark
-from fedgrid.engine.integrity.done_mark import (
-    CLIENTS,
-    CONFIG,
-    DONE,
-    ROUNDS,
-    TIMES,
-    TIMES_CHECKSUM,
-    times_mark_of,
-)
+from fedgrid.engine.integrity.done_mark import CONFIG, DONE, OF_ROUNDS, TIMES, TIMES_CHECKSUM, times_mark_of
 from fedgrid.engine.integrity.files import read_table
 from fedgrid.engine.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, sealed
 from fedgrid.engine.records import RoundRecord, schemas
@@ -229,14 +221,11 @@ class RunFolder:
                 return progress
         if stored and not is_any_undamaged:
             names = ", ".join(checkpoint.names(number)[0] for number in stored)
-            raise RunError(
-                f"every state in {self.path} is damaged ({names}); move the folder away to start this run "
-                "again"
-            )
+            raise RunError(f"every state in {self.path} is damaged ({names}); move it away to start again")
         if stored or damaged:
             why = "; ".join(damaged) or f"the records end before round {stored[-1]}"
             self.log(f"warning: {why}: all rounds are run again")
-            self._set_aside([*checkpoint.files_of(self.path, stored), ROUNDS, CLIENTS, TIMES, MADE_WITH])
+            self._set_aside([*checkpoint.files_of(self.path, stored), *OF_ROUNDS])
         self._tables = {name: schema.empty_table() for name, schema in schemas().items()}
         return None
 
@@ -260,7 +249,7 @@ class RunFolder:
             return done_mark.checksums(self.path, self.config) if self.is_done else {}
         except DamagedFile as error:
             self.log(f"warning: {error}")
-            self._set_aside([DONE])
+            self._set_aside([DONE, TIMES_CHECKSUM])
             return {}
 
     def _write(self, progress: Progress) -> None:

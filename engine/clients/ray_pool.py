@@ -192,15 +192,18 @@ class RayPool:
             ) from again
 
     def _check_machine(self, index: int, hosted: str, when: str) -> None:
-        """Check that a new actor computes as the one in whose place it is."""
+        """Check that a new actor computes as the one in whose place it is, if that was asked."""
+        if index not in self._machines:
+            return
         machine = ray.get(self._actors[index].machine.remote(), timeout=START_TIMEOUT)
-        before = self._machines.setdefault(index, machine)
+        before = self._machines[index]
         if machine != before:
             self._machines[index] = machine
             was, now = (sorted(one.items() - other.items()) for one, other in permutations((before, machine)))
             raise RunError(
                 f"client {hosted}, {when}: its actor died, and the next one is on another kind of machine "
-                f"({dict(now)} in the place of {dict(was)}); the same command goes on if it fits"
+                f"({dict(now)} in the place of {dict(was)}); the same command goes on where the machines are "
+                "as before, or with --accept-changes"
             )
 
     def _start(self, index: int) -> Any:

@@ -19,7 +19,7 @@ from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.errors import FedgridError
 from fedgrid.engine.format import seal, unseal
 from fedgrid.engine.storage.atomic import write_text
-from fedgrid.engine.storage.storage import cache_folder
+from fedgrid.engine.storage.user_paths import cache_folder
 
 FOLDER = "images"
 FILES, IMAGES = "files", "images"
@@ -46,9 +46,9 @@ def load_known(name: str, data_dir: Path) -> tuple[Pair, str]:
     dataset = find(name, data_dir)
     after = fingerprint(dataset, data_dir)
     if before == after:
-        place = _place(dataset, data_dir)
         # The digest is only remembered to save time: a cache that cannot be written costs nothing else.
-        with suppress(OSError):
+        with suppress(OSError, FedgridError):
+            place = _place(dataset, data_dir)
             place.parent.mkdir(parents=True, exist_ok=True)
             write_text(place, seal({FILES: after, IMAGES: found}))
     return pair, found

@@ -16,6 +16,9 @@ TIMES_CHECKSUM = "timings.sha256"
 """The checksum of a finished run's times, in the format of sha256sum. It is no part of the mark, which
 has the same bytes whenever the run is repeated."""
 
+OF_ROUNDS = (ROUNDS, CLIENTS, TIMES, TIMES_CHECKSUM, MADE_WITH)
+"""Files that a run which starts over writes anew."""
+
 
 def mark_of(folder: Path, config: RunConfig) -> str:
     """Return the text of the mark of a run whose files lie in `folder`."""

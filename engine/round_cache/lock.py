@@ -20,6 +20,8 @@ RENEW_EVERY = 10.0
 """Seconds."""
 EXPIRES_AFTER = 90.0
 """Seconds without a change: more than a network file system takes to show one (60 by default)."""
+LONGEST = 6 * 3600.0
+"""Seconds after which a lock is no longer renewed: its holder hangs, on a disk that does not answer, say."""
 
 
 class RoundLock:
@@ -28,6 +30,8 @@ class RoundLock:
     def __init__(self, path: Path, clock: Clock = CLOCK) -> None:
         self._file = HeldFile(path, RENEW_EVERY)
         self._observer = Observer(EXPIRES_AFTER, clock)
+        self._clock = clock
+        self._taken_at = 0.0
         self.held = False
 
     def take(self) -> bool:
@@ -45,6 +49,7 @@ class RoundLock:
             self.held = True
             return True
         self.held = True
+        self._taken_at = self._clock.now()
         self._file.start_renewing(self._renew)
         return True
 
@@ -76,7 +81,7 @@ class RoundLock:
     def _renew(self) -> bool:
         # It goes on even if the file is not ours at present: a network file system may show an old one.
         self._file.renew(lambda file: os.utime(file.fileno()))
-        return True
+        return self._clock.now() - self._taken_at < LONGEST
 
     def _is_stale(self, file: TextIO) -> bool:
         holder = _holder(file)

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from errno import ENOSPC
 from pathlib import Path
 from secrets import token_hex
+from stat import S_ISGID, S_IWGRP
 
 from safetensors import SafetensorError
 
@@ -15,6 +16,8 @@ from fedgrid.engine.errors import StorageError
 
 PARTIAL = ".writing-"
 """Part of the name of every file that is still being written."""
+LEFTOVERS = (f"*{PARTIAL}*", ".tmp??????")
+"""What killed writers leave; the second is safetensors' own temporary file beside ours."""
 ASIDE = "damaged-"
 """Start of the names of folders with files that are damaged, or that nothing reads for another reason."""
 ABANDONED_AFTER = 900.0
@@ -36,11 +39,21 @@ def replacing(*paths: Path) -> Iterator[tuple[Path, ...]]:
             for flushed in [threads.submit(flush, temporary) for temporary in temporaries]:
                 flushed.result()
         for temporary, path in zip(temporaries, paths, strict=True):
+            # As its folder is: safetensors makes files that only their owner can read.
+            with suppress(OSError):  # A file system without modes.
+                temporary.chmod(path.parent.stat().st_mode & 0o666)
             temporary.replace(path)
     except BaseException:
         for temporary in temporaries:
             temporary.unlink(missing_ok=True)
         raise
+
+
+def share_with_group(folder: Path) -> None:
+    """Let the group write all that this process creates, if `folder` is a group's own (mode 2775, say)."""
+    mode = folder.stat().st_mode
+    if mode & S_ISGID and mode & S_IWGRP:
+        os.umask(os.umask(0o022) & ~S_IWGRP)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -60,8 +73,9 @@ def flush(path: Path) -> None:
 
 def delete_partial(folder: Path) -> None:
     """Delete the temporary files that killed writers left in `folder`."""
-    for leftover in folder.glob(f"*{PARTIAL}*"):
-        leftover.unlink(missing_ok=True)
+    for pattern in LEFTOVERS:
+        for leftover in folder.glob(pattern):
+            leftover.unlink(missing_ok=True)
 
 
 def set_aside(folder: Path, names: Iterable[str]) -> list[tuple[str, str]]:
@@ -86,7 +100,7 @@ def delete_abandoned(folder: Path, now: float) -> None:
 
     `now` is the modification time of a file just written beside `folder`: both times are the file system's.
     """
-    for leftover in folder.rglob(f"*{PARTIAL}*"):
+    for leftover in [path for pattern in LEFTOVERS for path in folder.rglob(pattern)]:
         with suppress(OSError):  # It may have been renamed just now.
             if leftover.stat().st_mtime < now - ABANDONED_AFTER:
                 leftover.unlink()

@@ -56,6 +56,6 @@ class Patience:
                     raise
                 if attempt == 1:
                     reason = (str(error) or type(error).__name__).splitlines()[0]
-                    self.warn(f"{reason}; tried again for {self.give_up_after:g} s")
+                    self.warn(f"{reason}; trying again for {self.give_up_after:g} s")
             self.clock.pause(pause)
             attempt += 1

@@ -10,6 +10,7 @@ from platform import node
 from typing import Any
 
 from fedgrid.engine.errors import RunError
+from fedgrid.engine.storage.atomic import share_with_group
 from fedgrid.engine.storage.clock import CLOCK, Clock, Patience
 from fedgrid.engine.storage.held_file import Observer, read_holder
 from fedgrid.engine.storage.storage import Storage
@@ -92,6 +93,7 @@ def check_driver(storage: Storage, token: str, clock: Clock = CLOCK) -> None:
 
     try:
         Patience(LATE, clock=clock).repeat(look, (OSError,))
+        share_with_group(storage.root)
     except OSError as error:
         raise RunError(str(error)) from error
 

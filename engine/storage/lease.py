@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
-from fedgrid.engine.storage.atomic import PARTIAL, disk_errors
+from fedgrid.engine.storage.atomic import PARTIAL, disk_errors, share_with_group
 from fedgrid.engine.storage.clock import CLOCK, Clock
 from fedgrid.engine.storage.driver import EXPIRES_AFTER, NAME, Holder, read
 from fedgrid.engine.storage.held_file import RENEWED, HeldFile, Observer, link, read_holder
@@ -77,6 +77,7 @@ class Lease:
         """
         with disk_errors(self._path.parent):
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            share_with_group(self._path.parent)
             self._storage.refresh(NAME)
             with self._temporary() as mine:
                 while not self._taken(mine):
@@ -169,7 +170,14 @@ class Lease:
         is_ours = now is not None and now.token == stale.token
         if is_ours:
             # The claim disappears in this replacement. As long as it exists, no other driver can get here.
-            os.replace(claims[-1], self._path)
+            try:
+                os.replace(claims[-1], self._path)
+            except PermissionError as error:
+                claims[-1].unlink()
+                raise ConfigError(
+                    f"{self._path} is left by {stale}; in this folder only its owner can delete it: ask for "
+                    "that, or name another --storage"
+                ) from error
             claims.pop()
         for claim in claims if is_ours else claims[-1:]:
             claim.unlink(missing_ok=True)

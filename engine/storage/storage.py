@@ -1,6 +1,5 @@
 """Storage of runs and grids: a folder, or a URI (s3, gs, hdfs, fsspec's) with a local mirror."""
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +17,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from fedgrid.engine.errors import ConfigError, RunError, StorageError
-from fedgrid.engine.storage.atomic import PARTIAL
 from fedgrid.engine.storage.clock import Patience
+from fedgrid.engine.storage.mirror import is_deletable, size_of, uploading
 from fedgrid.engine.storage.remote import (
     NOT_FOUND,
     connect,
@@ -29,13 +28,11 @@ from fedgrid.engine.storage.remote import (
     send,
     try_to_write,
 )
-from fedgrid.engine.storage.uploads import is_deletable, uploading
-from fedgrid.engine.storage.user_paths import absolute, cache
+from fedgrid.engine.storage.user_paths import cache_folder
 from fedgrid.redaction import redacted
 
 MARKS = re.compile(
-    r"[^/]+/(done|failed|scores|mlflow|config|made_with)\.json|[^/]+/state-\d+\.sha256|grids/[^/]+/[^/]+"
-    r"|(lease|storage)\.json"
+    r"[^/]+/((done|failed|scores|mlflow|config|made_with)\.json|state-\d+\.sha256)|grids/[^/]+/[^/]+|(lease|storage)\.json"
 )
 """Small files with the progress of runs and grids, without their records."""
 GIVE_UP_AFTER = 300.0
@@ -67,7 +64,7 @@ class Storage:
             ConfigError: a `file://` URI names another host, or there can be no folder of that name.
         """
         if "://" not in str(text):
-            return cls(absolute(text, "--storage"))
+            return cls(folder_at(Path(text)))
         parts = urlsplit(str(text))
         if parts.scheme == "file":
             if parts.netloc not in ("", "localhost"):
@@ -199,7 +196,7 @@ class Storage:
         if self.uri:
             listed = self._at_uri("read", lambda remote, base: listing(remote, base, folder))
             return {name: info.size for name, info in listed.items()}
-        return {name: size for name in self._files(folder) if (size := _size(self.root / name)) is not None}
+        return {name: size for name in self._files(folder) if (size := size_of(self.root / name)) is not None}
 
     def pull_marks(self) -> None:
         """Pull the small files with the progress of each run and grid.
@@ -244,15 +241,13 @@ class Storage:
             try:
                 return work(*connect(self.uri or ""))
             except (OSError, pa.ArrowException) as error:
-                raise StorageError(
-                    f"{self} cannot be {what} ({one_line(error)}); run the same command again to continue"
-                ) from error
+                raise StorageError(f"{self} cannot be {what} ({one_line(error)})") from error
 
         try:
             return self.patience.repeat(attempt, (StorageError,))
         except StorageError as error:
             # `patiently` tries a StorageError again; here that has been done.
-            raise RunError(str(error)) from error.__cause__
+            raise RunError(f"{error}; run the same command again to continue") from error.__cause__
 
     def _send(self, name: str, remote: fs.FileSystem, base: str) -> None:
         send(remote, self.root / name, f"{base}/{name}")
@@ -276,18 +271,3 @@ class Storage:
 
 def _received(text: str, give_up_after: float) -> Storage:
     return replace(Storage.of(text), patience=Patience(give_up_after))
-
-
-def cache_folder() -> Path:
-    """Return FEDGRID_CACHE, or fedgrid in the user's cache folder."""
-    if given := os.environ.get("FEDGRID_CACHE"):
-        return Path(given).expanduser().absolute()
-    return cache(instead="FEDGRID_CACHE")
-
-
-def _size(path: Path) -> int | None:
-    """Return a file's size in bytes, None if it is still being written or has just been deleted."""
-    try:
-        return None if PARTIAL in path.name else path.stat().st_size
-    except FileNotFoundError:
-        return None

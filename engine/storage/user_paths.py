@@ -34,3 +34,14 @@ def cache(instead: str) -> Path:
         return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedgrid"
     except RuntimeError as error:
         raise ConfigError(f"there is no home folder for fedgrid's cache; set HOME or {instead}") from error
+
+
+def cache_folder() -> Path:
+    """Return FEDGRID_CACHE, or fedgrid's folder in the user's cache.
+
+    Raises:
+        ConfigError: the user has no home folder.
+    """
+    if given := os.environ.get("FEDGRID_CACHE"):
+        return Path(given).expanduser().absolute()
+    return cache(instead="FEDGRID_CACHE")

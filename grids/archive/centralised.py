@@ -2,16 +2,19 @@
 
 A training's folder has `training_loss.csv` and `validation_results.csv`, a row an epoch, and
 `final_test.csv`, a single row. The official test images were halved, a half for each of the last two. With
-MedMNIST their names are exchanged: `final_test.csv` is of the official validation images.
+MedMNIST their names are exchanged: `final_test.csv` is of the official validation images. `config.json` has
+the learning rate and the model, in two forms.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from fedgrid.engine.errors import DataError
 from fedgrid.grids.archive.csv_files import Table, malformed
-from fedgrid.grids.archive.layout import FINAL, LOSS, VALIDATION, FoundTraining
+from fedgrid.grids.archive.layout import FINAL, LOSS, SETUP, VALIDATION, FoundTraining
 from fedgrid.grids.results.archived_trainings import ArchivedTraining, Scores
 
 EXCHANGED = ("pathmnist", "bloodmnist")
@@ -47,12 +50,25 @@ def read(found: FoundTraining) -> ArchivedTraining:
     return ArchivedTraining(
         dataset=found.dataset,
         name=found.name,
+        **_setup(found.folder / SETUP),
         loss=_column(losses, "loss"),
         weights_l1=_column(losses, "weights_norm", least=0),
         by_epoch=_scores(by_epoch),
         by_epoch_on="test" if found.dataset in EXCHANGED else "validation",
         final=last[0] if last else None,
     )
+
+
+def _setup(path: Path) -> dict[str, Any]:
+    """Return the model and the learning rate, None where the file or the key is absent."""
+    try:
+        config = dict(json.loads(path.read_text())) if path.exists() else {}
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"{path} cannot be read: {error}; expected a JSON object") from error
+    model, inner = config.get("model"), config.get("centralised_setup", {})
+    rate = config.get("learning_rate", inner.get("local_learning_rate"))
+    name = model.get("architecture") if isinstance(model, dict) else model
+    return {"model": name, "learning_rate": rate}
 
 
 def _table(path: Path, columns: Sequence[str], *, counts: bool = True) -> Table | None:

@@ -21,7 +21,8 @@ EXPERIMENTS, TEMPERATURES, DATASETS = "experiments", "temperature_experiments", 
 RESULTS = "results"
 CENTRALISED = "centralised_test"
 LOSS, VALIDATION, FINAL = "training_loss.csv", "validation_results.csv", "final_test.csv"
-"""The files of a centralised training."""
+"""The files of a centralised training, beside `SETUP`."""
+SETUP = "config.json"
 MAPPING = "cluster_id_mapping.csv"
 TEMPERATURE = "clusters_temperature.csv"
 

@@ -16,6 +16,7 @@ PUBLISHED_EPOCH = {"mnist": 31, "fmnist": 41, "cifar10": 11, "pathmnist": 41, "b
 OWN = "this one"
 COLUMNS = {
     "training": ("training", "s"),
+    "learning_rate": ("learning\nrate", "g"),
     "epochs": ("epochs", "d"),
     "loss": ("loss", ".4f"),
     "validation_accuracy": ("valid.\naccuracy", ".3f"),
@@ -39,9 +40,17 @@ def rows_beside(folder: CentralisedFolder, storage: Storage) -> list[dict[str, A
     Raises:
         RunError: the storage cannot be read, or what was imported is damaged.
     """
-    dataset = folder.config.dataset
-    imported = [_row(grid, training, dataset) for grid, training in of_dataset(dataset, storage)]
+    imported = archived_rows(folder.config.dataset, storage)
     return [_own_row(folder), *imported] if imported else []
+
+
+def archived_rows(dataset: str, storage: Storage) -> list[dict[str, Any]]:
+    """Return a row for each imported training of a data set.
+
+    Raises:
+        RunError: the storage cannot be read, or what was imported is damaged.
+    """
+    return [_row(grid, training, dataset) for grid, training in of_dataset(dataset, storage)]
 
 
 def show_beside(rows: Sequence[dict[str, Any]], dataset: str, console: Console) -> None:
@@ -66,6 +75,8 @@ def _own_row(folder: CentralisedFolder) -> dict[str, Any]:
     changes = folder.column("weights_l1_change")
     return {
         "training": OWN,
+        "model": folder.config.model,
+        "learning_rate": folder.config.training.learning_rate,
         "epochs": len(changes),
         "loss": last["loss"],
         "validation_accuracy": None,
@@ -77,9 +88,12 @@ def _own_row(folder: CentralisedFolder) -> dict[str, Any]:
 
 
 def _row(grid: str, training: ArchivedTraining, dataset: str) -> dict[str, Any]:
+    _, inner, name = training.name.rpartition("/")
     validation, test = training.last_on("validation"), training.last_on("test")
     return {
-        "training": f"{grid}: {training.name}",
+        "training": f"{grid}: {name}" if inner else grid,
+        "model": training.model,
+        "learning_rate": training.learning_rate,
         "epochs": training.epochs,
         "loss": training.loss[-1] if training.loss else None,
         "validation_accuracy": validation and validation.accuracy,

@@ -7,6 +7,7 @@ from rich.console import Console
 from fedgrid.engine.clients.placement import Request
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.summary import print_finished, show
@@ -41,6 +42,7 @@ def run_grid(
     todo = [run for run in chosen if options.fresh or not is_finished(storage, run)]
     for run in todo if not options.fresh else ():
         if damaged := damage(storage, run):
+            RunFolder(storage, run).check_config()
             warn(f"{damaged}: it is set aside, and {run.name} is run again")
     waiting = {run.run_id for run in todo}
     done = [run for run in chosen if run.run_id not in waiting]

@@ -1,6 +1,6 @@
-"""Centralised trainings of the OCFL papers' authors, as an imported grid keeps them: `centralised.jsonl`.
+"""Centralised trainings of the OCFL papers' authors, as an imported grid keeps them: `centralised.json`.
 
-A line of that file is a training; `fedgrid centralised` shows them beside its own.
+`fedgrid centralised` shows them beside its own.
 """
 
 from collections.abc import Iterable
@@ -10,10 +10,11 @@ from pydantic import ValidationError
 
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.errors import RunError
+from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 
-FILE = "centralised.jsonl"
+FILE = "centralised.json"
 TestSet = Literal["validation", "test"]
 
 
@@ -32,6 +33,9 @@ class ArchivedTraining(Section):
     dataset: str
     name: str
     """Its folder in the archive, as `centralised_test`."""
+    model: str | None = None
+    """As the authors call it."""
+    learning_rate: float | None = None
     loss: tuple[float, ...] = ()
     """Mean cross-entropy while the model changes."""
     weights_l1: tuple[float, ...] = ()
@@ -67,7 +71,7 @@ def keep(trainings: Iterable[ArchivedTraining], grid: GridFolder) -> None:
     Raises:
         RunError: if they cannot be written.
     """
-    grid.write(FILE, "".join(f"{training.model_dump_json()}\n" for training in trainings))
+    grid.write(FILE, seal({"trainings": [training.model_dump(mode="json") for training in trainings]}))
 
 
 def of_dataset(dataset: str, storage: Storage) -> list[tuple[str, ArchivedTraining]]:
@@ -75,13 +79,14 @@ def of_dataset(dataset: str, storage: Storage) -> list[tuple[str, ArchivedTraini
 
     Raises:
         RunError: a file is damaged.
+        ConfigError: it is of a newer fedgrid.
     """
     storage.pull_marks()
     found = []
     for path in sorted((storage.root / GRIDS).glob(f"*/{FILE}")):
         try:
-            trainings = [ArchivedTraining.model_validate_json(line) for line in path.read_text().splitlines()]
-        except (ValidationError, UnicodeDecodeError) as error:
-            raise RunError(f"{path} is damaged or of another version; import the archive again") from error
+            trainings = [ArchivedTraining.model_validate(each) for each in unseal(path)["trainings"]]
+        except (DamagedFile, ValidationError, KeyError) as error:
+            raise RunError(f"{path} is damaged: import the archive again") from error
         found += [(path.parent.name, training) for training in trainings if training.dataset == dataset]
     return found

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from fedgrid.algorithms.registry import note_titles
 from fedgrid.engine.errors import ConfigError, unknown
-from fedgrid.engine.format import FORMAT, DamagedFile, seal, unseal
+from fedgrid.engine.format import DamagedFile, OlderFormat, seal, unseal
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import disk_errors, write_text
@@ -122,10 +122,7 @@ class GridFolder:
         except FileNotFoundError as error:
             raise self._missing() from error
         if head.startswith(FORMAT_1):
-            raise ConfigError(
-                f"{self.path} is of an earlier fedgrid (format 1; this one reads format {FORMAT}): use that "
-                "one for it, name another --storage, or move the folder away"
-            )
+            raise OlderFormat(self.path, 1)
         try:
             about = unseal(path, head)
             if about.get("runs") != sha256(lines).hexdigest():

@@ -32,12 +32,12 @@ def reference(server_rate=1.0):
         yield x, c
 
 
-def ours(**settings):
-    """Return the same from the algorithm and its local rule."""
+def ours(rounds=SAMPLED, weights=None, memories=None, **settings):
+    """Return the same from the algorithm and its local rule; `memories` are the clients'."""
     algorithm = create("scaffold", settings)
     state = algorithm.init(layout(2), 3, lambda number: np.zeros(2, np.float64), rng())
-    memories = {}
-    for round_index, sampled in enumerate(SAMPLED):
+    memories = {} if memories is None else memories
+    for round_index, sampled in enumerate(rounds):
         replies = {}
         for order in algorithm.orders(state, round_index, Presence((0, 1, 2), sampled), rng()):
             i = order.client
@@ -45,7 +45,8 @@ def ours(**settings):
                 order, state.models[0], CURVATURES[i], TARGETS[i], RATE, STEPS[i], memories.get(i, {})
             )
         source = QuadraticSource(replies)
-        updates = Updates(source, layout(2), clients=replies, absent=set(range(3)) - set(sampled))
+        absent = set(range(3)) - set(sampled)
+        updates = Updates(source, layout(2), clients=replies, absent=absent, weights=weights)
         state, _ = algorithm.step(state, round_index, updates, rng())
         yield state.models[0], state.arrays["variate"]
 
@@ -56,6 +57,15 @@ def test_models_and_variates_are_those_of_the_paper(server_rate):
     for (model, variate), (expected_model, expected_variate) in rounds:
         assert model == pytest.approx(expected_model, abs=1e-6)
         assert variate == pytest.approx(expected_variate, abs=1e-6)
+
+
+def test_the_servers_variate_is_the_weighted_mean_of_the_clients():
+    """The invariant of Algorithm 1, c = sum p_i c_i, if all take part."""
+    for weights, shares in (({0: 1, 1: 3, 2: 4}, (1, 3, 4)), (None, (1, 1, 1))):
+        own = {}
+        for _, variate in ours([(0, 1, 2)] * 4, weights, own):
+            variates = [own[client]["variate"] for client in range(3)]
+            assert variate == pytest.approx(np.average(variates, axis=0, weights=shares), rel=1e-5)
 
 
 def test_orders_carry_the_servers_variate_once_for_all():

@@ -146,10 +146,11 @@ def truncate_a_state(storage: Path, rng: random.Random) -> None:
 
 
 def contents(storage: Path) -> dict[str, bytes]:
-    """Return file -> bytes of all runs, but for what a clock says."""
+    """Return file -> bytes of all runs, but for what a clock says and what was set aside as damaged."""
     folders = [path.parent for path in storage.glob("*/config.json")]
-    paths = (path for folder in folders for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(storage)): path.read_bytes() for path in paths if path.name not in CLOCKS}
+    paths = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    kept = (path for path in paths if path.name not in CLOCKS and not path.parent.name.startswith("damaged-"))
+    return {str(path.relative_to(storage)): path.read_bytes() for path in kept}
 
 
 def mlflow_faults(storage: Path, grid: str, rounds: int) -> list[str]:

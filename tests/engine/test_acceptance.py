@@ -248,7 +248,7 @@ class TestDigits:
         assert digits.ari(PUBLISHED_AFFINITY) == TRADED
 
     def test_sattler_finds_the_groups_with_the_quickstarts_settings(self, seed):
-        """Splits in rounds 6 and 7, and no more: the mean of a group of like clients does not vanish."""
+        """One group in round 4, the others in 5 or 6, and no more: like clients' mean is not short."""
         config = quickstart("sattler", seed)
         federation, pool, progress = begin(config, NOWHERE, config.make_algorithm())
         clustered = []
@@ -256,7 +256,7 @@ class TestDigits:
             progress, record = federation.next_round(progress, pool)
             if record.round["clustered"]:
                 clustered.append(number)
-        assert clustered == [6, 7]
+        assert clustered in ([4, 5], [4, 6])
         assert adjusted_rand_score(federation.truth_K, progress.state.labels_K) == 1.0
 
 

@@ -286,7 +286,7 @@ def test_run_with_only_damaged_states_is_refused(tmp_path, damage):
         damage(folder.path / f"state-{number:06d}.safetensors")
     message = (
         f"every state in {folder.path} is damaged (state-000002.safetensors, state-000001.safetensors); "
-        "move the folder away to start this run again"
+        "move it away to start again"
     )
     with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
         open_folder(tmp_path)

@@ -80,10 +80,11 @@ def test_a_run_from_start_to_end(tmp_path):
 
 def test_the_records_tell_who_held_what(tmp_path):
     """Six clients in three balanced groups are two each; the test set is 30 % of the images, rounded up."""
-    folder = finish(config(), tmp_path)
+    run = config(split={"test_leakage": "published"})
+    folder = finish(run, tmp_path)
     first = rows(folder, "clients")[:6]
     assert [row["true_cluster"] for row in first] == [0, 0, 1, 1, 2, 2]
-    setup, truth_K = prepare(config(), NOWHERE)
+    setup, truth_K = prepare(run, NOWHERE)
     assert truth_K.tolist() == [0, 0, 1, 1, 2, 2]
     for row, data in zip(first, setup.clients, strict=True):
         assert (row["train_images"], row["test_images"]) == (len(data.train), len(data.test))
@@ -269,7 +270,7 @@ def test_after_a_failure_the_run_goes_on_where_it_was(tmp_path):
     [
         ({"clients": 2}, "3 clusters need at least 3 clients, not 2"),
         ({"split": {"server_images": 10**6}}, "split.server_images 1000000 is more than the 355 images"),
-        ({"split": {"draws": 1}}, "would hold 0 training and 1 test images"),
+        ({"split": {"draws": 1, "test_leakage": "published"}}, "would hold 0 training and 1 test images"),
     ],
 )
 def test_a_split_that_cannot_be_is_refused(tmp_path, given, message):

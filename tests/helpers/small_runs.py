@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.clients.machine import this_machine
 from fedgrid.engine.clients.messages import EvaluateReport, Reply, TrainReport
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.pool import InProcessPool
@@ -121,7 +122,7 @@ def locks(root):
 class Untouchable:
     """A pool that fails when it is used."""
 
-    machines = staticmethod(lambda: [{"device": "cpu"}])
+    machines = staticmethod(lambda: [this_machine("cpu")])
 
     def prepare(self, setup):
         raise AssertionError("prepared")
@@ -158,7 +159,7 @@ class Arithmetic:
     The memory is the last update, a tenth of which is added to the next one.
     """
 
-    machines = staticmethod(lambda: [{"device": "cpu"}])
+    machines = staticmethod(lambda: [this_machine("cpu")])
     drift = 0.0
     """Added to every update: with another one, a client that trains again gets other bits."""
 

@@ -228,4 +228,4 @@ def _scale(row: Sequence[Axes], score: Score, clients: int) -> None:
     share_y(row, high, ticks, score.label)
     least = min((float(np.min(line.get_ydata())) for axes in drawn for line in axes.lines), default=0.0)
     for axes in row:
-        axes.set_ylim(bottom=min(0.0, least - 0.03))
+        axes.set_ylim(bottom=min(0.0, least - 0.03 * high))

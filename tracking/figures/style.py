@@ -92,16 +92,23 @@ PUBLISHED = {
     "OCFL-MS": Style("#56B4E9", "P"),
     "OCFL-HDB": Style("#009E73", "X"),
 }
+DOTTED = (0, (1, 1.2))
+REFERENCES = {
+    "ORACLE": Style("#000000", "*", DOTTED, filled=False),
+    "SOLO": Style("#000000", "h", DOTTED, filled=False),
+}
+"""Rows to compare with, no competitors: dotted black lines, so that colours are the competitors'."""
 # Tol's muted scheme, also safe for colour blindness.
 OTHER_COLOURS = ("#332288", "#882255", "#117733", "#999933", "#88CCEE", "#000000")
 OTHER_MARKERS = ("<", ">", "h", "*", "p")
 
 
 def styles(algorithms: Sequence[str]) -> dict[str, Style]:
-    """Return algorithm -> style: fixed for those of the papers, dashed if `as published`."""
+    """Return algorithm -> style: fixed for the papers' and for references, dashed if `as published`."""
     plain = dict.fromkeys(name.removesuffix(AS_PUBLISHED) for name in algorithms)
-    others = [name for name in plain if name not in PUBLISHED]
-    known = PUBLISHED | {name: _other(position) for position, name in enumerate(others)}
+    fixed = PUBLISHED | REFERENCES
+    others = [name for name in plain if name not in fixed]
+    known = fixed | {name: _other(position) for position, name in enumerate(others)}
     return {
         name: replace(known[name.removesuffix(AS_PUBLISHED)], line=DASHED, filled=False)
         if name.endswith(AS_PUBLISHED)

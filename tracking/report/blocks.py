@@ -177,9 +177,14 @@ def _block(study: Study) -> Section:
         ("mean over rounds", clustering.clustering(study, final=False)),
         ("last partition", clustering.clustering(study, final=True)),
     )
-    curves = (Choice(tuple(_plates(study, kinds, name, title))) for kinds in BY_ROUND)
+    curves = (_alternatives(tuple(_plates(study, kinds, name, title))) for kinds in BY_ROUND)
     maps = Choice(tuple(_maps(study, name, title)))
     return Section(name, title, items=(Choice(tables), *curves, maps))
+
+
+def _alternatives(options: tuple[tuple[str, Plate], ...]) -> Plate | Choice:
+    """Return a choice; a single figure, of which there is nothing to choose, by itself."""
+    return Choice(options) if len(options) > 1 else options[0][1]
 
 
 def _plates(study: Study, kinds: Sequence[Kind], name: str, title: str) -> Iterator[tuple[str, Plate]]:

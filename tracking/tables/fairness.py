@@ -31,6 +31,7 @@ def fairness(study: Study) -> Table:
         Row(
             name,
             tuple(over_scenarios(study.where(algorithm=name), measure) for measure in columns.values()),
+            is_reference=name in study.references,
         )
         for name in study.algorithms
     ]

@@ -23,10 +23,10 @@ def flags():
 
 def test_a_machine_is_its_libraries_and_processor():
     machine = this_machine("cpu")
-    assert machine["torch"] == torch.__version__
+    assert machine["torch build"] == torch.__version__
     assert machine["numpy"] == np.__version__
     assert machine["processor"] == torch.backends.cpu.get_cpu_capability()
-    assert set(machine) == {"device", "torch", "numpy", "processor"}
+    assert set(machine) == {"device", "torch build", "numpy", "processor"}
 
 
 def test_a_machine_with_a_gpu_is_also_its_model_driver_and_libraries(monkeypatch):

@@ -101,7 +101,7 @@ def test_no_image_is_shared_and_all_clients_hold_the_most_possible(sizes, client
 
 
 def test_majority_splits_never_leak():
-    one, other = deal(majority=0.4), deal(majority=0.4, test_leakage="none")
+    one, other = deal(majority=0.4), deal(majority=0.4, test_leakage="published")
     assert leakage(one) == 0
     assert [part.test.tolist() for part in one] == [part.test.tolist() for part in other]
 

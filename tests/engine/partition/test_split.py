@@ -72,7 +72,14 @@ class TestSplitPool:
     def test_every_client_holds_unique_images_of_its_group(
         self, overlap, balance, clients, num_clusters, seed
     ):
-        splits = deal(overlap=overlap, balance=balance, clients=clients, num_clusters=num_clusters, seed=seed)
+        splits = deal(
+            overlap=overlap,
+            balance=balance,
+            clients=clients,
+            num_clusters=num_clusters,
+            seed=seed,
+            test_leakage="published",
+        )
         sets = class_sets(10, num_clusters, overlap)
         assert [part.client for part in splits] == list(range(clients))
         clusters = [part.cluster for part in splits]
@@ -103,24 +110,31 @@ class TestSplitPool:
         assert max(held) <= 9
         assert max(len(part.train) + len(part.test) for part in deal()) > 9
 
-    def test_published_splits_leak_and_none_does_not(self):
+    def test_published_splits_leak_and_the_default_does_not(self):
         """Two clients a cluster of 180 or 240 images draw 100 each: the other one holds 1 - exp(-100/200) of
         a client's test images, and trains on 70 % of what it holds: 0.28."""
-        assert leakage(deal()) == pytest.approx(0.28, abs=0.06)
+        assert leakage(deal(test_leakage="published")) == pytest.approx(0.28, abs=0.06)
         for overlap in ("overlapping", "nonoverlapping"):
-            assert leakage(deal(overlap=overlap, test_leakage="none")) == 0.0
+            assert leakage(deal(overlap=overlap)) == 0.0
 
     def test_leakage_setting_does_not_change_the_images_of_a_client(self):
         """Only the cut differs, so sizes agree in expectation: 30 % of about 500 images, within 3 sd."""
-        leaking, clean = deal(), deal(test_leakage="none")
+        leaking, clean = deal(test_leakage="published"), deal()
         for one, other in zip(leaking, clean, strict=True):
             assert set(one.train) | set(one.test) == set(other.train) | set(other.test)
         sizes = [sum(len(part.test) for part in splits) for splits in (leaking, clean)]
         assert sizes[1] == pytest.approx(sizes[0], abs=3 * np.sqrt(500 * 0.3 * 0.7))
 
-    def test_client_without_training_images_is_refused(self):
-        with pytest.raises(ConfigError, match="client 0 would hold 0 training and 1 test images"):
-            deal(draws=1)
+    @pytest.mark.parametrize(
+        ("test_leakage", "message"),
+        [
+            ("published", "client 0 would hold 0 training and 1 test images"),
+            ("none", "needs at least one of each"),
+        ],
+    )
+    def test_client_without_training_or_test_images_is_refused(self, test_leakage, message):
+        with pytest.raises(ConfigError, match=message):
+            deal(draws=1, test_leakage=test_leakage)
 
     def test_more_clients_than_images_are_refused(self):
         with pytest.raises(ConfigError, match="601 clients cannot share 600 images"):

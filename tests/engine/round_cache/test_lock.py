@@ -12,7 +12,7 @@ from threading import Barrier, Semaphore
 import pytest
 
 from fedgrid.engine.round_cache import lock as module
-from fedgrid.engine.round_cache.lock import EXPIRES_AFTER, RENEW_EVERY, RoundLock
+from fedgrid.engine.round_cache.lock import EXPIRES_AFTER, LONGEST, RENEW_EVERY, RoundLock
 from fedgrid.engine.storage import held_file, processes
 from fedgrid.engine.storage.processes import machine, start_time
 from tests.helpers.time import Time
@@ -380,6 +380,15 @@ class TestRenewing:
         first.release()
         assert path.exists(), "the waiter holds it"
         waiter.release()
+
+    def test_lock_of_a_holder_that_hangs_in_a_write_is_renewed_for_hours_only(self, path, time):
+        lock = RoundLock(path, time.clock)
+        assert lock.take()
+        time.seconds += LONGEST - 1
+        assert lock._renew()
+        time.seconds += 2
+        assert not lock._renew()
+        lock.release()
 
     def test_only_a_held_lock_with_a_file_is_renewed(self, path, pauses):
         put(path, holder())

@@ -1,8 +1,49 @@
-"""Temporary files that killed writers left: deleted, unless they may still be written."""
+"""Files that are replaced: who may read them, and what becomes of what killed writers left."""
 
 import os
+import stat
 
-from fedgrid.engine.storage.atomic import ABANDONED_AFTER, PARTIAL, delete_abandoned
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from fedgrid.engine.storage.atomic import (
+    ABANDONED_AFTER,
+    PARTIAL,
+    delete_abandoned,
+    delete_partial,
+    replacing,
+    share_with_group,
+)
+
+
+@pytest.fixture
+def umask():
+    """Give files the usual modes, whatever the caller's are."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(0o755, 0o644), (0o2775, 0o664), (0o700, 0o600)])
+def test_replaced_file_can_be_read_and_written_as_its_folder(tmp_path, umask, mode, expected):
+    """safetensors makes files for their owner alone: another user could not go on with a run."""
+    tmp_path.chmod(mode)
+    with replacing(tmp_path / "state", tmp_path / "text") as (state, text):
+        save_file({"x": np.zeros(3)}, state)
+        text.write_text("text")
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("state", "text")] == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"), [(0o2775, 0o775), (0o775, 0o755), (0o2755, 0o755), (0o1777, 0o755)]
+)
+def test_folder_of_a_group_stays_writable_for_the_group(tmp_path, umask, mode, expected):
+    """Only where new files get the folder's group, which is what setgid says."""
+    tmp_path.chmod(mode)
+    share_with_group(tmp_path)
+    (tmp_path / "grids").mkdir()
+    assert stat.S_IMODE((tmp_path / "grids").stat().st_mode) & 0o777 == expected
 
 
 def test_files_of_killed_writers_are_deleted_anywhere_below(tmp_path):
@@ -10,6 +51,7 @@ def test_files_of_killed_writers_are_deleted_anywhere_below(tmp_path):
     ages = {
         f"store/trunk/000001-ab-mean.safetensors{PARTIAL}12-ab": ABANDONED_AFTER + 1,
         f"grids/paper/progress.json{PARTIAL}12-ab": 1e6,
+        "store/trunk/.tmpRHEuWI": ABANDONED_AFTER + 1,
         f"grids/paper/runs.jsonl{PARTIAL}12-ab": ABANDONED_AFTER - 1,
         f"grids/paper/stop{PARTIAL}12-ab": -60,
         "grids/paper/runs.jsonl": 1e6,
@@ -23,4 +65,11 @@ def test_files_of_killed_writers_are_deleted_anywhere_below(tmp_path):
     delete_abandoned(tmp_path / "grids", now)
     delete_abandoned(tmp_path / "missing", now)
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert left == set(list(ages)[2:])
+    assert left == set(list(ages)[3:])
+
+
+def test_files_of_killed_writers_in_a_folder_are_deleted(tmp_path):
+    for name in (f"rounds.parquet{PARTIAL}1-ab", ".tmpRHEuWI", "rounds.parquet"):
+        (tmp_path / name).write_text("text")
+    delete_partial(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["rounds.parquet"]

@@ -28,7 +28,7 @@ def test_failed_call_is_repeated_until_it_succeeds():
     time, warnings = Time(), []
     call = Failing(OSError("first"), OSError("second"))
     assert Patience(60, warnings.append, time.clock).repeat(call, (OSError,)) == 7
-    assert warnings == ["first; tried again for 60 s"]
+    assert warnings == ["first; trying again for 60 s"]
     assert len(time.pauses) == 2
     assert 0.5 <= time.pauses[0] <= 1 <= time.pauses[1] <= 2
 

@@ -266,6 +266,23 @@ def test_link_whose_reply_was_lost_is_ours(storage, monkeypatch):
     assert names(storage) == []
 
 
+def test_dead_lease_that_only_its_owner_can_delete_is_named(storage, monkeypatch):
+    """As in a folder with the sticky bit, like /tmp."""
+    put(storage, mine(storage, token="old", user="alice", renewed=LONG_AGO))
+
+    def refused(source, target):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(module.os, "replace", refused)
+    with (
+        pytest.raises(ConfigError, match=r"lease.json is left by grid paper of alice") as error,
+        lease(storage),
+    ):
+        pass
+    assert "--storage" in str(error.value)
+    assert names(storage) == ["lease.json"]
+
+
 def test_renewal_writes_the_time_and_nothing_else(storage, time):
     with lease(storage, time=time) as held:
         before = read(storage)

@@ -40,9 +40,34 @@ def test_the_change_of_the_norm_is_of_an_epoch_and_not_of_the_first(tmp_path):
     assert [training.l1_change(epoch) for epoch in (0, 1, 2, 3)] == [None, None, 6.5, None]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"model": "ResNet34", "learning_rate": 1e-4}', ("ResNet34", 1e-4)),
+        (
+            '{"model": {"architecture": "CNN"}, "centralised_setup": {"local_learning_rate": 0.01}}',
+            ("CNN", 0.01),
+        ),
+        ("{}", (None, None)),
+    ],
+)
+def test_learning_rate_and_model_are_in_either_form_of_the_configuration(tmp_path, text, expected):
+    (write_centralised(tmp_path) / "config.json").write_text(text)
+    training = read(only(tmp_path))
+    assert (training.model, training.learning_rate) == expected
+
+
+@pytest.mark.parametrize("text", ["{", "3"])
+def test_configuration_that_is_no_json_object_is_malformed(tmp_path, text):
+    path = write_centralised(tmp_path) / "config.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match="config.json cannot be read: .*; expected a JSON object"):
+        read(only(tmp_path))
+
+
 @pytest.mark.parametrize("dataset", ["PATHMNIST", "BLOODMNIST"])
 def test_medmnists_file_names_are_exchanged(tmp_path, dataset):
-    write_centralised(tmp_path, dataset)
+    write_centralised(tmp_path, dataset, "archive_runs/Run_I")
     training = read(only(tmp_path))
     assert (training.last_on("validation"), training.last_on("test")) == (FINAL, SECOND)
 
@@ -138,7 +163,7 @@ def test_the_authors_accuracies_and_epsilons_are_those_that_the_papers_quote(
 ):
     """epsilon_1 is a tenth of the change of the L1 norm: in the papers' tables 6.06 and 185."""
     training = theirs[dataset]
-    assert training.epochs == 80
+    assert (training.epochs, training.learning_rate) == (80, {"mnist": 0.01, "cifar10": 0.005}[dataset])
     for images, expected in (("test", test), ("validation", validation)):
         scores = training.last_on(images)
         assert (scores.accuracy, scores.f1) == pytest.approx(expected, abs=5e-5)

@@ -1,6 +1,11 @@
 """The authors' centralised trainings beside one's own."""
 
+from io import StringIO
+
+from rich.console import Console
+
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.centralised.beside import archived_rows, show_beside
 from fedgrid.grids.results.archived_trainings import FILE, ArchivedTraining, Scores, keep
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
@@ -8,7 +13,9 @@ from tests.helpers.command_line import fedgrid, new_storage, strict_json
 SMALL = ("centralised", "digits", "--epochs", 2)
 THEIRS = ArchivedTraining(
     dataset="digits",
-    name="centralised_test",
+    name="centralised_test/archive_runs/Run_IX",
+    model="ResNet34",
+    learning_rate=1e-4,
     loss=(1.5, 0.25),
     weights_l1=(100.0, 106.5),
     by_epoch=(Scores(loss=1, accuracy=0.5, f1=0.5), Scores(loss=1, accuracy=0.875, f1=0.75)),
@@ -28,6 +35,8 @@ def test_imported_trainings_of_the_data_set_stand_beside_ones_own(tmp_path):
     last = alone["epochs"][-1]
     assert own | {"weights_l1_change": None} == {
         "training": "this one",
+        "model": "digitnet",
+        "learning_rate": alone["training"]["learning_rate"],
         "epochs": 2,
         "loss": last["loss"],
         "validation_accuracy": None,
@@ -37,7 +46,9 @@ def test_imported_trainings_of_the_data_set_stand_beside_ones_own(tmp_path):
         "weights_l1_change": None,
     }
     assert imported == {
-        "training": "theirs: centralised_test",
+        "training": "theirs: Run_IX",
+        "model": "ResNet34",
+        "learning_rate": 1e-4,
         "epochs": 2,
         "loss": 0.25,
         "validation_accuracy": 0.875,
@@ -52,10 +63,26 @@ def test_imported_trainings_of_the_data_set_stand_beside_ones_own(tmp_path):
     assert "L1 change\nin" not in out, "the papers derived no epsilon from digits"
 
 
+def test_main_training_of_a_data_set_is_called_by_its_grid_and_trials_by_their_folder(tmp_path):
+    """And the L1 norm's change is of the epoch of the published epsilon: MNIST's 31st, which is 64.5 - 58."""
+    norms = tuple(float(2 * epoch) for epoch in range(30)) + (58.0 + 6.5,)
+    main = THEIRS.model_copy(update={"dataset": "mnist", "name": "centralised_test", "weights_l1": norms})
+    trial = THEIRS.model_copy(update={"dataset": "mnist"})
+    keep([main, trial], GridFolder(Storage(tmp_path), "theirs"))
+    rows = archived_rows("mnist", Storage(tmp_path))
+    assert [(row["training"], row["weights_l1_change"]) for row in rows] == [
+        ("theirs", 6.5),
+        ("theirs: Run_IX", None),
+    ]
+    out = Console(file=StringIO(), width=100)
+    show_beside(rows, "mnist", out)
+    assert "in epoch 31" in out.file.getvalue()
+
+
 def test_damaged_file_of_imported_trainings_is_named(tmp_path):
     storage = new_storage(tmp_path / "runs")
     folder = GridFolder(Storage(storage), "theirs")
     folder.write(FILE, "{}\n")
     result = fedgrid(*SMALL, "--storage", storage)
     assert result.code == 1
-    assert f"{folder.path / FILE} is damaged or of another version; import the archive again" in result.err
+    assert f"{folder.path / FILE} is damaged: import the archive again" in result.err

@@ -44,7 +44,7 @@ def test_grid_folder_has_the_preset_and_a_line_for_each_run(storage):
 
 
 def test_reference_of_a_plugin_is_known_without_the_plugin(storage, tmp_path):
-    """A report executes none; and an index of an earlier version does not say which are references."""
+    """A report executes none."""
     path = tmp_path / "mine.py"
     path.write_text(
         ALGORITHM.replace('"own"', '"alone"').replace("FedOptSettings())", "FedOptSettings(), True)")
@@ -56,8 +56,6 @@ def test_reference_of_a_plugin_is_known_without_the_plugin(storage, tmp_path):
     assert not is_reference("alone")
     folder.runs()
     assert is_reference("alone")
-    folder.write("plugins.json", text_of(folder, "plugins.json").replace("references", "others"))
-    folder.runs()
 
 
 def test_stored_run_keeps_its_id_and_name(storage):

@@ -110,6 +110,13 @@ def test_built_in_spaces_contain_the_papers_cooldown_and_round():
     assert 21 in read_space(built_in("briggs", 50), "briggs")["round"].steps()
 
 
+def test_sattlers_space_is_of_shares_and_the_published_ones_of_norms():
+    """A share and its epsilon as a number exclude each other."""
+    assert {"epsilon_1_share", "epsilon_2_share"} < built_in("sattler", 50).keys()
+    assert {"epsilon_1", "epsilon_2"} < built_in("sattler-as-published", 50).keys()
+    assert not {"epsilon_1", "epsilon_2"} & built_in("sattler", 50).keys()
+
+
 def test_algorithm_without_a_space_names_those_that_have_one():
     with pytest.raises(ConfigError, match="bnc has no .*search space .*sattler, briggs, louvain"):
         built_in("bnc", 15)

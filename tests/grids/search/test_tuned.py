@@ -1,11 +1,11 @@
 """`--tuned`: the best values of a search, for runs of its algorithm and data sets only."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.format import seal
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import load_grid
 from fedgrid.grids.search.tuned import noted, read_tuned
@@ -46,7 +46,7 @@ def write(root, name, **values):
     folder = root / "grids" / name
     folder.mkdir(parents=True, exist_ok=True)
     found = {"trials_asked": 32, "trials_done": 8, "complete": True, **values}
-    (folder / "search.json").write_text(json.dumps(found, indent=2))
+    (folder / "search.json").write_text(seal(found, indent=2))
 
 
 def grid(storage, *names, changes=(), **options):
@@ -67,7 +67,7 @@ def settings(grid, algorithm, dataset):
 def test_tuned_values_apply_only_to_their_algorithm_and_data_set(storage):
     """A setting that was not searched, here epsilon_2, keeps the value of the preset."""
     plain, tuned = load_grid("paper", {}, [], NOWHERE), grid(storage, "sattler-mnist")
-    assert settings(tuned, "sattler", "mnist") == (0.2, 1.0, 10)
+    assert settings(tuned, "sattler", "mnist") == (0.2, None, 10)
     assert settings(tuned, "sattler", "fmnist") == settings(plain, "sattler", "fmnist")
     changed = {run.name for run in tuned.runs} - {
         run.name for run, before in zip(tuned.runs, plain.runs, strict=True) if run == before
@@ -77,18 +77,18 @@ def test_tuned_values_apply_only_to_their_algorithm_and_data_set(storage):
 
 
 def test_oracle_values_must_be_asked_for(storage):
-    assert settings(grid(storage, "sattler-mnist:oracle"), "sattler", "mnist") == (0.1, 1.0, 15)
+    assert settings(grid(storage, "sattler-mnist:oracle"), "sattler", "mnist") == (0.1, None, 15)
 
 
 def test_set_option_overrides_tuned_values(storage):
     tuned = grid(storage, "sattler-mnist", changes=["algorithm.epsilon_1=0.5"], filters=["algorithm=sattler"])
-    assert settings(tuned, "sattler", "mnist") == (0.5, 1.0, 10)
+    assert settings(tuned, "sattler", "mnist") == (0.5, None, 10)
 
 
 def test_preset_of_the_grid_names_the_search_of_its_values(storage):
     free, oracle = grid(storage, "sattler-mnist"), grid(storage, "sattler-mnist:oracle")
     assert free.text.endswith(
-        "\n# tuned: sattler-mnist, trial 7 (by validation): {epsilon_1: 0.2, cooldown: 10}\n"
+        "\n# tuned: sattler-mnist, trial 7 (by validation): {cooldown: 10, epsilon_1: 0.2}\n"
     )
     assert "# tuned: sattler-mnist:oracle, trial 9 (oracle: chosen by the hidden groups): " in oracle.text
 

@@ -93,6 +93,14 @@ def test_an_as_published_algorithm_is_drawn_dashed_with_open_markers():
     assert not published.filled
 
 
+def test_a_reference_is_drawn_dotted_in_black_and_takes_no_colour_from_others():
+    style = styles(["ORACLE", "SOLO", "mine", "BNC"])
+    assert style["ORACLE"].colour == style["SOLO"].colour == "#000000"
+    assert style["ORACLE"].marker != style["SOLO"].marker
+    assert style["ORACLE"].line == style["SOLO"].line != style["BNC"].line
+    assert style["mine"] == styles(["mine"])["mine"]
+
+
 def test_other_algorithms_differ_in_colour_and_marker():
     names = [f"OCFL-HDB (window {number})" for number in range(12)]
     style = styles(names)

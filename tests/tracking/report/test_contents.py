@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedgrid.tracking.report.contents import report_page
+from fedgrid.tracking.report.page import Choice, Plate
 from tests.helpers.studies import WHOLE, result_of, run_of, study_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "reports.md"
@@ -61,6 +62,22 @@ def test_a_figure_by_round_says_what_its_band_is_and_can_be_drawn_in_another_pro
     plate = plates[f"{kind}-mnist-15"]
     assert "standard deviation" in plate.caption
     assert pickle.loads(pickle.dumps(plate)).draw is not None
+
+
+def test_figures_that_are_alternatives_are_a_choice_and_a_single_one_is_none():
+    (section,) = [part for part in report_page(study("mnist")).sections if part.name == "mnist"]
+    items = section.sections[0].items
+    labels = [[label for label, _ in item.options] for item in items if isinstance(item, Choice)]
+    assert labels[1:] == [
+        ["accuracy", "F1", "fairness"],
+        ["ARI", "sizes of clusters"],
+        ["of the clusters' models", "in loss", "as published"],
+        ["nonoverlapping balanced"],
+    ]
+    assert [item.name for item in items if isinstance(item, Plate)] == [
+        "temperature-mnist-15",
+        "cost-mnist-15",
+    ]
 
 
 def test_a_data_set_has_a_table_of_fairness():

@@ -6,6 +6,7 @@ from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.scoring.measures import FINAL_ARI
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.tables.clustering import clustering, exactly_right, published_clustering
+from fedgrid.tracking.tables.fairness import fairness
 from fedgrid.tracking.tables.personalisation import personalisation
 from fedgrid.tracking.tables.scenarios import overview, per_scenario
 from fedgrid.tracking.tables.table import NONE
@@ -14,6 +15,7 @@ from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 CURVES = {"ORACLE": 0.9, "SOLO": 0.8, "BNC": 0.5, "SCL": 0.7}
 """Personalised F1; both references do better than either competitor."""
 LABELS = {"ORACLE": WHOLE, "SOLO": [range(6)] * 2, "BNC": ONE, "SCL": [(0, 0, 1, 1, 1, 1)] * 2}
+SCORED = ("personalised_f1", "personalised_accuracy", "worst_client_accuracy", "jain_index")
 NOTE = "ORACLE and SOLO are for reference: not ranked, not tested, never in bold."
 
 
@@ -24,7 +26,7 @@ def study(algorithms=tuple(CURVES), scenarios=6):
             result_of(
                 run_of(name, clients=clients, is_reference=name in ("ORACLE", "SOLO")),
                 [list(labels) for labels in LABELS[name]],
-                curves={"personalised_f1": (CURVES[name],) * 2, "personalised_accuracy": (CURVES[name],) * 2},
+                curves={curve: (CURVES[name],) * 2 for curve in SCORED},
             )
             for clients in range(10, 10 + scenarios)
             for name in algorithms
@@ -58,8 +60,9 @@ def test_best_of_an_overview_is_a_competitor_and_references_have_no_rank():
         (lambda study: clustering(study.where(clients=10), final=True), "ARI"),
         (lambda study: published_clustering(study.where(clients=10)), "RAND"),
         (personalisation, "PF1"),
+        (fairness, "worst client"),
     ],
-    ids=["clustering", "published clustering", "personalisation"],
+    ids=["clustering", "published clustering", "personalisation", "fairness"],
 )
 def test_best_of_a_column_is_a_competitor(table_of, column):
     table = table_of(study())

@@ -1,10 +1,12 @@
-"""Files of a mirror that may be missing at the URI because this machine is still sending them."""
+"""Files of a storage or its mirror that are still being written or sent."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 from time import time
+
+from fedgrid.engine.storage.atomic import PARTIAL
 
 PUSH_SECONDS = 60.0
 """A file younger than this may be one that no upload has reached yet."""
@@ -28,6 +30,14 @@ def is_deletable(root: Path, path: Path) -> bool:
     except (FileNotFoundError, BlockingIOError):
         return False
     return True
+
+
+def size_of(path: Path) -> int | None:
+    """Return a file's size in bytes, None if it is still being written or has just been deleted."""
+    try:
+        return None if PARTIAL in path.name else path.stat().st_size
+    except FileNotFoundError:
+        return None
 
 
 def _lock(root: Path) -> Path:

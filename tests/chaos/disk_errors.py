@@ -1,0 +1,181 @@
+"""Fail every write of a grid, one after the other, and compare what the grid leaves with an undisturbed one.
+
+python -m tests.chaos.disk_errors                    # every write, three errors, two ways
+python -m tests.chaos.disk_errors --every 20 --errors ENOSPC --ways full
+
+A library that is preloaded (`failing_disk.c`; needs a C compiler) counts the calls that write below the
+storage, whoever makes them: Python, Arrow or safetensors. For each number the grid is run in a process of its
+own. Either that call alone fails ("once"), or that call and all after it, as on a full disk ("full"). The
+command must finish, or end with the cause in its output and without a traceback; then the same command must
+finish on a disk that works. In the end the runs must have the same bytes as undisturbed ones. Pauses take no
+time; MLflow's database is elsewhere.
+"""
+
+import argparse
+import ctypes
+import errno
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+LIBRARY = "failing_disk.so"
+FOREVER = 1 << 40
+CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", "mlflow.json")
+IMPORTED = ("matplotlib.pyplot", "mlflow", "fedgrid.grids.cli.main", "fedgrid.grids.execution.launch")
+GRID = ("--clients", "3", "--algorithm", "ocfl-kmeans", "--set", "training.rounds=2")
+"""Which rounds and clients matters little: each round writes the same files."""
+
+
+def without_pauses() -> None:
+    """Make pauses advance the clock instead of waiting; to be called before fedgrid is imported."""
+    real, skipped = time.monotonic, [0.0]
+
+    def pause(seconds: float) -> None:
+        skipped[0] += seconds
+
+    time.sleep, time.monotonic = pause, lambda: real() + skipped[0]
+
+
+def child(storages: Path, errors: Sequence[str], ways: Sequence[str], every: int) -> int:
+    """Run all cases, each in a fork, so that torch is imported once; return how many are wrong."""
+    without_pauses()
+    sys.path.insert(0, str(ROOT))
+    for module in (
+        "matplotlib.pyplot",
+        "mlflow",
+        "torch",
+        "fedgrid.grids.cli.main",
+        "fedgrid.grids.execution.launch",
+    ):
+        import_module(module)
+    calls, expected = undisturbed(storages)
+    print(f"undisturbed: {calls} writes, {len(expected)} files", flush=True)
+    wrong = cases = 0
+    for name in errors:
+        for way in ways:
+            for call in range(1, calls + 1, every):
+                said = forked(lambda call=call, name=name, way=way: case(storages, call, name, way, expected))
+                cases += 1
+                if said:
+                    wrong += 1
+                    print(f"{name} {way}, write {call}: {said}", flush=True)
+        print(f"{name}: done", flush=True)
+    print(f"{cases} cases of {calls} writes, {wrong} wrong")
+    return wrong
+
+
+def forked(work: Callable[[], str]) -> str:
+    """Return the text that `work` returns in a fork of this process."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        try:
+            text = work()
+        except BaseException as error:
+            text = f"{type(error).__name__}: {error}"
+        os.write(write, text.encode()[:60_000])
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        text = pipe.read()
+    os.waitpid(pid, 0)
+    return text
+
+
+def undisturbed(storages: Path) -> tuple[int, dict[str, bytes]]:
+    """Run the grid; return its number of writes and its files."""
+
+    def run() -> str:
+        storage, result = launch(storages / "undisturbed", 0, 0, "EIO")
+        assert result.code == 0, result
+        return str(disk().failing_disk_calls())
+
+    calls = int(forked(run))
+    return calls, contents(storages / "undisturbed")
+
+
+def case(storages: Path, call: int, name: str, way: str, expected: dict[str, bytes]) -> str:
+    """Run one case; return what is wrong with it, or nothing."""
+    times = 1 if way == "once" else FOREVER
+    storage, result = launch(storages / f"{name}-{way}-{call}", call, times, name)
+    lines = result.err.splitlines()
+    if "Traceback" in result.err + result.out:
+        return f"traceback: {lines[-1]}"
+    if result.code not in (0, 1, 2):
+        return f"exit code {result.code}: {lines[-1:]}"
+    if result.code:
+        named = " ".join((result.err + result.out).replace("│", " ").split())
+        if os.strerror(getattr(errno, name)) not in named and "is full" not in named:
+            return f"the cause is not said: {named[-300:]}"
+        _, result = launch(storage, 0, 0, name)
+        if result.code:
+            return f"it does not go on: {result.err[-300:]}"
+    found = contents(storage)
+    differing = sorted(path for path in expected | found if expected.get(path) != found.get(path))
+    return f"{len(differing)} files differ: {differing[:3]}" if differing else ""
+
+
+def launch(storage: Path, call: int, times: int, name: str) -> tuple[Path, Any]:
+    """Run the command with a failing disk; return the storage and the command's result."""
+    from tests.helpers.command_line import fedgrid, new_storage
+
+    tracking = storage.with_name("mlflow") / storage.name
+    new_storage(tracking)
+    os.environ["FAILING_FOLDER"] = str(storage)
+    disk().failing_disk(ctypes.c_long(call), ctypes.c_long(times), getattr(errno, name))
+    options = ("--in-process", "--storage", storage, "--retries", "3")
+    return storage, fedgrid(
+        "run",
+        *GRID,
+        *options,
+        MLFLOW_TRACKING_URI=f"sqlite:///{tracking}/mlflow.db",
+        FAILING_FOLDER=str(storage),
+    )
+
+
+def disk() -> ctypes.CDLL:
+    """Return the preloaded library."""
+    found = ctypes.CDLL(None)
+    found.failing_disk_calls.restype = ctypes.c_long
+    return found
+
+
+def contents(storage: Path) -> dict[str, bytes]:
+    """Return file -> bytes of all runs, but for what a clock says."""
+    folders = [path.parent for path in storage.glob("*/config.json")]
+    paths = (path for folder in folders for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(storage)): path.read_bytes() for path in paths if path.name not in CLOCKS}
+
+
+def main() -> None:
+    """Compile the library, and run all cases with it."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--every", type=int, default=1, help="only every so many writes")
+    options.add_argument("--errors", nargs="+", default=["ENOSPC", "EIO", "EDQUOT"])
+    options.add_argument("--ways", nargs="+", default=["once", "full"])
+    given = options.parse_args()
+    if "FAILING_FOLDER" in os.environ:
+        storages = Path(os.environ["FAILING_FOLDER"])
+        raise SystemExit(min(1, child(storages, given.errors, given.ways, given.every)))
+    with tempfile.TemporaryDirectory(prefix="fedgrid-disk-") as name:
+        library = Path(name) / LIBRARY
+        source = Path(__file__).with_name("failing_disk.c")
+        subprocess.run(
+            ["cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl", "-lpthread"], check=True
+        )
+        environment = os.environ | {"LD_PRELOAD": str(library), "FAILING_FOLDER": f"{name}/storages"}
+        again = [sys.executable, "-m", "tests.chaos.disk_errors", *sys.argv[1:]]
+        done = subprocess.run(again, env=environment, cwd=ROOT)
+    raise SystemExit(done.returncode)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+/* A disk that fails: preloaded, it counts the writes below a folder and makes some of them fail.
+
+   Counted are calls that create, write, flush, rename, link or delete a file whose path starts with
+   FAILING_FOLDER, of Python, Arrow (C++) and safetensors (Rust) alike. From call `first` on, `times` calls fail
+   with `number`. */
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define FILES 65536
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char watched[FILES];
+static long calls, first_failing, failing_times;
+static int failing_number;
+
+void failing_disk(long first, long times, int number) {
+    calls = 0;
+    first_failing = first;
+    failing_times = times;
+    failing_number = number;
+}
+
+long failing_disk_calls(void) { return calls; }
+
+static int below(const char *path) {
+    const char *folder = getenv("FAILING_FOLDER");
+    return folder && path && strncmp(path, folder, strlen(folder)) == 0;
+}
+
+static int fails(void) {
+    pthread_mutex_lock(&lock);
+    long call = ++calls;
+    pthread_mutex_unlock(&lock);
+    if (first_failing && call >= first_failing && call - first_failing < failing_times) {
+        errno = failing_number;
+        return 1;
+    }
+    return 0;
+}
+
+static int fails_at(int file) { return file >= 0 && file < FILES && watched[file] && fails(); }
+
+static int opened(int file, int is_ours) {
+    if (file >= 0 && file < FILES) watched[file] = is_ours;
+    return file;
+}
+
+#define REAL(type, name, ...) \
+    static type (*real)(__VA_ARGS__); \
+    if (!real) real = (type (*)(__VA_ARGS__))dlsym(RTLD_NEXT, #name)
+
+#define OPEN(name) \
+    int name(const char *path, int flags, ...) { \
+        REAL(int, name, const char *, int, ...); \
+        va_list more; va_start(more, flags); mode_t mode = va_arg(more, mode_t); va_end(more); \
+        int is_ours = below(path); \
+        if (is_ours && (flags & O_ACCMODE) != O_RDONLY && fails()) return -1; \
+        return opened(real(path, flags, mode), is_ours); \
+    }
+OPEN(open)
+OPEN(open64)
+
+#define OPENAT(name) \
+    int name(int at, const char *path, int flags, ...) { \
+        REAL(int, name, int, const char *, int, ...); \
+        va_list more; va_start(more, flags); mode_t mode = va_arg(more, mode_t); va_end(more); \
+        int is_ours = below(path); \
+        if (is_ours && (flags & O_ACCMODE) != O_RDONLY && fails()) return -1; \
+        return opened(real(at, path, flags, mode), is_ours); \
+    }
+OPENAT(openat)
+OPENAT(openat64)
+
+ssize_t write(int file, const void *data, size_t size) {
+    REAL(ssize_t, write, int, const void *, size_t);
+    return fails_at(file) ? -1 : real(file, data, size);
+}
+
+ssize_t pwrite(int file, const void *data, size_t size, off_t at) {
+    REAL(ssize_t, pwrite, int, const void *, size_t, off_t);
+    return fails_at(file) ? -1 : real(file, data, size, at);
+}
+
+ssize_t pwrite64(int file, const void *data, size_t size, off64_t at) {
+    REAL(ssize_t, pwrite64, int, const void *, size_t, off64_t);
+    return fails_at(file) ? -1 : real(file, data, size, at);
+}
+
+ssize_t writev(int file, const struct iovec *data, int count) {
+    REAL(ssize_t, writev, int, const struct iovec *, int);
+    return fails_at(file) ? -1 : real(file, data, count);
+}
+
+int fsync(int file) {
+    REAL(int, fsync, int);
+    return fails_at(file) ? -1 : real(file);
+}
+
+int close(int file) {
+    REAL(int, close, int);
+    opened(file, 0);
+    return real(file);
+}
+
+int rename(const char *from, const char *to) {
+    REAL(int, rename, const char *, const char *);
+    return below(to) && fails() ? -1 : real(from, to);
+}
+
+int link(const char *from, const char *to) {
+    REAL(int, link, const char *, const char *);
+    return below(to) && fails() ? -1 : real(from, to);
+}
+
+int unlink(const char *path) {
+    REAL(int, unlink, const char *);
+    return below(path) && fails() ? -1 : real(path);
+}
+
+int mkdir(const char *path, mode_t mode) {
+    REAL(int, mkdir, const char *, mode_t);
+    return below(path) && fails() ? -1 : real(path, mode);
+}

@@ -1,0 +1,109 @@
+"""Stop processes of a grid (SIGSTOP) past every expiry, let others take over, and wake them (SIGCONT).
+
+python -m tests.chaos.stopped          # five minutes
+
+1. A driver is stopped. A second one is refused for a minute, then takes over and finishes. The first one
+   wakes and must end in one line, without a change to any file.
+2. On Ray, the server of a run is stopped while it computes rounds that another run waits for, and a client
+   actor too. All wake after 100 seconds, when another run may have computed the same rounds.
+
+In the end, all runs must have the same bytes as undisturbed ones.
+"""
+
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.helpers.command_line import fedgrid, new_storage, started, wait_for_round
+from tests.helpers.processes import processes
+
+CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", "mlflow.json")
+EXPIRED = 62.0
+"""Seconds; a lease lasts for 60."""
+STOPPED = 100.0
+"""Seconds; the lock on a round lasts for 90."""
+GRID = "clients: 4\nalgorithm: [bnc, ocfl-kmeans]\ntraining: {rounds: 40}\n"
+
+
+def contents(storage: Path) -> dict[str, bytes]:
+    """Return file -> bytes of all runs, but for what a clock says."""
+    folders = [path.parent for path in storage.glob("*/config.json")]
+    paths = (path for folder in folders for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(storage)): path.read_bytes() for path in paths if path.name not in CLOCKS}
+
+
+def check(is_right: bool, what: str) -> None:
+    """Say what was seen; end if it is wrong."""
+    print(f"{'ok' if is_right else 'WRONG'}: {what}", flush=True)
+    if not is_right:
+        raise SystemExit(1)
+
+
+def stopped_driver(grid: Path, folder: Path) -> dict[str, bytes]:
+    """Stop a driver, and return the files that its successor leaves."""
+    storage = new_storage(folder / "driver")
+    command = ("run", grid, "--in-process", "--json", "--storage", storage)
+    with started(*command) as first:
+        wait_for_round(first, 2)
+        first.send_signal(signal.SIGSTOP)
+        since = time.monotonic()
+        refused = fedgrid(*command)
+        check(refused.code == 2 and refused.err.count("\n") == 1, f"second driver: {refused.err.strip()}")
+        time.sleep(since + EXPIRED - time.monotonic())
+        taken = fedgrid(*command)
+        check((taken.code, taken.err) == (0, ""), "after a minute the same command finishes the grid")
+        found = contents(storage)
+        first.send_signal(signal.SIGCONT)
+        _, err = first.communicate(timeout=120)
+        said = err.strip().splitlines()[-1:]
+        check(first.returncode == 1 and "taken over" in err, f"the first driver wakes, ends with 1: {said}")
+        check(contents(storage) == found, "and has changed no file")
+    return found
+
+
+def stopped_actors(grid: Path, folder: Path) -> dict[str, bytes]:
+    """Stop a server and a client actor for a while; return the files of the grid."""
+    storage = new_storage(folder / "actors")
+    with started("run", grid, "--json", "--clients-per-actor", "2", "--storage", storage) as driver:
+        wait_for_round(driver, 2)
+        for kind in ("ray::ServerTrainable", "ray::Client"):
+            pids = [pid for pid, title in processes(driver.pid).items() if title.startswith(kind)]
+            send(pids[:1], signal.SIGSTOP)
+            print(f"{kind} stopped for {STOPPED:g} s", flush=True)
+            time.sleep(STOPPED)
+            send(pids[:1], signal.SIGCONT)
+        _, err = driver.communicate(timeout=600)
+        check((driver.returncode, err) == (0, ""), f"the grid finishes {err.strip()}")
+    return contents(storage)
+
+
+def send(pids: list[int], number: signal.Signals) -> None:
+    """Send a signal to processes, which may have ended."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def main() -> None:
+    """Run the grid undisturbed, then with each kind of process stopped."""
+    with tempfile.TemporaryDirectory(prefix="fedgrid-stopped-") as name:
+        folder = Path(name)
+        grid = folder / "stopped.yaml"
+        grid.write_text(GRID)
+        whole = new_storage(folder / "undisturbed")
+        check(fedgrid("run", grid, "--in-process", "--storage", whole).code == 0, "undisturbed")
+        expected = contents(whole)
+        cases: list[Callable[[Path, Path], dict[str, bytes]]] = [stopped_driver, stopped_actors]
+        for case in cases:
+            found = case(grid, folder)
+            differing = [path for path in expected | found if expected.get(path) != found.get(path)]
+            check(not differing, f"{case.__name__}: {len(differing)} of {len(expected)} files differ")
+
+
+if __name__ == "__main__":
+    main()
