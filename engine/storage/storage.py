@@ -28,7 +28,7 @@ from fedgrid.engine.storage.remote import (
     send,
     try_to_write,
 )
-from fedgrid.engine.storage.user_paths import cache_folder
+from fedgrid.engine.storage.user_paths import absolute, cache_folder
 from fedgrid.redaction import redacted
 
 MARKS = re.compile(
@@ -64,7 +64,7 @@ class Storage:
             ConfigError: a `file://` URI names another host, or there can be no folder of that name.
         """
         if "://" not in str(text):
-            return cls(folder_at(Path(text)))
+            return cls(absolute(text, "--storage"))
         parts = urlsplit(str(text))
         if parts.scheme == "file":
             if parts.netloc not in ("", "localhost"):
