@@ -174,7 +174,10 @@ def restarted(files: Mapping[str, bytes], expected: Mapping[str, bytes]) -> list
         root = Path(name, "runs")
         for path, data in files.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_bytes(_of_another_process(data) if path.endswith(".lock") else data)
+            if not path.endswith(".lock"):
+                (root / path).write_bytes(data)
+            elif data.endswith(b"}"):  # One that was cut holds its round for a minute, and nothing more.
+                (root / path).write_bytes(_of_another_process(data))
         try:
             work(root)
         except FedgridError as error:
