@@ -7,7 +7,6 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
@@ -20,6 +19,7 @@ from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.stopper import Stopper
 
 from fedgrid.engine.errors import RunError
+from fedgrid.grids.execution.scratch import scratch
 from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
 from fedgrid.grids.execution.watch import Watch
 
@@ -31,7 +31,7 @@ def run_trials(context: LaunchContext, watch: Watch, retries: int) -> None:
         FedgridError: what `watch` raises, for instance if no run fits on the cluster any more.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-    with TemporaryDirectory(prefix="fedgrid-") as folder:
+    with scratch() as folder:
         tune.run(
             tune.with_resources(
                 tune.with_parameters(ServerTrainable, context=context),

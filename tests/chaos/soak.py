@@ -40,6 +40,8 @@ split: {{draws: 40, server_images: 50}}
 """
 VICTIMS = ("driver", "server", "client", "raylet", "tree", "interrupt")
 RUNS_A_SAMPLE = 10
+BAD_INPUT = 2
+"""Exit code of a command that is refused, as when the code has changed meanwhile."""
 AGAIN = 5
 """Runs that are computed again at the end."""
 SETTLE_SECONDS = 60
@@ -103,6 +105,8 @@ class Soak:
             wait_until_gone(self.temporary)
             if code == 0:
                 return
+            if code == BAD_INPUT:
+                raise SystemExit(f"refused: {(self.folder / 'errors.txt').read_text().splitlines()[-1]}")
             driver = self._launch(grid)
 
     def _launch(self, grid: Path) -> "subprocess.Popen[str]":

@@ -34,7 +34,7 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["run", "--set", "training.rounds=0"], "training.rounds = 0: input should be greater than 0"),
         (["run", "--set", "model=vgg"], "unknown model 'vgg'; "),
         (["run", "--set", "split.num_clusters=20"], "20 clusters need at least 20 classes"),
-        (["run", "--set", "split.draws=1"], "client 0 would hold 0 training and 1 test images"),
+        (["run", "--set", "split.draws=1"], "more split.draws"),
         (["run", "--set", "split.server_images=356"], "more than the 355 images of the server's test set"),
         (["run", "--algorithm", "bnc", "--algorithm", "bnc"], "the same run twice: "),
         (["run", "--seed", "1", "--clients-per-actor", "0"], "Invalid value for '--clients-per-actor'"),
