@@ -44,7 +44,7 @@ MNIST_SCENARIOS = {
     "overlapping imbalanced": {"overlap": "overlapping", "balance": "imbalanced"},
 }
 MNIST_SEED = 0
-SPLIT = {"draws": 290, "proportions": "published"}
+SPLIT = {"draws": 290, "proportions": "published", "test_leakage": "published"}
 """Of 290 draws about 287 are different images, and 70 % of those are for training: 200."""
 LATEST_RISE = 6
 """Rounds that are waited for a rise."""

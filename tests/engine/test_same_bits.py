@@ -122,6 +122,7 @@ def test_the_runs_see_one_cluster_and_then_several(run, tmp_path, expected):
         "clients.parquet",
         "config.json",
         "done.json",
+        "made_with.json",
         "rounds.parquet",
         "state-000004.safetensors",
         "state-000004.sha256",
