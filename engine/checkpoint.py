@@ -126,6 +126,19 @@ def drop(folder: Path, rounds: Iterable[int]) -> list[str]:
     return gone
 
 
+def delete_leftovers(folder: Path, until: int) -> list[str]:
+    """Delete files of rounds up to `until` that no state needs: what a crash during `drop` leaves behind.
+
+    Returns their names.
+    """
+    needed = {name for number in stored_rounds(folder) for name in _checksums(folder, number)}
+    found = sorted(path.name for path in folder.glob("state-*.safetensors") if NAME.fullmatch(path.name))
+    left = [name for name in found if name not in needed and _round_of(name) <= until]
+    for name in left:
+        (folder / name).unlink(missing_ok=True)
+    return left
+
+
 def files_of(folder: Path, rounds: Iterable[int]) -> list[str]:
     """Return the names of the files of states that no other state needs, whether they are there or not."""
     going = set(rounds)
@@ -154,6 +167,10 @@ def _memory_place(name: str) -> tuple[int, int]:
     """Return the client and the round of a memory's file."""
     client, number = name.removeprefix("state-client-").removesuffix(".safetensors").split("-")
     return int(client), int(number)
+
+
+def _round_of(name: str) -> int:
+    return int(name.removesuffix(".safetensors").rpartition("-")[2])
 
 
 def _checksums(folder: Path, rounds_done: int) -> dict[str, str]:

@@ -261,7 +261,8 @@ class RunFolder:
         """Delete the states that are too old to be kept; a killed process may have left one."""
         oldest = progress.rounds_done - checkpoint.KEEP
         old = (number for number in checkpoint.stored_rounds(self.path) if number <= oldest)
-        if gone := checkpoint.drop(self.path, old):
+        gone = checkpoint.drop(self.path, old) + checkpoint.delete_leftovers(self.path, oldest)
+        if gone:
             self._storage.remove(*(f"{self.path.name}/{name}" for name in gone))
 
     def _set_aside(self, names: Iterable[str]) -> None:

@@ -120,7 +120,20 @@ def test_a_dropped_state_leaves_nothing(tmp_path):
     assert files(tmp_path) == ["state-000002.safetensors", "state-000002.sha256"]
 
 
-def test_thechecksum_is_what_sha256sum_checks(tmp_path):
+def test_state_without_checksums_is_deleted_only_if_it_is_old(tmp_path):
+    """A crash after the first deletion of `drop`; a newer one may still be under way."""
+    memories = {1: {"optimizer": vector(1)}}
+    for number in (1, 2, 3):
+        checkpoint.save(tmp_path, progress(number, memories=memories), {})
+    for number in (1, 3):
+        (tmp_path / checkpoint.names(number)[1]).unlink()
+    left = ["state-000001.safetensors", "state-client-000001-000001.safetensors"]
+    assert checkpoint.delete_leftovers(tmp_path, 1) == left
+    assert checkpoint.load(tmp_path, 2) is not None
+    assert (tmp_path / "state-000003.safetensors").exists()
+
+
+def test_the_checksum_is_what_sha256sum_checks(tmp_path):
     checkpoint.save(tmp_path, progress(1), {})
     text = (tmp_path / "state-000001.sha256").read_text()
     assert re.fullmatch(r"[0-9a-f]{64}  state-000001\.safetensors\n", text)
@@ -275,7 +288,7 @@ class TestClientMemories:
         assert written == ["state-client-000000-000002.safetensors", *checkpoint.names(2)]
         assert (tmp_path / "state-client-000001-000001.safetensors").stat().st_ino == inode
 
-    def test_have_theirchecksums_beside_the_states(self, tmp_path, three_rounds):
+    def test_have_their_checksums_beside_the_states(self, tmp_path, three_rounds):
         for each in three_rounds:
             checkpoint.save(tmp_path, each, {})
         named = [line.split()[1] for line in (tmp_path / "state-000003.sha256").read_text().splitlines()]
