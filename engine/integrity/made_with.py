@@ -52,7 +52,7 @@ def made_with(algorithm: Algorithm, images: str, machines: Sequence[Mapping[str,
         images: digest of its data set.
         machines: those that train, each kind once; without them only what this process knows.
     """
-    names = dict.fromkeys(name for machine in machines for name in machine)
+    names = sorted({name for machine in machines for name in machine})
     of_machines = {
         name: " and ".join(sorted({machine.get(name, "none") for machine in machines})) for name in names
     }

@@ -88,7 +88,7 @@ def test_set_option_overrides_tuned_values(storage):
 def test_preset_of_the_grid_names_the_search_of_its_values(storage):
     free, oracle = grid(storage, "sattler-mnist"), grid(storage, "sattler-mnist:oracle")
     assert free.text.endswith(
-        "\n# tuned: sattler-mnist, trial 7 (by validation): {cooldown: 10, epsilon_1: 0.2}\n"
+        "\n# tuned: sattler-mnist, trial 7 (by validation): {epsilon_1: 0.2, cooldown: 10}\n"
     )
     assert "# tuned: sattler-mnist:oracle, trial 9 (oracle: chosen by the hidden groups): " in oracle.text
 

@@ -12,7 +12,7 @@ import pytest
 from ray.job_submission import JobStatus, JobSubmissionClient
 from rich.console import Console
 
-from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.errors import ConfigError
 from fedgrid.grids.submit import tunnel
 from fedgrid.grids.submit.job import by_hand, command, stage, submit
 from tests.helpers.command_line import END_SECONDS, new_storage, started
@@ -256,7 +256,7 @@ def test_submit_returns_the_exit_code_of_a_failed_job(
 @pytest.mark.ray
 def test_submit_with_a_wrong_token_is_refused(job_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "wrong")
-    with pytest.raises(RunError, match="token, from RAY_AUTH_TOKEN"):
+    with pytest.raises(ConfigError, match="token, from RAY_AUTH_TOKEN"):
         submit(["paper"], cluster=None, address=job_server, name="paper", follow=True, console=console())
 
 
