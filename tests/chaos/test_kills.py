@@ -8,8 +8,8 @@ import pytest
 
 GRID = """
 clients: 4
-algorithm: [bnc, ocfl-kmeans]
-training: {rounds: 6}
+algorithm: ocfl-kmeans
+training: {rounds: 10}
 """
 
 

@@ -17,15 +17,14 @@ def contents(storage):
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_killed_search_on_ray_resumes_and_gives_the_in_process_result(ray_session, tmp_path):
-    """Two batches; on Ray the search is killed in the first and resumed."""
+def test_killed_search_resumes_on_ray_and_gives_the_undisturbed_result(ray_session, tmp_path):
+    """Two batches; killed in the first one in a process of its own, resumed on Ray."""
     here, ray = new_storage(tmp_path / "here"), new_storage(tmp_path / "ray")
     assert fedgrid(*SEARCH, "--in-process", "--storage", here).code == 0
-    command = (*SEARCH, "--clients-per-actor", 3, "--storage", ray)
-    with started(*command, "--json") as process:
+    with started(*SEARCH, "--in-process", "--storage", ray, "--json") as process:
         wait_for_round(process, 2)
         assert stop(process, signal.SIGKILL)[0] == -signal.SIGKILL
-    assert fedgrid(*command).code == 0
+    assert fedgrid(*SEARCH, "--clients-per-actor", 3, "--storage", ray).code == 0
     assert contents(ray) == contents(here)
 
     search = strict_json((ray / "grids" / "briggs-digits" / "search.json").read_text())
