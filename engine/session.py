@@ -172,6 +172,10 @@ class Session:
         store.free_disk()
         return SessionCache(store, of_setup(setup, machines[0]), self._writer)
 
+    def round_write(self) -> Future[None] | None:
+        """Return the write of the last round of `next_round`, None if it is on disk."""
+        return self._writing
+
     def settle(self) -> None:
         """Wait until the last round of `next_round` is on disk.
 

@@ -4,12 +4,13 @@ One trial is one run. Tune keeps the actor, and with it the client actors, from 
 (`reuse_actors`), because starting a process with torch takes seconds.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any
+from typing import Any, TypeAlias
 
 import ray
 from ray import tune
@@ -25,6 +26,9 @@ from fedgrid.engine.storage.driver import check_driver
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.run_events import RunEvent, RunFinished, RunStopped, run_to_end
 from fedgrid.grids.results.grid_folder import GridFolder
+
+Item: TypeAlias = tuple[RunEvent | BaseException, Future[None] | None]
+"""An event, or the error that ends them, and the write that must have ended before it is reported."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,9 @@ class ServerTrainable(tune.Trainable):
         """
         try:
             if self._events is None:
-                self._events = EventReader(self._run())
+                run = self._run()
+                assert self._server is not None
+                self._events = EventReader(run, self._server.round_write)
             events = self._events.read()
         except Exception as error:
             raise RunError(in_one_line(error)) from error
@@ -107,12 +113,19 @@ class ServerTrainable(tune.Trainable):
 
 
 class EventReader:
-    """Reads an iterator of events in a thread, so that the next round never waits for the driver."""
+    """Reads an iterator of events in a thread, so that the next round never waits for the driver.
 
-    def __init__(self, events: Iterator[RunEvent]) -> None:
-        self._queue: SimpleQueue[RunEvent | BaseException] = SimpleQueue()
-        self._error: BaseException | None = None
-        Thread(target=self._fill, args=(events,), daemon=True).start()
+    A round is reported once it is on disk: after a kill, no reported round is computed again.
+    """
+
+    def __init__(
+        self, events: Iterator[RunEvent], writing: Callable[[], Future[None] | None] = lambda: None
+    ) -> None:
+        """Read `events`; `writing` returns the write of the latest round, None if it is on disk."""
+        self._queue: SimpleQueue[Item] = SimpleQueue()
+        self._first: Item | None = None
+        """Read from the queue, but not returned yet."""
+        Thread(target=self._fill, args=(events, writing), daemon=True).start()
 
     def read(self) -> list[RunEvent]:
         """Return all events that are there, waiting for the first one.
@@ -120,23 +133,35 @@ class EventReader:
         Raises:
             BaseException: what the iterator raised, once the events before it have been read.
         """
-        if self._error is not None:
-            raise self._error
         found: list[RunEvent] = []
-        item = self._queue.get()
-        while not isinstance(item, BaseException):
-            found.append(item)
-            try:
-                item = self._queue.get_nowait()
-            except Empty:
-                return found
-        self._error = item
-        return found or self.read()
+        while (item := self._next(wait=not found)) is not None:
+            event, write = item
+            if isinstance(event, BaseException):
+                self._first = item
+                if not found:
+                    raise event
+                break
+            if found and write is not None and not write.done():
+                self._first = item
+                break
+            # A write that has failed ends the iterator, whose error comes next.
+            if write is None or write.exception() is None:
+                found.append(event)
+        return found
 
-    def _fill(self, events: Iterator[RunEvent]) -> None:
+    def _next(self, *, wait: bool) -> Item | None:
+        if self._first is not None:
+            item, self._first = self._first, None
+            return item
+        try:
+            return self._queue.get(block=wait)
+        except Empty:
+            return None
+
+    def _fill(self, events: Iterator[RunEvent], writing: Callable[[], Future[None] | None]) -> None:
         try:
             for event in events:
-                self._queue.put(event)
+                self._queue.put((event, writing()))
         except BaseException as error:
             # Any error at all belongs to the reader.
-            self._queue.put(error)
+            self._queue.put((error, None))

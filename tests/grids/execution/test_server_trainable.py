@@ -1,5 +1,6 @@
 """The events of a trial: in their order, the error of a run last, and the run never waits for the reader."""
 
+from concurrent.futures import Future
 from threading import Event
 
 import pytest
@@ -47,4 +48,21 @@ def test_error_is_raised_after_the_events_before_it():
     reader = EventReader(run())
     assert reader.read() == [RunStarted(3)]
     with pytest.raises(ZeroDivisionError, match="in the thread"):
+        reader.read()
+
+
+def test_round_is_reported_once_it_is_on_disk():
+    """A write that fails ends the run; its round is never reported."""
+    writes = [None, Future(), Future()]
+
+    def run():
+        yield from (RunStarted(number) for number in range(3))
+        raise ZeroDivisionError("of the last write")
+
+    reader = EventReader(run(), iter(writes).__next__)
+    assert reader.read() == [RunStarted(0)]
+    writes[1].set_result(None)
+    writes[2].set_exception(OSError("disk full"))
+    assert reader.read() == [RunStarted(1)]
+    with pytest.raises(ZeroDivisionError, match="of the last write"):
         reader.read()
