@@ -1,6 +1,6 @@
 """Give every bad input to a command of its own; say how long it takes and what it leaves.
 
-python tests/chaos/bad_inputs.py
+python -m tests.chaos.bad_inputs
 
 The commands are those of `tests/helpers/bad_inputs.py`. Each must end with one line and exit code 2, and
 leave nothing behind. Measured are the seconds of the processor that it takes, which a busy
@@ -14,10 +14,7 @@ import tempfile
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
-
-from tests.helpers.bad_inputs import BAD_INPUTS, BadInput  # noqa: E402
+from tests.helpers.bad_inputs import BAD_INPUTS, BadInput
 
 LIMIT = 60
 """Seconds after which a command hangs."""

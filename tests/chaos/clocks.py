@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 
 from tests.helpers.command_line import fedgrid, new_storage, started, stop, wait_for_round
+from tests.helpers.stored_runs import check, contents
 
-CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", "mlflow.json")
 GRID = (
     "--clients",
     "4",
@@ -26,20 +26,6 @@ GRID = (
     "--json",
 )
 MINUTES = 300
-
-
-def contents(storage: Path) -> dict[str, bytes]:
-    """Return file -> bytes of all runs, but for what a clock says."""
-    folders = [path.parent for path in storage.glob("*/config.json")]
-    paths = (path for folder in folders for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(storage)): path.read_bytes() for path in paths if path.name not in CLOCKS}
-
-
-def check(is_right: bool, what: str) -> None:
-    """Say what was seen; end if it is wrong."""
-    print(f"{'ok' if is_right else 'WRONG'}: {what}", flush=True)
-    if not is_right:
-        raise SystemExit(1)
 
 
 def handed_on(storage: Path, library: Path, first: int, second: int) -> None:

@@ -1,6 +1,6 @@
 """Damage every file of a finished grid, one at a time, and give every command that reads it.
 
-python tests/chaos/damage.py
+python -m tests.chaos.damage
 
 A file is cut in half, emptied, or has one bit flipped, at several places. `status`, `store`, the report's
 numbers and `run` must then say it in one line, or not be concerned; no number that they show may differ from
@@ -17,12 +17,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
-
-from fedgrid.engine.errors import FedgridError  # noqa: E402
-from fedgrid.grids.results.study import load  # noqa: E402
-from tests.helpers.command_line import Result, fedgrid, new_storage  # noqa: E402
+from fedgrid.engine.errors import FedgridError
+from fedgrid.grids.results.study import load
+from tests.helpers.command_line import Result, fedgrid, new_storage
 
 GRID = """
 clients: 3

@@ -24,10 +24,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.stored_runs import contents
+
 ROOT = Path(__file__).parents[2]
 LIBRARY = "failing_disk.so"
 FOREVER = 1 << 40
-CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", "mlflow.json")
 IMPORTED = ("matplotlib.pyplot", "mlflow", "fedgrid.grids.cli.main", "fedgrid.grids.execution.launch")
 GRID = ("--clients", "3", "--algorithm", "ocfl-kmeans", "--set", "training.rounds=2")
 """Which rounds and clients matters little: each round writes the same files."""
@@ -146,13 +147,6 @@ def disk() -> ctypes.CDLL:
     found = ctypes.CDLL(None)
     found.failing_disk_calls.restype = ctypes.c_long
     return found
-
-
-def contents(storage: Path) -> dict[str, bytes]:
-    """Return file -> bytes of all runs, but for what a clock says."""
-    folders = [path.parent for path in storage.glob("*/config.json")]
-    paths = (path for folder in folders for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(storage)): path.read_bytes() for path in paths if path.name not in CLOCKS}
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Kill a grid at random moments, give the same command again, and compare with an undisturbed one.
 
-python tests/chaos/kills.py --kills 20 --seed 0
+python -m tests.chaos.kills --kills 20 --seed 0
 
 Killed are the driver, a run's server, a client actor, the raylet and the whole process tree; the driver is
 also interrupted, once and twice, and states are truncated while it is down. Moments and victims are drawn
@@ -24,9 +24,10 @@ from pathlib import Path
 
 from mlflow.tracking import MlflowClient
 
+from tests.helpers.processes import processes
+from tests.helpers.stored_runs import contents
+
 ROOT = Path(__file__).parents[2]
-CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", "mlflow.json")
-"""All else in a run's folder is the same bytes every time."""
 VICTIMS = ("driver", "server", "client", "raylet", "tree", "interrupt", "interrupt twice", "driver and state")
 DEADLINE = 300
 """Seconds without a word from a driver, after which it hangs."""
@@ -85,25 +86,6 @@ def follow(driver: "subprocess.Popen[str]", seen: Seen, rounds: int) -> bool:
     return False
 
 
-def processes(driver: int) -> dict[int, str]:
-    """Return pid -> command line of everything that descends from the driver."""
-    parents, titles = {}, {}
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            stat = (path / "stat").read_text().rpartition(")")[2].split()
-            titles[int(path.name)] = (path / "cmdline").read_text().replace("\0", " ").strip()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        parents[int(path.name)] = int(stat[1])
-
-    def descends(pid: int) -> bool:
-        while pid in parents and pid != driver:
-            pid = parents[pid]
-        return pid == driver
-
-    return {pid: title for pid, title in titles.items() if pid != driver and descends(pid)}
-
-
 def kill(victim: str, driver: "subprocess.Popen[str]", storage: Path, rng: random.Random) -> None:
     """Kill, interrupt or damage; returns when the driver is gone, unless it is to survive."""
     marks = {"server": "ray::ServerTrainable", "client": "ray::Client", "raylet": "raylet/raylet"}
@@ -145,12 +127,9 @@ def truncate_a_state(storage: Path, rng: random.Random) -> None:
             file.truncate(victim.stat().st_size // 2)
 
 
-def contents(storage: Path) -> dict[str, bytes]:
-    """Return file -> bytes of all runs, but for what a clock says and what was set aside as damaged."""
-    folders = [path.parent for path in storage.glob("*/config.json")]
-    paths = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
-    kept = (path for path in paths if path.name not in CLOCKS and not path.parent.name.startswith("damaged-"))
-    return {str(path.relative_to(storage)): path.read_bytes() for path in kept}
+def undamaged(storage: Path) -> dict[str, bytes]:
+    """Return file -> bytes of all runs, without what was set aside as damaged."""
+    return {name: data for name, data in contents(storage).items() if "/damaged-" not in name}
 
 
 def mlflow_faults(storage: Path, grid: str, rounds: int) -> list[str]:
@@ -241,7 +220,7 @@ def main() -> None:
             grid, folder / "killed", log, given.kills, max(1, total // (2 * given.kills + 2)), rng
         )
         print(f"disturbed: {launches} launches in {time.monotonic() - began:.0f} s", flush=True)
-        expected, found = contents(folder / "undisturbed"), contents(folder / "killed")
+        expected, found = undamaged(folder / "undisturbed"), undamaged(folder / "killed")
         differences = [path for path in expected | found if expected.get(path) != found.get(path)]
         faults = mlflow_faults(folder / "killed", grid.stem, rounds)
         for line in [*differences, *faults, *seen.failed]:

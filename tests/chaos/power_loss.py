@@ -1,6 +1,6 @@
 """Cut the power after each step of two runs, restart them, and compare with undisturbed ones.
 
-python tests/chaos/power_loss.py --seed 0
+python -m tests.chaos.power_loss --seed 0
 
 Every flush, rename, link, deletion and new folder is recorded, with all files as they are then. A power cut
 after any of these steps leaves: the steps before it; of a file that was flushed, what was flushed; of any

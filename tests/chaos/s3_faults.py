@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tests.chaos.s3_server import Content, serving
 from tests.helpers.command_line import fedgrid, new_storage
+from tests.helpers.stored_runs import CLOCKS, contents
 
-CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", "mlflow.json")
 GRID = ("--clients", "3", "--algorithm", "bnc", "--algorithm", "ocfl-kmeans", "--set", "training.rounds=4")
 SILENCES, OUTAGE_AT, OUTAGE_SECONDS = 3, 150, 40.0
 """How often; after so many requests; for so long."""
@@ -46,13 +46,6 @@ class Faults:
         return kind
 
 
-def local(storage: Path) -> dict[str, bytes]:
-    """Return file -> bytes of all runs of a folder, but for what a clock says."""
-    folders = [path.parent for path in storage.glob("*/config.json")]
-    paths = (path for folder in folders for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(storage)): path.read_bytes() for path in paths if path.name not in CLOCKS}
-
-
 def stored(content: Content, runs: set[str]) -> dict[str, bytes]:
     """Return the same of the server's objects."""
     found = {key.removeprefix("runs/"): data for key, (data, _) in content.objects.items()}
@@ -73,7 +66,7 @@ def main() -> None:
         folder = Path(name)
         whole = new_storage(folder / "undisturbed")
         assert fedgrid("run", *GRID, "--in-process", "--storage", whole).code == 0
-        expected = local(whole)
+        expected = contents(whole)
         content = Content(fault=Faults(random.Random(given.seed), given.share))
         tracking = new_storage(folder / "tracking")
         settings = {

@@ -1,6 +1,6 @@
 """Run thousands of small runs while processes are killed; look for what grows or is left behind.
 
-python tests/chaos/soak.py --runs 2000 --kills 50 --seed 0
+python -m tests.chaos.soak --runs 2000 --kills 50 --seed 0
 
 The runs are one round of three clients, one run a seed. Victims and moments are drawn with the seed, as in
 `kills.py`. Throughout, the memory and the open files of the driver, the temporary folder, the shared memory
@@ -15,7 +15,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -24,12 +23,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mlflow.tracking import MlflowClient
+
+from tests.chaos.kills import Seen, command, kill, start, undamaged
+from tests.helpers.processes import processes
+
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
-
-from mlflow.tracking import MlflowClient  # noqa: E402
-
-from tests.chaos.kills import Seen, command, contents, kill, processes, start  # noqa: E402
 
 GRID = """
 clients: 3
@@ -218,7 +217,7 @@ def computed_again(soak: Soak, seeds: list[int]) -> list[str]:
     grid.write_text(GRID.format(last=0).replace("0..0", str(seeds)))
     storage = soak.folder / "again"
     subprocess.run(command(grid, storage, "--in-process"), cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    expected, found = contents(storage), contents(soak.storage)
+    expected, found = undamaged(storage), undamaged(soak.storage)
     return [path for path, data in expected.items() if found.get(path) != data]
 
 

@@ -19,27 +19,13 @@ from pathlib import Path
 
 from tests.helpers.command_line import fedgrid, new_storage, started, wait_for_round
 from tests.helpers.processes import processes
+from tests.helpers.stored_runs import check, contents
 
-CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", "mlflow.json")
 EXPIRED = 62.0
 """Seconds; a lease lasts for 60."""
 STOPPED = 100.0
 """Seconds; the lock on a round lasts for 90."""
 GRID = "clients: 4\nalgorithm: [bnc, ocfl-kmeans]\ntraining: {rounds: 40}\n"
-
-
-def contents(storage: Path) -> dict[str, bytes]:
-    """Return file -> bytes of all runs, but for what a clock says."""
-    folders = [path.parent for path in storage.glob("*/config.json")]
-    paths = (path for folder in folders for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(storage)): path.read_bytes() for path in paths if path.name not in CLOCKS}
-
-
-def check(is_right: bool, what: str) -> None:
-    """Say what was seen; end if it is wrong."""
-    print(f"{'ok' if is_right else 'WRONG'}: {what}", flush=True)
-    if not is_right:
-        raise SystemExit(1)
 
 
 def stopped_driver(grid: Path, folder: Path) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""Two damaged files of a finished grid; every file in every way: python tests/chaos/damage.py."""
+"""Two damaged files of a finished grid; every file in every way: python -m tests.chaos.damage."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Some power cuts in the middle of two runs; all of them: python tests/chaos/power_loss.py."""
+"""Some power cuts in the middle of two runs; all of them: python -m tests.chaos.power_loss."""
 
 import os
 import random

@@ -1,6 +1,6 @@
 """Launch one grid in turns with other images, another torch, a newer and an earlier fedgrid, on one storage.
 
-python tests/chaos/versions.py --turns 12 --seed 0
+python -m tests.chaos.versions --turns 12 --seed 0
 
 Each turn is a process of its own that is killed after a round, unless it is refused. What differs from the
 first turn must be refused in one line and change no file of the storage but the lease. Changed are the images

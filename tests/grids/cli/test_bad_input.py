@@ -1,6 +1,6 @@
 """Input that is broken, or made to do harm: one line, exit code 2, nothing written.
 
-How long each takes: python tests/chaos/bad_inputs.py
+How long each takes: python -m tests.chaos.bad_inputs
 """
 
 import pytest
