@@ -16,8 +16,8 @@ from fedgrid.engine.clients.machine import Machine
 from fedgrid.engine.clients.messages import ClientData, Setup
 from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import OnDemand, Pool
-from fedgrid.engine.data.datasets import find, load
-from fedgrid.engine.data.identity import digest_of
+from fedgrid.engine.data.datasets import find
+from fedgrid.engine.data.identity import load_known
 from fedgrid.engine.data.images import ClassLabels
 from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
@@ -51,9 +51,10 @@ class Session:
     """Opens runs, one after the other, and takes them forward a round at a time.
 
     With `write_behind` a round is written while the next one trains (the last one is waited for), so that
-    the disk costs no time; a kill then costs that round too. With a `store`, rounds that another run of the
-    same storage has done are taken from there; None has every round done here. With `accept_changes` a run
-    goes on with other code, versions or machines than it began with, and on machines of several kinds.
+    the disk costs no time; a kill then costs that round too (`round_write` says if it is on disk). With a
+    `store`, rounds that another run of the same storage has done are taken from there; None has every round
+    done here. With `accept_changes` a run goes on with other code, versions or machines than it began with,
+    and on machines of several kinds.
     """
 
     def __init__(
@@ -199,8 +200,7 @@ class Session:
 @lru_cache(maxsize=1)
 def _images(name: str, data_dir: Path) -> tuple[Pair, str]:
     """Keep the images of the last data set, and their digest: a grid's next run mostly has the same."""
-    pair = load(name, data_dir)
-    return pair, digest_of(pair)
+    return load_known(name, data_dir)
 
 
 @lru_cache(maxsize=1)

@@ -205,7 +205,7 @@ def make_room(storage: Storage, limit: int | None, size: int = 0, *, force: bool
     excess = lacking
     if limit is not None and total + size > limit:
         excess = max(excess, total + size - limit + int(AIR * (limit - size)))
-    fits = excess <= 0 or (size <= (size if limit is None else limit) and lacking <= total)
+    fits = excess <= 0 or ((limit is None or size <= limit) and lacking <= total)
     if excess <= 0 or not (fits or force):
         return fits
     going = []

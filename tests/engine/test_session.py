@@ -13,7 +13,7 @@ from fedgrid.engine import checkpoint
 from fedgrid.engine import session as session_module
 from fedgrid.engine.clients.peak_memory import own_peak
 from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.data.datasets import load
+from fedgrid.engine.data.identity import load_known
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import unseal
 from fedgrid.engine.models.initialisation import initial_vector
@@ -342,7 +342,9 @@ def test_what_went_wrong_with_a_run_that_was_left_is_not_the_next_ones(tmp_path,
 def test_images_are_read_once_for_runs_of_one_data_set(tmp_path, monkeypatch):
     read = []
     session_module._images.cache_clear()
-    monkeypatch.setattr(session_module, "load", lambda name, folder: read.append(name) or load(name, folder))
+    monkeypatch.setattr(
+        session_module, "load_known", lambda name, folder: read.append(name) or load_known(name, folder)
+    )
     opened = session()
     for run in (config(), config(seed=1), config(clients=7, algorithm="ocfl-kmeans")):
         opened.open(run, Storage.of(tmp_path))

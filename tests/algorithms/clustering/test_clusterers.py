@@ -159,8 +159,10 @@ DEGENERATE = {
 
 @pytest.mark.parametrize("case", DEGENERATE)
 @pytest.mark.parametrize("name", ALL)
-def test_degenerate_distances_raise_nothing(name, case):
-    fit(CLUSTERERS[name](), DEGENERATE[case])
+def test_degenerate_distances_give_each_client_a_label(name, case):
+    labels = fit(CLUSTERERS[name](), DEGENERATE[case])
+    assert labels.shape == (len(DEGENERATE[case]),)
+    assert np.issubdtype(labels.dtype, np.integer)
 
 
 @pytest.mark.parametrize("name", ["kmeans", "affinity", "meanshift", "hdbscan"])

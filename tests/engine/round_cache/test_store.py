@@ -282,8 +282,10 @@ class TestKept:
         listed = kept(storage)
         drop(storage, listed)
         drop(storage, listed)
+        assert names(storage) == set()
         shutil.rmtree(storage.root)
         drop(storage, listed)
+        assert not storage.root.exists()
 
     def test_what_cannot_be_dropped_is_told_in_one_line(self, storage):
         path_of(storage).mkdir(parents=True)

@@ -81,7 +81,8 @@ def test_error_in_a_space_names_the_line_of_the_file():
 
 def test_combinations_of_values_are_not_checked_in_a_space():
     """Ward needs Euclidean distances, which another setting of the same space may choose."""
-    read_space({"linkage": ["ward"], "metric": ["euclidean"]}, "briggs")
+    space = read_space({"linkage": ["ward"], "metric": ["euclidean"]}, "briggs")
+    assert set(space) == {"linkage", "metric"}
 
 
 def test_numbers_of_a_range_are_rounded_within_it():
