@@ -12,10 +12,15 @@ os.environ.update(
     }
 )
 
+# Dozens of processes that the tests start import our modules: compiled once, whatever the environment says.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 import signal
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -25,8 +30,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # they start and interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+sys.dont_write_bytecode = False
 TESTS = Path(__file__).parent
 RAY_GROUP = "ray"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the folder that all processes of this test run share, workers of pytest-xdist included."""
+    from tests.helpers.command_line import TEST_RUN_FOLDER
+
+    if not hasattr(config, "workerinput"):
+        folder = TemporaryDirectory(prefix="fedgrid-tests-")
+        os.environ[TEST_RUN_FOLDER] = folder.name
+        config.add_cleanup(folder.cleanup)
 
 
 @cache
