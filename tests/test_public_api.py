@@ -84,10 +84,10 @@ def test_unknown_key_is_an_error_of_the_package(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.ray
 def test_run_on_ray_in_a_folder_with_packages_of_the_same_names(tmp_path: Path) -> None:
+    """With nothing set: on a Ray cluster of its own, and in an MLflow store that is not there yet."""
     for name in ("engine", "algorithms", "grids", "tracking"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(f"raise ImportError('the {name} of the folder')\n")
-    """As a user does, with nothing set: on a Ray cluster of its own, and an MLflow store that is not there yet."""
     (tmp_path / "mine.yaml").write_text(GRID)
     code = "from fedgrid.grids.cli.main import main; main()"
     result = python(code, tmp_path, "run", "mine.yaml", "--storage", "runs")
@@ -100,4 +100,3 @@ def test_run_on_ray_in_a_folder_with_packages_of_the_same_names(tmp_path: Path) 
     here = new_storage(tmp_path / "here")
     assert fedgrid_command("run", tmp_path / "mine.yaml", "--storage", here, "--in-process").code == 0
     assert contents(tmp_path / "runs") == contents(here)
-

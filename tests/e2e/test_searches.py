@@ -10,7 +10,7 @@ SEARCH = ("search", "briggs", "--clients", 3, "--set", "training.rounds=3", "--t
 
 
 ONE_AT_A_TIME = ("--clients-per-actor", 3, "--cpus-per-client", 3.5)
-"""One actor, which takes most of the session's four CPUs: each trial runs in the processes of the last one."""
+"""One actor, which takes most of the session's four CPUs: each trial runs in the processes of the last."""
 
 
 def contents(storage):
