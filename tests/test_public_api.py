@@ -95,7 +95,8 @@ def test_run_on_ray_in_a_folder_with_packages_of_the_same_names(tmp_path: Path) 
     assert "2 of 2 runs finished" in result.stdout
     for algorithm in ("bnc", "ocfl_kmeans"):
         for number in range(1, ROUNDS + 1):
-            assert f"\n...-{algorithm}-s0 round {number}/{ROUNDS} temp. 0." in result.stdout
+            run = f"digits-4-nonoverlapping-balanced-{algorithm}-s0"
+            assert f"\n{run} round {number}/{ROUNDS} temp. 0." in result.stdout
     assert mlflow_faults(tmp_path / "runs", "mine", ROUNDS) == []
     here = new_storage(tmp_path / "here")
     assert fedgrid_command("run", tmp_path / "mine.yaml", "--storage", here, "--in-process").code == 0
