@@ -10,7 +10,7 @@ from tests.cluster.three_nodes import arguments
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 
 ROOT = Path(__file__).parents[2]
-NUM_RUNS = 2
+NUM_RUNS = 4
 
 
 def records_and_states(storage: Path) -> dict[str, bytes]:
