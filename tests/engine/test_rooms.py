@@ -44,6 +44,9 @@ from importlib import import_module
 for module, heavy in {HEAVY}.items():
     import_module("fedgrid.engine." + module)
     assert not heavy & sys.modules.keys(), module
+from fedgrid.engine.models.initialisation import blank
+blank("digitnet", (1, 8, 8), 10)
+assert "sympy" not in sys.modules, "a second for each client actor"
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
