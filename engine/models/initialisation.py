@@ -16,7 +16,7 @@ KNOWN = (nn.Conv2d, nn.Linear, nn.BatchNorm1d, nn.BatchNorm2d)
 def blank(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
     """Return the named model on the CPU, its weights not initialised; draws no random numbers.
 
-    `Module.to_empty` would do the same, and import sympy for it: a second for each client actor.
+    `Module.to_empty` would do the same, and import sympy for it: half a second for each client actor.
     """
     with torch.device("meta"):
         module = registry.build(name, shape, num_classes)

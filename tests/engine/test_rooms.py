@@ -46,7 +46,7 @@ for module, heavy in {HEAVY}.items():
     assert not heavy & sys.modules.keys(), module
 from fedgrid.engine.models.initialisation import blank
 blank("digitnet", (1, 8, 8), 10)
-assert "sympy" not in sys.modules, "a second for each client actor"
+assert "sympy" not in sys.modules, "half a second for each client actor"
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
