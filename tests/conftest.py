@@ -15,9 +15,10 @@ os.environ.update(
 # Dozens of processes that the tests start import our modules: compiled once, whatever the environment says.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+import gc
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,6 +44,20 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = TemporaryDirectory(prefix="fedgrid-tests-")
         os.environ[TEST_RUN_FOLDER] = folder.name
         config.add_cleanup(folder.cleanup)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector, which took a quarter of the time and found nothing to free.
+
+    What is there then (modules and tests) lives to the end, and is not looked through again.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @cache
