@@ -314,7 +314,7 @@ def test_a_configuration_cannot_be_changed():
         ),
         ({"algorithm": {"window": 2}}, "algorithm = {'window': 2}: name is missing; known: bnc, sattler"),
         ({"dataset": "mnst"}, "unknown dataset 'mnst'; did you mean 'mnist'? known: digits, mnist, fmnist"),
-        ({"model": "resnet"}, "unknown model 'resnet'; did you mean 'resnet34'? known: tinyvgg, resnet34"),
+        ({"model": "resnet3"}, "unknown model 'resnet3'; did you mean 'resnet34'? known: tinyvgg, resnet34"),
         (
             {"overlap": "overlaping"},
             "unknown overlap 'overlaping'; did you mean 'overlapping'? known: overlapping, ",

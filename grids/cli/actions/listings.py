@@ -112,10 +112,28 @@ def list_algorithms(as_json: bool, console: Console) -> None:
 
 
 def list_models(as_json: bool, console: Console) -> None:
-    """Print the models, one line each, with their source."""
-    rows = [(entry.name, entry.description, entry.source) for entry in MODELS.values()]
+    """Print the models with their numbers of parameters and their source."""
     if as_json:
-        keys = ("name", "summary", "source")
-        print(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=2))
+        entries = [
+            {
+                "name": entry.name,
+                "summary": entry.description,
+                "source": entry.source,
+                "minimum_side": entry.minimum_side,
+                "parameters": dict(entry.parameters),
+            }
+            for entry in MODELS.values()
+        ]
+        print(json.dumps(entries, indent=2))
         return
-    console.print(choice_table(("name", "what it is", "source"), rows))
+    rows = [
+        (
+            entry.name,
+            "\n".join(f"{count:,} ({size})" for size, count in entry.parameters.items()) or "–",
+            entry.description,
+            entry.source,
+        )
+        for entry in MODELS.values()
+    ]
+    console.print(choice_table(("name", "parameters", "what it is", "source"), rows))
+    console.print("\nParameters with ten classes and images of that size; – if a plugin does not say.")
