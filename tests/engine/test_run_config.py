@@ -173,6 +173,8 @@ OF_THE_TRUNK = [
     {"training": {"weight_decay": 0.1}},
     {"training": {"keep_optimizer_state": True}},
     {"training": {"tf32": True}},
+    {"training": {"augment": ["crop"]}},
+    {"training": {"normalise": "dataset"}},
     {"split": {"num_clusters": 2}},
     {"split": {"draws": 10}},
     {"split": {"test_share": 0.2}},
