@@ -34,6 +34,11 @@ class LocalTraining(Section):
 
     later = ("augment", "normalise")
 
+    @field_validator("augment", mode="before")
+    @classmethod
+    def _one_name_is_a_list_of_one(cls, given: object) -> object:
+        return (given,) if isinstance(given, str) else given
+
     @field_validator("augment")
     @classmethod
     def _augment_is_a_set(cls, augment: tuple[Augment, ...]) -> tuple[Augment, ...]:

@@ -166,8 +166,9 @@ def worker(shape=(1, 8, 8), **changes):
 class TestSettings:
     def test_order_of_names_does_not_matter(self):
         assert training(augment=["flip", "crop"]) == training(augment=BOTH)
+        assert training(augment="crop") == training(augment=["crop"])
 
-    @pytest.mark.parametrize("given", [["crop", "crop"], ["rotate"], "crop"])
+    @pytest.mark.parametrize("given", [["crop", "crop"], ["rotate"], "rotate"])
     def test_other_values_are_refused(self, given):
         with pytest.raises(ValidationError, match="augment"):
             training(augment=given)
