@@ -8,6 +8,7 @@ from rich.markup import escape
 
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.data.datasets import DATASETS, is_here
+from fedgrid.engine.data.femnist import convert
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.partition.blueprint import of as blueprint_of
 from fedgrid.engine.run_config import RunConfig
@@ -42,7 +43,7 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
                 str(row["images"]),
                 str(row["classes"]),
                 f"{row['pool']:,}",
-                "yes" if row["here"] else f"no ({row['download_mb']} MB)",
+                "yes" if row["here"] else f"no ({row['download_mb']} MB)" if row["download_mb"] else "no",
                 str(row["source"]),
             )
             for row in rows
@@ -53,6 +54,23 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
         "\nYour own images: folder:PATH (train/<class>/*, test/<class>/*) or npz:PATH (MedMNIST's keys)."
     )
     console.print(f"Data folder: {escape(str(data_dir))}", soft_wrap=True)
+
+
+def convert_femnist(source: Path, data_dir: Path, console: Console) -> None:
+    """Write FEMNIST's file into the data folder, and say what it holds.
+
+    Raises:
+        DataError: the source is not of a known format.
+        StorageError: the data folder cannot be written.
+    """
+    target = data_dir / DATASETS["femnist"].location
+    with console.status(f"Reading {escape(str(source))} ..."):
+        made = convert(source, target)
+    console.print(
+        f"{made.writers:,} writers, {made.pool:,} images to train on and {made.test:,} of the server: "
+        f"{escape(str(target))}",
+        soft_wrap=True,
+    )
 
 
 def show_scenario(
