@@ -9,12 +9,14 @@ from pydantic import ValidationError
 from torch import nn
 from torch.nn import functional
 
+from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.fedprox import ProximalRule
-from fedgrid.engine.clients.messages import ClientData, Setup
+from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.flat_vectors import FlatModule
+from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.training import augmentation
 from fedgrid.engine.training.augmentation import PAD, gather, moved
@@ -157,10 +159,42 @@ class TestTraining:
         assert torch.equal(watched(augment=BOTH)[0], watched(augment=BOTH, rule=ProximalRule(mu=0.5))[0])
 
 
-def worker(shape=(1, 8, 8), **changes):
-    held = ImageSet(np.zeros((4, *shape), np.uint8), np.arange(4) % 2)
-    setup = Setup("digitnet", 2, training(**changes), 0, (ClientData(0, held, held),), held, {0: slice(4)})
-    return ClientWorker(setup)
+def worker(shape=(1, 8, 8), clients=(0,), **changes):
+    """Return a worker whose clients all hold the same four images, in one batch."""
+    images = np.random.default_rng(1).integers(0, 256, (4, *shape)).astype(np.uint8)
+    held = ImageSet(images, np.arange(4) % 2)
+    all_clients = tuple(ClientData(client, held, held) for client in clients)
+    parts = dict.fromkeys(clients, slice(4))
+    return ClientWorker(Setup("digitnet", 2, training(**changes), 0, all_clients, held, parts))
+
+
+def update(worker, client, round_index):
+    start = initial_vector("digitnet", (1, 8, 8), 2, seed=0)
+    [reply] = worker.train([TrainTask(Order(client, (0,)), round_index, evaluate=False)], [start], {})
+    return reply.update
+
+
+class TestClients:
+    def test_each_client_and_round_draws_its_own(self):
+        plain, moving = (worker(clients=(0, 1), augment=kinds) for kinds in ((), BOTH))
+        at = [(0, 0), (1, 0), (0, 1)]
+        first, *others = (update(plain, *place) for place in at)
+        assert all(other == pytest.approx(first, abs=1e-6) for other in others)
+        first, *others = (update(moving, *place) for place in at)
+        assert all(np.abs(other - first).max() > 1e-3 for other in others)
+
+    def test_client_that_trains_again_elsewhere_repeats_the_bits(self):
+        together, alone = worker(clients=(0, 1), augment=BOTH), worker(clients=(1,), augment=BOTH)
+        update(together, 0, 0)
+        assert update(together, 1, 3).tobytes() == update(alone, 1, 3).tobytes()
+
+    def test_test_images_stay_as_they_are(self):
+        model = initial_vector("digitnet", (1, 8, 8), 2, seed=0)
+        [plain], [moving] = (
+            worker(augment=kinds).evaluate([EvaluateTask(0, 0)], [model]) for kinds in ((), BOTH)
+        )
+        assert plain.own.loss_sum == moving.own.loss_sum
+        assert plain.server_parts[0].loss_sum == moving.server_parts[0].loss_sum
 
 
 class TestSettings:
