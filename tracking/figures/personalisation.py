@@ -24,7 +24,7 @@ from fedgrid.tracking.figures.panels import (
     title,
 )
 from fedgrid.tracking.figures.style import FAINT, Style, paper_style, styles
-from fedgrid.tracking.scoring.scores import mean
+from fedgrid.tracking.scoring.client_scores import mean
 from fedgrid.tracking.scoring.study import Study, require_one
 
 PUBLISHED = {"published_gf1": "GF1 (generalisation)", "published_pf1": "PF1 (personalisation)"}
