@@ -9,9 +9,11 @@ from matplotlib.figure import Figure
 from fedgrid.tracking import figures
 from fedgrid.tracking.figures.curves import is_recorded
 from fedgrid.tracking.report.page import Choice, Plate, Section
+from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables import clustering, personalisation
 from fedgrid.tracking.tables.cells import split_name, title_of
+from fedgrid.tracking.tables.cost import cost
 from fedgrid.tracking.tables.fairness import fairness
 
 PUBLISHED, CLUSTERS = "as published", "of the clusters' models"
@@ -87,14 +89,8 @@ TEMPERATURE = (
     ),
 )
 COST = (
-    Kind(
-        "cost",
-        "cost",
-        "Cost of a target score",
-        "Rounds, and bytes sent up and down, until the mean personalised F1 first reaches 95 % of the "
-        "best last score in the scenario.",
-        figures.cost_to_target,
-    ),
+    "Rounds, and bytes sent up and down, until a score first reaches the target: a dot for each run, bars at "
+    "the medians."
 )
 GAP = "Mean over clients of the absolute difference between personalised"
 GAPS = (
@@ -124,12 +120,12 @@ GAPS = (
         "published_learning_gap",
     ),
 )
-BY_ROUND = (SCORES, PARTITIONS, TEMPERATURE, COST, GAPS)
+BY_ROUND = (SCORES, PARTITIONS, TEMPERATURE, GAPS)
 """The figures of a number of clients; those of one tuple are alternatives."""
 
 
-def of_dataset(study: Study) -> Section:
-    """Return the section of a study of one data set."""
+def of_dataset(study: Study, terms: Terms = AS_USUAL) -> Section:
+    """Return the section of a study of one data set; `terms` are those of the cost of a target score."""
     (dataset,) = study.datasets
     blocks = [study.where(clients=clients) for _, clients in study.blocks]
     whole = Section(
@@ -152,7 +148,7 @@ def of_dataset(study: Study) -> Section:
             Choice(tuple(_segments(study, dataset))),
         ),
     )
-    return Section(dataset, dataset, sections=(*map(_block, blocks), whole))
+    return Section(dataset, dataset, sections=(*(_block(block, terms) for block in blocks), whole))
 
 
 def _segments(study: Study, dataset: str) -> Iterator[tuple[str, Plate]]:
@@ -169,7 +165,7 @@ def _segments(study: Study, dataset: str) -> Iterator[tuple[str, Plate]]:
         )
 
 
-def _block(study: Study) -> Section:
+def _block(study: Study, terms: Terms) -> Section:
     ((dataset, clients),) = study.blocks
     name, title = f"{dataset}-{clients}", title_of(dataset, clients)
     tables = (
@@ -179,7 +175,13 @@ def _block(study: Study) -> Section:
     )
     curves = (_alternatives(tuple(_plates(study, kinds, name, title))) for kinds in BY_ROUND)
     maps = Choice(tuple(_maps(study, name, title)))
-    return Section(name, title, items=(Choice(tables), *curves, maps))
+    spent = Plate(
+        f"cost-{name}",
+        f"Cost of a target score: {title}",
+        COST,
+        partial(figures.cost_to_target, study, terms),
+    )
+    return Section(name, title, items=(Choice(tables), *curves, spent, cost(study, terms), maps))
 
 
 def _alternatives(options: tuple[tuple[str, Plate], ...]) -> Plate | Choice:

@@ -9,6 +9,7 @@ from fedgrid.tracking.report.blocks import of_dataset
 from fedgrid.tracking.report.page import Choice, Page, Plate, Section
 from fedgrid.tracking.scoring import measures, statistics
 from fedgrid.tracking.scoring.axes import axes_of, of_setting, values_of
+from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
 from fedgrid.tracking.scoring.paired_tests import ALPHA
 from fedgrid.tracking.scoring.statistics import Comparison
 from fedgrid.tracking.scoring.study import Study, plain
@@ -33,8 +34,13 @@ Scores are averaged over the seeds of a scenario first, and all scenarios have t
 fewer runs than the grid has shows their number; a cell without any result is empty."""
 
 
-def report_page(study: Study, *, other: Study | None = None, published: bool = False) -> Page:
-    """Return the report of a grid, if asked with a comparison to the published numbers or to another grid."""
+def report_page(
+    study: Study, *, other: Study | None = None, published: bool = False, terms: Terms = AS_USUAL
+) -> Page:
+    """Return the report of a grid, if asked with a comparison to the published numbers or to another grid.
+
+    `terms` are those of the cost of a target score.
+    """
     sections = [
         _overview(study),
         *_axes(study),
@@ -44,7 +50,7 @@ def report_page(study: Study, *, other: Study | None = None, published: bool = F
         *(
             section
             for dataset in study.datasets
-            for section in _by_setting(study.where(dataset=dataset), of_dataset)
+            for section in _by_setting(study.where(dataset=dataset), partial(of_dataset, terms=terms))
         ),
         _temperature(study),
         Section("scenarios", "Every scenario", items=(scenarios.per_scenario(study),)),

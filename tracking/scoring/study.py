@@ -5,7 +5,7 @@ Shapes: R rounds, K clients.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -60,7 +60,6 @@ class Run:
     seed: int
     rounds: int
     """Number of rounds when it is finished."""
-    """That it is to have."""
     method: str = ""
     """The algorithm's title without settings: `SCL` of `SCL (cooldown 5)`."""
     axes: tuple[AxisValue, ...] = ()
@@ -69,6 +68,10 @@ class Run:
     """Whether it is one of the published runs themselves, read from the authors' archive."""
     is_reference: bool = False
     """Whether its algorithm is a row to compare with and no competitor: never the best, not ranked."""
+    model_bytes: int | None = None
+    """Size of a model as it is sent, four bytes an entry, buffers included; None if it was not asked for."""
+    keys: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """The run's value of every key that can be an axis, whether or not the grid has it as one."""
 
     @property
     def setting(self) -> tuple[AxisValue, ...]:
@@ -104,9 +107,14 @@ class Result:
     labels_RK: Array
     truth_K: Array
 
-    def mean(self, curve: str) -> float:
-        """Return the mean over the rounds that have a value, NaN if none has."""
-        measured = self._measured(curve)
+    def mean(self, curve: str, *, last: int = 0) -> float:
+        """Return the mean over the rounds that have a value, NaN if none has.
+
+        With `last`, those of the last so many rounds, or the last value if none of them has one.
+        """
+        if last and not np.isnan(self.curves[curve][-last:]).all():
+            return float(np.nanmean(self.curves[curve][-last:]))
+        measured = self._measured(curve)[-1 if last else 0 :]
         return float(measured.mean()) if len(measured) else float("nan")
 
     def last(self, curve: str) -> float:

@@ -14,6 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fedgrid.tracking import figures
 from fedgrid.tracking.figures.style import styles
+from fedgrid.tracking.scoring.cost import Target, Terms
 from fedgrid.tracking.scoring.study import SPLITS
 from tests.helpers.reference import REFERENCE, rows_of
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
@@ -425,7 +426,7 @@ def test_the_cost_of_references_alone_has_no_target():
 def test_the_cost_of_a_given_target_falls_back_to_the_published_f1_and_leaves_unknown_bytes_out():
     both = {"personalised_f1": (0.1, 0.9), "published_pf1": (0.6, 0.7), "bytes": (1e6, 2e6)}
     results = [finished(curves=both), finished("SCL", curves={"published_pf1": (0.4, 0.5)})]
-    figure = figures.cost_to_target(study(*results), target=0.5)
+    figure = figures.cost_to_target(study(*results), Terms(Target("personalised_f1", 0.5)))
     [axes] = figure.axes
     assert {name: [x for x, _ in points] for name, points in lines(axes).items()} == {"BNC": [1], "SCL": [2]}
     assert figure.texts[0].get_text().startswith("until PF1 (union of classes, as published)\nreaches 0.5")
