@@ -14,6 +14,7 @@ from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables import clustering, personalisation
 from fedgrid.tracking.tables.cells import split_name, title_of
 from fedgrid.tracking.tables.cost import cost
+from fedgrid.tracking.tables.definitions import definitions
 from fedgrid.tracking.tables.fairness import fairness
 
 PUBLISHED, CLUSTERS = "as published", "of the clusters' models"
@@ -60,6 +61,15 @@ SCORES = (
         f"accuracies of all clients, 1 if all are equal. {LINES}",
         figures.fairness_per_round,
     ),
+    Kind(
+        "global model",
+        "global",
+        "Accuracy of the global model by round",
+        "Accuracy of the algorithm's global model: on the server's test set, and on the clients' own, mean "
+        f"over clients. {LINES}",
+        figures.global_accuracy_per_round,
+        "global_accuracy",
+    ),
 )
 PARTITIONS = (
     Kind(
@@ -76,6 +86,15 @@ PARTITIONS = (
         "Number of clients in the smallest cluster; below, if there are any, of clients whose cluster has no "
         f"other client. {LINES}",
         figures.cluster_sizes_per_round,
+    ),
+    Kind(
+        "silhouette",
+        "silhouette",
+        "Silhouette by round",
+        "Mean silhouette of each round's partition, on the distances that the algorithm uses; it needs no "
+        f"hidden groups, and there is none for one cluster. {LINES}",
+        figures.silhouette_per_round,
+        "silhouette",
     ),
 )
 TEMPERATURE = (
@@ -144,8 +163,10 @@ def of_dataset(study: Study, terms: Terms = AS_USUAL) -> Section:
                     (PUBLISHED, personalisation.published_personalisation(study)),
                 )
             ),
+            *(table for table in (definitions(study),) if len(table.columns) > 1),
             fairness(study),
             Choice(tuple(_segments(study, dataset))),
+            *_communities(study, dataset),
         ),
     )
     return Section(dataset, dataset, sections=(*(_block(block, terms) for block in blocks), whole))
@@ -162,6 +183,26 @@ def _segments(study: Study, dataset: str) -> Iterator[tuple[str, Plate]]:
                 + ("in the published conventions (Figure 2)." if published else "of the clusters' models."),
                 partial(figures.segments, study, published=published),
             ),
+        )
+
+
+def _communities(study: Study, dataset: str) -> Iterator[Choice]:
+    """Yield the figure of communities beside the global model, if there is one."""
+    if is_recorded(study, "global_accuracy"):
+        yield Choice(
+            tuple(
+                (
+                    label,
+                    Plate(
+                        f"communities-{'server-' if server else ''}{dataset}",
+                        f"Communities beside the global model: {dataset}",
+                        "Segments from the accuracy of the global model to that of the communities' models, "
+                        f"in the last round, {label}.",
+                        partial(figures.communities, study, server=server),
+                    ),
+                )
+                for label, server in (("on their members' images", False), ("on the server's images", True))
+            )
         )
 
 

@@ -2,20 +2,21 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import combinations
 
 from fedgrid.tracking import figures
 from fedgrid.tracking.report import settings
 from fedgrid.tracking.report.blocks import of_dataset
 from fedgrid.tracking.report.page import Choice, Page, Plate, Section
 from fedgrid.tracking.scoring import measures, statistics
-from fedgrid.tracking.scoring.axes import axes_of, of_setting, values_of
+from fedgrid.tracking.scoring.axes import along, axes_of, of_setting, values_of
 from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
 from fedgrid.tracking.scoring.paired_tests import ALPHA
 from fedgrid.tracking.scoring.statistics import Comparison
 from fedgrid.tracking.scoring.study import Study, plain
 from fedgrid.tracking.tables import clustering, comparison, scenarios
 from fedgrid.tracking.tables.against import against_published
-from fedgrid.tracking.tables.axes import over_axis
+from fedgrid.tracking.tables.axes import over_axis, sweep
 from fedgrid.tracking.tables.significance import effects, significance
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 
@@ -119,7 +120,30 @@ def _axes(study: Study) -> tuple[Section, ...]:
             ),
         )
     )
-    return (Section("axes", "Axes", items=items),) if items else ()
+    return (Section("axes", "Axes", items=(*items, *_sweeps(study))),) if items else ()
+
+
+def _sweeps(study: Study) -> Iterator[Choice]:
+    """Yield figures and tables over two axes, for each data set and pair: either may be the one along."""
+    for dataset in study.datasets:
+        part = study.where(dataset=dataset)
+        for pair in combinations(axes_of(part), 2):
+            orders = [(axis, by) for axis, by in (pair, pair[::-1]) if axes_of(along(along(part, axis), by))]
+            yield Choice(
+                tuple(
+                    (
+                        f"over {axis}",
+                        Plate(
+                            f"sweep-{plain(axis)}-by-{plain(by)}-{dataset}",
+                            f"Scores by {axis} and {by}: {dataset}",
+                            f"A line for each value of {by}; means and bands as in the figures of one axis.",
+                            partial(figures.sweep, part, axis, by),
+                        ),
+                    )
+                    for axis, by in orders
+                )
+            )
+            yield Choice(tuple((f"over {axis}", sweep(part, axis, by)) for axis, by in orders))
 
 
 def _by_setting(study: Study, section_of: Callable[[Study], Section]) -> Iterator[Section]:

@@ -48,6 +48,9 @@ OF_STUDIES = {
     "fairness": figures.fairness_per_round,
     "sizes": figures.cluster_sizes_per_round,
     "gap, loss": figures.loss_gap,
+    "silhouette": figures.silhouette_per_round,
+    "global model": figures.global_accuracy_per_round,
+    "communities": figures.communities,
     "maps": figures.cluster_maps,
     "gap": figures.learning_gap,
     "gap, published": lambda study: figures.learning_gap(study, published=True),
@@ -565,3 +568,17 @@ def test_the_example_in_the_docs_draws_three_figures(tmp_path, monkeypatch):
         "learning-gap.pdf",
         "segments.pdf",
     ]
+
+
+def test_communities_stand_beside_the_global_model_on_their_members_images_and_on_the_servers():
+    curves = {
+        "global_own_accuracy": (0.1, 0.4),
+        "personalised_accuracy": (0.2, 0.9),
+        "global_accuracy": (0.1, 0.5),
+        "generalised_accuracy": (0.2, 0.3),
+    }
+    of = study(finished("Louvain", curves=curves))
+    for server, ends in ((False, [0.4, 0.9]), (True, [0.5, 0.3])):
+        [axes] = figures.communities(of, server=server).axes
+        [whole] = [line for line in axes.lines if line.get_label() == "Louvain"]
+        assert list(whole.get_xdata()) == ends
