@@ -81,6 +81,11 @@ class Communities(FedOpt):
         start_K = _start_K(state)
         return [Order(client, (int(start_K[client]),)) for client in present.sampled]
 
+    def global_model(self, state: State) -> Vector:
+        """Return W of the paper, the plain mean of the community models, however large their communities."""
+        num_communities = int(state.labels_K.max()) + 1
+        return _mixture(state.models[:num_communities], np.full(num_communities, 1 / num_communities))
+
     def step(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:

@@ -79,6 +79,10 @@ class FedOpt(Algorithm):
         state, diagnostics = self.recluster(state, round_index, updates, rng)
         return self.aggregate(state, updates, rng), replace(diagnostics, placed=placed)
 
+    def global_model(self, state: State) -> Vector | None:
+        """Return the only model; None once there are several."""
+        return state.models[0] if len(state.models) == 1 else None
+
     def recluster(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:

@@ -31,6 +31,8 @@ test set; `recall` has one value per class, NaN for a class that the test set la
 TESTS = ("local_own", "local_server", "cluster_own", "cluster_server")
 """Model (the client's after local training; its cluster's after aggregation) and test set (the client's own;
 the server's)."""
+GLOBAL_TESTS = ("global_own", "global_server")
+"""The same of the one model for all, where `evaluation.global_model` asks for it."""
 
 
 def rounds_schema() -> pa.Schema:
@@ -39,23 +41,30 @@ def rounds_schema() -> pa.Schema:
     return pa.schema({"round": pa.int32(), **numbers})
 
 
-CLIENTS = pa.schema(
-    {
-        "round": pa.int32(),
-        "client": pa.int32(),
-        "cluster": pa.int32(),
-        "true_cluster": pa.int32(),
-        "part": pa.string(),
-        "placed": pa.string(),
-        "excluded": pa.bool_(),
-        "train_images": pa.int32(),
-        "test_images": pa.int32(),
-        "train_loss": pa.float64(),
-        "train_accuracy": pa.float64(),
-        "update_norm": pa.float64(),
-        **{f"{test}_{name}": kind for test in TESTS for name, kind in SCORES.items()},
-    }
-)
+def clients_schema(global_model: bool = False) -> pa.Schema:
+    """Return the columns of `clients.parquet`; `global_model` is `evaluation.global_model`."""
+    tests = TESTS + GLOBAL_TESTS * global_model
+    return pa.schema(
+        {
+            "round": pa.int32(),
+            "client": pa.int32(),
+            "cluster": pa.int32(),
+            "true_cluster": pa.int32(),
+            "part": pa.string(),
+            "placed": pa.string(),
+            "excluded": pa.bool_(),
+            "train_images": pa.int32(),
+            "test_images": pa.int32(),
+            "train_loss": pa.float64(),
+            "train_accuracy": pa.float64(),
+            "update_norm": pa.float64(),
+            **{f"{test}_{name}": kind for test in tests for name, kind in SCORES.items()},
+        }
+    )
+
+
+CLIENTS = clients_schema()
+"""Of a run that does not test the global model."""
 
 TIMINGS = pa.schema(
     {
@@ -84,9 +93,9 @@ taken without the cache. `peak_memory_mb` is the sum over the server's and the c
 of each since it started (`engine.clients.peak_memory`)."""
 
 
-def schemas() -> dict[str, pa.Schema]:
-    """Return name of the file, without its suffix -> columns."""
-    return {"rounds": rounds_schema(), "clients": CLIENTS, "timings": TIMINGS}
+def schemas(global_model: bool = False) -> dict[str, pa.Schema]:
+    """Return name of the file, without its suffix -> columns; `global_model` is `evaluation.global_model`."""
+    return {"rounds": rounds_schema(), "clients": clients_schema(global_model), "timings": TIMINGS}
 
 
 PARTS = ("trained", "excluded", "dropped", "not asked", "not joined")

@@ -148,6 +148,13 @@ class Algorithm(ABC):
         clusters, model_K = np.unique(state.labels_K, return_inverse=True)
         return Served(tuple(state.models[cluster] for cluster in clusters), model_K)
 
+    def global_model(self, state: State) -> Vector | None:
+        """Return the one model for all, float32, shape (P,); by default there is none.
+
+        Only `evaluation.global_model` asks for it, which tests it beside the served ones.
+        """
+        return None
+
     def distances(self, updates: Updates) -> Matrix:
         """Return the distances between updates that this algorithm clusters by, float64, shape (K, K).
 

@@ -183,6 +183,7 @@ OF_THE_TRUNK = [
     {"evaluation": {"every": 2}},
     {"evaluation": {"clients": "asked"}},
     {"evaluation": {"local_server": True}},
+    {"evaluation": {"global_model": True}},
     {"participation": 0.5},
     {"dropout": 0.1},
     {"joins": {14: 2}},
