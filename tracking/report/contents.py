@@ -5,6 +5,8 @@ from functools import partial
 from itertools import combinations
 
 from fedgrid.tracking import figures
+from fedgrid.tracking.against.flis import against_flis
+from fedgrid.tracking.against.ocfl import against_published
 from fedgrid.tracking.report import settings
 from fedgrid.tracking.report.blocks import of_dataset
 from fedgrid.tracking.report.page import Choice, Page, Plate, Section
@@ -15,11 +17,14 @@ from fedgrid.tracking.scoring.paired_tests import ALPHA
 from fedgrid.tracking.scoring.statistics import Comparison
 from fedgrid.tracking.scoring.study import Study, plain
 from fedgrid.tracking.tables import clustering, comparison, scenarios
-from fedgrid.tracking.tables.against import against_published
 from fedgrid.tracking.tables.axes import over_axis, sweep
 from fedgrid.tracking.tables.significance import effects, significance
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 
+NOTHING_PUBLISHED = (
+    "The papers have no tables for the data sets and settings of this grid. Claims, if it has the runs for "
+    "any, are under Claims of the papers."
+)
 CONVENTIONS = """\
 As published: the numbers that the papers' notebooks compute. Clustering scores are means over the first 50 \
 rounds, also of longer runs; COM is homogeneity (the arguments of completeness exchanged); the AMI of \
@@ -46,7 +51,7 @@ def report_page(
         _overview(study),
         *_axes(study),
         *([_lacking(study)] if study.unfinished else []),
-        *(_by_setting(study, _published) if published else []),
+        *(_published(study) if published else []),
         *([_beside(study, other)] if other else []),
         *(
             section
@@ -188,10 +193,16 @@ def _lacking(study: Study) -> Section:
     return Section(f"lacking-{plain(study.name)}", f"Not finished: {study.name}", items=(table,))
 
 
-def _published(study: Study) -> Section:
-    tables = against_published(study)
-    text = "" if tables else "The papers have no numbers for the data sets of this grid."
-    return Section("published", "Beside the published numbers", text, items=tables)
+def _published(study: Study) -> Iterator[Section]:
+    flis = against_flis(study)
+    if flis:
+        yield Section("published-flis", "Beside the published numbers: FLIS", items=flis)
+    for setting in study.settings:
+        tables = against_published(of_setting(study, setting))
+        if tables or not (flis or setting != study.settings[0]):
+            text = "" if tables else NOTHING_PUBLISHED
+            section = Section("published", "Beside the published numbers", text, items=tables)
+            yield settings.of_setting(section, setting)
 
 
 def _beside(one: Study, other: Study) -> Section:

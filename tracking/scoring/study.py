@@ -158,11 +158,12 @@ class Study:
             "setting": setting,
         }
         asked = {name: value for name, value in wanted.items() if value is not None}
-        return self._of(
+        return self.only(
             run for run in self.runs if all(getattr(run, name) == value for name, value in asked.items())
         )
 
-    def _of(self, runs: Iterable[Run]) -> "Study":
+    def only(self, runs: Iterable[Run]) -> "Study":
+        """Return the study of these of its runs."""
         chosen = {run.run_id: run for run in runs}
         return replace(
             self,
@@ -226,7 +227,7 @@ class Study:
     @property
     def competitors(self) -> "Study":
         """The study without the references."""
-        return self._of(run for run in self.runs if not run.is_reference)
+        return self.only(run for run in self.runs if not run.is_reference)
 
     @property
     def settings(self) -> tuple[tuple[AxisValue, ...], ...]:
@@ -246,7 +247,7 @@ class Study:
         groups: dict[tuple[Scenario, str], list[Run]] = {}
         for run in self.runs:
             groups.setdefault((run.scenario, run.algorithm), []).append(run)
-        return {key: self._of(runs) for key, runs in groups.items()}
+        return {key: self.only(runs) for key, runs in groups.items()}
 
 
 def read_result(run: Run) -> Result:
