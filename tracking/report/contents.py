@@ -7,6 +7,7 @@ from itertools import combinations
 from fedgrid.tracking import figures
 from fedgrid.tracking.against.flis import against_flis
 from fedgrid.tracking.against.ocfl import against_published
+from fedgrid.tracking.claims.table import claims
 from fedgrid.tracking.report import settings
 from fedgrid.tracking.report.blocks import of_dataset
 from fedgrid.tracking.report.page import Choice, Page, Plate, Section
@@ -50,6 +51,7 @@ def report_page(
     sections = [
         _overview(study),
         *_axes(study),
+        *_claims(study),
         *([_lacking(study)] if study.unfinished else []),
         *(_published(study) if published else []),
         *([_beside(study, other)] if other else []),
@@ -126,6 +128,12 @@ def _axes(study: Study) -> tuple[Section, ...]:
         )
     )
     return (Section("axes", "Axes", items=(*items, *_sweeps(study))),) if items else ()
+
+
+def _claims(study: Study) -> Iterator[Section]:
+    table = claims(study)
+    if table is not None:
+        yield Section("claims", table.title, items=(table,))
 
 
 def _sweeps(study: Study) -> Iterator[Choice]:
