@@ -10,15 +10,16 @@ Shapes: K clients of the federation, N of them asked, C communities, P entries o
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from fedgrid.algorithms.clustering.graph import Groups, Library, communities, silhouette, similarities
 from fedgrid.algorithms.clustering.trusted import symmetric_trusted_distances, trusted_distances
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State, split
 from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.local_method import LocalMethod
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
@@ -48,6 +49,15 @@ class CommunitiesSettings(FedOptSettings):
     max_age: NonNegativeInt | None = None
     """Rounds after which a client's model leaves graph and means until the client takes part again; 0:
     this round's models only. None: never (as published)."""
+
+    @model_validator(mode="after")
+    def _models_are_averaged_plainly(self) -> Self:
+        if self.late is None and self.local and type(self.local).means is not LocalMethod.means:
+            raise ValueError(
+                f"local = {self.local.name} has a mean of updates, but communities average models; set "
+                "`late` too, or take another one, such as {name: fedprox}"
+            )
+        return self
 
 
 class Communities(FedOpt):
@@ -79,7 +89,8 @@ class Communities(FedOpt):
     ) -> Sequence[Order]:
         """Send each sampled client its start model, which need not be its community's."""
         start_K = _start_K(state)
-        return [Order(client, (int(start_K[client]),)) for client in present.sampled]
+        rule = self.local.rule()
+        return [Order(client, (int(start_K[client]),), rule=rule) for client in present.sampled]
 
     def global_model(self, state: State) -> Vector:
         """Return W of the paper, the plain mean of the community models, however large their communities."""

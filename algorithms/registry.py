@@ -18,8 +18,12 @@ from fedgrid.algorithms.clustering.clusterers import (
 )
 from fedgrid.algorithms.communities import CommunitiesSettings, Leiden, Louvain
 from fedgrid.algorithms.contract.base import Algorithm, Settings
+from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
-from fedgrid.algorithms.fedprox import FedProx, FedProxSettings
+from fedgrid.algorithms.local.fednova import FedNova, FedNovaSettings, NormalisedTraining
+from fedgrid.algorithms.local.fedprox import FedProx, FedProxSettings, ProximalTraining
+from fedgrid.algorithms.local.lg_fedavg import LgFedAvg, LgFedAvgSettings
+from fedgrid.algorithms.local.scaffold import Scaffold, ScaffoldSettings
 from fedgrid.algorithms.ocfl import Ocfl, OcflSettings
 from fedgrid.algorithms.references import Oracle, Solo
 from fedgrid.algorithms.sattler import (
@@ -28,7 +32,6 @@ from fedgrid.algorithms.sattler import (
     SattlerAsPublishedSettings,
     SattlerSettings,
 )
-from fedgrid.algorithms.scaffold import Scaffold, ScaffoldSettings
 
 FEDOPT_SOURCE = "Reddi et al. 2021, arXiv:2003.00295"
 SATTLER_SOURCE = "Sattler et al. 2021, arXiv:1910.01991"
@@ -141,6 +144,22 @@ _ENTRIES = (
         ScaffoldSettings(),
     ),
     AlgorithmEntry(
+        "fednova",
+        "FedNova",
+        "one model for all; updates count the same, however many steps they took",
+        "Wang et al. 2020, arXiv:2007.07481",
+        FedNova,
+        FedNovaSettings(),
+    ),
+    AlgorithmEntry(
+        "lg-fedavg",
+        "LG-FedAvg",
+        "shares the last layers; each client keeps the others",
+        "Liang et al. 2020, arXiv:2001.01523",
+        LgFedAvg,
+        LgFedAvgSettings(),
+    ),
+    AlgorithmEntry(
         "solo",
         "SOLO",
         "reference: each client trains alone, and sends nothing",
@@ -190,6 +209,8 @@ _ENTRIES = (
 
 ALGORITHMS: dict[str, AlgorithmEntry] = {entry.name: entry for entry in _ENTRIES}
 """By name: those of the package, then those of the plugins in use (`engine.plugins`)."""
+
+LOCAL_METHODS |= {"fedprox": ProximalTraining, "fednova": NormalisedTraining}
 
 _titles: dict[str, str] = {}
 _references: set[str] = set()

@@ -188,9 +188,12 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     if isinstance(split := values.get("split", {}), Mapping):
         values["split"] = {**defaults, **split}
     try:
-        return RunConfig(**values)
+        config = RunConfig(**values)
     except ValidationError as error:
         raise explain(error, RunConfig) from error
+    if objection := config.make_algorithm().objection(config.training.model_dump()):
+        raise ConfigError(f"algorithm {config.algorithm['name']}: {objection}", ("algorithm",))
+    return config
 
 
 def _complete_algorithm(given: object) -> dict[str, Any]:

@@ -155,6 +155,14 @@ class Updates:
         """Return a named output of each reply, in the order of `clients`."""
         return self._source.fetch(self.clients, name)
 
+    def stacked(self, output: str) -> NDArray[Any]:
+        """Return a named output of all replies as one array, in the order of `clients`; the cache keeps it.
+
+        For small outputs of one shape.
+        """
+        wanted = {_name(f"stacked-{output}", self.clients): self.clients}
+        return self._source.cached(wanted, lambda _: [{"rows": np.stack(self.outputs(output))}])[0]["rows"]
+
     def mean(self, weights: Mapping[int, float] | None = None) -> Vector:
         """Return the mean update over the whole state, float32, shape (P,); `weights` as in `means`."""
         return self.means([self.clients], weights)[0]

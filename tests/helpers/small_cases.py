@@ -97,7 +97,8 @@ def replies_of(
 ) -> Updates:
     """Return the view of these updates as replies to the algorithm's orders.
 
-    Every output that a rule names is a client's update of the parameters with the sign reversed.
+    Every output that a rule names is a client's update of the parameters with the sign reversed, but for
+    FedNova's `normaliser`: one step for a short update, up to five for a long one.
     """
     arrays = {client: frozen(vector) for client, vector in vectors.items()}
     width = len(next(iter(arrays.values()))) - num_buffers
@@ -105,7 +106,9 @@ def replies_of(
     outputs: dict[str, dict[int, NDArray[np.float32]]] = {}
     for client, order in orders.items():
         for name in order.rule.outputs:
-            outputs.setdefault(name, {})[client] = frozen(-arrays[client][:width])
+            update = arrays[client][:width]
+            steps = [1 + min(4, np.linalg.norm(update) // 4)]
+            outputs.setdefault(name, {})[client] = frozen(steps if name == "normaliser" else -update)
     return Updates(
         InMemory(arrays, outputs),
         layout_of(width, num_buffers),
