@@ -1,7 +1,6 @@
-"""Every algorithm by name. Adding one is a module and an entry here."""
+"""Every algorithm by name. Adding one is a module and an entry here, or in `local/entries.py`."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
@@ -18,12 +17,9 @@ from fedgrid.algorithms.clustering.clusterers import (
 )
 from fedgrid.algorithms.communities import CommunitiesSettings, Leiden, Louvain
 from fedgrid.algorithms.contract.base import Algorithm, Settings
-from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
+from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
-from fedgrid.algorithms.local.fednova import FedNova, FedNovaSettings, NormalisedTraining
-from fedgrid.algorithms.local.fedprox import FedProx, FedProxSettings, ProximalTraining
-from fedgrid.algorithms.local.lg_fedavg import LgFedAvg, LgFedAvgSettings
-from fedgrid.algorithms.local.scaffold import Scaffold, ScaffoldSettings
+from fedgrid.algorithms.local.entries import LOCAL_ENTRIES
 from fedgrid.algorithms.ocfl import Ocfl, OcflSettings
 from fedgrid.algorithms.references import Oracle, Solo
 from fedgrid.algorithms.sattler import (
@@ -38,23 +34,6 @@ SATTLER_SOURCE = "Sattler et al. 2021, arXiv:1910.01991"
 BRIGGS_SOURCE = "Briggs et al. 2020, arXiv:2004.11791"
 COMMUNITIES_SOURCE = "Bettinelli et al. 2024"
 OCFL_SOURCE = "Zuziak et al. 2025, arXiv:2509.01587"
-
-
-@dataclass(frozen=True)
-class AlgorithmEntry:
-    """An algorithm as the command line lists it."""
-
-    name: str
-    title: str
-    """As in tables."""
-    summary: str
-    """One line."""
-    source: str
-    algorithm: type[Algorithm]
-    settings: Settings
-    """The defaults."""
-    is_reference: bool = False
-    """Whether it is a row to compare with and no competitor: never the best, in no rank and in no test."""
 
 
 def _ocfl(name: str, title: str, summary: str, settings: OcflSettings) -> AlgorithmEntry:
@@ -127,38 +106,7 @@ _ENTRIES = (
         Leiden,
         CommunitiesSettings(),
     ),
-    AlgorithmEntry(
-        "fedprox",
-        "FedProx",
-        "one model for all; local training is pulled back to it",
-        "Li et al. 2020, arXiv:1812.06127",
-        FedProx,
-        FedProxSettings(),
-    ),
-    AlgorithmEntry(
-        "scaffold",
-        "SCAFFOLD",
-        "one model for all; control variates correct the clients' drift",
-        "Karimireddy et al. 2020, arXiv:1910.06378",
-        Scaffold,
-        ScaffoldSettings(),
-    ),
-    AlgorithmEntry(
-        "fednova",
-        "FedNova",
-        "one model for all; updates count the same, however many steps they took",
-        "Wang et al. 2020, arXiv:2007.07481",
-        FedNova,
-        FedNovaSettings(),
-    ),
-    AlgorithmEntry(
-        "lg-fedavg",
-        "LG-FedAvg",
-        "shares the last layers; each client keeps the others",
-        "Liang et al. 2020, arXiv:2001.01523",
-        LgFedAvg,
-        LgFedAvgSettings(),
-    ),
+    *LOCAL_ENTRIES,
     AlgorithmEntry(
         "solo",
         "SOLO",
@@ -209,8 +157,6 @@ _ENTRIES = (
 
 ALGORITHMS: dict[str, AlgorithmEntry] = {entry.name: entry for entry in _ENTRIES}
 """By name: those of the package, then those of the plugins in use (`engine.plugins`)."""
-
-LOCAL_METHODS |= {"fedprox": ProximalTraining, "fednova": NormalisedTraining}
 
 _titles: dict[str, str] = {}
 _references: set[str] = set()

@@ -46,7 +46,7 @@ class PlainTraining(LocalMethod):
 
 
 LOCAL_METHODS: dict[str, type[LocalMethod]] = {}
-"""What `local` may name; `algorithms.registry` fills it."""
+"""What `local` may name; `algorithms.local.entries` fills it."""
 
 
 def parse_local_method(given: object) -> object:

@@ -60,6 +60,9 @@ class LocalModel(Protocol):
     def step(self, images: "Tensor", labels: "Tensor", steps: "LocalSteps") -> "Tensor":
         """Train on one batch with the run's optimizer; return the logits before the step, shape (N, L)."""
 
+    def descend(self, gradient: "Tensor") -> None:
+        """Take one step of the run's optimizer along a gradient, shape (W,), which may be overwritten."""
+
 
 @dataclass(frozen=True)
 class Finished:

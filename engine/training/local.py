@@ -191,12 +191,16 @@ class Local:
         gradient = self.gradient(loss if penalty is None else loss + penalty)
         steps.correct(self.weights, gradient)
         if steps.trains is None:
-            self._optimizer.step(self.weights, gradient)
+            self.descend(gradient)
         else:
             before = self.weights.clone()
-            self._optimizer.step(self.weights, gradient)
+            self.descend(gradient)
             self.weights.copy_(torch.where(steps.trains, self.weights, before))
         return logits.detach()
+
+    def descend(self, gradient: Tensor) -> None:
+        """Take one step of the optimizer along a gradient, which may be overwritten."""
+        self._optimizer.step(self.weights, gradient)
 
     def optimizer_memory(self) -> Memory:
         """Return the optimizer's state, if it is kept and there is any."""
