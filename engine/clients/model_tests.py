@@ -53,4 +53,5 @@ def _of(client: int, name: str, tested: tuple[Served, Tests] | None) -> dict[str
     if tested is None or client not in tested[1].own:
         return {f"{name}_own": None, f"{name}_server": None}
     served, tests = tested
-    return {f"{name}_own": tests.own[client], f"{name}_server": tests.server[served.model_K[client]]}
+    place = tests.chosen.get(client, served.model_K[client])
+    return {f"{name}_own": tests.own[client], f"{name}_server": tests.server[place]}
