@@ -8,18 +8,18 @@ symmetric without regard to the order of the clients.
 Shapes: K clients of the federation, N of them asked, C communities, P entries of a state vector.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from fedgrid.algorithms.clustering.graph import Groups, Library, communities, silhouette, similarities
 from fedgrid.algorithms.clustering.trusted import symmetric_trusted_distances, trusted_distances
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State, split
 from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.local_method import LocalMethod
+from fedgrid.algorithms.contract.local_method import rule_alone
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
@@ -50,15 +50,6 @@ class CommunitiesSettings(FedOptSettings):
     """Rounds after which a client's model leaves graph and means until the client takes part again; 0:
     this round's models only. None: never (as published)."""
 
-    @model_validator(mode="after")
-    def _models_are_averaged_plainly(self) -> Self:
-        if self.late is None and self.local and type(self.local).means is not LocalMethod.means:
-            raise ValueError(
-                f"local = {self.local.name} has a mean of updates, but communities average models; set "
-                "`late` too, or take another one, such as {name: fedprox}"
-            )
-        return self
-
 
 class Communities(FedOpt):
     """What `Louvain` and `Leiden` share.
@@ -83,6 +74,11 @@ class Communities(FedOpt):
     def start_order_key(self) -> tuple[float, ...]:
         """In every round, or once, in round `late`."""
         return (self.settings.late or 1,)
+
+    def objection(self, training: Mapping[str, Any]) -> str | None:
+        """Return that of the clients' training; without `late`, models are averaged."""
+        models = self.settings.late is None
+        return (rule_alone(self.settings.local) if models else None) or super().objection(training)
 
     def orders(
         self, state: State, round_index: int, present: Presence, rng: np.random.Generator

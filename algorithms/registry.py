@@ -19,6 +19,8 @@ from fedgrid.algorithms.communities import CommunitiesSettings, Leiden, Louvain
 from fedgrid.algorithms.contract.base import Algorithm, Settings
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
+from fedgrid.algorithms.flis.entries import FLIS, FLIS_AS_PUBLISHED
+from fedgrid.algorithms.ifca import Ifca, IfcaSettings
 from fedgrid.algorithms.local.entries import LOCAL_ENTRIES
 from fedgrid.algorithms.ocfl import Ocfl, OcflSettings
 from fedgrid.algorithms.references import Oracle, Solo
@@ -108,6 +110,15 @@ _ENTRIES = (
     ),
     *LOCAL_ENTRIES,
     AlgorithmEntry(
+        "ifca",
+        "IFCA",
+        "num_clusters models; each client trains the one that fits its data best, each round",
+        "Ghosh et al. 2020, arXiv:2006.04088",
+        Ifca,
+        IfcaSettings(),
+    ),
+    *FLIS,
+    AlgorithmEntry(
         "solo",
         "SOLO",
         "reference: each client trains alone, and sends nothing",
@@ -153,6 +164,7 @@ _ENTRIES = (
         "scikit-learn's HDBSCAN; all noise clients are one cluster",
         _ocfl_as_published(HDBSCANAsPublished()),
     ),
+    *FLIS_AS_PUBLISHED,
 )
 
 ALGORITHMS: dict[str, AlgorithmEntry] = {entry.name: entry for entry in _ENTRIES}

@@ -1,4 +1,4 @@
-"""An algorithm's entry in the registry."""
+"""The entry of an algorithm in the registry."""
 
 from dataclasses import dataclass
 

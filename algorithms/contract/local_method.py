@@ -35,6 +35,16 @@ class LocalMethod(Section, ABC):
         return None
 
 
+def rule_alone(local: LocalMethod | None) -> str | None:
+    """Return why a method does not fit where models are averaged and not updates; None if its rule is all."""
+    if local is None or type(local).means is LocalMethod.means:
+        return None
+    return (
+        f"local = {local.name} changes how updates are averaged, but here models are; take one that changes "
+        "only how clients train, such as local: {name: fedprox}"
+    )
+
+
 class PlainTraining(LocalMethod):
     """Cross-entropy by the optimizer of `training`, and the plain mean."""
 

@@ -67,7 +67,9 @@ class NormalisedTraining(LocalMethod):
 
     def means(self, updates: Updates, groups: Sequence[Sequence[int]]) -> list[Vector]:
         """Return tau_eff times the mean of the normalised updates; the plain mean where all a_i are equal."""
-        counted = updates.stacked(NORMALISER)[:, 0].astype(float).tolist()
+        counted = updates.derived(NORMALISER, "all", lambda each: {"a_K": np.concatenate(each)})[
+            "a_K"
+        ].tolist()
         steps = dict(zip(updates.clients, counted, strict=True))
         means = updates.means(groups)
         unequal = [place for place, group in enumerate(groups) if len({steps[c] for c in group}) > 1]

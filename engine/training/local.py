@@ -23,7 +23,7 @@ from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule, LocalSteps
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.flat_vectors import FlatModule
-from fedgrid.engine.training.evaluation import TEST_BATCH, to_inputs
+from fedgrid.engine.training.evaluation import predict, to_inputs
 from fedgrid.engine.training.optimizers import OPTIMIZERS
 from fedgrid.engine.training.settings import LocalTraining
 
@@ -176,12 +176,9 @@ class Local:
 
     def predict(self, images: Tensor) -> np.ndarray:
         """Return class probabilities in inference mode; the module is left in training mode."""
-        self._flat.module.eval()
-        with torch.inference_mode():
-            parts = [self._flat.module(part) for part in torch.split(images, TEST_BATCH)]
-            outputs = torch.cat(parts).softmax(dim=1).cpu().numpy()
+        probabilities = predict(self._flat.module, images)
         self._flat.module.train()
-        return np.asarray(outputs)
+        return probabilities
 
     def step(self, images: Tensor, labels: Tensor, steps: LocalSteps) -> Tensor:
         """Train on one batch; return its logits before the step."""

@@ -20,6 +20,14 @@ def pulled(name, mu, **given):
     return config({"name": name, "local": {"name": "fedprox", "mu": mu}, **given})
 
 
+@pytest.mark.parametrize("name", ["louvain", "flis-dc", "flis-hc-as-published"])
+def test_normalised_means_are_refused_where_models_are_averaged(name):
+    split = {"reference_images": 20}
+    with pytest.raises(ConfigError, match=f"{name}: local = fednova .* models are; .*fedprox"):
+        config({"name": name, "local": "fednova"}, split=split)
+    assert config({"name": name, "local": "fedprox"}, split=split).run_id
+
+
 @pytest.mark.parametrize("name", TAKES_IT)
 def test_every_order_carries_the_rule_before_and_after_a_clustering(name):
     algorithm = create(name, {"local": {"name": "fedprox", "mu": 0.5}})
@@ -67,8 +75,10 @@ def test_steps_are_normalised_within_each_cluster():
 @pytest.mark.parametrize("name", AVERAGING)
 def test_runs_that_do_not_name_it_keep_their_ids(name):
     """It is written only where it is given."""
-    assert "local" not in early(name).algorithm
-    assert early(name).run_id == config({"name": name, **early(name).algorithm, "local": None}).run_id
+    plain = early(name, split={"reference_images": 20})
+    assert "local" not in plain.algorithm
+    named = config({**plain.algorithm, "local": None}, split={"reference_images": 20})
+    assert named.run_id == plain.run_id
 
 
 def test_it_is_part_of_the_id_and_survives_json():
@@ -98,7 +108,7 @@ def test_registry_holds_the_methods_by_their_own_names():
         ({"name": "bnc", "local": {"name": "fedprox", "mu": -1}}, ("local", "mu", "-1")),
         ({"name": "scaffold", "local": {"name": "fedprox"}}, ("scaffold", "local = fedprox", "bnc")),
         ({"name": "solo", "local": {"name": "fedprox"}}, ("solo", "local")),
-        ({"name": "louvain", "local": {"name": "fednova"}}, ("louvain", "fednova", "late")),
+        ({"name": "louvain", "local": {"name": "fednova"}}, ("louvain", "fednova", "models")),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
