@@ -92,7 +92,7 @@ class Federation:
             def step() -> tuple[State, Diagnostics, dict[str, object]]:
                 after, diagnostics = self._step(before, round_index, updates)
                 outcome = RoundOutcome(updates, after, diagnostics, *traffic, excluded=len(excluded))
-                return after, diagnostics, round_row(round_index + 1, outcome)
+                return after, diagnostics, round_row(round_index + 1, outcome, self.algorithm.columns)
 
             (state, diagnostics, row), step_seconds = _timed(work, step)
             after = progress.after_round(state, work.memories())
@@ -206,6 +206,7 @@ class Federation:
             images=images,
             steps=steps,
             weights={"none": None, "images": images, "batches": steps}[self.weights],
+            sampled=self.participation.sampled(round_index),
         )
 
     def _step(self, state: State, round_index: int, updates: Updates) -> tuple[State, Diagnostics]:
@@ -257,6 +258,7 @@ class Federation:
                 client=client,
                 part=parts.get(client, "not joined"),
                 placed=diagnostics.placed.get(client),
+                members=diagnostics.members.get(client),
                 report=sent.get(client),
                 labels_K=state.labels_K,
                 truth_K=self.truth_K,

@@ -58,7 +58,7 @@ class RunFolder:
         self.path = folder_of(storage.root, config)
         self.config = config
         self._storage = storage
-        self._schemas = schemas(config.evaluation.global_model)
+        self._schemas = schemas(config.evaluation.global_model, config.own_columns)
         self._tables: dict[str, pa.Table] = {}
 
     @property

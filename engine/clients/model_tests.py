@@ -53,4 +53,7 @@ def _of(client: int, name: str, tested: tuple[Served, Tests] | None) -> dict[str
     if tested is None or client not in tested[1].own:
         return {f"{name}_own": None, f"{name}_server": None}
     served, tests = tested
-    return {f"{name}_own": tests.own[client], f"{name}_server": tests.server[served.model_K[client]]}
+    place = tests.chosen.get(client, served.model_K[client])
+    # Without the entries that clients keep to themselves, what the server has is no model.
+    is_whole = served.adaptation is None or not served.adaptation.rule.personal
+    return {f"{name}_own": tests.own[client], f"{name}_server": tests.server[place] if is_whole else None}

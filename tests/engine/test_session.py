@@ -23,6 +23,7 @@ from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.session import Session, prepare
 from fedgrid.engine.storage import atomic
 from fedgrid.engine.storage.storage import Storage
+from tests.helpers.small_runs import references_for
 
 NOWHERE = Path("no-data-needed")
 ROUNDS = 3
@@ -116,7 +117,8 @@ def test_a_cluster_model_has_one_score_on_the_servers_set(tmp_path):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_runs(tmp_path, name):
-    folder = finish(config(algorithm=name, training={"local_epochs": 1}), tmp_path)
+    run = config(algorithm=name, split=references_for(name), training={"local_epochs": 1})
+    folder = finish(run, tmp_path)
     assert (folder / "done.json").exists()
     assert all(np.isfinite(row["cluster_own_loss"]) for row in rows(folder, "clients"))
 
