@@ -25,6 +25,7 @@ from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.clients.messages import ClientData, Reply, Setup, TrainTask
 from fedgrid.engine.clients.pool import InProcessPool, Pool
 from fedgrid.engine.data.datasets import find, load
+from fedgrid.engine.data.pixel_statistics import statistics_for
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import FORMAT
 from fedgrid.engine.plugins import active
@@ -155,6 +156,7 @@ def prepare(config: CentralisedConfig, data_dir: Path, device: str = "cpu") -> P
             clients=(ClientData(EVERYTHING, pool_set, pool_set.take(nothing)),),
             server_set=server_set,
             server_parts={EVERYTHING: nothing},
+            normalised_by=statistics_for(config.training, pool_set),
         )
     )
     return pool

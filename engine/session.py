@@ -19,6 +19,7 @@ from fedgrid.engine.clients.pool import OnDemand, Pool
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.data.identity import load_known
 from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.data.pixel_statistics import statistics_for
 from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.federation import Federation
@@ -257,6 +258,7 @@ def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
         server_set=server_set,
         server_parts={client: slice(bounds[client], bounds[client + 1]) for client in range(config.clients)},
         reference_set=reference_set,
+        normalised_by=statistics_for(config.training, pool_set),
         uplink=config.uplink if config.make_algorithm().sends_updates else (),
         plugins=active.sources(config.plugin_digests),
     )

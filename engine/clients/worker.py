@@ -35,8 +35,9 @@ from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.models.flat_vectors import FlatModule
 from fedgrid.engine.models.initialisation import blank
+from fedgrid.engine.models.normalisation import Normalised
 from fedgrid.engine.seeds import generator
-from fedgrid.engine.training import choice, evaluation, local
+from fedgrid.engine.training import augmentation, choice, evaluation, local
 from fedgrid.engine.training.confusion import Counts
 
 BLOCK = 1 << 18
@@ -69,10 +70,14 @@ class ClientWorker:
         """Put the data of the setup's clients and the server's images on a torch device.
 
         Raises:
-            ConfigError: the model is unknown, or the images are too small for it.
+            ConfigError: the model is unknown, or the images are too small for it, or to be cropped.
         """
         _, channels, height, width = setup.server_set.images.shape
-        self._flat = FlatModule(blank(setup.model, (channels, height, width), setup.num_classes).to(device))
+        shape = channels, height, width
+        augmentation.check(setup.training.augment, shape)
+        module = blank(setup.model, shape, setup.num_classes).to(device)
+        by = setup.normalised_by
+        self._flat = FlatModule(module if by is None else Normalised(module, by.means, by.deviations, device))
         self._setup = setup
         self._train_sets = {data.client: _DeviceSet.of(data.train, device) for data in setup.clients}
         self._test_sets = {data.client: _DeviceSet.of(data.test, device) for data in setup.clients}

@@ -2,9 +2,11 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from fedgrid.algorithms.contract.section import PositiveInt, Section
+
+Augment = Literal["crop", "flip"]
 
 
 class LocalTraining(Section):
@@ -23,6 +25,26 @@ class LocalTraining(Section):
     tf32: bool = False
     """Whether a GPU may round factors in convolutions and matrix products to TF32, ten bits after the point,
     which is faster. No effect on a CPU."""
+    augment: tuple[Augment, ...] = ()
+    """What is done to training images at random, anew in each epoch: `crop`, out of the image padded by four
+    pixels of its reflection, and `flip`, left to right. Common to all algorithms of a scenario and seed."""
+    normalise: Literal["none", "dataset"] = "none"
+    """What models get to see: pixels from 0 to 1, or those with mean 0 and deviation 1 in each channel over
+    the data set's pool. Tests too."""
+
+    later = ("augment", "normalise")
+
+    @field_validator("augment", mode="before")
+    @classmethod
+    def _one_name_is_a_list_of_one(cls, given: object) -> object:
+        return (given,) if isinstance(given, str) else given
+
+    @field_validator("augment")
+    @classmethod
+    def _augment_is_a_set(cls, augment: tuple[Augment, ...]) -> tuple[Augment, ...]:
+        if len(set(augment)) < len(augment):
+            raise ValueError(f"{list(augment)} names something twice; name each once")
+        return tuple(sorted(augment))
 
     @model_validator(mode="after")
     def _momentum_is_of_sgd(self) -> Self:

@@ -1,4 +1,4 @@
-"""`fedgrid data`, `fedgrid algorithms` and `fedgrid models`."""
+"""`fedgrid data`, `fedgrid convert`, `fedgrid algorithms` and `fedgrid models`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -34,17 +34,20 @@ def data(
     csv: Annotated[
         Path | None, typer.Option(help="Write the class counts per client here, as a blueprint csv.")
     ] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw who holds which classes here: .pdf, .png or .svg.")
+    ] = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """List the data sets, or show the class counts per client of one scenario."""
-    from fedgrid.grids.cli.actions.listings import list_datasets, show_scenario
+    from fedgrid.grids.cli.actions.listings import Files, list_datasets, show_scenario
     from fedgrid.grids.presets.grid import load_grid, scenario_values
 
     folder = data_folder(data_dir)
     axes = given({"overlap": overlap, "balance": balance, "clients": clients, "seed": seed})
     if dataset is None:
-        if axes or changes or csv:
+        if axes or changes or csv or figure:
             raise ConfigError("a split of which data set? name one, as in fedgrid data digits")
         list_datasets(folder, as_json, console())
         return
@@ -52,7 +55,28 @@ def data(
     config, *others = load_grid(None, {**values, **axes}, changes or [], folder).runs
     if others:
         raise ConfigError(f"one split at a time, not {1 + len(others)}; leave lists out")
-    show_scenario(config, folder, csv, as_json, console())
+    show_scenario(config, folder, Files(csv, figure), as_json, console())
+
+
+@app.command(epilog="Example: `fedgrid convert femnist leaf/data/femnist/data/all_data`")
+def convert(
+    dataset: Annotated[str, typer.Argument(help="femnist", show_default=False)],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="A folder of LEAF's json files, or Parquet files with writer, label and image.",
+            show_default=False,
+        ),
+    ],
+    data_dir: DataDir = None,
+) -> None:
+    """Make the file of a data set that is not downloaded, FEMNIST, from what LEAF or others publish."""
+    from fedgrid.engine.errors import unknown
+    from fedgrid.grids.cli.actions.listings import convert_femnist
+
+    if dataset != "femnist":
+        raise unknown("data set to convert", dataset, ["femnist"])
+    convert_femnist(source, data_folder(data_dir), console())
 
 
 @app.command(epilog="Example: `fedgrid algorithms --json`")

@@ -8,12 +8,14 @@ from fedgrid.engine.models import flat_vectors, registry
 from fedgrid.engine.models.initialisation import initial_vector, initialise
 
 
-@pytest.mark.parametrize("name", ["tinyvgg", "digitnet"])
-def test_weights_are_those_that_torch_would_draw_from_the_same_seed(name):
+@pytest.mark.parametrize(
+    ("name", "side"), [("tinyvgg", 8), ("digitnet", 8), ("lenet5", 16), ("lenet5-tanh", 16), ("resnet9", 8)]
+)
+def test_weights_are_those_that_torch_would_draw_from_the_same_seed(name, side):
     with torch.random.fork_rng():
         torch.manual_seed(5)
-        expected = registry.build(name, (1, 8, 8), 10)
-    module = registry.build(name, (1, 8, 8), 10)
+        expected = registry.build(name, (1, side, side), 10)
+    module = registry.build(name, (1, side, side), 10)
     initialise(module, torch.Generator().manual_seed(5))
     assert flat_vectors.read(module).tobytes() == flat_vectors.read(expected).tobytes()
 
