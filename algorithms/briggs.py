@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt, model_validator
 
+from fedgrid.algorithms.clustering.agglomerative import agglomerate
 from fedgrid.algorithms.clustering.clusterers import labels_to_groups
 from fedgrid.algorithms.contract.base import Diagnostics, Labels, State
 from fedgrid.algorithms.contract.updates import Matrix, Updates
@@ -80,13 +81,7 @@ class Briggs(FedOpt):
 
     def cut(self, distances_KK: Matrix) -> Labels:
         """Return the clusters whose merges are all below the threshold, K >= 2."""
-        from scipy.cluster.hierarchy import fcluster, linkage
-        from scipy.spatial.distance import squareform
-
-        tree = linkage(squareform(distances_KK, checks=False), self.settings.linkage)
-        # scipy merges up to and including a height, scikit-learn and the paper below it.
-        below = np.nextafter(self.settings.threshold, -np.inf)
-        return np.asarray(fcluster(tree, below, criterion="distance"), np.int64)
+        return agglomerate(distances_KK, self.settings.linkage, self.settings.threshold)
 
 
 class BriggsAsPublished(Briggs):

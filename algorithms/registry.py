@@ -1,7 +1,6 @@
-"""Every algorithm by name. Adding one is a module and an entry here."""
+"""Every algorithm by name. Adding one is a module and an entry here, or in `local/entries.py`."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
@@ -18,8 +17,11 @@ from fedgrid.algorithms.clustering.clusterers import (
 )
 from fedgrid.algorithms.communities import CommunitiesSettings, Leiden, Louvain
 from fedgrid.algorithms.contract.base import Algorithm, Settings
+from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
-from fedgrid.algorithms.fedprox import FedProx, FedProxSettings
+from fedgrid.algorithms.flis.entries import FLIS, FLIS_AS_PUBLISHED
+from fedgrid.algorithms.ifca import Ifca, IfcaSettings
+from fedgrid.algorithms.local.entries import LOCAL_ENTRIES
 from fedgrid.algorithms.ocfl import Ocfl, OcflSettings
 from fedgrid.algorithms.references import Oracle, Solo
 from fedgrid.algorithms.sattler import (
@@ -28,30 +30,12 @@ from fedgrid.algorithms.sattler import (
     SattlerAsPublishedSettings,
     SattlerSettings,
 )
-from fedgrid.algorithms.scaffold import Scaffold, ScaffoldSettings
 
 FEDOPT_SOURCE = "Reddi et al. 2021, arXiv:2003.00295"
 SATTLER_SOURCE = "Sattler et al. 2021, arXiv:1910.01991"
 BRIGGS_SOURCE = "Briggs et al. 2020, arXiv:2004.11791"
 COMMUNITIES_SOURCE = "Bettinelli et al. 2024"
 OCFL_SOURCE = "Zuziak et al. 2025, arXiv:2509.01587"
-
-
-@dataclass(frozen=True)
-class AlgorithmEntry:
-    """An algorithm as the command line lists it."""
-
-    name: str
-    title: str
-    """As in tables."""
-    summary: str
-    """One line."""
-    source: str
-    algorithm: type[Algorithm]
-    settings: Settings
-    """The defaults."""
-    is_reference: bool = False
-    """Whether it is a row to compare with and no competitor: never the best, in no rank and in no test."""
 
 
 def _ocfl(name: str, title: str, summary: str, settings: OcflSettings) -> AlgorithmEntry:
@@ -124,22 +108,16 @@ _ENTRIES = (
         Leiden,
         CommunitiesSettings(),
     ),
+    *LOCAL_ENTRIES,
     AlgorithmEntry(
-        "fedprox",
-        "FedProx",
-        "one model for all; local training is pulled back to it",
-        "Li et al. 2020, arXiv:1812.06127",
-        FedProx,
-        FedProxSettings(),
+        "ifca",
+        "IFCA",
+        "num_clusters models; each client trains the one that fits its data best, each round",
+        "Ghosh et al. 2020, arXiv:2006.04088",
+        Ifca,
+        IfcaSettings(),
     ),
-    AlgorithmEntry(
-        "scaffold",
-        "SCAFFOLD",
-        "one model for all; control variates correct the clients' drift",
-        "Karimireddy et al. 2020, arXiv:1910.06378",
-        Scaffold,
-        ScaffoldSettings(),
-    ),
+    *FLIS,
     AlgorithmEntry(
         "solo",
         "SOLO",
@@ -186,6 +164,7 @@ _ENTRIES = (
         "scikit-learn's HDBSCAN; all noise clients are one cluster",
         _ocfl_as_published(HDBSCANAsPublished()),
     ),
+    *FLIS_AS_PUBLISHED,
 )
 
 ALGORITHMS: dict[str, AlgorithmEntry] = {entry.name: entry for entry in _ENTRIES}

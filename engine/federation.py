@@ -15,11 +15,12 @@ import numpy as np
 from fedgrid.algorithms.clustering.graph import is_defined, silhouette
 from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, State
 from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.orders import Order, Served
+from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.engine.checkpoint import Progress
-from fedgrid.engine.clients.client_round import ClientRound, Tests
+from fedgrid.engine.clients.client_round import ClientRound
 from fedgrid.engine.clients.messages import TrainReport, TrainTask
+from fedgrid.engine.clients.model_tests import ModelTests, run_tests
 from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.errors import RunError
@@ -91,20 +92,19 @@ class Federation:
             def step() -> tuple[State, Diagnostics, dict[str, object]]:
                 after, diagnostics = self._step(before, round_index, updates)
                 outcome = RoundOutcome(updates, after, diagnostics, *traffic, excluded=len(excluded))
-                return after, diagnostics, round_row(round_index + 1, outcome)
+                return after, diagnostics, round_row(round_index + 1, outcome, self.algorithm.columns)
 
             (state, diagnostics, row), step_seconds = _timed(work, step)
             after = progress.after_round(state, work.memories())
-            served = self.algorithm.served(state)
-            testing = self._testing(round_index, orders)
+            tested = after.memories, self._testing(round_index, orders), self.evaluation
             tests, evaluate_seconds = _timed(
-                work, lambda: work.test(served, after.memories, testing) if evaluate else None
+                work, lambda: run_tests(work, self.algorithm, state, *tested) if evaluate else ModelTests()
             )
             if cache is not None and work.trained:
                 self._cache_means_of_old_partition(orders, before, state, updates)
         record = RoundRecord(
             round=row,
-            clients=self._client_rows(round_index, reports, state, diagnostics, served, tests, orders),
+            clients=self._client_rows(round_index, reports, state, diagnostics, tests, orders),
             timing={
                 "round": round_index + 1,
                 "cluster_seconds": step_seconds,
@@ -206,6 +206,7 @@ class Federation:
             images=images,
             steps=steps,
             weights={"none": None, "images": images, "batches": steps}[self.weights],
+            sampled=self.participation.sampled(round_index),
         )
 
     def _step(self, state: State, round_index: int, updates: Updates) -> tuple[State, Diagnostics]:
@@ -244,12 +245,9 @@ class Federation:
         reports: Sequence[TrainReport],
         state: State,
         diagnostics: Diagnostics,
-        served: Served,
-        tests: Tests | None,
+        tests: ModelTests,
         orders: Sequence[Order],
     ) -> list[dict[str, object]]:
-        own = tests.own if tests else {}
-        server = [tests.server[place] for place in served.model_K] if tests else [None] * len(state.labels_K)
         sent = {report.client: report for report in reports}
         parts = dict.fromkeys(self.participation.present(round_index), "not asked")
         parts |= {order.client: "dropped" for order in orders}
@@ -260,6 +258,7 @@ class Federation:
                 client=client,
                 part=parts.get(client, "not joined"),
                 placed=diagnostics.placed.get(client),
+                members=diagnostics.members.get(client),
                 report=sent.get(client),
                 labels_K=state.labels_K,
                 truth_K=self.truth_K,
@@ -268,8 +267,7 @@ class Federation:
                 tests={
                     "local_own": sent[client].local if client in sent else None,
                     "local_server": sent[client].local_server if client in sent else None,
-                    "cluster_own": own.get(client),
-                    "cluster_server": server[client] if client in own else None,
+                    **tests.of(client, self.evaluation),
                 },
             )
             for client in range(len(state.labels_K))

@@ -5,7 +5,7 @@ run is repeated. Wall-clock times and peak memory are in `timings`. Scores, tabl
 from the records. A new number of a round is declared in `engine.round_metrics`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,31 +31,49 @@ test set; `recall` has one value per class, NaN for a class that the test set la
 TESTS = ("local_own", "local_server", "cluster_own", "cluster_server")
 """Model (the client's after local training; its cluster's after aggregation) and test set (the client's own;
 the server's)."""
+GLOBAL_TESTS = ("global_own", "global_server")
+"""The same of the one model for all, where `evaluation.global_model` asks for it."""
 
 
-def rounds_schema() -> pa.Schema:
+COUNTS, MEMBERS = "counts", "members"
+"""Columns of algorithms that fill them (`Algorithm.columns`): how many clients chose each model in a round;
+the clients whose models a client's cluster averages, where clusters may overlap."""
+NONE: frozenset[str] = frozenset()
+
+
+def rounds_schema(columns: Collection[str] = NONE) -> pa.Schema:
     """Return the columns of `rounds.parquet`: the round's number, then `ROUND_METRICS`."""
     numbers = {metric.name: metric.type for metric in round_metrics.ROUND_METRICS}
-    return pa.schema({"round": pa.int32(), **numbers})
+    counts = {COUNTS: pa.list_(pa.int32())} if COUNTS in columns else {}
+    return pa.schema({"round": pa.int32(), **numbers, **counts})
 
 
-CLIENTS = pa.schema(
-    {
-        "round": pa.int32(),
-        "client": pa.int32(),
-        "cluster": pa.int32(),
-        "true_cluster": pa.int32(),
-        "part": pa.string(),
-        "placed": pa.string(),
-        "excluded": pa.bool_(),
-        "train_images": pa.int32(),
-        "test_images": pa.int32(),
-        "train_loss": pa.float64(),
-        "train_accuracy": pa.float64(),
-        "update_norm": pa.float64(),
-        **{f"{test}_{name}": kind for test in TESTS for name, kind in SCORES.items()},
-    }
-)
+def clients_schema(global_model: bool = False, columns: Collection[str] = NONE) -> pa.Schema:
+    """Return the columns of `clients.parquet`; arguments as of `schemas`."""
+    tests = TESTS + GLOBAL_TESTS * global_model
+    members = {MEMBERS: pa.list_(pa.int32())} if MEMBERS in columns else {}
+    return pa.schema(
+        {
+            "round": pa.int32(),
+            "client": pa.int32(),
+            "cluster": pa.int32(),
+            "true_cluster": pa.int32(),
+            "part": pa.string(),
+            "placed": pa.string(),
+            "excluded": pa.bool_(),
+            "train_images": pa.int32(),
+            "test_images": pa.int32(),
+            "train_loss": pa.float64(),
+            "train_accuracy": pa.float64(),
+            "update_norm": pa.float64(),
+            **{f"{test}_{name}": kind for test in tests for name, kind in SCORES.items()},
+            **members,
+        }
+    )
+
+
+CLIENTS = clients_schema()
+"""Of a run that does not test the global model."""
 
 TIMINGS = pa.schema(
     {
@@ -84,9 +102,13 @@ taken without the cache. `peak_memory_mb` is the sum over the server's and the c
 of each since it started (`engine.clients.peak_memory`)."""
 
 
-def schemas() -> dict[str, pa.Schema]:
-    """Return name of the file, without its suffix -> columns."""
-    return {"rounds": rounds_schema(), "clients": CLIENTS, "timings": TIMINGS}
+def schemas(global_model: bool = False, columns: Collection[str] = NONE) -> dict[str, pa.Schema]:
+    """Return name of the file, without its suffix -> columns.
+
+    `global_model` is `evaluation.global_model`, `columns` the algorithm's own.
+    """
+    clients = clients_schema(global_model, columns)
+    return {"rounds": rounds_schema(columns), "clients": clients, "timings": TIMINGS}
 
 
 PARTS = ("trained", "excluded", "dropped", "not asked", "not joined")
@@ -106,9 +128,10 @@ class RoundRecord:
     """Lines for `log.txt`; `round` has their number."""
 
 
-def round_row(number: int, outcome: RoundOutcome) -> dict[str, Any]:
-    """Return the row of `rounds.parquet`; `number` counts from 1."""
-    return {"round": number, **round_metrics.values(outcome)}
+def round_row(number: int, outcome: RoundOutcome, columns: Collection[str] = NONE) -> dict[str, Any]:
+    """Return the row of `rounds.parquet`; `number` counts from 1, `columns` are the algorithm's own."""
+    counts = {COUNTS: outcome.diagnostics.counts} if COUNTS in columns else {}
+    return {"round": number, **round_metrics.values(outcome), **counts}
 
 
 def client_row(
@@ -117,6 +140,7 @@ def client_row(
     client: int,
     part: str,
     placed: str | None = None,
+    members: Sequence[int] | None = None,
     report: TrainReport | None,
     labels_K: Labels,
     truth_K: Labels,
@@ -127,7 +151,7 @@ def client_row(
     """Return a client's row of `CLIENTS`, null where it was not trained or not tested.
 
     `part` is one of `PARTS`. `placed` is the reason for the cluster of a client that was absent from the
-    clustering.
+    clustering. `members` are written where the algorithm has that column.
     """
     row: dict[str, Any] = {
         "round": number,
@@ -145,7 +169,7 @@ def client_row(
     }
     for test, counts in tests.items():
         row |= _score_columns(test, None if counts is None else scores(counts))
-    return row
+    return row if members is None else row | {MEMBERS: list(members)}
 
 
 def _score_columns(test: str, result: Scores | None) -> dict[str, Any]:

@@ -121,6 +121,12 @@ class RunConfig(Section):
         del values["algorithm"], values["weights"], values["training"]["rounds"]
         return f"{self.scenario}-s{self.seed}-{_id_of(values)}"
 
+    @property
+    def own_columns(self) -> frozenset[str]:
+        """The columns that only this algorithm's records have; none of a plugin's that is not loaded."""
+        name, settings = _name_and_settings(self.algorithm)
+        return create(name, settings).columns if name in ALGORITHMS else frozenset()
+
     def written(self) -> dict[str, Any]:
         """Return the configuration and its format, as in the file `config.json`."""
         return {"format": FORMAT, **self.model_dump(mode="json")}
@@ -136,8 +142,11 @@ class RunConfig(Section):
             ConfigError: if a plugin of the run is not known to this process.
         """
         active.activate(self.plugin_digests)
-        settings = {key: value for key, value in self.algorithm.items() if key != "name"}
-        return create(self.algorithm["name"], settings)
+        return create(*_name_and_settings(self.algorithm))
+
+
+def _name_and_settings(algorithm: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    return algorithm["name"], {key: value for key, value in algorithm.items() if key != "name"}
 
 
 def _canonical(values: Mapping[str, Any]) -> str:
@@ -188,9 +197,25 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     if isinstance(split := values.get("split", {}), Mapping):
         values["split"] = {**defaults, **split}
     try:
-        return RunConfig(**values)
+        config = RunConfig(**values)
     except ValidationError as error:
         raise explain(error, RunConfig) from error
+    _check_algorithm(config)
+    return config
+
+
+def _check_algorithm(config: RunConfig) -> None:
+    """Check that the algorithm's settings fit the federation.
+
+    Raises:
+        ConfigError: otherwise.
+    """
+    name, settings = _name_and_settings(config.algorithm)
+    algorithm = create(name, settings)
+    problem = algorithm.problem(config.clients, config.split.reference_images is not None)
+    problem = problem or algorithm.objection(config.training.model_dump())
+    if problem is not None:
+        raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))
 
 
 def _complete_algorithm(given: object) -> dict[str, Any]:

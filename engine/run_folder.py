@@ -58,6 +58,7 @@ class RunFolder:
         self.path = folder_of(storage.root, config)
         self.config = config
         self._storage = storage
+        self._schemas = schemas(config.evaluation.global_model, config.own_columns)
         self._tables: dict[str, pa.Table] = {}
 
     @property
@@ -147,7 +148,7 @@ class RunFolder:
             "clients": record.clients,
             "timings": [record.timing],
         }
-        for name, schema in schemas().items():
+        for name, schema in self._schemas.items():
             new = pa.Table.from_pylist(list(rows[name]), schema=schema)
             self._tables[name] = pa.concat_tables([self._tables[name], new]).combine_chunks()
         with disk_errors(self.path):
@@ -226,13 +227,13 @@ class RunFolder:
             why = "; ".join(damaged) or f"the records end before round {stored[-1]}"
             self.log(f"warning: {why}: all rounds are run again")
             self._set_aside([*checkpoint.files_of(self.path, stored), *OF_ROUNDS])
-        self._tables = {name: schema.empty_table() for name, schema in schemas().items()}
+        self._tables = {name: schema.empty_table() for name, schema in self._schemas.items()}
         return None
 
     def _read(self, listed: Mapping[str, str]) -> tuple[dict[str, pa.Table], list[str]]:
         """Return the records on disk, empty where they are missing or damaged, and what is damaged."""
         tables, damaged = {}, []
-        for name, schema in schemas().items():
+        for name, schema in self._schemas.items():
             path = self.path / f"{name}.parquet"
             try:
                 done_mark.check(path, listed)

@@ -73,6 +73,10 @@ class Diagnostics:
     warnings: tuple[str, ...] = ()
     placed: Mapping[int, str] = field(default_factory=dict)
     """Clients that came too late for a clustering and found their cluster in this round, and why that one."""
+    counts: tuple[int, ...] | None = None
+    """How many clients chose each model, for algorithms whose clients choose among a fixed number of them."""
+    members: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Client -> the clients whose models its cluster averages, where clusters may overlap."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Other numbers of the round, by the names that `engine.round_metrics` declares."""
 
@@ -89,6 +93,20 @@ class Algorithm(ABC):
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Which of `counts` and `members` of `Diagnostics` it fills: columns that others' records lack."""
+        return frozenset()
+
+    def problem(self, num_clients: int, has_reference_images: bool) -> str | None:
+        """Return in one line why the settings do not fit the federation, and what to set; None if they do.
+
+        Args:
+            num_clients: K.
+            has_reference_images: whether `split.reference_images` is set.
+        """
+        return None
 
     @abstractmethod
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
@@ -148,6 +166,13 @@ class Algorithm(ABC):
         clusters, model_K = np.unique(state.labels_K, return_inverse=True)
         return Served(tuple(state.models[cluster] for cluster in clusters), model_K)
 
+    def global_model(self, state: State) -> Vector | None:
+        """Return the one model for all, float32, shape (P,); by default there is none.
+
+        Only `evaluation.global_model` asks for it, which tests it beside the served ones.
+        """
+        return None
+
     def distances(self, updates: Updates) -> Matrix:
         """Return the distances between updates that this algorithm clusters by, float64, shape (K, K).
 
@@ -161,6 +186,10 @@ class Algorithm(ABC):
             return Traffic(down=0, up=0)
         payload = sum(array.nbytes for array in order.payload.values())
         return Traffic(down=BYTES_PER_ENTRY * layout.size * len(order.candidates) + payload)
+
+    def objection(self, training: Mapping[str, Any]) -> str | None:
+        """Return in one line why it cannot work with these settings of `training`; None if it can."""
+        return None
 
     def start_order_key(self) -> tuple[float, ...]:
         """Return the sort key of runs that share their first rounds; the smallest starts first.

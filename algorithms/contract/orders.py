@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 BYTES_PER_ENTRY = 4
 """Of a float32."""
 Payload = Mapping[str, NDArray[Any]]
-ChooseOn = Literal["train", "batch", "reference"]
+ChooseOn = Literal["train", "batch", "test", "reference"]
+"""A client's training images, the first batch of the round, its *test* images, or the server's reference
+images. A choice on test images has seen what the client is scored on."""
+ChooseBy = Literal["loss", "accuracy"]
+PREDICTIONS = "predictions"
+"""The output of an order with `infer`: class probabilities, float32, shape (M, L), M reference images."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +49,20 @@ class Order:
     candidates: tuple[int, ...]
     """Positions in `State.models`. The client trains the one with the least loss; ties go to the first."""
     choose_on: ChooseOn = "train"
-    """What that loss is of: the client's training images, the first batch of them (both IFCA), or the
-    server's reference images (`split.reference_images`)."""
+    """What that loss is of; `reference` needs `split.reference_images`."""
+    choose_by: ChooseBy = "loss"
+    """`accuracy`: the client trains the candidate with the highest accuracy instead."""
+    infer: bool = False
+    """Whether the server has the model that it receives predict the classes of its reference images. The
+    predictions are the reply's output `PREDICTIONS`. They are the server's own work, so nothing is sent."""
     rule: LocalRule = PLAIN
     payload: Payload = field(default_factory=dict)
     """Arrays for the rule. Those that several orders share are sent once."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the arrays that come beside the update: the rule's, and the server's predictions."""
+        return (*self.rule.outputs, *((PREDICTIONS,) if self.infer else ()))
 
 
 @dataclass(frozen=True)
@@ -80,6 +94,10 @@ class Served:
     model_K: NDArray[np.int64]
     """For each client the position of its model in `models`."""
     adaptation: Adaptation | None = None
+    choosing: frozenset[int] = frozenset()
+    """Clients that are tested with the best of all `models`, which they choose as for an order."""
+    choose_on: ChooseOn = "train"
+    choose_by: ChooseBy = "loss"
 
 
 class Message(Section):

@@ -38,6 +38,8 @@ class Updates:
         images: client id -> number of images it trained on.
         steps: client id -> number of its optimizer steps.
         weights: client id -> positive weight in every mean; None: all are equal.
+        sampled: clients that `participation` drew for this round, for algorithms that ask others too; None:
+            all that have an update.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Updates:
         images: Mapping[int, int] | None = None,
         steps: Mapping[int, int] | None = None,
         weights: Mapping[int, float] | None = None,
+        sampled: Iterable[int] | None = None,
     ) -> None:
         if isinstance(vectors, Mapping):
             self.clients = tuple(sorted(vectors))
@@ -67,6 +70,7 @@ class Updates:
         self.images = dict(images or {})
         self.steps = dict(steps or {})
         self.weights = None if weights is None else dict(weights)
+        self.sampled = frozenset(self.clients if sampled is None else sampled)
         self._width = layout.num_parameters if similarity_over == "parameters" else layout.size
         self._threads = threads
 
@@ -85,6 +89,7 @@ class Updates:
             images=self.images,
             steps=self.steps,
             weights=self.weights,
+            sampled=self.sampled,
         )
         part.products = self.products.select(positions)
         return part
@@ -154,6 +159,15 @@ class Updates:
     def outputs(self, name: str) -> list[NDArray[Any]]:
         """Return a named output of each reply, in the order of `clients`."""
         return self._source.fetch(self.clients, name)
+
+    def derived(self, output: str, name: str, compute: Callable[[list[NDArray[Any]]], Arrays]) -> Arrays:
+        """Return what `compute` makes of a named output of all replies, in the order of `clients`.
+
+        Runs that share this round compute it once; `name` tells what it is from anything else that is made
+        of the same output.
+        """
+        wanted = {_name(f"{output}-{name}", self.clients): self.clients}
+        return self._source.cached(wanted, lambda _: [compute(self.outputs(output))])[0]
 
     def mean(self, weights: Mapping[int, float] | None = None) -> Vector:
         """Return the mean update over the whole state, float32, shape (P,); `weights` as in `means`."""

@@ -86,7 +86,7 @@ class Client:
         sent = [
             np.asarray(array)
             for task, reply in zip(tasks, replies, strict=True)
-            for array in (reply.update, *(reply.outputs[name] for name in task.order.rule.outputs))
+            for array in (reply.update, *(reply.outputs[name] for name in task.order.outputs))
         ]
         return [reply.report for reply in replies], kept, *sent
 

@@ -5,7 +5,7 @@ Shapes: K clients of the federation, P entries of a state vector.
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from types import TracebackType
@@ -40,6 +40,8 @@ class Tests:
     """Client -> its model on its own test set."""
     server: Sequence[Counts]
     """Each model on the server's test set."""
+    chosen: Mapping[int, int] = field(default_factory=dict)
+    """Client -> the position of its model, for the clients that chose one."""
 
 
 class ClientRound:
@@ -145,7 +147,12 @@ class ClientRound:
         """
         tasks = [
             EvaluateTask(
-                client, int(place) if client in testing else None, served.adaptation, self._round_index
+                client,
+                int(place) if client in testing else None,
+                served.adaptation,
+                self._round_index,
+                served.choose_on if client in served.choosing else None,
+                served.choose_by,
             )
             for client, place in enumerate(served.model_K)
         ]
@@ -167,4 +174,5 @@ def _summed(reports: Sequence[EvaluateReport]) -> Tests:
     """Return the tests, the parts of the server's set added up by client."""
     parts = zip(*(report.server_parts for report in reports), strict=True)
     own = {report.client: report.own for report in reports if report.own is not None}
-    return Tests(own, [reduce(add, each) for each in parts])
+    chosen = {report.client: report.chosen for report in reports if report.chosen is not None}
+    return Tests(own, [reduce(add, each) for each in parts], chosen)

@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.contract.orders import Adaptation, Order
+from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.uplink import Uplink
@@ -118,7 +118,7 @@ class Reply:
     """Model after minus model before, as the server gets it, shape (P,); with Ray a read-only view of the
     object store."""
     outputs: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """The arrays named in `LocalRule.outputs`."""
+    """The arrays named in `Order.outputs`."""
     memory: Memory = field(default_factory=dict)
     """For the client's next round; empty if it remembers nothing."""
 
@@ -133,6 +133,9 @@ class EvaluateTask:
     adaptation: Adaptation | None = None
     """What the client does to its own model before it tests that on its own test set."""
     round_index: int = 0
+    choose_on: ChooseOn | None = None
+    """What the client chooses its own model on, out of all; None: its own is `own`."""
+    choose_by: ChooseBy = "loss"
 
 
 @dataclass(frozen=True)
@@ -144,3 +147,5 @@ class EvaluateReport:
     """Its own model, adapted if asked, on its own test set."""
     server_parts: tuple[Counts, ...]
     """Every model on this client's part of the server's test set (the parts tile that set)."""
+    chosen: int | None = None
+    """Position of its own model, if it was to choose one."""

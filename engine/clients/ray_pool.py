@@ -113,7 +113,7 @@ class RayPool:
             ]
             bare = [replace(task, order=replace(task.order, payload={})) for task in mine]
             kept = {task.client: memories[task.client] for task in mine if task.client in memories}
-            num_sent = sum(1 + len(task.order.rule.outputs) for task in mine)
+            num_sent = sum(1 + len(task.order.outputs) for task in mine)
             train = self._actors[index].train.options(num_returns=2 + num_sent)
             return list(train.remote(bare, payloads, kept, len(models), *refs))
 
@@ -123,7 +123,7 @@ class RayPool:
             remaining = iter(sent)
             for task, report in zip(shares[index], reports, strict=True):
                 update = next(remaining)
-                outputs = {name: next(remaining) for name in task.order.rule.outputs}
+                outputs = {name: next(remaining) for name in task.order.outputs}
                 replies[task.client] = Reply(report, update, outputs, kept.get(task.client, {}))
         return [replies[task.client] for task in tasks]
 

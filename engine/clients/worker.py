@@ -6,7 +6,8 @@ was trained there before.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from math import inf, isnan, sqrt
+from dataclasses import replace
+from math import sqrt
 from time import perf_counter
 from types import MappingProxyType
 from zlib import crc32
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedgrid.algorithms.contract.local_rule import LocalRule
-from fedgrid.algorithms.contract.orders import Message, Payload
+from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseOn, Message, Payload
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.machine import fixed_numerics
 from fedgrid.engine.clients.messages import (
@@ -36,7 +37,7 @@ from fedgrid.engine.models.flat_vectors import FlatModule
 from fedgrid.engine.models.initialisation import blank
 from fedgrid.engine.models.normalisation import Normalised
 from fedgrid.engine.seeds import generator
-from fedgrid.engine.training import augmentation, evaluation, local
+from fedgrid.engine.training import augmentation, choice, evaluation, local
 from fedgrid.engine.training.confusion import Counts
 
 BLOCK = 1 << 18
@@ -122,7 +123,9 @@ class ClientWorker:
         """Test, for each task, the client's own model on its test set and every model on its server part."""
         own: dict[int, Counts] = {}
         parts: dict[int, list[Counts]] = {task.client: [] for task in tasks}
+        chosen: dict[int, int] = {}
         with self._fixed():
+            tasks = [self._placed(task, models, chosen) for task in tasks]
             for position, model in enumerate(models):
                 self._flat.write(model)
                 for task in tasks:
@@ -134,7 +137,10 @@ class ClientWorker:
                     with _named(task.client, task.round_index):
                         own[task.client] = self._test_adapted(task, models, memories.get(task.client, {}))
         return [
-            EvaluateReport(task.client, own.get(task.client), tuple(parts[task.client])) for task in tasks
+            EvaluateReport(
+                task.client, own.get(task.client), tuple(parts[task.client]), chosen.get(task.client)
+            )
+            for task in tasks
         ]
 
     def describe(self, clients: Sequence[int], message: Message) -> list[Payload]:
@@ -167,6 +173,9 @@ class ClientWorker:
         )
         _check_names(order.rule, result)
         trained = np.subtract(result.model, models[chosen], out=result.model)
+        is_finite = not order.rule.personal or bool(np.isfinite(trained).all())
+        for start, stop in order.rule.personal:
+            trained[start:stop] = 0
         sent = send(
             trained, self._setup.uplink, len(self._flat.weights), generator(self._setup.seed, "uplink", **at)
         )
@@ -177,7 +186,7 @@ class ClientWorker:
             train_loss=result.losses[-1],
             train_accuracy=result.accuracies[-1],
             update_norm=sqrt(squared),
-            usable=squared <= float(np.finfo(np.float32).max),
+            usable=is_finite and squared <= float(np.finfo(np.float32).max),
             local=self._test(self._test_sets[task.client]) if task.evaluate else None,
             local_server=self._test(self._server_set) if task.local_server and not on_server else on_server,
             seconds=perf_counter() - started,
@@ -187,7 +196,13 @@ class ClientWorker:
             steps=result.steps,
             bytes_up=sent.num_bytes + sum(array.nbytes for array in result.outputs.values()),
         )
-        return Reply(report, sent.update, result.outputs, result.memory)
+        inferred = {PREDICTIONS: self._infer(models[chosen] + sent.update)} if order.infer else {}
+        return Reply(report, sent.update, {**result.outputs, **inferred}, result.memory)
+
+    def _infer(self, model: Vector) -> np.ndarray:
+        """Return the predictions of a model on the server's reference images."""
+        self._flat.write(model)
+        return evaluation.predict(self._flat.module, evaluation.to_inputs(self._reference_images().images))
 
     def _test_adapted(self, task: EvaluateTask, models: Sequence[Vector], memory: Memory) -> Counts:
         """Adapt the client's model on its training images, then test it on its test set."""
@@ -210,25 +225,41 @@ class ClientWorker:
         return self._test(self._test_sets[task.client])
 
     def _choose(self, task: TrainTask, models: Sequence[Vector]) -> int:
-        """Return the candidate with the least loss on the images that the order names; ties: the first."""
-        if len(task.order.candidates) == 1:
-            return task.order.candidates[0]
-        held = self._chosen_on(task)
-        losses = {}
-        for candidate in task.order.candidates:
-            loss = self._test_of(models[candidate], held).loss_sum
-            losses[candidate] = inf if isnan(loss) else loss
-        return min(task.order.candidates, key=losses.__getitem__)
+        """Return the position of the model that a client trains."""
+        order = task.order
 
-    def _chosen_on(self, task: TrainTask) -> "_DeviceSet":
-        held = self._train_sets[task.client]
-        if task.order.choose_on == "train":
+        def test(candidate: int) -> Counts:
+            held = self._chosen_on(task.client, task.round_index, order.choose_on)
+            return self._test_of(models[candidate], held)
+
+        return choice.best(order.candidates, test, order.choose_by)
+
+    def _placed(self, task: EvaluateTask, models: Sequence[Vector], chosen: dict[int, int]) -> EvaluateTask:
+        """Return a task in which the client has chosen its own model, if it is to; note which in `chosen`."""
+        if task.own is None or task.choose_on is None:
+            return task
+        with _named(task.client, task.round_index):
+            held = self._chosen_on(task.client, task.round_index, task.choose_on)
+            own = choice.best(
+                range(len(models)), lambda place: self._test_of(models[place], held), task.choose_by
+            )
+        chosen[task.client] = own
+        return replace(task, own=own)
+
+    def _reference_images(self) -> "_DeviceSet":
+        if self._reference_set is None:
+            raise ConfigError("there are no reference images: set split.reference_images")
+        return self._reference_set
+
+    def _chosen_on(self, client: int, round_index: int, choose_on: ChooseOn) -> "_DeviceSet":
+        held = self._train_sets[client]
+        if choose_on == "train":
             return held
-        if task.order.choose_on == "reference":
-            if self._reference_set is None:
-                raise ConfigError("choosing on reference images needs some: set split.reference_images")
-            return self._reference_set
-        rng = generator(self._setup.seed, "batches", client=task.client, round_index=task.round_index)
+        if choose_on == "test":
+            return self._test_sets[client]
+        if choose_on == "reference":
+            return self._reference_images()
+        rng = generator(self._setup.seed, "batches", client=client, round_index=round_index)
         first = torch.from_numpy(rng.permutation(len(held.labels))[: self._setup.training.batch_size])
         return _DeviceSet(held.images[first], held.labels[first])
 
@@ -253,7 +284,7 @@ def _check_names(rule: LocalRule, result: local.LocalResult) -> None:
     """
     kinds = {
         "outputs": (set(rule.outputs), set(result.outputs)),
-        "remembers": (set(rule.remembers), set(result.memory) - {local.OPTIMIZER}),
+        "remembers": (set(rule.remembers), set(result.memory) - {local.OPTIMIZER, local.PERSONAL}),
     }
     for name, (declared, returned) in kinds.items():
         if declared != returned:

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedgrid.algorithms.clustering.clusterers import Clusterer
 from fedgrid.algorithms.contract.base import Algorithm, Settings
-from fedgrid.algorithms.registry import AlgorithmEntry
+from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.registry import ModelEntry
 from fedgrid.engine.plugins.source import PluginSource

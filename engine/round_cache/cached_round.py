@@ -127,16 +127,18 @@ class CachedRound(ClientRound):
     def test(self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]) -> Tests:
         """Test served models: each client on its part of the server's images, `testing` on their own too."""
         adapting = memories if served.adaptation else {}
+        choosing = sorted(served.choosing & set(testing))
         inputs = [
             self._cache.digests.of(served.models),
             served.model_K,
             sorted(testing),
             served.adaptation,
             adapting,
+            [choosing, served.choose_on, served.choose_by],
             self._round_index,
         ]
-        # Without adaptation tests are the same in every round.
-        name = f"tests-{digest(inputs if served.adaptation else inputs[:3])[:24]}"
+        # Without adaptation and choices tests are the same in every round.
+        name = f"tests-{digest(inputs if served.adaptation or choosing else inputs[:3])[:24]}"
         (known,) = self.cached(
             {name: ()}, lambda _: [pack_tests(super(CachedRound, self).test(served, memories, testing))]
         )
@@ -228,9 +230,11 @@ class CachedRound(ClientRound):
 
     @property
     def _keeps_replies(self) -> bool:
-        """Whether each reply is an entry of its own: storage is local, clients train from several models."""
-        orders = {task.order.candidates for task in self._tasks.values()}
-        return not self._cache.store.is_far and len(orders) > 1
+        """Whether each reply is an entry of its own: storage is local, and clients train from several models,
+        or algorithms with other settings make other groups of the same replies (`Order.infer`)."""
+        orders = [task.order for task in self._tasks.values()]
+        several = len({order.candidates for order in orders}) > 1
+        return not self._cache.store.is_far and (several or any(order.infer for order in orders))
 
     def _cost_of_training(self) -> float:
         """Return the seconds that training all clients takes, by those that were trained here."""

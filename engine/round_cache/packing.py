@@ -80,13 +80,16 @@ def pack_tests(tests: Tests) -> Arrays:
         "client_N": np.array(list(tests.own), np.int64),
         **_pack("own", list(tests.own.values())),
         **_pack("server", tests.server),
+        "choosing_N": np.array(list(tests.chosen), np.int64),
+        "place_N": np.array(list(tests.chosen.values()), np.int64),
     }
 
 
 def unpack_tests(arrays: Arrays) -> Tests:
     """Return the tests that were packed."""
     own, server = _unpack("own", arrays), _unpack("server", arrays)
-    return Tests(dict(zip(arrays["client_N"].tolist(), own, strict=True)), server)
+    chosen = dict(zip(arrays["choosing_N"].tolist(), arrays["place_N"].tolist(), strict=True))
+    return Tests(dict(zip(arrays["client_N"].tolist(), own, strict=True)), server, chosen)
 
 
 def _pack(test: str, counts: Sequence[Counts]) -> dict[str, np.ndarray]:

@@ -3,8 +3,11 @@
 Shapes: N images, L classes.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -18,6 +21,14 @@ cache and are slower."""
 def to_inputs(images: Tensor) -> Tensor:
     """Return uint8 images as float32 in [0, 1], with the same strides."""
     return images.to(torch.float32).div_(255)
+
+
+@torch.inference_mode()
+def predict(module: nn.Module, inputs: Tensor) -> NDArray[Any]:
+    """Return the class probabilities of inputs, float32, shape (N, L); the module stays in `eval` mode."""
+    module.eval()
+    parts = [module(part) for part in torch.split(inputs, TEST_BATCH)]
+    return np.asarray(torch.cat(parts).softmax(dim=1).cpu().numpy())
 
 
 @torch.inference_mode()

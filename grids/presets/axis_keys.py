@@ -12,8 +12,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.section import Section
-from fedgrid.algorithms.registry import ALGORITHMS, AlgorithmEntry
+from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.errors import ConfigError, hint, unknown_key
 from fedgrid.engine.run_config import PLUGINS, RunConfig
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedgrid.algorithms.clustering.clusterers import Clusterer
     from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Labels, Settings, State
+    from fedgrid.algorithms.contract.entry import AlgorithmEntry
     from fedgrid.algorithms.contract.local_rule import PLAIN, Finished, LocalModel, LocalRule, LocalSteps
     from fedgrid.algorithms.contract.orders import Order, Presence
     from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector
     from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, split_positions
     from fedgrid.algorithms.ocfl import Ocfl, OcflSettings
-    from fedgrid.algorithms.registry import AlgorithmEntry
     from fedgrid.engine.errors import FedgridError
     from fedgrid.engine.models.registry import ModelEntry
     from fedgrid.engine.run_config import RunConfig
@@ -66,7 +66,7 @@ __all__ = [
 _MODULES = {
     "PLAIN": "algorithms.contract.local_rule",
     "Algorithm": "algorithms.contract.base",
-    "AlgorithmEntry": "algorithms.registry",
+    "AlgorithmEntry": "algorithms.contract.entry",
     "Clusterer": "algorithms.clustering.clusterers",
     "Diagnostics": "algorithms.contract.base",
     "FedOpt": "algorithms.fedopt",

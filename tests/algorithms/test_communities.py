@@ -77,6 +77,15 @@ def test_avg_starts_everyone_from_the_mean_of_the_community_models():
     assert sent(algorithm, state, 0) == pytest.approx((4 / 3 + 12) / 2)
 
 
+@pytest.mark.parametrize("attribution", ATTRIBUTIONS)
+def test_global_model_is_the_mean_of_the_community_models_whatever_clients_start_from(attribution):
+    """Before the first round it is the initial model."""
+    algorithm = euclidean(attribution=attribution)
+    assert algorithm.global_model(start(algorithm, 4, (3.0, 1.0))).tolist() == [3, 1]
+    state, _ = visits(algorithm, 4, FOUR)
+    assert algorithm.global_model(state).tolist() == [6.75, 0]
+
+
 def test_1nn_starts_a_client_from_the_community_model_nearest_to_its_own():
     algorithm = euclidean(attribution="1nn")
     state, _ = visits(algorithm, 4, FOUR)

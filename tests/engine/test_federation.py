@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Settings, State
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Settings, State, split
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
@@ -17,7 +17,7 @@ from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.federation import Federation
-from fedgrid.engine.records import CLIENTS, TESTS, rounds_schema
+from fedgrid.engine.records import CLIENTS, TESTS, clients_schema, rounds_schema
 from fedgrid.engine.training.confusion import Counts
 from fedgrid.engine.training.settings import Evaluation
 
@@ -208,6 +208,46 @@ def test_tests_are_made_in_every_second_round_and_in_the_last():
     assert [record.round["temperature"] for _, record in history] == pytest.approx(
         [history[0][1].round["temperature"]] * 5
     )
+
+
+class Odd(FedOpt):
+    """Clients with odd numbers have a model of their own; the one for all is the sum of both."""
+
+    def recluster(self, state, round_index, updates, rng):
+        return (split(state, 0, [[0, 2], [1]]) if round_index == 0 else state), Diagnostics(clustered=True)
+
+    def global_model(self, state):
+        return state.models[0] + state.models[1]
+
+
+class TestGlobalModel:
+    ON = Evaluation(global_model=True)
+
+    def test_is_tested_beside_the_clusters_models_in_columns_of_its_own(self):
+        """Clusters end at the mean of (2, 0) and (1, 1), and at (0, 2)."""
+        pool = FakePool(axis)
+        [(_, record)] = play(federation(Odd(FedOptSettings()), evaluation=self.ON), pool, 1)
+        tested = [call[2] for call in pool.calls if call[0] == "evaluate"]
+        assert tested == [[[1.5, 0.5], [0, 2]], [[1.5, 2.5]]]
+        assert [row["global_own_accuracy"] for row in record.clients] == [0.5] * 3
+        assert [row["global_server_accuracy"] for row in record.clients] == [0.5] * 3
+        assert set(record.clients[0]) == set(clients_schema(global_model=True).names)
+
+    def test_that_all_clients_are_served_is_tested_once(self):
+        pool = FakePool(axis)
+        [(_, record)] = play(federation(evaluation=self.ON), pool, 1)
+        assert [call[0] for call in pool.calls] == ["train", "evaluate"]
+        for row in record.clients:
+            assert row["global_own_accuracy"] == row["cluster_own_accuracy"] == 0.5
+
+    def test_is_missing_where_an_algorithm_has_none(self):
+        [(_, record)] = play(federation(create("solo"), evaluation=self.ON), FakePool(axis), 1)
+        assert {row["global_own_accuracy"] for row in record.clients} == {None}
+
+    def test_has_no_columns_unless_it_is_asked_for(self):
+        [(_, record)] = play(federation(Odd(FedOptSettings())), FakePool(axis), 1)
+        assert set(record.clients[0]) == set(CLIENTS.names)
+        assert not [name for name in CLIENTS.names if name.startswith("global")]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

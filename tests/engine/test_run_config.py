@@ -13,6 +13,7 @@ from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.training.settings import Evaluation, Training
+from tests.helpers.small_runs import references_for
 
 NOWHERE = Path("no-data-needed")
 
@@ -83,7 +84,7 @@ def test_an_algorithms_settings_can_be_changed_at_any_depth():
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_configured_algorithm_has_the_stored_settings(name):
-    config = run(algorithm=name)
+    config = run(algorithm=name, split=references_for(name))
     settings = config.make_algorithm().settings
     assert {"name": name, **settings.model_dump(mode="json")} == config.algorithm
 
@@ -186,6 +187,7 @@ OF_THE_TRUNK = [
     {"evaluation": {"every": 2}},
     {"evaluation": {"clients": "asked"}},
     {"evaluation": {"local_server": True}},
+    {"evaluation": {"global_model": True}},
     {"participation": 0.5},
     {"dropout": 0.1},
     {"joins": {14: 2}},
@@ -206,7 +208,8 @@ class TestTrunk:
     @pytest.mark.parametrize("name", ALGORITHMS)
     @pytest.mark.parametrize("rounds", [1, 15, 100])
     def test_trunk_is_shared_by_all_algorithms_and_numbers_of_rounds(self, name, rounds):
-        assert run(algorithm=name, training={"rounds": rounds}).trunk == run().trunk
+        split = references_for(name)
+        assert run(algorithm=name, split=split, training={"rounds": rounds}).trunk == run(split=split).trunk
 
     @pytest.mark.parametrize("change", OF_THE_RUN, ids=json.dumps)
     def test_trunk_is_shared_by_all_settings_of_an_algorithm(self, change):
@@ -262,7 +265,8 @@ class TestTrunk:
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize("dataset", ["digits", "pathmnist"])
 def test_a_run_survives_json(name, dataset):
-    config = run(dataset=dataset, algorithm=name, training={"learning_rate": 1e-7})
+    split = references_for(name)
+    config = run(dataset=dataset, algorithm=name, split=split, training={"learning_rate": 1e-7})
     again = RunConfig.model_validate_json(config.canonical_json())
     assert again.run_id == config.run_id
     assert again == config
@@ -271,7 +275,7 @@ def test_a_run_survives_json(name, dataset):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_stored_configuration_can_be_run_again(name):
     """As in a YAML file, whose reader takes 1e-07 for text."""
-    config = run(dataset="pathmnist", algorithm=name)
+    config = run(dataset="pathmnist", algorithm=name, split=references_for(name))
     kept = yaml.safe_load(json.dumps(config.model_dump(mode="json")))
     assert complete(kept, NOWHERE).run_id == config.run_id
 

@@ -17,12 +17,13 @@ from fedgrid.engine.data.identity import load_known
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import unseal
 from fedgrid.engine.models.initialisation import initial_vector
-from fedgrid.engine.records import TESTS
+from fedgrid.engine.records import SCORES, TESTS
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.session import Session, prepare
 from fedgrid.engine.storage import atomic
 from fedgrid.engine.storage.storage import Storage
+from tests.helpers.small_runs import references_for
 
 NOWHERE = Path("no-data-needed")
 ROUNDS = 3
@@ -116,7 +117,8 @@ def test_a_cluster_model_has_one_score_on_the_servers_set(tmp_path):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_runs(tmp_path, name):
-    folder = finish(config(algorithm=name, training={"local_epochs": 1}), tmp_path)
+    run = config(algorithm=name, split=references_for(name), training={"local_epochs": 1})
+    folder = finish(run, tmp_path)
     assert (folder / "done.json").exists()
     assert all(np.isfinite(row["cluster_own_loss"]) for row in rows(folder, "clients"))
 
@@ -191,6 +193,24 @@ def test_testing_local_models_on_the_servers_set_changes_no_other_number(tmp_pat
         for folder in (without, tested)
     ]
     assert repr(others[0]) == repr(others[1])
+
+
+def test_testing_the_global_model_changes_no_other_number_and_goes_on_after_a_resume(tmp_path):
+    """Louvain's W is tested in every round, also in those that a second session adds."""
+    without, tested = (
+        config(algorithm="louvain", evaluation={"global_model": there}) for there in (False, True)
+    )
+    cut = session()
+    cut.open(tested, Storage.of(tmp_path))
+    cut.next_round()
+    folders = [finish(run, tmp_path) for run in (without, tested)]
+    plain, more = (rows(folder, "clients") for folder in folders)
+    columns = [name for name in more[0] if name.startswith("global_")]
+    assert len(columns) == 2 * len(SCORES)
+    assert all(row["global_own_accuracy"] is not None for row in more)
+    assert {row["global_own_loss"] for row in more} != {row["cluster_own_loss"] for row in more}
+    assert repr(plain) == repr([{key: row[key] for key in row if key not in columns} for row in more])
+    assert folders[0].joinpath("rounds.parquet").read_bytes() == (folders[1] / "rounds.parquet").read_bytes()
 
 
 def test_testing_only_the_clients_that_are_asked_changes_no_other_number(tmp_path):

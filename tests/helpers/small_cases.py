@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedgrid.algorithms.clustering.latecomers import splits
 from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, State
 from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.orders import Order, Presence
+from fedgrid.algorithms.contract.orders import PREDICTIONS, Order, Presence
 from fedgrid.algorithms.contract.source import InMemory
 from fedgrid.algorithms.contract.updates import Updates
 
@@ -60,9 +60,16 @@ def clients(*vectors: ArrayLike, first: int = 0) -> dict[int, ArrayLike]:
 def start(
     algorithm: Algorithm, num_clients: int, model: ArrayLike = (0.0, 0.0), num_buffers: int = 0
 ) -> State:
+    """Return the state before the first round; initial models but the first are `model` and noise."""
     initial = frozen(model)
     layout = layout_of(len(initial) - num_buffers, num_buffers)
-    return freeze(algorithm.init(layout, num_clients, lambda number: initial, rng()))
+
+    def fresh(number: int) -> NDArray[np.float32]:
+        noise = np.zeros(len(initial))
+        noise[: layout.num_parameters] = rng(number).standard_normal(layout.num_parameters)
+        return frozen(initial + noise) if number else initial
+
+    return freeze(algorithm.init(layout, num_clients, fresh, rng()))
 
 
 def orders_of(
@@ -81,9 +88,10 @@ def step(
     vectors: Vectors,
     num_buffers: int = 0,
     absent: Iterable[int] = (),
+    chosen: Mapping[int, int] | None = None,
 ) -> tuple[State, Diagnostics]:
     """Take one step with the generator of that round, from a read-only state."""
-    view = replies_of(algorithm, state, round_index, vectors, num_buffers, absent)
+    view = replies_of(algorithm, state, round_index, vectors, num_buffers, absent, chosen)
     return algorithm.step(freeze(state), round_index, view, rng(round_index))
 
 
@@ -94,25 +102,42 @@ def replies_of(
     vectors: Vectors,
     num_buffers: int = 0,
     absent: Iterable[int] = (),
+    chosen: Mapping[int, int] | None = None,
 ) -> Updates:
     """Return the view of these updates as replies to the algorithm's orders.
 
-    Every output that a rule names is a client's update of the parameters with the sign reversed.
+    Every output that a rule names is a client's update of the parameters with the sign reversed, but for
+    FedNova's `normaliser`: one step for a short update, up to five for a long one. A client has `chosen` its
+    model, or the first of its candidates.
     """
     arrays = {client: frozen(vector) for client, vector in vectors.items()}
     width = len(next(iter(arrays.values()))) - num_buffers
     orders = orders_of(algorithm, state, arrays, round_index)
     outputs: dict[str, dict[int, NDArray[np.float32]]] = {}
-    for client, order in orders.items():
-        for name in order.rule.outputs:
-            outputs.setdefault(name, {})[client] = frozen(-arrays[client][:width])
+    chosen = {client: (chosen or {}).get(client, orders[client].candidates[0]) for client in arrays}
+    for client in arrays:
+        update = arrays[client][:width]
+        steps = [1 + min(4, np.linalg.norm(update) // 4)]
+        for name in orders[client].rule.outputs:
+            outputs.setdefault(name, {})[client] = frozen(steps if name == "normaliser" else -update)
+        if orders[client].infer:
+            local = (state.models[chosen[client]] + arrays[client])[:width]
+            outputs.setdefault(PREDICTIONS, {})[client] = predictions_of(local)
     return Updates(
         InMemory(arrays, outputs),
         layout_of(width, num_buffers),
         similarity_over=algorithm.settings.similarity_over,
         absent=absent,
         clients=arrays,
+        chosen=chosen,
     )
+
+
+def predictions_of(model: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the class probabilities, of two, of 40 random images by a linear model, shape (40, 2)."""
+    images = rng(40).standard_normal((40, len(model)))
+    scores = np.clip(images @ model.astype(np.float64), -30, 30)
+    return frozen(np.stack([1 / (1 + np.exp(-scores)), 1 / (1 + np.exp(scores))], axis=1))
 
 
 def play(
@@ -148,15 +173,17 @@ def model_of(state: State, client: int) -> list[float]:
 def check_valid(state: State, num_clients: int) -> None:
     """Assert what holds for every state of every algorithm.
 
-    Every model is a client's, or one to start from, or kept for clients that were absent at a split.
+    Every model is a client's, or one to start from or to choose, or kept for clients that were absent at a
+    split.
     """
     assert state.labels_K.dtype == np.int64
     assert state.labels_K.shape == (num_clients,)
     labels = set(state.labels_K.tolist())
     waiting = {node.waiting for node in splits(state)}
-    assert waiting or labels == set(range(len(labels)))
     starts = set(state.arrays.get("start_K", state.labels_K).tolist())
-    assert labels | starts | waiting == set(range(len(state.models)))
+    chosen = {"choice_K", "model_K"} & set(state.arrays)
+    assert waiting or chosen or labels == set(range(len(labels)))
+    assert chosen or labels | starts | waiting == set(range(len(state.models)))
     for model in state.models:
         assert model.dtype == np.float32
         assert np.isfinite(model).all()
@@ -238,15 +265,29 @@ class Federation:
         usual = np.random.default_rng((round_index, 7)).permutation(self.num_clients)[:away].tolist()
         return frozenset(self.order.index(client) if self.order else client for client in usual)
 
-    def vectors(self, round_index: int, state: State, algorithm: Algorithm) -> dict[int, NDArray[np.float32]]:
-        """Return the update of every client that is present, from the first of the models it is sent."""
+    def chosen(self, round_index: int, state: State, algorithm: Algorithm) -> dict[int, int]:
+        """Return the candidate of least loss for every client that is present; ties go to the first."""
         present = set(range(self.num_clients)) - self.absent(round_index)
-        targets, orders = self.targets(), orders_of(algorithm, state, present, round_index)
+
+        def loss(client: int, candidate: int) -> float:
+            target = self.targets()[(self.order[client] if self.order else client) % 3]
+            return float(((state.models[candidate][: self.num_parameters] - target) ** 2).sum())
+
+        orders = orders_of(algorithm, state, present, round_index)
+        return {
+            client: min(orders[client].candidates, key=lambda candidate: loss(client, candidate))
+            for client in sorted(present)
+        }
+
+    def vectors(self, round_index: int, state: State, algorithm: Algorithm) -> dict[int, NDArray[np.float32]]:
+        """Return the update of every client that is present, from the model that it chooses."""
+        present = set(range(self.num_clients)) - self.absent(round_index)
+        targets, chosen = self.targets(), self.chosen(round_index, state, algorithm)
         size = (16.0, 3.0, 0.2)[min(round_index, 2)] / np.sqrt(self.num_parameters)
         vectors = {}
         for client in sorted(present):
             usual = self.order[client] if self.order else client
-            model = state.models[orders[client].candidates[0]][: self.num_parameters].astype(np.float64)
+            model = state.models[chosen[client]][: self.num_parameters].astype(np.float64)
             noise = size * np.random.default_rng((round_index, usual)).standard_normal(self.num_parameters)
             update = (targets[usual % 3] - model) / 2 + noise
             vectors[client] = frozen(np.concatenate([update, np.full(self.num_buffers, 0.25)]))
@@ -260,8 +301,8 @@ class Federation:
         history = []
         for round_index in rounds:
             vectors = self.vectors(round_index, state, algorithm)
-            state, diagnostics = step(
-                algorithm, state, round_index, vectors, self.num_buffers, self.absent(round_index)
-            )
+            inputs = vectors, self.num_buffers, self.absent(round_index)
+            chosen = self.chosen(round_index, state, algorithm)
+            state, diagnostics = step(algorithm, state, round_index, *inputs, chosen)
             history.append((state, diagnostics))
         return history

@@ -45,7 +45,13 @@ def config(algorithm="bnc", clients=CLIENTS, **given):
 
 def early(name, **given):
     """Return the run of an algorithm that acts in round 2, if its settings allow that."""
-    return config({"name": name, **EARLY.get(name, {})}, **given)
+    split = {**references_for(name), **given.pop("split", {})}
+    return config({"name": name, **EARLY.get(name, {})}, split=split, **given)
+
+
+def references_for(name):
+    """Return keys of `split` without which an algorithm does not run."""
+    return {"reference_images": 20} if name.startswith("flis") else {}
 
 
 def every(**given):

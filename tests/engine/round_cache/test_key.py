@@ -138,7 +138,15 @@ class TestSetup:
 
 
 def task(**changes):
-    values = {"client": 3, "candidates": (1,), "choose_on": "train", "rule": PLAIN, "payload": {}}
+    values = {
+        "client": 3,
+        "candidates": (1,),
+        "choose_on": "train",
+        "choose_by": "loss",
+        "infer": False,
+        "rule": PLAIN,
+        "payload": {},
+    }
     order = {name: changes.pop(name, value) for name, value in values.items()}
     return TrainTask(Order(**order), **{"round_index": 2, "evaluate": True, **changes})
 
@@ -164,6 +172,8 @@ OTHER = {
         "client": 4,
         "candidates": (0,),
         "choose_on": "batch",
+        "choose_by": "accuracy",
+        "infer": True,
         "rule": Rule(),
         "payload": {"variate": np.zeros(2, np.float32)},
     },

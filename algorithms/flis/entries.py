@@ -1,0 +1,45 @@
+"""FLIS in the registry."""
+
+from fedgrid.algorithms.contract.entry import AlgorithmEntry
+from fedgrid.algorithms.flis.dynamic import FlisDc, FlisDcSettings
+from fedgrid.algorithms.flis.hierarchical import FlisHc, FlisHcSettings
+
+SOURCE = "Morafah et al. 2022, arXiv:2208.09754"
+
+FLIS = (
+    AlgorithmEntry(
+        "flis-dc",
+        "FLIS-DC",
+        "overlapping clusters each round, of models that predict alike; clients choose one",
+        SOURCE,
+        FlisDc,
+        FlisDcSettings(),
+    ),
+    AlgorithmEntry(
+        "flis-hc",
+        "FLIS-HC",
+        "clusters once, in round 1, by the predictions of everybody's models",
+        SOURCE,
+        FlisHc,
+        FlisHcSettings(),
+    ),
+)
+
+FLIS_AS_PUBLISHED = (
+    AlgorithmEntry(
+        "flis-dc-as-published",
+        "FLIS-DC as published",
+        "clients choose by accuracy on their test images; models that agree on 96 % are joined",
+        SOURCE,
+        FlisDc,
+        FlisDcSettings(always_joined=0.96, choose_on="test", choose_by="accuracy", similarity_over="state"),
+    ),
+    AlgorithmEntry(
+        "flis-hc-as-published",
+        "FLIS-HC as published",
+        "no clusters: means over all clients that agree on 96 %, whether they have taken part or not",
+        SOURCE,
+        FlisHc,
+        FlisHcSettings(variant="neighbours", similarity_over="state"),
+    ),
+)
