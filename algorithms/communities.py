@@ -8,9 +8,9 @@ symmetric without regard to the order of the clients.
 Shapes: K clients of the federation, N of them asked, C communities, P entries of a state vector.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -19,6 +19,7 @@ from fedgrid.algorithms.clustering.graph import Groups, Library, communities, si
 from fedgrid.algorithms.clustering.trusted import symmetric_trusted_distances, trusted_distances
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State, split
 from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.local_method import rule_alone
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
@@ -74,12 +75,18 @@ class Communities(FedOpt):
         """In every round, or once, in round `late`."""
         return (self.settings.late or 1,)
 
+    def objection(self, training: Mapping[str, Any]) -> str | None:
+        """Return that of the clients' training; without `late`, models are averaged."""
+        models = self.settings.late is None
+        return (rule_alone(self.settings.local) if models else None) or super().objection(training)
+
     def orders(
         self, state: State, round_index: int, present: Presence, rng: np.random.Generator
     ) -> Sequence[Order]:
         """Send each sampled client its start model, which need not be its community's."""
         start_K = _start_K(state)
-        return [Order(client, (int(start_K[client]),)) for client in present.sampled]
+        rule = self.local.rule()
+        return [Order(client, (int(start_K[client]),), rule=rule) for client in present.sampled]
 
     def global_model(self, state: State) -> Vector:
         """Return W of the paper, the plain mean of the community models, however large their communities."""

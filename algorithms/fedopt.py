@@ -11,14 +11,16 @@ Shapes: K clients of the federation, C cluster models, P entries of a state vect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fedgrid.algorithms.clustering.latecomers import place, split_among
 from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Settings, State
 from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.local_method import AnyLocalMethod, LocalMethod, PlainTraining
+from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.updates import Updates, Vector
 
 FIRST, SECOND = "cluster_first", "cluster_second"
@@ -51,6 +53,23 @@ class FedOptSettings(Settings):
     """beta_2, of adam and yogi."""
     server_epsilon: Annotated[float, Field(gt=0)] = 1e-3
     """tau, of adagrad, adam and yogi: the degree of adaptivity; far larger than in local training."""
+    local: AnyLocalMethod = None
+    """How clients train, as in `{name: fedprox, mu: 0.01}`; None: plainly."""
+
+    later: ClassVar[tuple[str, ...]] = ("local",)
+
+
+class OwnRuleSettings(FedOptSettings):
+    """Of algorithms whose clients train by a rule of the algorithm's own."""
+
+    @model_validator(mode="after")
+    def _has_its_rule(self) -> Self:
+        if self.local is not None:
+            raise ValueError(
+                f"local = {self.local.name}: clients train by this algorithm's own rule already; leave it "
+                "out, or take it under another algorithm, such as bnc"
+            )
+        return self
 
 
 class FedOpt(Algorithm):
@@ -58,9 +77,18 @@ class FedOpt(Algorithm):
 
     settings: FedOptSettings
 
+    @property
+    def local(self) -> LocalMethod:
+        """How clients train."""
+        return self.settings.local or PlainTraining()
+
     def start_order_key(self) -> tuple[float, ...]:
         """Never: it is FedAvg."""
         return (inf,)
+
+    def objection(self, training: Mapping[str, Any]) -> str | None:
+        """Return that of the clients' training."""
+        return self.local.objection(training)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return the state of one cluster that holds every client, with the optimizer's first moments."""
@@ -70,6 +98,13 @@ class FedOpt(Algorithm):
             for name in MOMENTS[self.settings.server_optimizer]
         }
         return State((fresh(0),), np.zeros(num_clients, np.int64), arrays)
+
+    def orders(
+        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
+    ) -> Sequence[Order]:
+        """Send each sampled client its cluster's model, and how to train it."""
+        rule = self.local.rule()
+        return [Order(client, (int(state.labels_K[client]),), rule=rule) for client in present.sampled]
 
     def step(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
@@ -100,7 +135,7 @@ class FedOpt(Algorithm):
         moments = {name: state.arrays[name].copy() for name in MOMENTS[self.settings.server_optimizer]}
         parameters = slice(updates.layout.num_parameters)
         groups = updates.groups(state.labels_K)
-        for cluster, mean_P in zip(groups, updates.means(list(groups.values())), strict=True):
+        for cluster, mean_P in zip(groups, self.local.means(updates, list(groups.values())), strict=True):
             model_P = state.models[cluster]
             direction = self._direction(
                 mean_P[parameters], [array[cluster, parameters] for array in moments.values()]

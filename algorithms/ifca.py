@@ -93,14 +93,15 @@ class Ifca(FedOpt):
         self, state: State, round_index: int, present: Presence, rng: np.random.Generator
     ) -> Sequence[Order]:
         """Send each sampled client all models, in an order of its own: ties go to the first."""
-        count = len(state.models)
+        count, rule = len(state.models), self.local.rule()
         if self.settings.start == "deal" and round_index == 0:
             dealt = rng.permutation(len(present.sampled)) % count
             return [
-                Order(client, (int(place),)) for client, place in zip(present.sampled, dealt, strict=True)
+                Order(client, (int(place),), rule=rule)
+                for client, place in zip(present.sampled, dealt, strict=True)
             ]
         return [
-            Order(client, tuple(rng.permutation(count).tolist()), choose_on=self.settings.choose_on)
+            Order(client, tuple(rng.permutation(count).tolist()), self.settings.choose_on, rule=rule)
             for client in present.sampled
         ]
 

@@ -1,4 +1,4 @@
-"""Every algorithm by name. Adding one is a module and an entry here."""
+"""Every algorithm by name. Adding one is a module and an entry here, or in `local/entries.py`."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -19,9 +19,9 @@ from fedgrid.algorithms.communities import CommunitiesSettings, Leiden, Louvain
 from fedgrid.algorithms.contract.base import Algorithm, Settings
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
-from fedgrid.algorithms.fedprox import FedProx, FedProxSettings
 from fedgrid.algorithms.flis.entries import FLIS, FLIS_AS_PUBLISHED
 from fedgrid.algorithms.ifca import Ifca, IfcaSettings
+from fedgrid.algorithms.local.entries import LOCAL_ENTRIES
 from fedgrid.algorithms.ocfl import Ocfl, OcflSettings
 from fedgrid.algorithms.references import Oracle, Solo
 from fedgrid.algorithms.sattler import (
@@ -30,7 +30,6 @@ from fedgrid.algorithms.sattler import (
     SattlerAsPublishedSettings,
     SattlerSettings,
 )
-from fedgrid.algorithms.scaffold import Scaffold, ScaffoldSettings
 
 FEDOPT_SOURCE = "Reddi et al. 2021, arXiv:2003.00295"
 SATTLER_SOURCE = "Sattler et al. 2021, arXiv:1910.01991"
@@ -109,22 +108,7 @@ _ENTRIES = (
         Leiden,
         CommunitiesSettings(),
     ),
-    AlgorithmEntry(
-        "fedprox",
-        "FedProx",
-        "one model for all; local training is pulled back to it",
-        "Li et al. 2020, arXiv:1812.06127",
-        FedProx,
-        FedProxSettings(),
-    ),
-    AlgorithmEntry(
-        "scaffold",
-        "SCAFFOLD",
-        "one model for all; control variates correct the clients' drift",
-        "Karimireddy et al. 2020, arXiv:1910.06378",
-        Scaffold,
-        ScaffoldSettings(),
-    ),
+    *LOCAL_ENTRIES,
     AlgorithmEntry(
         "ifca",
         "IFCA",

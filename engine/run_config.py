@@ -211,7 +211,9 @@ def _check_algorithm(config: RunConfig) -> None:
         ConfigError: otherwise.
     """
     name, settings = _name_and_settings(config.algorithm)
-    problem = create(name, settings).problem(config.clients, config.split.reference_images is not None)
+    algorithm = create(name, settings)
+    problem = algorithm.problem(config.clients, config.split.reference_images is not None)
+    problem = problem or algorithm.objection(config.training.model_dump())
     if problem is not None:
         raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))
 

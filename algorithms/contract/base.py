@@ -187,6 +187,10 @@ class Algorithm(ABC):
         payload = sum(array.nbytes for array in order.payload.values())
         return Traffic(down=BYTES_PER_ENTRY * layout.size * len(order.candidates) + payload)
 
+    def objection(self, training: Mapping[str, Any]) -> str | None:
+        """Return in one line why it cannot work with these settings of `training`; None if it can."""
+        return None
+
     def start_order_key(self) -> tuple[float, ...]:
         """Return the sort key of runs that share their first rounds; the smallest starts first.
 

@@ -27,6 +27,8 @@ class LocalModel(Protocol):
     weights: "Tensor"
     """The parameters, shape (W,); trained in place."""
     learning_rate: float
+    momentum: float
+    """0 with an optimizer that has none."""
     payload: Mapping[str, NDArray[Any]]
     """The arrays of the order."""
     memory: Mapping[str, NDArray[Any]]
@@ -57,6 +59,9 @@ class LocalModel(Protocol):
 
     def step(self, images: "Tensor", labels: "Tensor", steps: "LocalSteps") -> "Tensor":
         """Train on one batch with the run's optimizer; return the logits before the step, shape (N, L)."""
+
+    def descend(self, gradient: "Tensor") -> None:
+        """Take one step of the run's optimizer along a gradient, shape (W,), which may be overwritten."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,10 @@ class LocalRule(Section):
     """Names of the arrays that a reply carries beside its update."""
     remembers: ClassVar[tuple[str, ...]] = ()
     """Names of the arrays that the client is handed again in its next training."""
+
+    personal: tuple[tuple[int, int], ...] = ()
+    """Ranges, start and stop, of the state vector that belong to the client: it puts its own entries in their
+    place before it trains or adapts a model, and remembers them after training. In its update they are 0."""
 
     def start(self, local: LocalModel) -> LocalSteps:
         """Return the hooks of one client's training. May overwrite `local.weights` first."""

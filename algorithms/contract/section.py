@@ -25,17 +25,18 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     later: ClassVar[tuple[str, ...]] = ()
-    """Keys that came when there were runs already. They are written down only where they differ from their
-    defaults, so that a run that says nothing of them keeps its id."""
+    """Keys that came when there were runs already, beside those of the base classes. They are written down
+    only where they differ from their defaults, so that a run that says nothing of them keeps its id."""
 
     @model_serializer(mode="wrap")
     def _without_later_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         values: dict[str, Any] = handler(self)
         fields = type(self).model_fields
+        later = {name for base in type(self).__mro__ for name in vars(base).get("later", ())}
         return {
             name: value
             for name, value in values.items()
-            if name not in self.later or getattr(self, name) != fields[name].get_default()
+            if name not in later or getattr(self, name) != fields[name].get_default()
         }
 
     @model_validator(mode="wrap")

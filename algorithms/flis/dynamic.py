@@ -9,13 +9,16 @@ once; means have the weights of the run, which is `images` in the paper.
 Shapes: K clients of the federation, N that took part, M reference images, P entries of a state vector.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, Settings, State
 from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.local_method import AnyLocalMethod, rule_alone
+from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import ChooseBy, ChooseOn, Order, Presence, Served
 from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector, mean_of
 from fedgrid.algorithms.flis.inference import (
@@ -53,6 +56,10 @@ class FlisDcSettings(Settings):
     """What a client chooses its cluster's model on. `test` as published: it sees what is reported. On
     `reference` images all clients choose the same model, because all see the same losses."""
     choose_by: ChooseBy = "loss"
+    local: AnyLocalMethod = None
+    """How clients train, as in `{name: fedprox, mu: 0.01}`; None: plainly."""
+
+    later = ("local",)
 
 
 class FlisDc(Algorithm):
@@ -73,6 +80,10 @@ class FlisDc(Algorithm):
         """Refuse a federation without reference images."""
         return None if has_reference_images else NEEDS_REFERENCES
 
+    def objection(self, training: Mapping[str, Any]) -> str | None:
+        """Return why `local` has more than a rule."""
+        return rule_alone(self.settings.local)
+
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return the state of one model for all."""
         zeros_K = np.zeros(num_clients, np.int64)
@@ -84,7 +95,8 @@ class FlisDc(Algorithm):
         """Send each sampled client all cluster models of the round before; infer on the replies."""
         on, by = self.settings.choose_on, self.settings.choose_by
         candidates = tuple(range(len(state.models)))
-        return [Order(client, candidates, on, by, infer=True) for client in present.sampled]
+        rule = PLAIN if self.settings.local is None else self.settings.local.rule()
+        return [Order(client, candidates, on, by, infer=True, rule=rule) for client in present.sampled]
 
     def step(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator

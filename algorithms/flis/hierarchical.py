@@ -16,7 +16,7 @@ Shapes: K clients of the federation, N that took part, C clusters, M reference i
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from fedgrid.algorithms.clustering.agglomerative import agglomerate
 from fedgrid.algorithms.clustering.clusterers import labels_to_groups
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State
 from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.local_method import rule_alone
 from fedgrid.algorithms.contract.orders import Order, Presence, Served
 from fedgrid.algorithms.contract.updates import Matrix, Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
@@ -81,6 +82,11 @@ class FlisHc(FedOpt):
         """Refuse a federation without reference images."""
         return None if has_reference_images else NEEDS_REFERENCES
 
+    def objection(self, training: Mapping[str, Any]) -> str | None:
+        """Return that of the clients' training; variant `neighbours` averages models."""
+        models = self.settings.variant == "neighbours"
+        return (rule_alone(self.settings.local) if models else None) or super().objection(training)
+
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return FedOpt's state; without the optimizer's moments where there are no clusters."""
         if self.settings.variant == "neighbours":
@@ -94,7 +100,10 @@ class FlisHc(FedOpt):
         start_K = lists.starts(state)
         waiting = set(_waiting(state).tolist())
         asked = present.sampled if CLASSES in state.arrays else present.joined
-        return [Order(client, (int(start_K[client]),), infer=client in waiting) for client in asked]
+        rule = self.local.rule()
+        return [
+            Order(client, (int(start_K[client]),), infer=client in waiting, rule=rule) for client in asked
+        ]
 
     def served(self, state: State) -> Served:
         """Test each client with its cluster's model, or with the mean of its neighbours' models."""

@@ -54,4 +54,6 @@ def _of(client: int, name: str, tested: tuple[Served, Tests] | None) -> dict[str
         return {f"{name}_own": None, f"{name}_server": None}
     served, tests = tested
     place = tests.chosen.get(client, served.model_K[client])
-    return {f"{name}_own": tests.own[client], f"{name}_server": tests.server[place]}
+    # Without the entries that clients keep to themselves, what the server has is no model.
+    is_whole = served.adaptation is None or not served.adaptation.rule.personal
+    return {f"{name}_own": tests.own[client], f"{name}_server": tests.server[place] if is_whole else None}

@@ -159,6 +159,9 @@ class ClientWorker:
         )
         _check_names(order.rule, result)
         trained = np.subtract(result.model, models[chosen], out=result.model)
+        is_finite = not order.rule.personal or bool(np.isfinite(trained).all())
+        for start, stop in order.rule.personal:
+            trained[start:stop] = 0
         sent = send(
             trained, self._setup.uplink, len(self._flat.weights), generator(self._setup.seed, "uplink", **at)
         )
@@ -169,7 +172,7 @@ class ClientWorker:
             train_loss=result.losses[-1],
             train_accuracy=result.accuracies[-1],
             update_norm=sqrt(squared),
-            usable=squared <= float(np.finfo(np.float32).max),
+            usable=is_finite and squared <= float(np.finfo(np.float32).max),
             local=self._test(self._test_sets[task.client]) if task.evaluate else None,
             local_server=self._test(self._server_set) if task.local_server and not on_server else on_server,
             seconds=perf_counter() - started,
@@ -267,7 +270,7 @@ def _check_names(rule: LocalRule, result: local.LocalResult) -> None:
     """
     kinds = {
         "outputs": (set(rule.outputs), set(result.outputs)),
-        "remembers": (set(rule.remembers), set(result.memory) - {local.OPTIMIZER}),
+        "remembers": (set(rule.remembers), set(result.memory) - {local.OPTIMIZER, local.PERSONAL}),
     }
     for name, (declared, returned) in kinds.items():
         if declared != returned:

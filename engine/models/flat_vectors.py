@@ -98,7 +98,15 @@ class FlatModule:
         return _read(self._views(flat))
 
     def scatter(self, vector: Vector) -> Tensor:
-        """Convert a vector in the layout's order, shape (W,), to a flat tensor."""
+        """Convert a vector in the layout's order, shape (W,), to a flat tensor.
+
+        Raises:
+            ValueError: a vector of another length.
+        """
+        if vector.shape != self.weights.shape:
+            raise ValueError(
+                f"an array of shape {vector.shape} does not fit a model of {len(self.weights)} parameters"
+            )
         flat = torch.empty_like(self.weights)
         _write(self._views(flat), vector)
         return flat

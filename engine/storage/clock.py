@@ -43,19 +43,21 @@ class Patience:
     def repeat(self, call: Callable[[], T], errors: tuple[type[Exception], ...]) -> T:
         """Return what `call` returns; if it raises one of `errors`, call it again after a pause that grows.
 
+        The last pause is cut short: the last attempt comes after `give_up_after`, whatever pauses were drawn.
+
         Raises:
             Exception: the last error, after `give_up_after`.
         """
-        start, attempt = self.clock.now(), 1
+        deadline, attempt = self.clock.now() + self.give_up_after, 1
         while True:
             try:
                 return call()
             except errors as error:
-                pause = backoff(attempt)
-                if self.clock.now() + pause - start > self.give_up_after:
+                left = deadline - self.clock.now()
+                if left <= 0:
                     raise
                 if attempt == 1:
                     reason = (str(error) or type(error).__name__).splitlines()[0]
                     self.warn(f"{reason}; trying again for {self.give_up_after:g} s")
-            self.clock.pause(pause)
+            self.clock.pause(min(backoff(attempt), left))
             attempt += 1

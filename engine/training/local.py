@@ -29,8 +29,8 @@ from fedgrid.engine.training.settings import LocalTraining
 
 Memory = Mapping[str, NDArray[Any]]
 NOTHING: Memory = MappingProxyType({})
-OPTIMIZER = "optimizer"
-"""The name of the optimizer's state in a client's memory."""
+OPTIMIZER, PERSONAL = "optimizer", "personal"
+"""The names of the optimizer's state and of personal entries (`LocalRule.personal`) in a client's memory."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,9 @@ class LocalResult:
     outputs: Memory
     """What the rule has for the server."""
     memory: Memory
-    """For the client's next round: what the rule remembers and, if it is kept, the optimizer's state under
-    `optimizer`: shape (W,) of SGD with momentum, (2 W + 1,) of Adam."""
+    """For the client's next round: what the rule remembers; personal entries under `personal`, in the order
+    of their ranges; if it is kept, the optimizer's state under `optimizer`: shape (W,) of SGD with momentum,
+    (2 W + 1,) of Adam."""
 
 
 @torch.enable_grad()
@@ -88,7 +89,7 @@ def train(
         ConfigError: batches of one image for a model with BatchNorm.
     """
     smallest = _smallest_batch(flat.module, training.batch_size)
-    flat.write(start)
+    flat.write(_with_own_entries(start, rule, memory))
     local = Local(flat, training, memory, payload, reference)
     steps = rule.start(local)
     if rule is not PLAIN:
@@ -117,7 +118,7 @@ def train(
         accuracies=accuracies,
         steps=len(logits),
         outputs=finished.outputs,
-        memory={**local.optimizer_memory(), **finished.memory},
+        memory={**local.optimizer_memory(), **_own_entries(model, rule), **finished.memory},
     )
 
 
@@ -135,7 +136,7 @@ class Local:
         self._flat, self._training = flat, training
         self._optimizer = OPTIMIZERS[training.optimizer](flat, training, memory.get(OPTIMIZER))
         self.weights = flat.weights
-        self.learning_rate = training.learning_rate
+        self.learning_rate, self.momentum = training.learning_rate, training.momentum
         self.memory, self.payload = memory, payload
         self._start: Tensor | None = None
         self._reference = reference
@@ -187,17 +188,41 @@ class Local:
         gradient = self.gradient(loss if penalty is None else loss + penalty)
         steps.correct(self.weights, gradient)
         if steps.trains is None:
-            self._optimizer.step(self.weights, gradient)
+            self.descend(gradient)
         else:
             before = self.weights.clone()
-            self._optimizer.step(self.weights, gradient)
+            self.descend(gradient)
             self.weights.copy_(torch.where(steps.trains, self.weights, before))
         return logits.detach()
+
+    def descend(self, gradient: Tensor) -> None:
+        """Take one step of the optimizer along a gradient, which may be overwritten."""
+        self._optimizer.step(self.weights, gradient)
 
     def optimizer_memory(self) -> Memory:
         """Return the optimizer's state, if it is kept and there is any."""
         kept = self._optimizer.memory() if self._training.keep_optimizer_state else None
         return {} if kept is None else {OPTIMIZER: kept}
+
+
+def _with_own_entries(start: Vector, rule: LocalRule, memory: Memory) -> Vector:
+    """Return the model with the client's own entries in their place, once it has any."""
+    if PERSONAL not in memory or not rule.personal:
+        return start
+    lengths = [stop - first for first, stop in rule.personal]
+    if memory[PERSONAL].shape != (sum(lengths),):
+        raise ValueError(
+            f"{len(memory[PERSONAL])} personal entries are remembered, but this model has {sum(lengths)}"
+        )
+    model, parts = start.copy(), np.split(memory[PERSONAL], np.cumsum(lengths)[:-1])
+    for (first, stop), part in zip(rule.personal, parts, strict=True):
+        model[first:stop] = part
+    return model
+
+
+def _own_entries(model: Vector, rule: LocalRule) -> Memory:
+    own = [model[first:stop] for first, stop in rule.personal]
+    return {PERSONAL: np.concatenate(own)} if own else {}
 
 
 def _smallest_batch(module: nn.Module, batch_size: int) -> int:

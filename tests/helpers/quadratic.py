@@ -21,6 +21,7 @@ class QuadraticModel:
     payload: dict[str, Any] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
     reference: None = None
+    momentum: float = 0.0
 
     def __post_init__(self):
         self.start = self.weights.clone()

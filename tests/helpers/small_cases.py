@@ -106,8 +106,9 @@ def replies_of(
 ) -> Updates:
     """Return the view of these updates as replies to the algorithm's orders.
 
-    Every output that a rule names is a client's update of the parameters with the sign reversed. A client has
-    `chosen` its model, or the first of its candidates.
+    Every output that a rule names is a client's update of the parameters with the sign reversed, but for
+    FedNova's `normaliser`: one step for a short update, up to five for a long one. A client has `chosen` its
+    model, or the first of its candidates.
     """
     arrays = {client: frozen(vector) for client, vector in vectors.items()}
     width = len(next(iter(arrays.values()))) - num_buffers
@@ -115,8 +116,10 @@ def replies_of(
     outputs: dict[str, dict[int, NDArray[np.float32]]] = {}
     chosen = {client: (chosen or {}).get(client, orders[client].candidates[0]) for client in arrays}
     for client in arrays:
+        update = arrays[client][:width]
+        steps = [1 + min(4, np.linalg.norm(update) // 4)]
         for name in orders[client].rule.outputs:
-            outputs.setdefault(name, {})[client] = frozen(-arrays[client][:width])
+            outputs.setdefault(name, {})[client] = frozen(steps if name == "normaliser" else -update)
         if orders[client].infer:
             local = (state.models[chosen[client]] + arrays[client])[:width]
             outputs.setdefault(PREDICTIONS, {})[client] = predictions_of(local)

@@ -324,9 +324,8 @@ class TestOtherMachineOfTheGrid:
 
     def test_lease_that_shows_late_is_waited_for(self, storage, time):
         content = mine(storage, token="driver")
-        time.during_pause = lambda: time.seconds > 1004 and put(storage, content)
+        time.during_pause = lambda: time.seconds == 1000 + LATE and put(storage, content)
         check_driver(storage, "driver", time.clock)
-        assert 4 < sum(time.pauses) < LATE
 
     @pytest.mark.parametrize("exists", [True, False])
     def test_machine_without_the_share_is_named_with_the_path(self, storage, time, exists):
@@ -337,7 +336,7 @@ class TestOtherMachineOfTheGrid:
         message = str(error.value)
         for part in (f"node {node()}", str(storage.root), "mount", "s3://"):
             assert part in message
-        assert sum(time.pauses) < LATE
+        assert time.seconds == 1000 + LATE
         assert storage.root.exists() == exists, "nothing is written"
 
     def test_storage_that_another_driver_has_taken_is_left_alone(self, storage, time):

@@ -289,6 +289,46 @@ class TestLocalModel:
         assert seen == [None]
 
 
+class TestPersonalEntries:
+    """The first weight and both biases of `linear`: the ranges (0, 1) and (4, 6) of its six entries."""
+
+    RULE = LocalRule(personal=((0, 1), (4, 6)))
+
+    def test_are_remembered_after_training(self):
+        result = one_step(self.RULE)
+        assert result.model.tolist() == PLAIN_STEP
+        assert {name: array.tolist() for name, array in result.memory.items()} == {
+            "personal": [0.5, 0.5, -0.5]
+        }
+
+    def test_take_the_place_of_the_servers_before_training(self):
+        """Equal logits as before, if both biases are 3 and weights for the first pixel 7."""
+        start = (0, 0, 7, 0, 0, 0)
+        memory = {"personal": np.array([7, 3, 3], np.float32)}
+        result = one_step(self.RULE, start, memory)
+        assert result.model.tolist() == [7.5, 0, 6.5, 0, 3.5, 2.5]
+        assert result.memory["personal"].tolist() == [7.5, 3.5, 2.5]
+        assert start == (0, 0, 7, 0, 0, 0)
+
+    def test_buffers_may_be_personal_too(self):
+        size = len(flat_vectors.read(convolutional()))
+        rule = LocalRule(personal=((size - 9, size),))
+        first = convolve(rule)[1]
+        again = convolve(rule, memory=first.memory, max_steps=0)[1]
+        assert again.model[-9:].tolist() == first.model[-9:].tolist()
+        assert again.model[:-9].tolist() == flat_vectors.read(convolutional())[:-9].tolist()
+
+    def test_of_another_model_are_refused_in_one_line(self):
+        with pytest.raises(ValueError, match=r"^4 personal entries .* this model has 3$"):
+            one_step(self.RULE, memory={"personal": np.zeros(4, np.float32)})
+
+
+def test_array_of_another_layout_is_refused_in_one_line():
+    """As SCAFFOLD's variate of another model would be."""
+    with pytest.raises(ValueError, match=r"^an array of shape \(4,\) does not fit a model of 6 parameters$"):
+        one_step(Hooked(make=lambda local: local.tensor(np.zeros(4, np.float32))))
+
+
 class TestMaxSteps:
     """Nine images in batches of four: two batches an epoch, the ninth image is left out."""
 

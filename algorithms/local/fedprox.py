@@ -7,27 +7,21 @@ gamma-inexact solutions.
 Shapes: W entries of a state vector that are parameters.
 """
 
-from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import numpy as np
 from pydantic import Field
 
-from fedgrid.algorithms.contract.base import State
+from fedgrid.algorithms.contract.local_method import LocalMethod
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalModel, LocalRule, LocalSteps
-from fedgrid.algorithms.contract.orders import Order, Presence
-from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
+from fedgrid.algorithms.fedopt import FedOpt, OwnRuleSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-class FedProxSettings(FedOptSettings):
-    """The defaults of FedOpt, and the pull."""
-
-    mu: Annotated[float, Field(ge=0)] = 0.01
-    """mu in the paper, which searches {0.001, 0.01, 0.1, 1}; 0 is FedAvg."""
+Mu = Annotated[float, Field(ge=0)]
+"""mu in the paper, which searches {0.001, 0.01, 0.1, 1}; 0 is FedAvg."""
 
 
 class ProximalRule(LocalRule):
@@ -48,18 +42,33 @@ class _Pull(LocalSteps):
         gradient.add_(weights - self._start, alpha=self._mu)
 
 
+class ProximalTraining(LocalMethod):
+    """The pull under any averaging algorithm: `local: {name: fedprox, mu: 0.01}`."""
+
+    name: Literal["fedprox"] = "fedprox"
+    mu: Mu = 0.01
+
+    def rule(self) -> LocalRule:
+        """Return the rule; without a pull the plain one, so that rounds are shared with FedAvg."""
+        return ProximalRule(mu=self.mu) if self.mu else PLAIN
+
+
+class FedProxSettings(OwnRuleSettings):
+    """The defaults of FedOpt, and the pull."""
+
+    mu: Mu = 0.01
+
+
 class FedProx(FedOpt):
     """FedOpt whose clients train by `ProximalRule`."""
 
     settings: FedProxSettings
 
+    @property
+    def local(self) -> LocalMethod:
+        """How clients train."""
+        return ProximalTraining(mu=self.settings.mu)
+
     def start_order_key(self) -> tuple[float, ...]:
         """From round 1 on, unless mu is 0."""
         return (1.0 if self.settings.mu else inf,)
-
-    def orders(
-        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
-    ) -> Sequence[Order]:
-        """Send each sampled client its cluster's model and the rule."""
-        rule = ProximalRule(mu=self.settings.mu) if self.settings.mu else PLAIN
-        return [Order(client, (int(state.labels_K[client]),), rule=rule) for client in present.sampled]

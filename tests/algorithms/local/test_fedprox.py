@@ -6,7 +6,7 @@ import torch
 
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Presence
-from fedgrid.algorithms.fedprox import FedProx, FedProxSettings, ProximalRule
+from fedgrid.algorithms.local.fedprox import FedProx, FedProxSettings, ProximalRule
 from fedgrid.algorithms.registry import create
 from tests.helpers.quadratic import QuadraticModel, layout, train
 from tests.helpers.small_cases import frozen, rng

@@ -20,7 +20,7 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.updates import Updates
-from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
+from fedgrid.algorithms.fedopt import FedOpt, OwnRuleSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,7 +31,7 @@ CHANGE = "variate_change"
 """A reply's new c_i minus the old one, float32, shape (W,)."""
 
 
-class ScaffoldSettings(FedOptSettings):
+class ScaffoldSettings(OwnRuleSettings):
     """The defaults of FedOpt; `server_learning_rate` is eta_g."""
 
 

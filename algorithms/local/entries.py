@@ -1,0 +1,54 @@
+"""The entries of this room's algorithms in `algorithms.registry`, and what the setting `local` may name."""
+
+from fedgrid.algorithms.contract.entry import AlgorithmEntry
+from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
+from fedgrid.algorithms.local.fednova import FedNova, FedNovaSettings, NormalisedTraining
+from fedgrid.algorithms.local.fedprox import FedProx, FedProxSettings, ProximalTraining
+from fedgrid.algorithms.local.lg_fedavg import LgFedAvg, LgFedAvgSettings
+from fedgrid.algorithms.local.per_fedavg import PerFedAvg, PerFedAvgSettings
+from fedgrid.algorithms.local.scaffold import Scaffold, ScaffoldSettings
+
+LOCAL_METHODS |= {"fedprox": ProximalTraining, "fednova": NormalisedTraining}
+
+LOCAL_ENTRIES = (
+    AlgorithmEntry(
+        "fedprox",
+        "FedProx",
+        "one model for all; local training is pulled back to it",
+        "Li et al. 2020, arXiv:1812.06127",
+        FedProx,
+        FedProxSettings(),
+    ),
+    AlgorithmEntry(
+        "scaffold",
+        "SCAFFOLD",
+        "one model for all; control variates correct the clients' drift",
+        "Karimireddy et al. 2020, arXiv:1910.06378",
+        Scaffold,
+        ScaffoldSettings(),
+    ),
+    AlgorithmEntry(
+        "fednova",
+        "FedNova",
+        "one model for all; updates count the same, however many steps they took",
+        "Wang et al. 2020, arXiv:2007.07481",
+        FedNova,
+        FedNovaSettings(),
+    ),
+    AlgorithmEntry(
+        "lg-fedavg",
+        "LG-FedAvg",
+        "shares the last layers; each client keeps the others",
+        "Liang et al. 2020, arXiv:2001.01523",
+        LgFedAvg,
+        LgFedAvgSettings(),
+    ),
+    AlgorithmEntry(
+        "per-fedavg",
+        "Per-FedAvg",
+        "one model for all, from which a client gets far in a few steps of its own before the test",
+        "Fallah et al. 2020, arXiv:2002.07948",
+        PerFedAvg,
+        PerFedAvgSettings(),
+    ),
+)
