@@ -44,11 +44,13 @@ class Part:
 Parts = tuple[Part, ...]
 
 
-def made_with(algorithm: Algorithm, images: str, machines: Sequence[Mapping[str, str]] = ({},)) -> MadeWith:
+def made_with(
+    algorithm: Algorithm | None, images: str, machines: Sequence[Mapping[str, str]] = ({},)
+) -> MadeWith:
     """Return what a round would be made with here.
 
     Args:
-        algorithm: the run's.
+        algorithm: the run's; None of a centralised training.
         images: digest of its data set.
         machines: those that train, each kind once; without them only what this process knows.
     """
@@ -56,7 +58,8 @@ def made_with(algorithm: Algorithm, images: str, machines: Sequence[Mapping[str,
     of_machines = {
         name: " and ".join(sorted({machine.get(name, "none") for machine in machines})) for name in names
     }
-    return {IMAGES: images, CODE: _code_of(type(algorithm)), **_versions(), **of_machines}
+    code = _code_of(object if algorithm is None else type(algorithm))
+    return {IMAGES: images, CODE: code, **_versions(), **of_machines}
 
 
 def changes(
@@ -150,7 +153,7 @@ def _versions() -> dict[str, str]:
 
 
 @cache
-def _code_of(algorithm: type[Algorithm]) -> str:
+def _code_of(algorithm: type) -> str:
     """Return the digest of all code of ours that a run of an algorithm executes."""
     root = Path(__file__).parents[2]
     paths = {path for pattern in SOURCES for path in root.glob(pattern)}
@@ -162,7 +165,7 @@ def _code_of(algorithm: type[Algorithm]) -> str:
     return digest.hexdigest()
 
 
-def _modules(algorithm: type[Algorithm]) -> list[ModuleType]:
+def _modules(algorithm: type) -> list[ModuleType]:
     """Return the modules of ours that an algorithm's module uses, directly or through others."""
     import sys
 

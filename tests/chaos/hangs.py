@@ -24,7 +24,7 @@ from tests.helpers.stored_runs import check, contents
 LEAST = 20.0
 """Seconds that a client actor may take; a server may be silent four times as long."""
 DEADLINES = {"FIRST": "60.0", "LEAST": str(LEAST), "TIMES_SLOWEST": "2.0"}
-GRID = "clients: 4\nalgorithm: [bnc, ocfl-kmeans]\ntraining: {rounds: 200}\n"
+GRID = "clients: 4\nalgorithm: [bnc, ocfl-kmeans]\ntraining: {rounds: 80}\n"
 ENTRY = "from fedgrid.grids.cli.main import main; main()"
 ON_RAY = ("--clients-per-actor", "2")
 
