@@ -18,6 +18,7 @@ from fedgrid.engine.data.datasets import find
 from fedgrid.engine.data.identity import digest_of_dataset
 from fedgrid.engine.epsilons import Proposal, propose
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.format import seal
 from fedgrid.engine.integrity.made_with import made_with
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
@@ -192,7 +193,7 @@ def _log(folder: CentralisedFolder, uri: str, storage: Storage, *, fresh: bool) 
         warn(f"{error}; the training is on disk, and the same command logs it when MLflow is back")
         return False
     mark = {"uri": redacted(uri), "mlflow_run_id": entry.mlflow_run_id, "rounds": config.training.rounds}
-    folder.log_mark(json.dumps(mark) + "\n")
+    folder.log_mark(seal(mark))
     return True
 
 
