@@ -19,7 +19,7 @@ from fedgrid.engine.storage.storage import Storage
 NAME = "lease.json"
 EXPIRES_AFTER = 60.0
 """Seconds without a renewal."""
-TOKEN = re.compile("[0-9a-f]{16}")
+TOKEN = re.compile(r"[\w-]{1,64}", re.ASCII)
 LATE = 10.0
 """Seconds after which a network file system has shown a new file everywhere."""
 
