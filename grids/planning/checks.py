@@ -9,7 +9,6 @@ from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.partition.server_images import server_sets
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
-from fedgrid.engine.session import deal
 from fedgrid.engine.storage.storage import Storage
 
 
@@ -23,10 +22,13 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path) -> None:
     labels: dict[str, Any] = {}
     servers: dict[str, ImageSet] = {}
     seen = set()
+    for name in dict.fromkeys(run.dataset for run in runs):
+        pool, servers[name] = load(name, data_dir)
+        labels[name] = pool.labels
+    # Imports torch, which takes seconds: bad images are refused before.
+    from fedgrid.engine.session import deal
+
     for run in runs:
-        if run.dataset not in labels:
-            pool, servers[run.dataset] = load(run.dataset, data_dir)
-            labels[run.dataset] = pool.labels
         scenario = (run.scenario, run.seed, run.split)
         if scenario not in seen:
             seen.add(scenario)

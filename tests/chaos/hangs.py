@@ -24,7 +24,7 @@ from tests.helpers.stored_runs import check, contents
 LEAST = 20.0
 """Seconds that a client actor may take; a server may be silent four times as long."""
 DEADLINES = {"FIRST": "60.0", "LEAST": str(LEAST), "TIMES_SLOWEST": "2.0"}
-GRID = "clients: 4\nalgorithm: ocfl-kmeans\ntraining: {rounds: 8, local_epochs: 100}\n"
+GRID = "clients: 4\nalgorithm: ocfl-kmeans\ntraining: {rounds: 5, local_epochs: 800}\n"
 """Its rounds take seconds, so that most of them are to come when the driver has shown round 2."""
 ENTRY = "from fedgrid.grids.cli.main import main; main()"
 ON_RAY = ("--clients-per-actor", "2")
@@ -52,6 +52,7 @@ def launched(
         if event["event"] == "round" and event["round"] >= 2 and not seen:
             seen |= set(found := processes(driver.pid))
             pids = [pid for pid, title in found.items() if stopped and title.startswith(stopped)]
+            assert pids or not stopped, f"no process {stopped}"
             for pid in pids[:1]:
                 os.kill(pid, signal.SIGSTOP)
         seen |= set(processes(driver.pid)) if event["event"] == "result" else set()
