@@ -139,6 +139,7 @@ def _trained(
         folder.read()
         begun = folder.open()
         now = made_with(None, digest_of_dataset(config.dataset, data_dir), pool.machines())
+        lease.confirm()
         folder.note_made_with(now, begun.rounds_done if begun else 0, accept=accept)
         _train(folder, begun, pool, lease, data_dir, console, quiet=quiet)
         proposal = propose(folder.column("update_l2"), folder.column("loss"))

@@ -76,6 +76,7 @@ def launch(
             if options.fresh:
                 _forget(todo, storage, options, log)
             stack.enter_context(log)
+        lease.confirm()
         storage = storage.patient(warn)
         folder = GridFolder(storage, grid.name)
         for run in unlogged:
