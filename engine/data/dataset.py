@@ -17,7 +17,7 @@ class Dataset:
     """A data set; its images are read by `load`."""
 
     name: str
-    """A key of `DATASETS`, or `folder:PATH` or `npz:PATH` with an absolute path."""
+    """A key of `DATASETS`, or `folder:PATH` or `npz:PATH` with an absolute path, or with `@` and a digest."""
     title: str
     source: str
     """Origin, one line."""

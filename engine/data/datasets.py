@@ -177,6 +177,10 @@ OWN_FORMATS = {
     "npz": (npz_files, "npz file with MedMNIST's keys"),
 }
 """Formats of the user's own images: `folder:PATH` and `npz:PATH`."""
+SHIPPED = "@"
+"""Begins the PATH of images that `fedgrid submit` has sent with a job: its name says what is in them."""
+SHIPPED_FOLDER = Path(__file__).parents[3] / "images"
+"""Where they lie: beside the code, which travels with the job too."""
 
 
 def find(name: str, data_dir: Path) -> Dataset:
@@ -191,11 +195,16 @@ def find(name: str, data_dir: Path) -> Dataset:
     kind, _, given_path = name.partition(":")
     if kind not in OWN_FORMATS or not given_path:
         raise unknown("dataset", name, [*DATASETS, *(f"{kind}:PATH" for kind in OWN_FORMATS)])
-    path = absolute(given_path, "images in")
+    path = _own(given_path)
+    if given_path.startswith(SHIPPED) and not path.exists():
+        raise DataError(
+            f"{name}: these images came with a job; `fedgrid submit` it again from the machine that has "
+            "them, or name their place as an absolute path"
+        )
     reader, source = OWN_FORMATS[kind]
     num_classes, shape, pool_size, num_groups = reader.facts(path)
     return Dataset(
-        f"{kind}:{path}",
+        name if given_path.startswith(SHIPPED) else f"{kind}:{path}",
         path.name,
         source,
         num_classes,
@@ -243,7 +252,7 @@ def is_here(name: str, data_dir: Path) -> bool:
     """Return whether the files of a data set exist; does not check their content."""
     kind, _, path = name.partition(":")
     if kind in OWN_FORMATS and path:
-        return Path(path).expanduser().exists()
+        return _own(path).exists()
     return not _missing(find(name, data_dir), data_dir)
 
 
@@ -265,6 +274,13 @@ def _measured(dataset: Dataset, data_dir: Path) -> Dataset:
         return dataset
     _, _, pool_size, num_groups = dataset.facts(data_dir / dataset.location)
     return replace(dataset, pool_size=pool_size, num_groups=num_groups)
+
+
+def _own(given: str) -> Path:
+    """Return the place of the user's own images."""
+    if given.startswith(SHIPPED):
+        return SHIPPED_FOLDER / given.removeprefix(SHIPPED)
+    return absolute(given, "images in")
 
 
 def _missing(dataset: Dataset, data_dir: Path) -> list[str]:
