@@ -18,6 +18,7 @@ from fedgrid.algorithms.clustering.clusterers import (
 )
 from fedgrid.algorithms.communities import CommunitiesSettings, Leiden, Louvain
 from fedgrid.algorithms.contract.base import Algorithm, Settings
+from fedgrid.algorithms.evident_groups import EvidentGroups, EvidentGroupsSettings
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.fedprox import FedProx, FedProxSettings
 from fedgrid.algorithms.ocfl import Ocfl, OcflSettings
@@ -123,6 +124,14 @@ _ENTRIES = (
         COMMUNITIES_SOURCE,
         Leiden,
         CommunitiesSettings(),
+    ),
+    AlgorithmEntry(
+        "evident-groups",
+        "Evident groups",
+        "clusters once a test says that there are groups, into as many as there are; else never",
+        "docs/our-algorithm.md",
+        EvidentGroups,
+        EvidentGroupsSettings(),
     ),
     AlgorithmEntry(
         "fedprox",
