@@ -18,15 +18,17 @@ from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import OnDemand, Pool
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.data.identity import load_known
-from fedgrid.engine.data.images import ClassLabels
+from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.federation import Federation
 from fedgrid.engine.integrity.made_with import made_with
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.partition.server_images import server_sets
-from fedgrid.engine.partition.split import ClientSplit, split_pool
+from fedgrid.engine.partition.kinds import transform_of
+from fedgrid.engine.partition.scenarios import GroupTransform
+from fedgrid.engine.partition.server_images import hold_out, mixed, server_sets
+from fedgrid.engine.partition.split import ClientSplit, client_sets, split_pool, with_official_tests
 from fedgrid.engine.plugins import active
 from fedgrid.engine.records import RoundRecord
 from fedgrid.engine.round_cache.key import of_setup
@@ -211,14 +213,16 @@ def _layout(
     return layout_of(blank(model, shape, num_classes))
 
 
-def deal(config: RunConfig, pool_labels: ClassLabels, data_dir: Path) -> tuple[ClientSplit, ...]:
-    """Return which client holds which images of the pool, whose labels have shape (N,).
+def deal(config: RunConfig, pair: Pair, data_dir: Path) -> tuple[ClientSplit, ...]:
+    """Return which client holds which images; needs their classes, groups and size, but no pixels.
 
     Raises:
         ConfigError: a split that the data set cannot carry.
     """
-    return split_pool(
-        pool_labels,
+    pool, server = pair
+    rest, _ = hold_out(server, config.split.reference_images, config.root_seed)
+    parts_K = split_pool(
+        pool.labels,
         dataset=config.dataset,
         num_classes=find(config.dataset, data_dir).num_classes,
         overlap=config.overlap,
@@ -226,23 +230,30 @@ def deal(config: RunConfig, pool_labels: ClassLabels, data_dir: Path) -> tuple[C
         num_clients=config.clients,
         split=config.split,
         seed=config.seed,
+        shape=pool.images.shape[1:],
+        pool_groups=pool.groups,
     )
+    if config.split.tested_on == "official" and config.split.scored_on == "test":
+        return with_official_tests(parts_K, pool, rest, config.overlap)
+    return parts_K
 
 
 def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
     """Load and deal out the images of a run; return what clients need and their true clusters, shape (K,)."""
-    (pool_set, server_set), _ = _images(config.dataset, data_dir)
-    splits = deal(config, pool_set.labels, data_dir)
-    server_set, reference_set = server_sets(server_set, config.split, config.root_seed)
+    (pool_set, official), _ = _images(config.dataset, data_dir)
+    splits = deal(config, (pool_set, official), data_dir)
+    num_classes = find(config.dataset, data_dir).num_classes
+    transform = transform_of(config.overlap, config.split, num_classes)
+    rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
+    sets_K = client_sets(splits, pool_set, rest, transform)
+    server_set, reference_set = _server_images(config, official, transform)
     bounds = np.linspace(0, len(server_set), config.clients + 1).round().astype(int)
     setup = Setup(
         model=config.model,
-        num_classes=find(config.dataset, data_dir).num_classes,
+        num_classes=num_classes,
         training=config.training.local,
         seed=config.root_seed,
-        clients=tuple(
-            ClientData(part.client, pool_set.take(part.train), pool_set.take(part.test)) for part in splits
-        ),
+        clients=tuple(ClientData(part.client, *sets) for part, sets in zip(splits, sets_K, strict=True)),
         server_set=server_set,
         server_parts={client: slice(bounds[client], bounds[client + 1]) for client in range(config.clients)},
         reference_set=reference_set,
@@ -250,3 +261,17 @@ def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
         plugins=active.sources(config.plugin_digests),
     )
     return setup, np.array([part.cluster for part in splits], np.int64)
+
+
+def _server_images(
+    config: RunConfig, official: ImageSet, transform: GroupTransform | None
+) -> tuple[ImageSet, ImageSet | None]:
+    """Return the server's test set and its reference images: of all hidden groups, if these differ."""
+    sets = server_sets(official.without_groups(), config.split, config.root_seed)
+    if transform is None:
+        return sets
+    of_groups = transform, config.split.num_clusters, config.root_seed
+    test_set, reference_set = sets
+    return mixed(test_set, *of_groups, "server images"), (
+        None if reference_set is None else mixed(reference_set, *of_groups, "reference images")
+    )

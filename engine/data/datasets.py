@@ -48,6 +48,8 @@ class Dataset:
     """Reads `location`; returns (pool, server's test set)."""
     location: str = ""
     """Path for `read`, relative to the data folder; absolute for the user's own images."""
+    num_groups: int | None = None
+    """Number of groups that the images have themselves, such as writers or domains; None: they have none."""
     files: tuple[str, ...] = ()
     """Required files, relative to the data folder."""
     fetch: downloads.Fetch | None = field(default=None, repr=False, compare=False)
@@ -150,7 +152,7 @@ DATASETS: dict[str, Dataset] = {
 """Data sets by name. A new one is an entry here and, for a new format, a reader."""
 
 OWN_FORMATS = {
-    "folder": (image_folders, "image folder: train/<class>/* and test/<class>/*"),
+    "folder": (image_folders, "image folder: train/<class>/* and test/<class>/*, or <group>/<class>/*"),
     "npz": (npz_files, "npz file with MedMNIST's keys"),
 }
 """Formats of the user's own images: `folder:PATH` and `npz:PATH`."""
@@ -170,7 +172,7 @@ def find(name: str, data_dir: Path) -> Dataset:
         raise unknown("dataset", name, [*DATASETS, *(f"{kind}:PATH" for kind in OWN_FORMATS)])
     path = absolute(given_path, "images in")
     reader, source = OWN_FORMATS[kind]
-    num_classes, shape, pool_size = reader.facts(path)
+    num_classes, shape, pool_size, num_groups = reader.facts(path)
     return Dataset(
         f"{kind}:{path}",
         path.name,
@@ -183,6 +185,7 @@ def find(name: str, data_dir: Path) -> Dataset:
         training=MNIST_TRAINING,
         read=reader.read,
         location=str(path),
+        num_groups=num_groups,
     )
 
 

@@ -26,9 +26,10 @@ FILES, IMAGES = "files", "images"
 
 
 def digest_of(pair: Pair) -> str:
-    """Return the digest of a data set's images and classes."""
+    """Return the digest of a data set's images, classes and, if it has them, groups."""
     digest = sha256()
-    for array in (array for part in pair for array in (part.images, part.labels)):
+    arrays = (array for part in pair for array in (part.images, part.labels, part.groups))
+    for array in (array for array in arrays if array is not None):
         digest.update(f"{array.dtype.str} {array.shape}\n".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

@@ -1,12 +1,15 @@
 """The user's own images as files in train/<class>/* and test/<class>/*, in one of `FORMATS`.
 
-Classes are numbered in the order of their names. If the first image is grey, all must be; else all are
-read as RGB.
+There may be a level of folders more, train/<group>/<class>/* and test/<group>/<class>/*; a group is a domain
+or a writer. Classes and groups are numbered in the order of their names. If the first image is grey, all must
+be; else all are read as RGB.
 
 Shapes: N images.
 """
 
 import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 
@@ -18,6 +21,9 @@ from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.errors import DataError
 
 LAYOUT = "an image folder has train/<class>/* and test/<class>/*"
+GROUPED = "with groups it has train/<group>/<class>/* and test/<group>/<class>/*"
+GROUP = -3
+"""Place of the group in an image's path."""
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 """PIL reads more of them, some by starting other programs and some with decoders that nobody maintains."""
 MOST_PIXELS = 4096 * 4096
@@ -30,19 +36,31 @@ Files = list[list[Path]]
 
 
 def read(folder: Path) -> Pair:
-    """Return (pool, server's test set), with classes and files in the order of their names."""
+    """Return (pool, server's test set), with classes, groups and files in the order of their names."""
     train, test = _files(folder)
     first = _pixels(train[0][0])
     check_memory(folder, first.nbytes * sum(map(len, train + test)))
-    return _image_set(train, first), _image_set(test, first)
+    pool, server = _image_set(train, first), _image_set(test, first)
+    if not (names := _group_names(folder)):
+        return pool, server
+    numbers = {name: number for number, name in enumerate(names)}
+    of_train, of_test = (
+        np.array([numbers[path.parts[GROUP]] for files in part for path in files], np.int64)
+        for part in (train, test)
+    )
+    return replace(pool, groups=of_train), replace(server, groups=of_test)
 
 
-def facts(folder: Path) -> tuple[int, tuple[int, int, int], int]:
-    """Return (classes, (channels, height, width), pool size); reads the first image only."""
+def facts(folder: Path) -> tuple[int, tuple[int, int, int], int, int | None]:
+    """Return (classes, (channels, height, width), pool size, groups); reads the first image only.
+
+    The number of groups is None if the classes lie directly in train and test.
+    """
     train, test = _files(folder)
     channels, height, width = _pixels(train[0][0]).shape
     check_memory(folder, channels * height * width * sum(map(len, train + test)))
-    return len(train), (channels, height, width), sum(len(files) for files in train)
+    pool_size = sum(len(files) for files in train)
+    return len(train), (channels, height, width), pool_size, len(_group_names(folder)) or None
 
 
 def _files(folder: Path) -> tuple[Files, Files]:
@@ -50,21 +68,50 @@ def _files(folder: Path) -> tuple[Files, Files]:
     for part in ("train", "test"):
         if not (folder / part).is_dir():
             raise DataError(f"{folder / part} is missing; {LAYOUT}")
-    names = {part: _entries(folder / part, folders=True) for part in ("train", "test")}
-    classes = [path.name for path in names["train"]]
+    groups = _group_names(folder)
+    folders = {part: _class_folders(folder / part, groups) for part in ("train", "test")}
+    classes = list(folders["train"])
     if not classes:
         raise DataError(f"{folder / 'train'} has no class folders; {LAYOUT}")
-    stray = [path for path in names["test"] if path.name not in classes]
+    stray = [found[0] for name, found in folders["test"].items() if name not in classes]
     if stray:
         raise DataError(f"{stray[0]} is a class without a folder in {folder / 'train'}; {LAYOUT}")
-    train, test = ([_class_files(folder / part / name) for name in classes] for part in ("train", "test"))
+    train, test = (
+        [_class_files(folders[part].get(name, [folder / part / name])) for name in classes]
+        for part in ("train", "test")
+    )
     return train, test
 
 
-def _class_files(folder: Path) -> list[Path]:
-    files = _entries(folder, folders=False) if folder.is_dir() else []
+def _group_names(folder: Path) -> list[str]:
+    """Return the groups of images in order, empty if the classes lie directly in train and test."""
+    tops = _entries(folder / "train", folders=True)
+    if not any(_entries(top, folders=True) for top in tops):
+        return []
+    names = [top.name for top in tops]
+    for part in ("train", "test"):
+        for top in _entries(folder / part, folders=True):
+            if top.name not in names:
+                raise DataError(f"{top} is a group without a folder in {folder / 'train'}; {GROUPED}")
+            if stray := _entries(top, folders=False):
+                raise DataError(f"{stray[0]} lies in a group, but in no class; {GROUPED}")
+    return names
+
+
+def _class_folders(part: Path, groups: Sequence[str]) -> dict[str, list[Path]]:
+    """Return the folders of each class, by its name: one, or one in each group that has the class."""
+    found: dict[str, list[Path]] = {}
+    for top in [part / group for group in groups if (part / group).is_dir()] if groups else [part]:
+        for folder in _entries(top, folders=True):
+            found.setdefault(folder.name, []).append(folder)
+    return dict(sorted(found.items()))
+
+
+def _class_files(folders: Sequence[Path]) -> list[Path]:
+    files = [path for folder in folders if folder.is_dir() for path in _entries(folder, folders=False)]
     if not files:
-        raise DataError(f"class '{folder.name}' has no images in {folder}; add images or remove the class")
+        name = folders[0].name
+        raise DataError(f"class '{name}' has no images in {folders[0]}; add images or remove the class")
     return files
 
 

@@ -4,7 +4,7 @@ Shapes: N images, L classes.
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,25 +14,37 @@ from fedgrid.engine.errors import DataError
 
 Images = NDArray[np.uint8]
 ClassLabels = NDArray[np.int64]
+Groups = NDArray[np.int64]
 Positions = NDArray[np.int64]
 """Positions of images in an `ImageSet`, shape (N,)."""
 
 
 @dataclass(frozen=True)
 class ImageSet:
-    """N images and their classes."""
+    """N images, their classes and, if the data set has them, their groups."""
 
     images: Images
     """uint8, shape (N, channels, height, width), 0 to 255."""
     labels: ClassLabels
     """int64, shape (N,), 0 to L-1."""
+    groups: Groups | None = None
+    """int64, shape (N,), from 0: the domain or the writer of each image. None: the data set has none."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def take(self, positions: Positions | slice) -> "ImageSet":
         """Return the images at `positions`."""
-        return ImageSet(self.images[positions], self.labels[positions])
+        groups = None if self.groups is None else self.groups[positions]
+        return ImageSet(self.images[positions], self.labels[positions], groups)
+
+    def without_groups(self) -> "ImageSet":
+        """Return images and classes alone: what clients and the server get to see."""
+        return replace(self, groups=None)
+
+    def without_pixels(self) -> "ImageSet":
+        """Return classes and groups alone; the images keep their size, but there are none."""
+        return replace(self, images=self.images[:0])
 
 
 def check_memory(path: Path, num_bytes: int) -> None:

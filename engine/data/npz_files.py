@@ -1,6 +1,9 @@
 """Images in one npz file with MedMNIST's keys: MedMNIST's own files and the user's.
 
-Shapes: N images.
+A file may say which group each image is of, such as its writer: `train_group`, `test_group` and, with val,
+`val_group`, numbers or texts. Groups are numbered from 0 in their order.
+
+Shapes: N images, G groups.
 """
 
 import lzma
@@ -9,6 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import repeat
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -17,7 +21,7 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from fedgrid.engine.data.images import ClassLabels, Images, ImageSet, check_is_file, check_memory
+from fedgrid.engine.data.images import ClassLabels, Groups, Images, ImageSet, check_is_file, check_memory
 from fedgrid.engine.data.readers import Pair, damaged
 from fedgrid.engine.errors import DataError
 
@@ -36,8 +40,11 @@ def read(path: Path) -> Pair:
             ImageSet(
                 _channels_first(path, f"{part}_images", file[f"{part}_images"]),
                 _labels(path, file, part),
+                groups,
             )
-            for part in (*_pool_parts(file), "test")
+            for part, groups in zip(
+                (*_pool_parts(file), "test"), _groups(path, file) or repeat(None), strict=False
+            )
         ]
     for part in parts:
         if part.images.shape[1:] != parts[0].images.shape[1:]:
@@ -51,14 +58,20 @@ def read(path: Path) -> Pair:
             )
     *pool, server = parts
     images, labels = [part.images for part in pool], [part.labels for part in pool]
-    return ImageSet(np.concatenate(images), np.concatenate(labels)), server
+    groups = [part.groups for part in pool if part.groups is not None]
+    every_group = np.concatenate(groups) if groups else None
+    return ImageSet(np.concatenate(images), np.concatenate(labels), every_group), server
 
 
-def facts(path: Path) -> tuple[int, Shape, int]:
-    """Return (classes, (channels, height, width), pool size) without decompressing the images."""
+def facts(path: Path) -> tuple[int, Shape, int, int | None]:
+    """Return (classes, (channels, height, width), pool size, groups) without decompressing the images.
+
+    The number of groups is None if the file has none.
+    """
     with _opened(path) as file:
         pool_parts = _pool_parts(file)
         labels = [_labels(path, file, part) for part in (*pool_parts, "test")]
+        groups = _groups(path, file)
         with _zip(file).open("train_images.npy") as member:
             shape = _image_shape(path, "train_images", _header(member)[0])
     every = np.concatenate(labels)
@@ -68,7 +81,8 @@ def facts(path: Path) -> tuple[int, Shape, int]:
     if len(every) == 0 or outside.any():
         found = f"label {every[outside][0]}" if len(every) else "no label"
         raise DataError(f"{path}: {found} found; number the classes 0, 1, 2, ... and give each some images")
-    return int(every.max()) + 1, shape, sum(len(part) for part in labels[:-1])
+    num_groups = None if groups is None else 1 + max(int(part.max()) for part in groups)
+    return int(every.max()) + 1, shape, sum(len(part) for part in labels[:-1]), num_groups
 
 
 @contextmanager
@@ -88,7 +102,8 @@ def _opened(path: Path) -> Iterator[NpzFile]:
                         "test_labels (val_images and val_labels are optional), "
                         f"found: {', '.join(file) or 'nothing'}"
                     )
-            check_memory(path, sum(_size(file, key) for key in keys))
+            groups = [f"{part}_group" for part in parts if f"{part}_group" in file]
+            check_memory(path, sum(_size(file, key) for key in keys + groups))
             yield file
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing; expected an npz file with MedMNIST's keys there") from error
@@ -158,3 +173,35 @@ def _labels(path: Path, file: NpzFile, part: str) -> ClassLabels:
             "expected one whole number an image, shape (images,) or (images, 1)"
         )
     return labels.reshape(-1).astype(np.int64)
+
+
+def _groups(path: Path, file: NpzFile) -> list[Groups] | None:
+    """Return the group of each image, from 0, for the parts of the pool and the test part; None without any.
+
+    Raises:
+        DataError: only some parts have groups, they are not one an image, or one has test images alone.
+    """
+    parts = (*_pool_parts(file), "test")
+    keys = [f"{part}_group" for part in parts]
+    if not any(key in file for key in keys):
+        return None
+    for part, key in zip(parts, keys, strict=True):
+        if key not in file:
+            raise DataError(f"{path} has no '{key}'; give each image a group: {', '.join(keys)}, or none")
+        given = file[key]
+        if given.dtype.kind not in "iuU" or given.shape != (len(file[f"{part}_labels"]),):
+            raise DataError(
+                f"{path}: {key} is {given.dtype} of shape {given.shape}; expected a whole number or a text "
+                "an image, shape (images,)"
+            )
+    given_P = [file[key] for key in keys]
+    names, of_pool = np.unique(np.concatenate(given_P[:-1]), return_inverse=True)
+    of_test = np.searchsorted(names, given_P[-1]).clip(max=len(names) - 1)
+    unseen = names[of_test] != given_P[-1]
+    if unseen.any():
+        raise DataError(
+            f"{path}: group '{given_P[-1][unseen][0]}' of test_group has no training images; remove its test "
+            "images"
+        )
+    stops = np.cumsum([len(given) for given in given_P[:-2]])
+    return [*np.split(of_pool.astype(np.int64), stops), of_test.astype(np.int64)]

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from fedgrid.engine.data.images import ClassLabels
 from fedgrid.engine.errors import DataError
-from fedgrid.engine.partition.split import ClientSplit
 
 COLUMNS = ["client_id", "partition", "total_samples"]
 SERVER = ("orchestrator", "central_test_set")
@@ -65,16 +64,16 @@ class Blueprint:
 
 
 def of(
-    splits: Sequence[ClientSplit], pool_labels: ClassLabels, server_labels: ClassLabels, num_classes: int
+    held_K: Sequence[tuple[ClassLabels, ClassLabels]], server_labels: ClassLabels, num_classes: int
 ) -> Blueprint:
-    """Count the classes that each client and the server hold."""
+    """Count the classes that each client has for training and for tests, and those of the server."""
 
     def counts_L(labels: ClassLabels) -> NDArray[np.int64]:
         return np.bincount(labels, minlength=num_classes)
 
     return Blueprint(
-        train_KL=np.stack([counts_L(pool_labels[split.train]) for split in splits]),
-        test_KL=np.stack([counts_L(pool_labels[split.test]) for split in splits]),
+        train_KL=np.stack([counts_L(train) for train, _ in held_K]),
+        test_KL=np.stack([counts_L(test) for _, test in held_K]),
         server_L=counts_L(server_labels),
         classes=tuple(str(label) for label in range(num_classes)),
     )

@@ -1,7 +1,8 @@
 """Cut each client's images into those it trains on and those it is scored on.
 
 Either each client has a cut of its own (`cut_each`), or one cut of the pool holds for all clients
-(`cut_for_all`): a seeded share of each class is for scores, wherever those images are.
+(`cut_for_all`): a seeded share of each class is for scores, wherever those images are. With
+`split.tested_on='official'` there is no cut for tests: clients train on all their images.
 
 Shapes: K clients, L classes.
 """
@@ -34,7 +35,7 @@ def cut_each(
     With `scored_on='validation'` the test set stays unused and the training images are cut again, by the same
     share; the client is scored on the second part.
     """
-    cuts = _by_client(held_K, rngs_K, split)
+    cuts = _uncut(held_K) if split.tested_on == "official" else _by_client(held_K, rngs_K, split)
     if split.scored_on == "test":
         return cuts
     again_K = [generator(seed, f"validation of {scenario}", client=client) for client in range(len(held_K))]
@@ -49,11 +50,14 @@ def cut_for_all(
     With `scored_on='validation'` the test images stay unused, and `test_share` of the rest of each class is
     for the scores of all clients.
     """
-    is_test = common_test(positions_L, split.test_share, generator(seed, f"common test of {scenario}"))
-    cuts = _by_image(held_K, is_test)
+    if split.tested_on == "official":
+        cuts, left_L = _uncut(held_K), positions_L
+    else:
+        is_test = common_test(positions_L, split.test_share, generator(seed, f"common test of {scenario}"))
+        cuts = _by_image(held_K, is_test)
+        left_L = [positions[~is_test[positions]] for positions in positions_L]
     if split.scored_on == "test":
         return cuts
-    left_L = [positions[~is_test[positions]] for positions in positions_L]
     rng = generator(seed, f"common validation of {scenario}")
     return _by_image([train for train, _ in cuts], common_test(left_L, split.test_share, rng))
 
@@ -83,6 +87,11 @@ def common_test(
 def share_of(count: int, share: float) -> int:
     """Return `share` of `count`, rounded up; computed in decimals, so that 0.1 of 30 is 3 and not 4."""
     return ceil(Fraction(repr(share)) * count)
+
+
+def _uncut(held_K: Sequence[Positions]) -> Cuts:
+    """Leave all images for training: the client's test images come from elsewhere."""
+    return [(held, held[:0]) for held in held_K]
 
 
 def _by_client(held_K: Sequence[Positions], rngs_K: Sequence[np.random.Generator], split: Split) -> Cuts:

@@ -11,9 +11,10 @@ import numpy as np
 
 from fedgrid.engine.data.images import Positions
 from fedgrid.engine.errors import ConfigError, unknown
-from fedgrid.engine.partition import majority, ocfl
-from fedgrid.engine.partition.scenarios import Scenario
+from fedgrid.engine.partition import dirichlet, label_skew, majority, natural, ocfl
+from fedgrid.engine.partition.scenarios import Facts, GroupTransform, Pool, Scenario, Transform
 from fedgrid.engine.partition.settings import Split
+from fedgrid.engine.partition.shifted import FLIPPED, ROTATED, SWAPPED
 
 
 class Kind(Protocol):
@@ -25,9 +26,11 @@ class Kind(Protocol):
     """Fields of `Split` whose default differs for this kind."""
     IMAGES_ARE_SHARED: bool
     """Whether several clients can hold the same image, so that splits leak unless `test_leakage` is none."""
+    TRANSFORM: Transform | None
+    """What a hidden group does to its clients' images, training and test; None: nothing."""
 
-    def check(self, scenario: Scenario, num_classes: int, split: Split, seed: int) -> None:
-        """Check that the settings fit one another and the number of classes.
+    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+        """Check that the settings fit one another and the data set.
 
         Raises:
             ConfigError: otherwise, with its key.
@@ -36,7 +39,7 @@ class Kind(Protocol):
     def deal(
         self,
         scenario: Scenario,
-        positions_L: Sequence[Positions],
+        pool: Pool,
         split: Split,
         seed: int,
         rngs_K: Sequence[np.random.Generator],
@@ -45,7 +48,7 @@ class Kind(Protocol):
 
         Args:
             scenario: one that `check` accepts.
-            positions_L: positions of each class in the pool.
+            pool: the images to deal out.
             split: settings.
             seed: the run's seed.
             rngs_K: a generator per client; the cut into training and test images continues with it.
@@ -54,9 +57,7 @@ class Kind(Protocol):
             ConfigError: the pool has too few images.
         """
 
-    def expected_images(
-        self, scenario: Scenario, pool_size: int, num_classes: int, split: Split, seed: int
-    ) -> float:
+    def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
         """Return the expected number of images that all clients hold, with classes of equal size.
 
         Raises:
@@ -64,7 +65,17 @@ class Kind(Protocol):
         """
 
 
-KINDS: dict[str, Kind] = {"overlapping": ocfl, "nonoverlapping": ocfl, "majority": majority}
+KINDS: dict[str, Kind] = {
+    "overlapping": ocfl,
+    "nonoverlapping": ocfl,
+    "majority": majority,
+    "label-skew": label_skew,
+    "dirichlet": dirichlet,
+    "rotated": ROTATED,
+    "flipped": FLIPPED,
+    "swapped": SWAPPED,
+    "natural": natural,
+}
 """Kinds by the value of a run's `overlap`."""
 
 
@@ -79,7 +90,15 @@ def kind_of(overlap: str) -> Kind:
     return KINDS[overlap]
 
 
-def check(scenario: Scenario, num_classes: int, split: Split, seed: int) -> None:
+def transform_of(overlap: str, split: Split, num_classes: int) -> GroupTransform | None:
+    """Return what a hidden group, from 0, does to the images of its clients; None if it does nothing."""
+    transform = kind_of(overlap).TRANSFORM
+    if transform is None:
+        return None
+    return lambda held, group: transform(held, group, split.num_clusters, num_classes)
+
+
+def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
     """Check that the settings of a split have an effect and fit one another; needs no images.
 
     Raises:
@@ -88,11 +107,27 @@ def check(scenario: Scenario, num_classes: int, split: Split, seed: int) -> None
     kind = kind_of(scenario.overlap)
     for option in dict.fromkeys(option for other in KINDS.values() for option in other.OPTIONS):
         given = getattr(split, option)
-        if option not in kind.OPTIONS and given != Split.model_fields[option].get_default():
-            owners = " or ".join(name for name, other in KINDS.items() if option in other.OPTIONS)
+        usual = (Split.model_fields[option].get_default(), kind.DEFAULTS.get(option))
+        if option not in kind.OPTIONS and given not in usual:
+            owners = ", ".join(name for name, other in KINDS.items() if option in other.OPTIONS)
             raise ConfigError(
                 f"split.{option} = {given} has no effect with overlap {scenario.overlap}, "
-                f"only with {owners}; leave it out",
+                f"only with: {owners}; leave it out",
                 ("split", option),
             )
-    kind.check(scenario, num_classes, split, seed)
+    _check_tested_on(split)
+    kind.check(scenario, facts, split, seed)
+
+
+def _check_tested_on(split: Split) -> None:
+    """Check that no setting of the clients' own test sets is given where there are none."""
+    if split.tested_on == "own" or split.scored_on == "validation":
+        return
+    for option in ("test_share", "test_leakage"):
+        given = getattr(split, option)
+        if given != Split.model_fields[option].get_default():
+            raise ConfigError(
+                f"split.{option} = {given} has no effect with split.tested_on = official, where clients "
+                "train on all their images; leave one of the two out",
+                ("split", option),
+            )

@@ -23,14 +23,15 @@ from numpy.typing import NDArray
 
 from fedgrid.engine.data.images import Positions
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.partition.scenarios import Scenario
+from fedgrid.engine.partition.scenarios import Facts, Pool, Scenario, Transform
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.seeds import generator
 
 NUM_GROUPS = 2
-OPTIONS: tuple[str, ...] = ("majority", "first_group")
+OPTIONS: tuple[str, ...] = ("majority", "first_group", "num_clusters", "draws")
 DEFAULTS: Mapping[str, object] = MappingProxyType({"num_clusters": NUM_GROUPS})
 IMAGES_ARE_SHARED: bool = False
+TRANSFORM: Transform | None = None
 
 FIRST_GROUP: dict[str, tuple[int, ...]] = {
     "cifar10": (0, 1, 8, 9),  # Vehicles; the others are animals.
@@ -42,7 +43,7 @@ FIRST_GROUP: dict[str, tuple[int, ...]] = {
 """Classes of the first hidden group; for other data sets it is the first half of the classes."""
 
 
-def check(scenario: Scenario, num_classes: int, split: Split, seed: int) -> None:
+def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
     """Check that balance, number of groups and number of clients are possible; see `Kind.check`."""
     if scenario.balance != "balanced":
         raise ConfigError(
@@ -56,7 +57,7 @@ def check(scenario: Scenario, num_classes: int, split: Split, seed: int) -> None
             "leave it out, and name the classes of one group with split.first_group",
             ("split", "num_clusters"),
         )
-    group_L = groups_of_classes(scenario.dataset, num_classes, split.first_group)
+    group_L = groups_of_classes(scenario.dataset, facts.num_classes, split.first_group)
     least = 1 + max(group_L.index(group) for group in range(NUM_GROUPS))
     if scenario.num_clients < least:
         raise ConfigError(
@@ -68,12 +69,13 @@ def check(scenario: Scenario, num_classes: int, split: Split, seed: int) -> None
 
 def deal(
     scenario: Scenario,
-    positions_L: Sequence[Positions],
+    pool: Pool,
     split: Split,
     seed: int,
     rngs_K: Sequence[np.random.Generator],
 ) -> tuple[list[int], list[Positions]]:
     """Cut each class, in a seeded order, among the clients; see `Kind.deal`."""
+    positions_L = pool.positions_L
     num_clients, num_classes = scenario.num_clients, len(positions_L)
     images = images_per_client([len(positions) for positions in positions_L], num_clients, split)
     stops_KL = counts(images, num_clients, num_classes, split.majority).cumsum(axis=0)
@@ -86,9 +88,9 @@ def deal(
     return [group_L[client % num_classes] for client in range(num_clients)], held_K
 
 
-def expected_images(scenario: Scenario, pool_size: int, num_classes: int, split: Split, seed: int) -> float:
+def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
     """Return the number of images of all clients; see `Kind.expected_images`."""
-    counts_L = [pool_size // num_classes] * num_classes
+    counts_L = [facts.pool_size // facts.num_classes] * facts.num_classes
     return float(scenario.num_clients * images_per_client(counts_L, scenario.num_clients, split))
 
 

@@ -23,38 +23,48 @@ from fedgrid.engine.partition.groups import class_sets, cluster_sizes
 from fedgrid.engine.partition.scenarios import (
     EQUAL_SIZES_AS_PUBLISHED,
     PUBLISHED_NUM_CLUSTERS,
+    Facts,
+    Pool,
     Scenario,
+    Transform,
     published_shares,
 )
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.seeds import generator
 
-OPTIONS: tuple[str, ...] = ("alpha", "proportions")
+OPTIONS: tuple[str, ...] = ("alpha", "proportions", "num_clusters", "draws")
 DEFAULTS: Mapping[str, object] = MappingProxyType({})
 IMAGES_ARE_SHARED: bool = True
+TRANSFORM: Transform | None = None
 
 Shares = NDArray[np.float64]
 
 
-def check(scenario: Scenario, num_classes: int, split: Split, seed: int) -> None:
+def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
     """Check that groups, classes and clients fit; see `Kind.check`."""
+    if split.alpha is None:
+        raise ConfigError(
+            f"split.alpha = null: overlap {scenario.overlap} needs a number above 0; leave it out for 1",
+            ("split", "alpha"),
+        )
     with _about(f"split.num_clusters = {split.num_clusters}: ", "split", "num_clusters"):
-        class_sets(num_classes, split.num_clusters, scenario.overlap)
+        class_sets(facts.num_classes, split.num_clusters, scenario.overlap)
     with _about(f"clients = {scenario.num_clients}: ", "clients"):
         cluster_sizes(scenario.num_clients, split.num_clusters, scenario.balance)
     if split.proportions == "published":
         with _about("", "split", "proportions"):
-            class_shares(scenario, [1] * num_classes, split, seed)
+            class_shares(scenario, [1] * facts.num_classes, split, seed)
 
 
 def deal(
     scenario: Scenario,
-    positions_L: Sequence[Positions],
+    pool: Pool,
     split: Split,
     seed: int,
     rngs_K: Sequence[np.random.Generator],
 ) -> tuple[list[int], list[Positions]]:
     """Return hidden group and images of each client; see `Kind.deal`."""
+    positions_L = pool.positions_L
     counts_L = [len(positions) for positions in positions_L]
     sets = class_sets(len(counts_L), split.num_clusters, scenario.overlap)
     shares = class_shares(scenario, counts_L, split, seed)
@@ -67,11 +77,12 @@ def deal(
     return cluster_K, held_K
 
 
-def expected_images(scenario: Scenario, pool_size: int, num_classes: int, split: Split, seed: int) -> float:
+def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
     """Return the expected number of images of all clients; see `Kind.expected_images`.
 
     Of N images of a class, d draws that fall on it with probability p leave N (1 - (1 - p / N)^d).
     """
+    pool_size, num_classes = facts.pool_size, facts.num_classes
     of_class = pool_size / num_classes
     draws = draws_per_client(pool_size, scenario.num_clients, split.draws)
     shares_C = class_shares(scenario, [pool_size // num_classes] * num_classes, split, seed)

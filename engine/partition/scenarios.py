@@ -1,4 +1,4 @@
-"""The OCFL papers' forty scenarios by name, and the class shares of their imbalanced clusters.
+"""What a scenario is; the OCFL papers' forty by name, and the class shares of their imbalanced clusters.
 
 Source: the authors' dataset blueprints. They hold class counts but no shares. The shares in
 `published_shares.csv` are estimates, to three decimals: u different images of N result from about
@@ -6,6 +6,7 @@ Source: the authors' dataset blueprints. They hold class counts but no shares. T
 """
 
 import csv
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -15,6 +16,8 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.engine.data.datasets import Dataset
+from fedgrid.engine.data.images import ClassLabels, Groups, ImageSet, Positions
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.groups import Balance
 
@@ -37,6 +40,53 @@ class Scenario:
     def name(self) -> str:
         """The scenario as one word: `mnist-15-overlapping-imbalanced`."""
         return f"{self.dataset}-{self.num_clients}-{self.overlap}-{self.balance}"
+
+    def require_balanced(self) -> None:
+        """Check that no imbalance is asked of a kind that has none.
+
+        Raises:
+            ConfigError: it is.
+        """
+        if self.balance != "balanced":
+            raise ConfigError(
+                f"balance = {self.balance}: overlap {self.overlap} has no imbalanced groups; take balanced",
+                ("balance",),
+            )
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a data set before its images are read."""
+
+    num_classes: int
+    pool_size: int
+    """Number of images that are split among the clients."""
+    shape: tuple[int, ...] | None = None
+    """Channels, height, width; None is not checked."""
+    num_groups: int | None = None
+    """Number of groups that the images have themselves, such as writers; None: they have none."""
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> "Facts":
+        """Return what the registry knows of a data set."""
+        return cls(dataset.num_classes, dataset.pool_size, dataset.shape, dataset.num_groups)
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The images that are split among the clients, as positions."""
+
+    positions_L: Sequence[Positions]
+    """Of each class, ascending."""
+    labels_N: ClassLabels
+    groups_N: Groups | None = None
+    """The group of each image, 0 to G-1, if the images have groups."""
+
+
+Transform = Callable[[ImageSet, int, int, int], ImageSet]
+"""What the clients of a hidden group do to images, from (images, group, number of groups, classes)."""
+GroupTransform = Callable[[ImageSet, int], ImageSet]
+"""The same for a given split: from (images, group)."""
 
 
 SCENARIOS: dict[str, Scenario] = {

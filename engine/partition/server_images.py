@@ -1,5 +1,8 @@
 """The server's images: its test set, and the reference images that algorithms may predict on.
 
+Where hidden groups transform their images (rotated, flipped, swapped), an equal, seeded share of the server's
+images is as each group would have it. With flipped or swapped labels no single model can be right on all.
+
 Shapes: N images.
 """
 
@@ -7,6 +10,7 @@ import numpy as np
 
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.partition.scenarios import GroupTransform
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.partition.split import server_subset
 from fedgrid.engine.seeds import generator
@@ -18,11 +22,30 @@ def server_sets(server: ImageSet, split: Split, seed: int) -> tuple[ImageSet, Im
     Raises:
         ConfigError: if `split` asks for more images than the data set's official test set has.
     """
-    rest, reference = _hold_out(server, split.reference_images, seed)
+    rest, reference = hold_out(server, split.reference_images, seed)
     return server_subset(rest, split.server_images, seed), reference
 
 
-def _hold_out(server: ImageSet, count: int | None, seed: int) -> tuple[ImageSet, ImageSet | None]:
+def mixed(held: ImageSet, transform: GroupTransform, num_groups: int, seed: int, purpose: str) -> ImageSet:
+    """Return the images, in their order, each as one of `num_groups` hidden groups would have it.
+
+    Groups are drawn with the seed; each has as many images as any other, but for one.
+    """
+    group_N = generator(seed, f"groups of {purpose}").permutation(len(held)) % num_groups
+    mixture = ImageSet(held.images.copy(), held.labels.copy())
+    for group in range(num_groups):
+        of_group = group_N == group
+        part = transform(held.take(of_group), group)
+        mixture.images[of_group], mixture.labels[of_group] = part.images, part.labels
+    return mixture
+
+
+def hold_out(server: ImageSet, count: int | None, seed: int) -> tuple[ImageSet, ImageSet | None]:
+    """Return the official test images that are left to test on, and the reference images.
+
+    Raises:
+        ConfigError: none are left.
+    """
     if count is None:
         return server, None
     if count >= len(server):

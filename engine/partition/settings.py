@@ -13,14 +13,16 @@ class Split(Section):
     """How a data set is split among clients. Defaults are those of the OCFL papers, without their leakage."""
 
     num_clusters: PositiveInt = 3
-    """Number of hidden groups of clients; 2 with overlap majority."""
+    """Number of hidden groups of clients; 2 with overlap majority, 4 with rotated, flipped and swapped. No
+    effect with label-skew, dirichlet and natural."""
     draws: PositiveInt | None = None
     """Draws with replacement per client; None is floor(pool size / clients), the published rule. With overlap
     majority, images per client without replacement; None is as many as possible."""
     test_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
     """Share of a client's images in its test set, rounded up."""
-    alpha: Annotated[float, Field(gt=0)] = 1.0
-    """Concentration of the symmetric Dirichlet distribution of an imbalanced cluster's class shares."""
+    alpha: Annotated[float, Field(gt=0)] | None = 1.0
+    """Concentration of a symmetric Dirichlet distribution: of an imbalanced cluster's class shares, or of a
+    class's shares among clients (dirichlet: 0.1; rotated, flipped, swapped, natural: None, equal shares)."""
     proportions: Literal["drawn", "published"] = "drawn"
     """Class shares of imbalanced clusters: drawn with the run's seed, or those of the published scenario."""
     test_leakage: Literal["none", "published"] = "none"
@@ -41,4 +43,10 @@ class Split(Section):
     """Images of the official test set that the server keeps as reference images, for algorithms that compare
     models by their predictions. They are in no test set. None: none."""
 
-    later = ("majority", "first_group", "scored_on", "reference_images")
+    labels_share: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """With overlap label-skew: the share of the labels that a client owns."""
+    tested_on: Literal["own", "official"] = "own"
+    """`own`: `test_share` of a client's images is its test set. `official`: a client trains on all its images
+    and is tested on the official test images of the labels among them."""
+
+    later = ("labels_share", "tested_on", "majority", "first_group", "scored_on", "reference_images")

@@ -2,7 +2,7 @@
 
 The kind of scenario (`engine.partition.kinds`) decides which client holds which images. The cut into training
 and test images (`engine.partition.holdouts`) is the same for every kind: 30 % of a client's images, rounded
-up, are its test set.
+up, are its test set; or all are for training, and the test set is of official test images.
 
 The published splits LEAK: clients draw independently, so 43 to 52 % of a client's test images are in the
 training set of another client. This inflates the scores of every algorithm that trains clients together, so
@@ -15,16 +15,17 @@ Shapes: K clients, L classes, N images.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedgrid.engine.data.images import ClassLabels, ImageSet, Positions
+from fedgrid.engine.data.images import ClassLabels, Groups, ImageSet, Positions
 from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.partition import kinds
 from fedgrid.engine.partition.groups import Balance
 from fedgrid.engine.partition.holdouts import cut_each, cut_for_all
-from fedgrid.engine.partition.scenarios import Scenario
+from fedgrid.engine.partition.natural import NATURAL
+from fedgrid.engine.partition.scenarios import Facts, GroupTransform, Pool, Scenario
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.seeds import generator
 
@@ -39,6 +40,8 @@ class ClientSplit:
     train: Positions
     test: Positions
     """Images it is scored on. With `split.scored_on='validation'` none of them is in its test set."""
+    is_official: bool = False
+    """Whether `test` are positions in the official test set, not in the pool."""
 
 
 def split_pool(
@@ -51,8 +54,12 @@ def split_pool(
     num_clients: int,
     split: Split,
     seed: int,
+    shape: tuple[int, ...] | None = None,
+    pool_groups: Groups | None = None,
 ) -> tuple[ClientSplit, ...]:
     """Return the images of each of K clients. A pure function.
+
+    With `split.tested_on='official'` the test sets are empty; `with_official_tests` fills them.
 
     Args:
         pool_labels: int64, shape (N,), 0..L-1, every class present.
@@ -64,27 +71,79 @@ def split_pool(
         num_clients: K.
         split: settings.
         seed: the run's seed.
+        shape: channels, height and width of an image; None is not checked.
+        pool_groups: the images' own groups, int64, shape (N,), 0..G-1, none empty; None: they have none.
 
     Raises:
         ConfigError: the settings do not fit the pool or one another.
         DataError: a class without images, or a label that is no class.
     """
     scenario = Scenario(dataset.partition(":")[0], overlap, balance, num_clients)
-    kinds.check(scenario, num_classes, split, seed)
+    num_groups = None if pool_groups is None else int(pool_groups.max()) + 1
+    kinds.check(scenario, Facts(num_classes, len(pool_labels), shape, num_groups), split, seed)
     kind = kinds.kind_of(overlap)
-    positions_L = positions_by_class(pool_labels, num_classes)
+    pool = Pool(positions_by_class(pool_labels, num_classes), pool_labels, pool_groups)
     rngs_K = [generator(seed, f"split of {scenario.name}", client=client) for client in range(num_clients)]
-    cluster_K, held_K = kind.deal(scenario, positions_L, split, seed, rngs_K)
+    cluster_K, held_K = kind.deal(scenario, pool, split, seed, rngs_K)
     if split.test_leakage == "none" and kind.IMAGES_ARE_SHARED:
-        cuts_K = cut_for_all(held_K, positions_L, split, seed, scenario.name)
+        cuts_K = cut_for_all(held_K, pool.positions_L, split, seed, scenario.name)
     else:
         cuts_K = cut_each(held_K, rngs_K, split, seed, scenario.name)
-    for client, (train, test) in enumerate(cuts_K):
-        _require_both(client, train, test, split.scored_on)
-    return tuple(
+    parts_K = tuple(
         ClientSplit(client, cluster, *parts)
         for client, (cluster, parts) in enumerate(zip(cluster_K, cuts_K, strict=True))
     )
+    if split.tested_on == "own" or split.scored_on == "validation":
+        _require_both(parts_K, split.scored_on)
+    return parts_K
+
+
+def with_official_tests(
+    parts_K: Sequence[ClientSplit], pool: ImageSet, official: ImageSet, overlap: str
+) -> tuple[ClientSplit, ...]:
+    """Return the clients with the official test images of the labels that they train on, all of them.
+
+    Two clients with a label in common have test images in common. With overlap natural a client's test images
+    are those of its own group.
+
+    Raises:
+        ConfigError: a client has no test image, or with overlap natural the test images have no groups.
+    """
+    if overlap == NATURAL and official.groups is None:
+        raise ConfigError(
+            "split.tested_on = official: the official test images have no groups, so no client of overlap "
+            "natural has any of them; take own",
+            ("split", "tested_on"),
+        )
+    tested_K = []
+    for part in parts_K:
+        is_test = np.isin(official.labels, np.unique(pool.labels[part.train]))
+        if overlap == NATURAL:
+            is_test &= official.groups == part.cluster
+        tested_K.append(replace(part, test=np.flatnonzero(is_test), is_official=True))
+    _require_both(tested_K, "official test")
+    return tuple(tested_K)
+
+
+def client_sets(
+    parts_K: Sequence[ClientSplit],
+    pool: ImageSet,
+    official: ImageSet,
+    transform: GroupTransform | None,
+) -> list[tuple[ImageSet, ImageSet]]:
+    """Return each client's training and test images, as `transform` makes them for its hidden group."""
+
+    def held(images: ImageSet, positions: Positions, group: int) -> ImageSet:
+        taken = images.take(positions).without_groups()
+        return taken if transform is None else transform(taken, group)
+
+    return [
+        (
+            held(pool, part.train, part.cluster),
+            held(official if part.is_official else pool, part.test, part.cluster),
+        )
+        for part in parts_K
+    ]
 
 
 def positions_by_class(pool_labels: ClassLabels, num_classes: int) -> tuple[Positions, ...]:
@@ -128,9 +187,10 @@ def server_subset(server: ImageSet, count: int | None, seed: int) -> ImageSet:
     return server.take(generator(seed, "server images").permutation(len(server))[:count])
 
 
-def _require_both(client: int, train: Positions, scored: Positions, scored_on: str) -> None:
-    if len(train) == 0 or len(scored) == 0:
-        raise ConfigError(
-            f"client {client} would hold {len(train)} training and {len(scored)} {scored_on} images, "
-            "but needs at least one of each; take fewer clients or more split.draws"
-        )
+def _require_both(parts_K: Sequence[ClientSplit], scored_on: str) -> None:
+    for part in parts_K:
+        if len(part.train) == 0 or len(part.test) == 0:
+            raise ConfigError(
+                f"client {part.client} would hold {len(part.train)} training and {len(part.test)} "
+                f"{scored_on} images, but needs at least one of each; take fewer clients or more split.draws"
+            )

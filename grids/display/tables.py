@@ -179,14 +179,15 @@ def failure_table(outcomes: Sequence[Outcome]) -> Table:
 
 
 def class_count_table(blueprint: Blueprint, clusters: Sequence[int]) -> Table:
-    """Return the number of images per class in every client's training and test set."""
+    """Return the number of images per class in every client's training and test set, by hidden group."""
     table = Table(header_style="bold")
     for heading in ("client", "group", "set", "images", *map(str, range(len(blueprint.server_L)))):
         table.add_column(heading, justify="left" if heading == "set" else "right")
-    for client, cluster in enumerate(clusters):
-        if client and cluster != clusters[client - 1]:
+    by_group = sorted(range(len(clusters)), key=lambda client: clusters[client])
+    for before, client in zip([None, *by_group], by_group, strict=False):
+        if before is not None and clusters[client] != clusters[before]:
             table.add_section()
-        table.add_row(str(client), str(cluster), "train", *_counts(blueprint.train_KL[client]))
+        table.add_row(str(client), str(clusters[client]), "train", *_counts(blueprint.train_KL[client]))
         table.add_row("", "", "test", *_counts(blueprint.test_KL[client]))
     table.add_section()
     table.add_row("server", "", "test", *_counts(blueprint.server_L))

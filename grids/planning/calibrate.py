@@ -15,7 +15,8 @@ from fedgrid.engine.data.datasets import Dataset
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.partition.kinds import kind_of
-from fedgrid.engine.partition.scenarios import Scenario
+from fedgrid.engine.partition.label_skew import labels_per_client
+from fedgrid.engine.partition.scenarios import Facts, Scenario
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.training.evaluation import TEST_BATCH
 from fedgrid.engine.training.settings import LocalTraining
@@ -113,12 +114,22 @@ def expected_images(config: RunConfig, dataset: Dataset) -> Images:
     """
     split = config.split
     scenario = Scenario(config.dataset.partition(":")[0], config.overlap, config.balance, config.clients)
-    sizes = dataset.pool_size, dataset.num_classes
-    held = kind_of(config.overlap).expected_images(scenario, *sizes, split, config.seed)
-    server = split.server_images or SERVER_IMAGES.get(dataset.name, dataset.pool_size // 5)
+    held = kind_of(config.overlap).expected_images(scenario, Facts.of(dataset), split, config.seed)
+    official = SERVER_IMAGES.get(dataset.name, dataset.pool_size // 5)
+    server = split.server_images or official
+    if split.tested_on == "official" and split.scored_on == "test":
+        return Images(held, _official_tests(config, dataset, official), server)
     if split.scored_on == "validation":
         held *= 1 - split.test_share
     return Images(held * (1 - split.test_share), held * split.test_share, server)
+
+
+def _official_tests(config: RunConfig, dataset: Dataset, official: int) -> float:
+    """Return the most test images that all clients together can have, of the labels that they own."""
+    if config.overlap == "label-skew":
+        owned = labels_per_client(dataset.num_classes, config.split.labels_share) / dataset.num_classes
+        return config.clients * official * owned
+    return float(config.clients * official)
 
 
 def run_seconds(config: RunConfig, images: Images, speed: Speed, rounds: int) -> float:

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from fedgrid.engine.data.datasets import load
-from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.partition.server_images import server_sets
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
@@ -20,18 +19,17 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path) -> None:
         DataError: if images are missing, damaged, or cannot be downloaded.
         ConfigError: if the data set is too small for a split.
     """
-    labels: dict[str, Any] = {}
-    servers: dict[str, ImageSet] = {}
+    pairs: dict[str, Pair] = {}
     seen = set()
     for run in runs:
-        if run.dataset not in labels:
-            pool, servers[run.dataset] = load(run.dataset, data_dir)
-            labels[run.dataset] = pool.labels
+        if run.dataset not in pairs:
+            pool, server = load(run.dataset, data_dir)
+            pairs[run.dataset] = pool.without_pixels(), server
         scenario = (run.scenario, run.seed, run.split)
         if scenario not in seen:
             seen.add(scenario)
-            deal(run, labels[run.dataset], data_dir)
-            server_sets(servers[run.dataset], run.split, run.root_seed)
+            deal(run, pairs[run.dataset], data_dir)
+            server_sets(pairs[run.dataset][1], run.split, run.root_seed)
 
 
 def check_storage(runs: Sequence[RunConfig], storage: Storage) -> None:

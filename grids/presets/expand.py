@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition import kinds
-from fedgrid.engine.partition.scenarios import Scenario
+from fedgrid.engine.partition.scenarios import Facts, Scenario
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.validation import explain, key_of
@@ -65,7 +65,7 @@ class Expander:
         self._description = description
         self._data_dir = data_dir
         self._templates: dict[tuple[Item | Override, ...], RunConfig] = {}
-        self._num_classes: dict[str, int] = {}
+        self._facts: dict[str, Facts] = {}
         self._checked: set[tuple[str, Split]] = set()
 
     def run(self, items: Mapping[str, Item]) -> RunConfig:
@@ -115,11 +115,10 @@ class Expander:
         """Check, without the images, that the data set has enough classes and clients for the split."""
         if (run.scenario, run.split) in self._checked:
             return
-        if run.dataset not in self._num_classes:
-            self._num_classes[run.dataset] = find(run.dataset, self._data_dir).num_classes
-        num_classes = self._num_classes[run.dataset]
+        if run.dataset not in self._facts:
+            self._facts[run.dataset] = Facts.of(find(run.dataset, self._data_dir))
         scenario = Scenario(run.dataset.partition(":")[0], run.overlap, run.balance, run.clients)
-        kinds.check(scenario, num_classes, run.split, run.seed)
+        kinds.check(scenario, self._facts[run.dataset], run.split, run.seed)
         self._checked.add((run.scenario, run.split))
 
     @contextmanager

@@ -217,7 +217,7 @@ def _algorithm(runs: Sequence[RunConfig]) -> str:
 
 def _name(algorithm: str, runs: Sequence[RunConfig]) -> str:
     """Return `sattler-mnist`."""
-    datasets = dict.fromkeys(run.scenario.rsplit("-", 3)[0] for run in runs)
+    datasets = dict.fromkeys(run.short_dataset for run in runs)
     return "-".join([algorithm, *datasets])
 
 

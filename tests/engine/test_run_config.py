@@ -180,6 +180,7 @@ OF_THE_TRUNK = [
     {"split": {"proportions": "published"}},
     {"split": {"test_leakage": "published"}},
     {"split": {"server_images": 100}},
+    {"split": {"tested_on": "official"}},
     {"evaluation": {"every": 2}},
     {"evaluation": {"clients": "asked"}},
     {"evaluation": {"local_server": True}},
@@ -225,7 +226,12 @@ class TestTrunk:
         for change in (*OF_THE_RUN, *OF_THE_TRUNK):
             ((name, value),) = change.items()
             changed |= {f"{name}.{key}" for key in value} if name in sections else {name}
-        assert changed == keys - {"split.majority", "split.first_group", "plugin_digests"}
+        assert changed == keys - {
+            "split.majority",
+            "split.first_group",
+            "split.labels_share",
+            "plugin_digests",
+        }
 
     @pytest.mark.parametrize("change", [{"majority": 0.8}, {"first_group": [0, 1]}], ids=json.dumps)
     def test_majority_options_change_the_trunk(self, change):

@@ -7,11 +7,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.data.datasets import DATASETS, find, is_here, load
+from fedgrid.engine.data.datasets import DATASETS, is_here
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.partition.blueprint import of as blueprint_of
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.engine.session import deal
+from fedgrid.engine.session import prepare
 from fedgrid.grids.display.tables import choice_table, class_count_table
 
 
@@ -64,25 +64,25 @@ def show_scenario(
         DataError: if images are missing or damaged, or `csv` cannot be written.
         ConfigError: if the data set cannot be split like this.
     """
-    pool, server = load(config.dataset, data_dir)
-    splits = deal(config, pool.labels, data_dir)
-    blueprint = blueprint_of(splits, pool.labels, server.labels, find(config.dataset, data_dir).num_classes)
+    setup, groups_K = prepare(config, data_dir)
+    held_K = [(client.train.labels, client.test.labels) for client in setup.clients]
+    blueprint = blueprint_of(held_K, setup.server_set.labels, setup.num_classes)
     if csv is not None:
         blueprint.write(csv)
     if as_json:
         clients = [
             {
-                "client": part.client,
-                "group": part.cluster,
-                "train": blueprint.train_KL[part.client].tolist(),
-                "test": blueprint.test_KL[part.client].tolist(),
+                "client": client,
+                "group": group,
+                "train": blueprint.train_KL[client].tolist(),
+                "test": blueprint.test_KL[client].tolist(),
             }
-            for part in splits
+            for client, group in enumerate(groups_K.tolist())
         ]
         print(json.dumps({"scenario": config.scenario, "seed": config.seed, "clients": clients}, indent=2))
         return
     console.print(f"[bold]{escape(config.scenario)}[/], seed {config.seed}: images per class")
-    console.print(class_count_table(blueprint, [part.cluster for part in splits]))
+    console.print(class_count_table(blueprint, groups_K.tolist()))
     if csv is None:
         console.print("Write this as the authors' blueprint csv with --csv FILE.")
     else:

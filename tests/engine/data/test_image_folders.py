@@ -30,7 +30,7 @@ class TestImageFolder:
         assert server.images[:, 0, 0, 0].tolist() == [0, 10]
 
     def test_facts_are_classes_shape_and_pool_size(self, folder):
-        assert image_folders.facts(folder) == (2, (1, 2, 3), 4)
+        assert image_folders.facts(folder) == (2, (1, 2, 3), 4, None)
 
     def test_grey_images_among_colour_images_get_three_channels(self, folder):
         pixels = np.broadcast_to(np.array([200, 100, 50], np.uint8), (2, 3, 3))
@@ -42,7 +42,7 @@ class TestImageFolder:
     def test_hidden_files_are_no_images(self, folder):
         (folder / "train" / "ape" / ".DS_Store").write_bytes(b"x")
         (folder / "train" / ".cache").mkdir()
-        assert image_folders.facts(folder) == (2, (1, 2, 3), 4)
+        assert image_folders.facts(folder) == (2, (1, 2, 3), 4, None)
 
     def test_colour_image_among_grey_ones_is_refused(self, folder):
         Image.new("RGB", (3, 2)).save(folder / "train" / "bee" / "1.png")

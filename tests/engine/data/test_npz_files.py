@@ -49,10 +49,10 @@ class TestNpz:
         }
         path = save_npz(**grey)
         assert npz_files.read(path)[0].images.shape == (3, 1, 4, 5)
-        assert npz_files.facts(path) == (2, (1, 4, 5), 3)
+        assert npz_files.facts(path) == (2, (1, 4, 5), 3, None)
 
     def test_facts_are_classes_shape_and_pool_size(self, save_npz):
-        assert npz_files.facts(save_npz()) == (2, (3, 2, 2), 3)
+        assert npz_files.facts(save_npz()) == (2, (3, 2, 2), 3, None)
 
     @pytest.mark.parametrize(
         ("changes", "message"),

@@ -7,7 +7,6 @@ import pytest
 
 from fedgrid.engine.errors import DataError
 from fedgrid.engine.partition.blueprint import of, read
-from fedgrid.engine.partition.split import ClientSplit
 from tests.helpers.reference import REFERENCE
 
 TEXT = """\
@@ -31,12 +30,8 @@ def file(tmp_path):
 
 
 def test_blueprint_counts_the_classes_of_a_split():
-    """Pool of classes 0 0 1 1 2 2 2: client 0 trains on the first three, tests on the fourth, and so on."""
-    splits = (
-        ClientSplit(0, 0, np.array([0, 1, 2]), np.array([3])),
-        ClientSplit(1, 1, np.array([4]), np.array([5, 6])),
-    )
-    blueprint = of(splits, np.array([0, 0, 1, 1, 2, 2, 2]), np.array([2, 0, 2]), 3)
+    held_K = [(np.array([0, 0, 1]), np.array([1])), (np.array([2]), np.array([2, 2]))]
+    blueprint = of(held_K, np.array([2, 0, 2]), 3)
     assert blueprint.train_KL.tolist() == [[2, 1, 0], [0, 0, 1]]
     assert blueprint.test_KL.tolist() == [[0, 1, 0], [0, 0, 2]]
     assert blueprint.server_L.tolist() == [1, 0, 2]

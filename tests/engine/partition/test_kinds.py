@@ -13,16 +13,17 @@ from fedgrid.engine.partition.split import split_pool
 from fedgrid.engine.run_config import complete
 
 
-def deal_in_turn(scenario, positions_L, split, seed, rngs_K):
+def deal_in_turn(scenario, pool, split, seed, rngs_K):
     """Client k is alone in hidden group k and holds every K-th image."""
-    pool = np.sort(np.concatenate(positions_L))
-    return list(range(len(rngs_K))), [pool[client :: len(rngs_K)] for client in range(len(rngs_K))]
+    every = np.arange(len(pool.labels_N))
+    return list(range(len(rngs_K))), [every[client :: len(rngs_K)] for client in range(len(rngs_K))]
 
 
 IN_TURN = SimpleNamespace(
     OPTIONS=("alpha",),
     DEFAULTS={"num_clusters": 4},
     IMAGES_ARE_SHARED=False,
+    TRANSFORM=None,
     check=lambda *arguments: None,
     deal=deal_in_turn,
     expected_images=lambda *arguments: 40.0,
@@ -51,7 +52,7 @@ def test_a_new_kind_is_one_registry_entry(monkeypatch):
 
 def test_options_of_another_kind_are_refused(monkeypatch):
     monkeypatch.setitem(KINDS, "in-turn", IN_TURN)
-    with pytest.raises(ConfigError, match="split.majority = 0.5 .* in-turn, only with majority") as raised:
+    with pytest.raises(ConfigError, match="split.majority = 0.5 .* in-turn, only with: majority") as raised:
         split_pool(
             np.repeat([0, 1], 20),
             dataset="digits",

@@ -155,7 +155,7 @@ def test_settings_without_effect_on_majority_splits_are_refused(values, message,
 
 @pytest.mark.parametrize(("option", "value"), [("majority", 0.7), ("first_group", (0, 1))])
 def test_majority_options_are_refused_with_other_kinds(option, value):
-    with pytest.raises(ConfigError, match=rf"split.{option} = .* only with majority"):
+    with pytest.raises(ConfigError, match=rf"split.{option} = .* only with: majority"):
         split_pool(
             CIFAR10,
             dataset="cifar10",

@@ -21,7 +21,7 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["run", "--algorithm", "ocfl-kmean"], "unknown algorithm 'ocfl-kmean'; did you mean 'ocfl-kmeans'?"),
         (
             ["run", "--overlap", "some"],
-            "unknown overlap 'some'; known: overlapping, nonoverlapping, majority",
+            "unknown overlap 'some'; known: overlapping, nonoverlapping, majority, label-skew",
         ),
         (["run", "--balance", "some"], "balance = 'some': input should be 'balanced' or 'imbalanced'"),
         (["run", "--seed", "-1"], "seed = -1: input should be greater than or equal to 0"),

@@ -160,11 +160,11 @@ def test_local_models_are_tested_on_the_servers_set_for_the_papers_only(name):
 
 def test_every_split_of_paper_digits_can_be_dealt():
     """Into three groups, every client with images; algorithms share a split."""
-    pool, _ = load("digits", NOWHERE)
+    pair = load("digits", NOWHERE)
     runs = load_grid("paper-digits", {}, [], NOWHERE, filters=["algorithm=bnc"]).runs
     assert len(runs) == 40
     for run in runs:
-        clients = deal(run, pool.labels, NOWHERE)
+        clients = deal(run, pair, NOWHERE)
         assert {client.cluster for client in clients} == {0, 1, 2}
         assert min(len(part) for client in clients for part in (client.train, client.test)) >= 4
 
@@ -187,7 +187,7 @@ def test_communities_has_the_settings_of_its_paper():
 
 
 def test_the_split_of_communities_digits_can_be_dealt():
-    pool, _ = load("digits", NOWHERE)
+    pair = load("digits", NOWHERE)
     for run in load_grid("communities-digits", {}, [], NOWHERE, filters=["algorithm=bnc"]).runs:
-        clients = deal(run, pool.labels, NOWHERE)
+        clients = deal(run, pair, NOWHERE)
         assert [client.cluster for client in clients] == [0, 1, 1, 1, 1, 1, 0, 1, 0, 0]

@@ -47,7 +47,7 @@ def test_an_invalid_split_is_refused_with_its_line(write):
     with pytest.raises(ConfigError, match=r"mine.yaml, line 5: split.num_clusters = 3: .* has 2 hidden"):
         grid(path)
     path = write("overlap: [nonoverlapping, majority]\nclients: 10\nsplit: {majority: 0.7}")
-    with pytest.raises(ConfigError, match="line 3: split.majority = 0.7 .* only with majority"):
+    with pytest.raises(ConfigError, match="line 3: split.majority = 0.7 .* only with: majority"):
         grid(path)
 
 

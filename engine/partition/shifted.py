@@ -1,0 +1,124 @@
+"""Rotated, flipped and swapped: hidden groups with the same mix of images, each changed in its own way.
+
+Client i is in group i mod G. The images of the pool are dealt to all clients, evenly or by a Dirichlet
+distribution (`split.alpha`), so that every image has one client. A group's change is made to the training and
+the test images of its clients. No label distribution gives the groups away: only images (rotated) or the
+meaning of labels (flipped, swapped) differ.
+
+Sources: rotated, Ghosh et al., An Efficient Framework for Clustered Federated Learning, NeurIPS 2020 (there
+each group has a copy of all images; here the groups share them out, as in Prigent et al.); flipped, the code
+of Prigent et al. (cedricprigent/efficient-fl-clustering); swapped, Sattler, Mueller, Samek, Clustered
+Federated Learning, 2021 (which pair a group exchanges is our choice).
+
+Shapes: K clients, G groups, L classes, N images.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+
+from fedgrid.engine.data.images import ImageSet, Positions
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.partition.dirichlet import check_enough, deal_out
+from fedgrid.engine.partition.scenarios import Facts, Pool, Scenario, Transform
+from fedgrid.engine.partition.settings import Split
+from fedgrid.engine.seeds import generator
+
+QUARTERS = 4
+"""Quarters of a full turn."""
+
+
+class Shifted:
+    """A kind of scenario whose groups differ by a transform alone; see `Kind`."""
+
+    OPTIONS: tuple[str, ...] = ("alpha", "num_clusters")
+    DEFAULTS: Mapping[str, object] = MappingProxyType({"num_clusters": 4, "alpha": None})
+    IMAGES_ARE_SHARED: bool = False
+
+    def __init__(self, transform: Transform, problem_with: Callable[[int, Facts], str]) -> None:
+        """Take what a group does to images, and what says why G groups are impossible, if they are."""
+        self.TRANSFORM: Transform | None = transform
+        self._problem_with = problem_with
+
+    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+        """Check that every group has a client and a change of its own; see `Kind.check`."""
+        scenario.require_balanced()
+        if problem := self._problem_with(split.num_clusters, facts):
+            raise ConfigError(
+                f"split.num_clusters = {split.num_clusters}: overlap {scenario.overlap} {problem}",
+                ("split", "num_clusters"),
+            )
+        if scenario.num_clients < split.num_clusters:
+            raise ConfigError(
+                f"clients = {scenario.num_clients}: overlap {scenario.overlap} has {split.num_clusters} "
+                f"hidden groups; take at least {split.num_clusters} clients or a smaller split.num_clusters",
+                ("clients",),
+            )
+        if split.alpha is not None:
+            check_enough(scenario, facts.pool_size)
+
+    def deal(
+        self,
+        scenario: Scenario,
+        pool: Pool,
+        split: Split,
+        seed: int,
+        rngs_K: Sequence[np.random.Generator],
+    ) -> tuple[list[int], list[Positions]]:
+        """Deal the images out without regard to the groups; see `Kind.deal`."""
+        rng = generator(seed, f"deal of {scenario.name}")
+        groups_K = [client % split.num_clusters for client in range(scenario.num_clients)]
+        return groups_K, deal_out(pool.positions_L, scenario.num_clients, split.alpha, rng)
+
+    def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
+        """Return the size of the pool: every image has a client; see `Kind.expected_images`."""
+        return float(facts.pool_size)
+
+
+def rotate(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
+    """Turn images anticlockwise by `group` / `num_groups` of a full turn."""
+    quarters = group * QUARTERS // num_groups
+    return replace(held, images=np.ascontiguousarray(np.rot90(held.images, quarters, axes=(2, 3))))
+
+
+def flip(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
+    """Replace each label by (label - `group`) mod L."""
+    return replace(held, labels=(held.labels - group) % num_classes)
+
+
+def swap(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
+    """Exchange labels 2 `group` and 2 `group` + 1."""
+    new_L = np.arange(num_classes)
+    new_L[[2 * group, 2 * group + 1]] = 2 * group + 1, 2 * group
+    return replace(held, labels=new_L[held.labels])
+
+
+def _problem_with_turns(num_groups: int, facts: Facts) -> str:
+    if QUARTERS % num_groups:
+        return "turns by quarters of a full turn; take 4 groups (0, 90, 180, 270 degrees), 2 (0, 180) or 1"
+    if num_groups == QUARTERS and facts.shape is not None and facts.shape[1] != facts.shape[2]:
+        size = "x".join(map(str, facts.shape))
+        return f"turns images by 90 degrees, these are {size}; make them square, or take 2 groups (0, 180)"
+    return ""
+
+
+def _problem_with_flips(num_groups: int, facts: Facts) -> str:
+    if num_groups > facts.num_classes:
+        return f"has as many different groups as classes; take at most {facts.num_classes}"
+    return ""
+
+
+def _problem_with_swaps(num_groups: int, facts: Facts) -> str:
+    if 2 * num_groups > facts.num_classes:
+        return (
+            f"exchanges two of the {facts.num_classes} classes in each group, no class in two; take at most "
+            f"{facts.num_classes // 2}"
+        )
+    return ""
+
+
+ROTATED = Shifted(rotate, _problem_with_turns)
+FLIPPED = Shifted(flip, _problem_with_flips)
+SWAPPED = Shifted(swap, _problem_with_swaps)

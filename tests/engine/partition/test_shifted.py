@@ -1,0 +1,165 @@
+"""Rotated, flipped and swapped groups: facts/BASELINES.md sections 1.3 and 10."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedgrid.engine.data.datasets import load
+from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.partition.scenarios import Facts, Scenario
+from fedgrid.engine.partition.settings import Split
+from fedgrid.engine.partition.shifted import FLIPPED, ROTATED, SWAPPED, flip, rotate, swap
+from fedgrid.engine.run_config import complete
+from fedgrid.engine.session import deal, prepare
+
+NOWHERE = Path("no-data-needed")
+KINDS = {"rotated": ROTATED, "flipped": FLIPPED, "swapped": SWAPPED}
+
+CORNER = ImageSet(np.array([[[[1, 2], [3, 4]]]], np.uint8), np.array([1]))
+"""One image with 1 in its upper left corner."""
+TEN = ImageSet(np.arange(10, dtype=np.uint8).reshape(10, 1, 1, 1), np.arange(10))
+"""One image of each of ten classes."""
+
+
+def run(overlap, **changes):
+    return complete({"overlap": overlap, "clients": 6, "algorithm": "bnc", **changes}, NOWHERE)
+
+
+def test_groups_turn_images_anticlockwise():
+    turned = [rotate(CORNER, group, 4, 10).images[0, 0].tolist() for group in range(4)]
+    assert turned == [[[1, 2], [3, 4]], [[2, 4], [1, 3]], [[4, 3], [2, 1]], [[3, 1], [4, 2]]]
+    assert [rotate(CORNER, group, 2, 10).images[0, 0].tolist() for group in range(2)] == turned[::2]
+
+
+def test_four_rotations_are_none():
+    images = np.random.default_rng(0).integers(0, 256, (5, 3, 6, 6), dtype=np.uint8)
+    held = ImageSet(images, np.arange(5))
+    for _ in range(4):
+        held = rotate(held, 1, 4, 10)
+    assert np.array_equal(held.images, images)
+    assert held.images.flags.c_contiguous
+
+
+def test_groups_flip_labels_round_the_ring_of_classes():
+    """Prigent: label <- (label - s) mod 10 for group s."""
+    assert flip(TEN, 0, 4, 10).labels.tolist() == list(range(10))
+    assert flip(TEN, 3, 4, 10).labels.tolist() == [7, 8, 9, 0, 1, 2, 3, 4, 5, 6]
+
+
+def test_each_group_exchanges_two_labels_of_its_own():
+    assert [swap(TEN, group, 2, 10).labels.tolist()[:4] for group in range(2)] == [[1, 0, 2, 3], [0, 1, 3, 2]]
+    for group in range(5):
+        twice = swap(swap(TEN, group, 5, 10), group, 5, 10)
+        assert np.array_equal(twice.labels, TEN.labels)
+
+
+@pytest.mark.parametrize("overlap", KINDS)
+def test_clients_are_in_groups_in_turn_and_hold_every_image_once(overlap):
+    pool, server = load("digits", NOWHERE)
+    parts = deal(run(overlap), (pool, server), NOWHERE)
+    assert [part.cluster for part in parts] == [0, 1, 2, 3, 0, 1]
+    held = np.concatenate([np.concatenate([part.train, part.test]) for part in parts])
+    assert np.array_equal(np.sort(held), np.arange(len(pool)))
+
+
+@pytest.mark.parametrize("overlap", KINDS)
+@pytest.mark.parametrize("tested_on", ["own", "official"])
+def test_training_and_test_images_have_their_groups_transform(overlap, tested_on):
+    config = run(overlap, split={"tested_on": tested_on})
+    pool, server = load("digits", NOWHERE)
+    setup, groups_K = prepare(config, NOWHERE)
+    for part, client in zip(deal(config, (pool, server), NOWHERE), setup.clients, strict=True):
+        tested = (server if tested_on == "official" else pool).take(part.test)
+        for before, after in ((pool.take(part.train), client.train), (tested, client.test)):
+            expected = KINDS[overlap].TRANSFORM(before, int(groups_K[part.client]), 4, 10)
+            assert np.array_equal(after.images, expected.images)
+            assert np.array_equal(after.labels, expected.labels)
+
+
+@pytest.mark.parametrize("overlap", KINDS)
+def test_the_server_holds_an_equal_share_of_each_groups_images(overlap):
+    """Each image as one of the groups has it; which, is seeded."""
+    _, server = load("digits", NOWHERE)
+    config = run(overlap, split={"num_clusters": 2})
+    mixture = prepare(config, NOWHERE)[0].server_set
+    as_group = [KINDS[overlap].TRANSFORM(server, group, 2, 10) for group in range(2)]
+    is_as_NG = np.stack(
+        [
+            (mixture.images == each.images).all(axis=(1, 2, 3)) & (mixture.labels == each.labels)
+            for each in as_group
+        ],
+        axis=1,
+    )
+    assert is_as_NG.any(axis=1).all()
+    only_N = is_as_NG[is_as_NG.sum(axis=1) == 1]
+    assert len(only_N) > 50
+    assert abs(int(only_N[:, 0].sum()) - int(only_N[:, 1].sum())) < 0.2 * len(only_N)
+    again = prepare(config, NOWHERE)[0].server_set
+    assert np.array_equal(mixture.images, again.images)
+    assert np.array_equal(mixture.labels, again.labels)
+
+
+def test_a_single_group_is_the_data_set_itself():
+    for overlap in ("rotated", "flipped"):
+        setup, groups_K = prepare(run(overlap, split={"num_clusters": 1}), NOWHERE)
+        _, server = load("digits", NOWHERE)
+        assert set(groups_K.tolist()) == {0}
+        assert np.array_equal(setup.server_set.images, server.images)
+        assert np.array_equal(setup.server_set.labels, server.labels)
+
+
+def test_reference_images_are_a_mixture_and_in_no_test_set():
+    """Labels apart, flipped images are as they are, so that they can be told by their pixels."""
+    config = run("flipped", split={"tested_on": "official", "reference_images": 40})
+    setup, _ = prepare(config, NOWHERE)
+    _, server = load("digits", NOWHERE)
+    reference = {image.tobytes() for image in setup.reference_set.images}
+    tests = {image.tobytes() for client in setup.clients for image in client.test.images}
+    tests |= {image.tobytes() for image in setup.server_set.images}
+    assert len(setup.reference_set) == 40
+    assert len({image.tobytes() for image in server.images}) == len(server), (
+        "else images cannot be told apart"
+    )
+    assert not reference & tests
+    assert len(reference | tests) == len(server)
+
+
+@pytest.mark.parametrize(
+    ("overlap", "groups", "says"),
+    [
+        ("rotated", 3, "turns by quarters .* take 4 groups"),
+        ("flipped", 11, ".* take at most 10"),
+        ("swapped", 6, ".* take at most 5"),
+    ],
+)
+def test_impossible_numbers_of_groups_are_refused(overlap, groups, says):
+    with pytest.raises(
+        ConfigError, match=f"split.num_clusters = {groups}: overlap {overlap} {says}"
+    ) as raised:
+        KINDS[overlap].check(
+            Scenario("digits", overlap, "balanced", 20), Facts(10, 1000), Split(num_clusters=groups), 0
+        )
+    assert raised.value.key == ("split", "num_clusters")
+
+
+def test_images_that_are_not_square_cannot_be_turned_by_90_degrees():
+    scenario, facts = Scenario("folder", "rotated", "balanced", 4), Facts(10, 1000, (3, 28, 32))
+    with pytest.raises(ConfigError, match="turns images by 90 degrees, these are 3x28x32; make them square"):
+        ROTATED.check(scenario, facts, Split(num_clusters=4), 0)
+    ROTATED.check(scenario, facts, Split(num_clusters=2), 0)
+
+
+@pytest.mark.parametrize("overlap", KINDS)
+def test_fewer_clients_than_groups_are_refused(overlap):
+    with pytest.raises(ConfigError, match="clients = 3: .* has 4 hidden groups; take at least 4"):
+        prepare(run(overlap, clients=3), NOWHERE)
+
+
+def test_alpha_makes_clients_differ():
+    sizes = [
+        [len(client.train) for client in prepare(run("rotated", split=split), NOWHERE)[0].clients]
+        for split in ({}, {"alpha": 1.0})
+    ]
+    assert np.ptp(sizes[0]) <= 2 < np.ptp(sizes[1])
