@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.algorithms.fedprox import ProximalRule
+from fedgrid.algorithms.local.fedprox import ProximalRule
 from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
