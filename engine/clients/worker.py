@@ -37,7 +37,7 @@ from fedgrid.engine.models.flat_vectors import FlatModule
 from fedgrid.engine.models.initialisation import blank
 from fedgrid.engine.models.normalisation import Normalised
 from fedgrid.engine.seeds import generator
-from fedgrid.engine.training import augmentation, choice, evaluation, local
+from fedgrid.engine.training import choice, evaluation, local
 from fedgrid.engine.training.confusion import Counts
 
 BLOCK = 1 << 18
@@ -83,7 +83,7 @@ class ClientWorker:
         """
         _, channels, height, width = setup.server_set.images.shape
         shape = channels, height, width
-        augmentation.check(setup.training.augment, shape)
+        setup.training.check_size(shape)
         module = blank(setup.model, shape, setup.num_classes).to(device)
         by = setup.normalised_by
         self._flat = FlatModule(module if by is None else Normalised(module, by.means, by.deviations, device))
