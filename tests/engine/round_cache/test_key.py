@@ -201,7 +201,7 @@ OTHER = {
         "tf32": True,
     },
     Clip: {"clip": 2.0},
-    Rule: {"strength": 2.0},
+    Rule: {"strength": 2.0, "personal": ((0, 2),)},
 }
 """For every type that is part of a key, another value for each of its fields."""
 EXAMPLES = {
