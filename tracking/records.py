@@ -82,7 +82,14 @@ def of_rows(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any
         columns["asked"] = np.array([[float(row["part"] in ASKED) for row in rows]])
     return Records(
         np.array([round_row["round"]]),
-        Columns((1,), {name: np.array([_number(round_row[name])]) for name in round_row if name != "round"}),
+        Columns(
+            (1,),
+            {
+                name: np.array([_number(value)])
+                for name, value in round_row.items()
+                if name != "round" and not isinstance(value, str | Sequence)
+            },
+        ),
         Columns((1, len(rows)), columns),
         np.array([np.nan]),
     )

@@ -283,3 +283,10 @@ def test_seconds_add_up_and_are_unknown_without_timings(write_run):
     assert scores.curves(records.read(folder))["seconds"].tolist() == [0.5, 1.0, 1.5]
     (folder / "timings.parquet").unlink()
     assert np.isnan(scores.curves(records.read(folder))["seconds"]).all()
+
+
+def test_a_list_in_the_row_of_a_round_is_no_number():
+    """IFCA records how many clients chose each model."""
+    row = {"round": 1, "clusters": 2, "counts": [3, 1], "silhouette": None}
+    found = records.of_rows(row, [{"client": 0, "cluster": 0, "true_cluster": 0, "part": "trained"}])
+    assert set(found.rounds) == {"clusters", "silhouette"}
