@@ -8,6 +8,7 @@ round, by a library that is preloaded (`hanging_write.c`), as on a network disk 
 replaced, the grid finishes, no process is left, and all runs have the same bytes as undisturbed ones.
 """
 
+import argparse
 import os
 import signal
 import subprocess
@@ -24,7 +25,7 @@ from tests.helpers.stored_runs import check, contents
 LEAST = 20.0
 """Seconds that a client actor may take; a server may be silent four times as long."""
 DEADLINES = {"FIRST": "60.0", "LEAST": str(LEAST), "TIMES_SLOWEST": "2.0"}
-GRID = "clients: 4\nalgorithm: ocfl-kmeans\ntraining: {rounds: 5, local_epochs: 800}\n"
+GRID = "clients: 4\nalgorithm: ocfl-kmeans\ntraining: {rounds: 5, local_epochs: 200}\n"
 """Its rounds take seconds, so that most of them are to come when the driver has shown round 2."""
 ENTRY = "from fedgrid.grids.cli.main import main; main()"
 ON_RAY = ("--clients-per-actor", "2")
@@ -52,7 +53,7 @@ def launched(
         if event["event"] == "round" and event["round"] >= 2 and not seen:
             seen |= set(found := processes(driver.pid))
             pids = [pid for pid, title in found.items() if stopped and title.startswith(stopped)]
-            assert pids or not stopped, f"no process {stopped}"
+            assert pids or not stopped, f"no process {stopped} among {sorted(found.values())}"
             for pid in pids[:1]:
                 os.kill(pid, signal.SIGSTOP)
         seen |= set(processes(driver.pid)) if event["event"] == "result" else set()
@@ -64,6 +65,9 @@ def launched(
 
 def main() -> None:
     """Run the grid undisturbed, then with each kind of hang."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--cases", nargs="+", default=["client", "server", "write"])
+    chosen = parser.parse_args().cases
     with tempfile.TemporaryDirectory(prefix="fedgrid-hangs-") as name:
         folder = Path(name)
         grid = folder / "hangs.yaml"
@@ -82,6 +86,8 @@ def main() -> None:
             ("server", "ray::ServerTrainable", {}),
             ("write", "", write),
         ):
+            if case not in chosen:
+                continue
             storage = new_storage(folder / case)
             causes, silence = launched(grid, storage, *ON_RAY, stopped=stopped, **code, **settings)
             said = f"{case} hangs: {silence:.0f} s without an event, {causes or 'no run is retried'}"
@@ -89,7 +95,7 @@ def main() -> None:
             found = contents(storage)
             differing = [path for path in expected | found if expected.get(path) != found.get(path)]
             check(not differing, f"{case} hangs: {len(differing)} of {len(expected)} files differ")
-        check(not once.exists(), "the write has hung")
+        check(once.exists() == ("write" not in chosen), "the write has hung, if that was asked for")
 
 
 if __name__ == "__main__":
