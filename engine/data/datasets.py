@@ -17,11 +17,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from fedgrid.engine.data import downloads, image_folders, npz_files, readers
-from fedgrid.engine.data.dataset import Dataset
-from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.data.dataset import Dataset, check_images
 from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.errors import DataError, unknown
 from fedgrid.engine.storage.user_paths import absolute, cache
@@ -244,7 +241,7 @@ def load(name: str, data_dir: Path, download: bool = True) -> Pair:
             f"{dataset.pool_size}; replace its files with the original ones"
         )
     for part, image_set in (("training", pool), ("test", server)):
-        _check(dataset, part, image_set)
+        check_images(dataset, part, image_set)
     return pool, server
 
 
@@ -285,24 +282,3 @@ def _own(given: str) -> Path:
 
 def _missing(dataset: Dataset, data_dir: Path) -> list[str]:
     return [name for name in dataset.files if not (data_dir / name).is_file()]
-
-
-def _check(dataset: Dataset, part: str, image_set: ImageSet) -> None:
-    """Check shape of the images, range of the labels, and that no class is empty."""
-    if image_set.images.shape[1:] != dataset.shape:
-        raise DataError(
-            f"{dataset.name}: {part} images of shape {image_set.images.shape[1:]} where {dataset.shape} "
-            "(channels, height, width) was expected; replace them or make all images one size"
-        )
-    labels, last = image_set.labels, dataset.num_classes - 1
-    outside = labels[(labels < 0) | (labels > last)]
-    if len(outside):
-        raise DataError(
-            f"{dataset.name}: label {outside[0]} of a {part} image is no class; allowed: 0 to {last}"
-        )
-    counts_L = np.bincount(labels, minlength=dataset.num_classes)
-    if not counts_L.all():
-        empty = int(np.argmin(counts_L))
-        raise DataError(
-            f"{dataset.name}: class {empty} has no {part} images; add some or leave the class out"
-        )
