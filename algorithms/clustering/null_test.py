@@ -21,7 +21,7 @@ from fedgrid.algorithms.clustering.graph import Groups, communities, silhouette
 from fedgrid.algorithms.clustering.pooled import centred_cosines
 from fedgrid.algorithms.contract.updates import Matrix
 
-LEAST_DIMENSIONS, MOST_DIMENSIONS = 2, 12
+LEAST_DIMENSIONS, MOST_DIMENSIONS = 2, 16
 DRAWS = 200
 """Federations of noise that are clustered for a threshold."""
 MOST_CLIENTS = 100
