@@ -1,6 +1,7 @@
 """Kill a grid at random moments, give the same command again, and compare with an undisturbed one.
 
 python -m tests.chaos.kills --kills 20 --seed 0
+python -m tests.chaos.kills --kills 100 --without-ray   # the driver only, which does the runs itself
 
 Killed are the driver, a run's server, a client actor, the raylet and the whole process tree; the driver is
 also interrupted, once and twice, and states are truncated while it is down. Moments and victims are drawn
@@ -37,9 +38,13 @@ balance: [balanced, imbalanced]
 clients: [15, 30]
 algorithm: [bnc, {name: sattler, cooldown: 3, epsilon_1: 0.4, epsilon_2: 0.5}, {name: briggs, round: 4},
             ocfl-kmeans, ocfl-affinity, ocfl-meanshift, ocfl-hdbscan]
-training: {rounds: 8}
+training: {rounds: 8, local_epochs: 1}
+split: {draws: 40, server_images: 50}
 """
-"""56 runs on digits."""
+"""56 runs on a part of digits."""
+WITHOUT_RAY = "--in-process"
+OF_THE_DRIVER = ("driver", "interrupt", "interrupt twice", "driver and state")
+"""Victims where there are no other processes."""
 
 
 @dataclass
@@ -171,7 +176,8 @@ def disturbed(
     `options` are further ones of `fedgrid run`.
     """
     seen, launches = Seen(), 0
-    victims = [VICTIMS[index % len(VICTIMS)] for index in range(kills)]
+    kinds = OF_THE_DRIVER if WITHOUT_RAY in options else VICTIMS
+    victims = [kinds[index % len(kinds)] for index in range(kills)]
     rng.shuffle(victims)
     driver = None
     for victim in [*victims, None]:
@@ -204,6 +210,7 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--grid", type=Path, help="a YAML file; 56 runs on digits if left out")
     options.add_argument("--in-process", action="store_true", help="run the undisturbed grid without Ray")
+    options.add_argument("--without-ray", action="store_true", help="run both grids without Ray")
     given = options.parse_args()
     rng = random.Random(given.seed)
     with tempfile.TemporaryDirectory(prefix="fedgrid-chaos-") as name:
@@ -213,15 +220,15 @@ def main() -> None:
             grid.write_text(GRID)
         began = time.monotonic()
         log = folder / "errors.txt"
-        where = ["--in-process"] if given.in_process else []
+        killed = [WITHOUT_RAY] if given.without_ray else []
+        where = [WITHOUT_RAY] if given.in_process or given.without_ray else []
         whole = run_to_the_end(grid, folder / "undisturbed", log, *where)
         total = len(whole.rounds)
         rounds = max(number for _, number in whole.rounds)
         print(f"undisturbed: {total} rounds in {time.monotonic() - began:.0f} s", flush=True)
         began = time.monotonic()
-        seen, launches = disturbed(
-            grid, folder / "killed", log, given.kills, max(1, total // (2 * given.kills + 2)), rng
-        )
+        span = max(1, total // (2 * given.kills + 2))
+        seen, launches = disturbed(grid, folder / "killed", log, given.kills, span, rng, *killed)
         print(f"disturbed: {launches} launches in {time.monotonic() - began:.0f} s", flush=True)
         expected, found = undamaged(folder / "undisturbed"), undamaged(folder / "killed")
         differences = [path for path in expected | found if expected.get(path) != found.get(path)]

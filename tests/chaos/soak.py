@@ -1,6 +1,7 @@
 """Run thousands of small runs while processes are killed; look for what grows or is left behind.
 
 python -m tests.chaos.soak --runs 2000 --kills 50 --seed 0
+python -m tests.chaos.soak --runs 2000 --kills 50 --without-ray   # the driver does the runs itself
 
 The runs are one round of three clients, one run a seed. Victims and moments are drawn with the seed, as in
 `kills.py`. Throughout, the memory and the open files of the driver, the temporary folder, the shared memory
@@ -25,7 +26,7 @@ from pathlib import Path
 
 from mlflow.tracking import MlflowClient
 
-from tests.chaos.kills import Seen, command, kill, start, undamaged
+from tests.chaos.kills import WITHOUT_RAY, Seen, command, kill, start, undamaged
 from tests.helpers.processes import processes
 
 ROOT = Path(__file__).parents[2]
@@ -71,6 +72,8 @@ class Soak:
 
     folder: Path
     rng: random.Random
+    options: tuple[str, ...] = ()
+    """Of the command."""
     samples: list[Sample] = field(default_factory=list)
     seen: Seen = field(default_factory=Seen)
     launches: int = 0
@@ -89,7 +92,8 @@ class Soak:
 
     def run(self, grid: Path, runs: int, kills: int) -> None:
         """Launch the grid until it is finished; kill something after about every `runs / kills` runs."""
-        victims = [self.rng.choice(VICTIMS) for _ in range(kills)]
+        kinds = ("driver", "interrupt") if WITHOUT_RAY in self.options else VICTIMS
+        victims = [self.rng.choice(kinds) for _ in range(kills)]
         span = max(1, runs // (kills + 1))
         driver = self._launch(grid)
         while True:
@@ -110,7 +114,7 @@ class Soak:
 
     def _launch(self, grid: Path) -> "subprocess.Popen[str]":
         self.launches += 1
-        return start(command(grid, self.storage), self.folder / "errors.txt")
+        return start(command(grid, self.storage, *self.options), self.folder / "errors.txt")
 
     def _follow(self, driver: "subprocess.Popen[str]", runs: int | None) -> bool:
         """Read events until so many runs are finished; return whether the driver ended before."""
@@ -262,10 +266,11 @@ def main() -> None:
     options.add_argument("--runs", type=int, default=2000)
     options.add_argument("--kills", type=int, default=50)
     options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--without-ray", action="store_true", help="the driver does the runs itself")
     given = options.parse_args()
     # Ray's sockets need a short path.
     folder = Path(tempfile.mkdtemp(prefix="fs-", dir="/tmp"))
-    soak = Soak(folder, random.Random(given.seed))
+    soak = Soak(folder, random.Random(given.seed), (WITHOUT_RAY,) if given.without_ray else ())
     soak.temporary.mkdir()
     os.environ.update({"TMPDIR": str(soak.temporary), "RAY_TMPDIR": str(soak.temporary)})
     tempfile.tempdir = None
