@@ -62,6 +62,15 @@ class _DeviceSet:
         return _DeviceSet(self.images[where], self.labels[where])
 
 
+def _shared(held: Mapping[int, ImageSet], device: str) -> dict[int, _DeviceSet]:
+    """Put each client's images on a device; clients with one set in common share its tensors."""
+    put: dict[int, _DeviceSet] = {}
+    for images in held.values():
+        if id(images) not in put:
+            put[id(images)] = _DeviceSet.of(images, device)
+    return {client: put[id(images)] for client, images in held.items()}
+
+
 class ClientWorker:
     """Trains and tests the clients it holds, one after the other."""
 
@@ -75,7 +84,7 @@ class ClientWorker:
         self._flat = FlatModule(blank(setup.model, (channels, height, width), setup.num_classes).to(device))
         self._setup = setup
         self._train_sets = {data.client: _DeviceSet.of(data.train, device) for data in setup.clients}
-        self._test_sets = {data.client: _DeviceSet.of(data.test, device) for data in setup.clients}
+        self._test_sets = _shared({data.client: data.test for data in setup.clients}, device)
         self._server_set = _DeviceSet.of(setup.server_set, device)
         reference = setup.reference_set
         self._reference_set = None if reference is None else _DeviceSet.of(reference, device)

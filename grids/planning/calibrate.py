@@ -16,6 +16,7 @@ from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.partition.kinds import kind_of
 from fedgrid.engine.partition.label_skew import labels_per_client
+from fedgrid.engine.partition.natural import NATURAL
 from fedgrid.engine.partition.scenarios import Facts, Scenario
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.training.evaluation import TEST_BATCH
@@ -125,7 +126,9 @@ def expected_images(config: RunConfig, dataset: Dataset) -> Images:
 
 
 def _official_tests(config: RunConfig, dataset: Dataset, official: int) -> float:
-    """Return the most test images that all clients together can have, of the labels that they own."""
+    """Return the most test images that all clients together can have, of the labels and groups they own."""
+    if config.overlap == NATURAL:
+        return config.clients * official / (dataset.num_groups or 1)
     if config.overlap == "label-skew":
         owned = labels_per_client(dataset.num_classes, config.split.labels_share) / dataset.num_classes
         return config.clients * official * owned

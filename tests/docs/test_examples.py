@@ -53,8 +53,8 @@ def test_notebook_example_of_the_reports_runs(monkeypatch: pytest.MonkeyPatch, c
 
 
 def test_no_example_is_left_out() -> None:
-    """The others are run by tests/docs/test_own_algorithm.py and tests/grids/presets/test_docs.py."""
-    elsewhere = {"algorithms.md", "presets.md"}
+    """Others are run by test_own_algorithm.py and test_data.py, and by tests/grids/presets/test_docs.py."""
+    elsewhere = {"algorithms.md", "data.md", "presets.md"}
     here = {("README.md", "yaml"), ("searches.md", "yaml"), ("reports.md", "python")}
     rest = {(path.name, kind) for path, kind, file, _ in BLOCKS if not file and path.name not in elsewhere}
     assert rest == here

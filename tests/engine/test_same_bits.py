@@ -50,9 +50,11 @@ RUNS = {
         balance="imbalanced",
         evaluation={"every": 2},
     ),
-    "clients that come and go": config(
+    "clients that come and go, in flipped groups": config(
         "ocfl-kmeans",
         {"keep_optimizer_state": True, "momentum": 0.5, "learning_rate": 0.05},
+        overlap="flipped",
+        split={"server_images": 60, "tested_on": "official", "num_clusters": 2},
         participation=0.5,
         dropout=0.2,
         joins={5: 2, 3: 4},

@@ -15,6 +15,7 @@ from fedgrid.tracking.figures.curves import (
     learning_gap,
     loss_gap,
 )
+from fedgrid.tracking.figures.holdings import class_counts
 from fedgrid.tracking.figures.maps import cluster_maps
 from fedgrid.tracking.figures.personalisation import segments
 from fedgrid.tracking.figures.ranks import critical_difference
@@ -29,6 +30,7 @@ from fedgrid.tracking.figures.temperature_curves import (
 __all__ = [
     "accuracy_per_round",
     "ari_per_round",
+    "class_counts",
     "cluster_map",
     "cluster_maps",
     "cluster_sizes_per_round",

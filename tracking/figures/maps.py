@@ -91,9 +91,14 @@ def draw_map(axes: Axes, labels_RK: Array, truth_K: Array, round_R: Array) -> No
         aspect="auto",
         interpolation="none",
     )
-    rule(axes, _edges(truth_K)[1:-1] - 0.5, colors=INK, linewidths=1.2, zorder=2)
+    rule_groups(axes, truth_K)
     axes.set_ylim(last, -0.5)
     axes.spines[:].set_visible(False)
+
+
+def rule_groups(axes: Axes, truth_K: Array) -> None:
+    """Draw lines between the hidden groups."""
+    rule(axes, _edges(truth_K)[1:-1] - 0.5, colors=INK, linewidths=1.2, zorder=2)
 
 
 def name_groups(axes: Axes, truth_K: Array) -> None:
@@ -136,7 +141,7 @@ def _coloured(labels_KR: Array, truth_K: Array) -> Array:
             hue = _hue(truth_K[labels_K == label], truth_K)
             of_hue = shades.setdefault(hue, {})
             shade = of_hue.setdefault(label, len(of_hue))
-            picture[labels_K == label, column] = _lighter(hue, 0.75 * (shade * GOLDEN % 1))
+            picture[labels_K == label, column] = lighter(hue, 0.75 * (shade * GOLDEN % 1))
     return picture
 
 
@@ -147,5 +152,9 @@ def _hue(members: Array, truth_K: Array) -> str:
     return HUES[int(np.searchsorted(np.unique(truth_K), groups[counts.argmax()])) % len(HUES)]
 
 
-def _lighter(colour: str, share: float) -> Array:
+def lighter(colour: str, share: float | Array) -> Array:
+    """Return a colour, mixed with a share of white: red, green and blue from 0 to 1, shape (3,).
+
+    For shares of shape (L, 1) the colours have shape (L, 3).
+    """
     return 1 - (1 - np.array(to_rgb(colour))) * (1 - share)

@@ -1,18 +1,25 @@
 """Print the data sets, splits, algorithms and models to choose from, as tables or as JSON."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
+from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.data.datasets import DATASETS, is_here
+from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.models.registry import MODELS
+from fedgrid.engine.partition.blueprint import Blueprint
 from fedgrid.engine.partition.blueprint import of as blueprint_of
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.session import prepare
 from fedgrid.grids.display.tables import choice_table, class_count_table
+
+FORMATS = (".pdf", ".png", ".svg")
+"""Of figures."""
 
 
 def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
@@ -55,20 +62,30 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
     console.print(f"Data folder: {escape(str(data_dir))}", soft_wrap=True)
 
 
-def show_scenario(
-    config: RunConfig, data_dir: Path, csv: Path | None, as_json: bool, console: Console
-) -> None:
-    """Print the class counts per client of a scenario; write them to `csv` too, if it is given.
+@dataclass(frozen=True)
+class Files:
+    """Where to write the class counts of a scenario, beside the terminal; None: nowhere."""
+
+    csv: Path | None
+    figure: Path | None
+
+
+def show_scenario(config: RunConfig, data_dir: Path, files: Files, as_json: bool, console: Console) -> None:
+    """Print the class counts per client of a scenario, and write them to files.
 
     Raises:
-        DataError: if images are missing or damaged, or `csv` cannot be written.
-        ConfigError: if the data set cannot be split like this.
+        DataError: if images are missing or damaged, or a file cannot be written.
+        ConfigError: if the data set cannot be split like this, or a figure not be drawn in this format.
     """
+    if files.figure is not None and files.figure.suffix not in FORMATS:
+        raise ConfigError(f"--figure {files.figure}: a figure is one of {', '.join(FORMATS)}; name it so")
     setup, groups_K = prepare(config, data_dir)
     held_K = [(client.train.labels, client.test.labels) for client in setup.clients]
     blueprint = blueprint_of(held_K, setup.server_set.labels, setup.num_classes)
-    if csv is not None:
-        blueprint.write(csv)
+    if files.csv is not None:
+        blueprint.write(files.csv)
+    if files.figure is not None:
+        _draw(blueprint, groups_K, files.figure)
     if as_json:
         clients = [
             {
@@ -83,10 +100,26 @@ def show_scenario(
         return
     console.print(f"[bold]{escape(config.scenario)}[/], seed {config.seed}: images per class")
     console.print(class_count_table(blueprint, groups_K.tolist()))
-    if csv is None:
-        console.print("Write this as the authors' blueprint csv with --csv FILE.")
-    else:
-        console.print(f"Written to {escape(str(csv))}", soft_wrap=True)
+    for path in (files.csv, files.figure):
+        if path is not None:
+            console.print(f"Written to {escape(str(path))}", soft_wrap=True)
+    if files.csv is None and files.figure is None:
+        console.print("Write this as the authors' blueprint csv with --csv FILE, draw it with --figure FILE.")
+
+
+def _draw(blueprint: Blueprint, groups_K: Labels, path: Path) -> None:
+    """Draw who holds which classes.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    # matplotlib takes a second, which other commands do not need.
+    from fedgrid.tracking import figures
+
+    try:
+        figures.save(figures.class_counts(blueprint.train_KL, blueprint.test_KL, groups_K), path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error.strerror}; name another file") from error
 
 
 def list_algorithms(as_json: bool, console: Console) -> None:

@@ -34,17 +34,20 @@ def data(
     csv: Annotated[
         Path | None, typer.Option(help="Write the class counts per client here, as a blueprint csv.")
     ] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw who holds which classes here: .pdf, .png or .svg.")
+    ] = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """List the data sets, or show the class counts per client of one scenario."""
-    from fedgrid.grids.cli.actions.listings import list_datasets, show_scenario
+    from fedgrid.grids.cli.actions.listings import Files, list_datasets, show_scenario
     from fedgrid.grids.presets.grid import load_grid, scenario_values
 
     folder = data_folder(data_dir)
     axes = given({"overlap": overlap, "balance": balance, "clients": clients, "seed": seed})
     if dataset is None:
-        if axes or changes or csv:
+        if axes or changes or csv or figure:
             raise ConfigError("a split of which data set? name one, as in fedgrid data digits")
         list_datasets(folder, as_json, console())
         return
@@ -52,7 +55,7 @@ def data(
     config, *others = load_grid(None, {**values, **axes}, changes or [], folder).runs
     if others:
         raise ConfigError(f"one split at a time, not {1 + len(others)}; leave lists out")
-    show_scenario(config, folder, csv, as_json, console())
+    show_scenario(config, folder, Files(csv, figure), as_json, console())
 
 
 @app.command(epilog="Example: `fedgrid algorithms --json`")

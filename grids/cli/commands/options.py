@@ -59,7 +59,13 @@ What = Annotated[
     ),
 ]
 Dataset = Annotated[str | None, typer.Option(help="A name of `fedgrid data`, folder:PATH or npz:PATH.")]
-Overlap = Annotated[str | None, typer.Option(help="overlapping, nonoverlapping or majority.")]
+Overlap = Annotated[
+    str | None,
+    typer.Option(
+        help="overlapping, nonoverlapping, majority, label-skew, dirichlet, rotated, flipped, "
+        "swapped or natural: docs/data.md."
+    ),
+]
 Balance = Annotated[str | None, typer.Option(help="balanced or imbalanced.")]
 Clients = Annotated[int | None, typer.Option(help="Number of federated clients.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random in the run.")]

@@ -96,3 +96,41 @@ class TestImageFolder:
         (tmp_path / "test").mkdir()
         with pytest.raises(DataError, match="train has no class folders"):
             image_folders.facts(tmp_path)
+
+
+@pytest.fixture
+def grouped(tmp_path):
+    """Domains art and photo; art lacks the class bee in training and in test."""
+    held = {"train": {"art/ape": 2, "photo/ape": 1, "photo/bee": 2}, "test": {"art/ape": 1, "photo/bee": 1}}
+    for part, classes in held.items():
+        for place, count in classes.items():
+            (tmp_path / part / place).mkdir(parents=True)
+            for number in range(count):
+                pixels = np.full((2, 2), 10 * len(place) + number, np.uint8)
+                Image.fromarray(pixels).save(tmp_path / part / place / f"{number}.png")
+    return tmp_path
+
+
+class TestGroups:
+    def test_a_level_of_folders_more_is_the_group(self, grouped):
+        pool, server = image_folders.read(grouped)
+        assert pool.labels.tolist() == [0, 0, 0, 1, 1]
+        assert pool.groups.tolist() == [0, 0, 1, 1, 1]
+        assert pool.images[:, 0, 0, 0].tolist() == [70, 71, 90, 90, 91]
+        assert (server.labels.tolist(), server.groups.tolist()) == ([0, 1], [0, 1])
+        assert image_folders.facts(grouped) == (2, (1, 2, 2), 5, 2)
+
+    def test_group_without_training_images_is_named(self, grouped):
+        (grouped / "test" / "sketch" / "ape").mkdir(parents=True)
+        with pytest.raises(DataError, match="test/sketch is a group without a folder in .*train"):
+            image_folders.facts(grouped)
+
+    def test_image_beside_the_classes_is_named(self, grouped):
+        (grouped / "test" / "art" / "0.png").write_bytes(b"")
+        with pytest.raises(DataError, match="art/0.png lies in a group, but in no class"):
+            image_folders.facts(grouped)
+
+    def test_class_that_no_group_has_for_tests_is_named(self, grouped):
+        (grouped / "test" / "photo" / "bee" / "0.png").unlink()
+        with pytest.raises(DataError, match="class 'bee' has no images in .*test/photo/bee"):
+            image_folders.facts(grouped)

@@ -8,6 +8,8 @@ import pytest
 from fedgrid.engine.data import npz_files
 from fedgrid.engine.errors import DataError
 
+PARTS = ("train", "val", "test")
+
 
 @pytest.fixture
 def save_npz(tmp_path):
@@ -77,6 +79,38 @@ class TestNpz:
     def test_unsuitable_arrays_are_refused(self, save_npz, changes, message):
         with pytest.raises(DataError, match=message):
             npz_files.read(save_npz(**changes))
+
+    @pytest.mark.parametrize(
+        ("train", "val", "test"),
+        [([7, 30], [7], [30]), (["f0_1", "f2_9"], ["f0_1"], ["f2_9"])],
+    )
+    def test_groups_are_numbered_in_the_order_of_their_numbers_or_names(self, save_npz, train, val, test):
+        groups = {
+            f"{part}_group": np.array(group) for part, group in zip(PARTS, (train, val, test), strict=True)
+        }
+        path = save_npz(**groups)
+        pool, server = npz_files.read(path)
+        assert pool.groups.tolist() == [0, 1, 0]
+        assert server.groups.tolist() == [1]
+        assert npz_files.facts(path) == (2, (3, 2, 2), 3, 2)
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"test_group": None}, "has no 'test_group'; give each image a group: train_group, val_group"),
+            (
+                {"train_group": np.array([0])},
+                r"train_group is int64 of shape \(1,\); expected a whole number",
+            ),
+            ({"train_group": np.array([0.5, 1])}, "train_group is float64"),
+            ({"test_group": np.array([5])}, "group '5' of test_group has no training images"),
+        ],
+    )
+    @pytest.mark.parametrize("look", [npz_files.read, npz_files.facts])
+    def test_unsuitable_groups_are_refused(self, save_npz, look, changes, message):
+        groups = {"train_group": np.array([0, 1]), "val_group": np.array([1]), "test_group": np.array([0])}
+        with pytest.raises(DataError, match=message):
+            look(save_npz(**(groups | changes)))
 
     @pytest.mark.parametrize("label", [-1, 1_000_000_000])
     def test_labels_out_of_range_are_refused(self, save_npz, label):

@@ -189,7 +189,11 @@ OTHER = {
         "uplink": (Clip(clip=1.0),),
     },
     ClientData: {"client": 7, "train": image_set(30), "test": image_set(31)},
-    ImageSet: {"images": image_set(32).images, "labels": image_set(1).labels[::-1].copy()},
+    ImageSet: {
+        "groups": np.zeros(4, np.int64),
+        "images": image_set(32).images,
+        "labels": image_set(1).labels[::-1].copy(),
+    },
     LocalTraining: {
         "local_epochs": 4,
         "batch_size": 5,

@@ -53,6 +53,31 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["data", "digits", "--clients", "0"], "clients = 0: input should be greater than 0"),
         (["data", "digits", "--set", "seed=[1, 2]"], "one split at a time, not 2"),
         (["data", "--csv", "x.csv"], "name one, as in fedgrid data digits"),
+        (["data", "--figure", "x.svg"], "name one, as in fedgrid data digits"),
+        (["data", "digits", "--figure", "x.bmp"], "--figure x.bmp: a figure is one of .pdf, .png, .svg"),
+        (["data", "digits", "--figure", "none/x.svg"], "none/x.svg cannot be written: No such file"),
+        (["run", "--overlap", "label-skew", "--set", "split.labels_share=2"], "less than or equal to 1"),
+        (["run", "--overlap", "label-skew", "--set", "split.labels_share=0.01"], "is not one label a client"),
+        (
+            ["run", "--overlap", "dirichlet", "--set", "split.alpha=0.0001"],
+            "none of 1000 draws gives each of 15",
+        ),
+        (["run", "--overlap", "dirichlet", "--clients", "145"], "needs 10 of 1442 images; take at most 144"),
+        (["run", "--overlap", "rotated", "--set", "split.num_clusters=3"], "take 4 groups"),
+        (["run", "--overlap", "swapped", "--set", "split.num_clusters=6"], "take at most 5"),
+        (["run", "--overlap", "flipped", "--balance", "imbalanced"], "balance = imbalanced: overlap flipped"),
+        (
+            ["run", "--overlap", "natural"],
+            "the images of digits have no groups; take another overlap, or folder:",
+        ),
+        (
+            ["run", "--set", "split.tested_on=official", "--set", "split.reference_images=355"],
+            "the official test set has 355 images, of which at least one must be left",
+        ),
+        (
+            ["run", "--set", "split.tested_on=official", "--set", "split.test_share=0.2"],
+            "split.test_share = 0.2 has no effect with split.tested_on = official",
+        ),
         (
             ["data", "digits", "--csv", "none/x.csv"],
             "none/x.csv cannot be written: No such file or directory",

@@ -1,0 +1,43 @@
+"""The examples of docs/data.md: every command prints what the document says."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from fedgrid.engine.partition.kinds import KINDS
+from tests.helpers.command_line import fedgrid
+
+TEXT = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", TEXT, re.DOTALL)
+COMMANDS = [
+    part.partition("\n") for kind, text in BLOCKS if kind == "console" for part in text.split("$ ")[1:]
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the files that the document's Python writes."""
+    folder = tmp_path_factory.mktemp("reader")
+    [code] = [text for kind, text in BLOCKS if kind == "python"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        exec(code, {})
+    return folder
+
+
+@pytest.mark.parametrize(("command", "output"), [(command, output) for command, _, output in COMMANDS])
+def test_command_prints_what_the_document_says(
+    command: str, output: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    result = fedgrid(*shlex.split(command)[1:])
+    assert (result.code, result.err) == (0, "")
+    assert result.out.rstrip() == output.rstrip()
+
+
+def test_every_kind_is_in_the_table() -> None:
+    rows = TEXT.partition("## Kinds of scenario")[2].partition("\n\nAll but")[0].splitlines()
+    cells = [row.split("|")[1] for row in rows if row.startswith("| `") and "who holds" not in row]
+    assert [name for cell in cells for name in re.findall("`(.*?)`", cell)] == list(KINDS)

@@ -1,0 +1,137 @@
+"""Every kind of scenario as a run of two rounds, in this process."""
+
+import pickle
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from fedgrid.engine.clients import worker
+from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.data.datasets import find, load
+from fedgrid.engine.data.identity import digest_of
+from fedgrid.engine.partition.kinds import KINDS
+from fedgrid.engine.round_cache.key import of_setup
+from fedgrid.engine.run_config import complete
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.session import Session, prepare
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.execution.run_events import run_to_end
+from fedgrid.grids.planning.calibrate import expected_images
+from tests.helpers.small_grid import NOWHERE
+
+CLIENTS = 8
+TRUTH = {
+    "majority": [0, 1, 1, 1, 1, 1, 0, 1],
+    "label-skew": list(range(8)),
+    "dirichlet": [0] * 8,
+    "rotated": [0, 1, 2, 3] * 2,
+    "flipped": [0, 1, 2, 3] * 2,
+    "swapped": [0, 1, 2, 3] * 2,
+    "natural": [0, 0, 0, 0, 1, 1, 1, 1],
+}
+
+
+@pytest.fixture
+def written_by_two(tmp_path):
+    """The digits, of which the darker half is by one writer and the brighter half by another."""
+    arrays = {}
+    for part, held in zip(("train", "test"), load("digits", NOWHERE), strict=True):
+        brightness = held.images.mean(axis=(1, 2, 3))
+        arrays[f"{part}_images"] = held.images[:, 0]
+        arrays[f"{part}_labels"] = held.labels
+        arrays[f"{part}_group"] = (brightness > np.median(brightness)).astype(int)
+    np.savez(tmp_path / "digits.npz", **arrays)
+    return f"npz:{tmp_path / 'digits.npz'}"
+
+
+def config(dataset, overlap, **split):
+    given = {"dataset": dataset, "overlap": overlap, "clients": CLIENTS, "algorithm": "bnc"}
+    return complete({**given, "model": "digitnet", "training": {"rounds": 2}, "split": split}, NOWHERE)
+
+
+@pytest.mark.parametrize(
+    ("overlap", "tested_on"),
+    [*((overlap, "own") for overlap in TRUTH), ("swapped", "official"), ("natural", "official")],
+)
+def test_run_records_its_hidden_groups_and_the_sizes_of_its_sets(
+    overlap, tested_on, tmp_path, written_by_two
+):
+    dataset = written_by_two if overlap == "natural" else "digits"
+    run, storage = config(dataset, overlap, tested_on=tested_on), Storage.of(tmp_path / "runs")
+    for _ in run_to_end(Session(InProcessPool(), NOWHERE), run, storage, lambda: False):
+        pass
+    rows = pq.read_table(folder_of(storage.root, run) / "clients.parquet").to_pydict()
+    assert rows["true_cluster"] == TRUTH[overlap] * 2
+    setup, _ = prepare(run, NOWHERE)
+    assert rows["train_images"] == [len(client.train) for client in setup.clients] * 2
+    assert rows["test_images"] == [len(client.test) for client in setup.clients] * 2
+    assert all(score is not None for score in rows["cluster_own_accuracy"])
+
+
+def test_every_kind_is_run():
+    assert set(TRUTH) == set(KINDS) - {"overlapping", "nonoverlapping"}
+
+
+def test_official_tests_leave_all_images_to_training():
+    """Bettinelli's split: 5,000 training images for each of ten clients of CIFAR-10; here 135 of digits."""
+    own, official = (
+        prepare(
+            complete({"overlap": "majority", "clients": 10, "split": {"tested_on": where}}, NOWHERE), NOWHERE
+        )
+        for where in ("own", "official")
+    )
+    for before, after in zip(own[0].clients, official[0].clients, strict=True):
+        assert len(after.train) == len(before.train) + len(before.test)
+        assert set(after.test.labels.tolist()) == set(after.train.labels.tolist()) == {before.client}
+
+
+def test_clients_with_the_same_official_tests_hold_them_once(monkeypatch):
+    """Two of eight clients in each of four groups, all with every class: four test sets, also on a device."""
+    setup, _ = prepare(config("digits", "rotated", tested_on="official"), NOWHERE)
+    assert len({id(client.test) for client in setup.clients}) == 4
+    assert all(setup.clients[k].test is setup.clients[k + 4].test for k in range(4))
+    put, of = [], worker._DeviceSet.of
+    monkeypatch.setattr(worker._DeviceSet, "of", lambda held, device: put.append(held) or of(held, device))
+    worker.ClientWorker(pickle.loads(pickle.dumps(setup)))
+    assert [len(held) for held in put].count(355) == 4 + 1, "and the server's"
+
+
+def test_searches_never_touch_official_tests():
+    """Clients are scored on a part of their training images, as with tests of their own."""
+    setup, _ = prepare(
+        config("digits", "rotated", tested_on="official", scored_on="validation", num_clusters=1), NOWHERE
+    )
+    pool, _ = load("digits", NOWHERE)
+    in_pool = {image.tobytes() for image in pool.images}
+    assert all(image.tobytes() in in_pool for client in setup.clients for image in client.test.images)
+    assert sum(len(client.train) + len(client.test) for client in setup.clients) == len(pool)
+
+
+def test_rounds_of_other_transforms_have_other_keys():
+    """The images that clients get are part of the round cache's key, not those of the data set."""
+    keys = {
+        of_setup(prepare(config("digits", overlap, num_clusters=groups), NOWHERE)[0], {})
+        for overlap in ("rotated", "flipped")
+        for groups in (2, 4)
+    }
+    assert len(keys) == 4
+
+
+def test_groups_are_part_of_a_data_sets_identity(written_by_two):
+    pool, server = load(written_by_two, NOWHERE)
+    others = type(pool)(pool.images, pool.labels, 1 - pool.groups)
+    plain = pool.without_groups(), server.without_groups()
+    assert len({digest_of((pool, server)), digest_of((others, server)), digest_of(plain)}) == 3
+    assert digest_of(plain) == digest_of(load("digits", NOWHERE)), "as before there were groups"
+
+
+@pytest.mark.parametrize("tested_on", ["own", "official"])
+@pytest.mark.parametrize("overlap", ["label-skew", "rotated", "natural"])
+def test_dry_runs_expect_as_many_images_as_there_are(overlap, tested_on, written_by_two):
+    run = config(written_by_two if overlap == "natural" else "digits", overlap, tested_on=tested_on)
+    setup, _ = prepare(run, NOWHERE)
+    images = expected_images(run, find(run.dataset, NOWHERE))
+    assert images.train == pytest.approx(sum(len(client.train) for client in setup.clients), rel=0.1)
+    # Of an npz file the number of test images is not known before it is read: a fifth of the pool is assumed.
+    assert images.test == pytest.approx(sum(len(client.test) for client in setup.clients), rel=0.25)
