@@ -11,11 +11,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 TESTS = ("local_own", "local_server", "cluster_own", "cluster_server")
 """Model (the client's after local training; its cluster's) and test set (the client's own; the server's)."""
+GLOBAL = ("global_own_accuracy", "global_server_accuracy")
+"""Tests of the algorithm's global model, which only runs with `evaluation.global_model` have."""
+ASKED = ("trained", "excluded", "dropped")
+"""Values of the column `part` of clients that were asked to train in a round."""
 TEST_SCORES = ("loss", "accuracy", "f1_union", "f1_own", "balanced_accuracy")
 CLIENT_COLUMNS = (
     "cluster",
@@ -23,6 +28,7 @@ CLIENT_COLUMNS = (
     "train_loss",
     "train_accuracy",
     *(f"{test}_{score}" for test in TESTS for score in TEST_SCORES),
+    *GLOBAL,
 )
 
 ROUND_KEYS = ("round", "clustered")
@@ -56,7 +62,10 @@ class Records:
     rounds: Columns
     """The numbers of each round, shape (R,)."""
     clients: Columns
-    """`CLIENT_COLUMNS`, each of shape (R, K), clients ascending; NaN where there was no test."""
+    """`CLIENT_COLUMNS`, each of shape (R, K), clients ascending; NaN where there was no test. And `asked`: 1
+    where the client was to train, else 0."""
+    seconds_R: Array
+    """Wall-clock time of each round, as it would have been without the round cache; NaN if unknown."""
 
     @property
     def truth_K(self) -> Array:
@@ -67,13 +76,22 @@ class Records:
 def of_rows(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any]]) -> Records:
     """Return the records of one round from its rows, before or after they are on disk."""
     rows = sorted(client_rows, key=lambda row: int(row["client"]))
+    there = [name for name in CLIENT_COLUMNS if name in rows[0]]
+    columns = {name: np.array([[_number(row[name]) for row in rows]]) for name in there}
+    if "part" in rows[0]:
+        columns["asked"] = np.array([[float(row["part"] in ASKED) for row in rows]])
     return Records(
         np.array([round_row["round"]]),
-        Columns((1,), {name: np.array([_number(round_row[name])]) for name in round_row if name != "round"}),
         Columns(
-            (1, len(rows)),
-            {name: np.array([[_number(row[name]) for row in rows]]) for name in CLIENT_COLUMNS},
+            (1,),
+            {
+                name: np.array([_number(value)])
+                for name, value in round_row.items()
+                if name != "round" and not isinstance(value, str | Sequence)
+            },
         ),
+        Columns((1, len(rows)), columns),
+        np.array([np.nan]),
     )
 
 
@@ -86,7 +104,7 @@ def read(run_folder: Path) -> Records:
         RecordsError: if there is no complete round yet, or the files do not match.
     """
     rounds = _table(run_folder / "rounds.parquet", ROUND_KEYS).sort_by("round")
-    clients = _table(run_folder / "clients.parquet", CLIENT_KEYS, CLIENT_COLUMNS).sort_by(
+    clients = _table(run_folder / "clients.parquet", CLIENT_KEYS, (*CLIENT_COLUMNS, "part")).sort_by(
         [("round", "ascending"), ("client", "ascending")]
     )
     whole_R = np.intersect1d(rounds["round"].to_numpy(), clients["round"].to_numpy())
@@ -104,13 +122,34 @@ def read(run_folder: Path) -> Records:
         Columns(shape[:1], {name: rounds[name].to_numpy() for name in numbers}),
         Columns(
             shape,
-            {
-                name: clients[name].to_numpy().reshape(shape)
-                for name in CLIENT_COLUMNS
-                if name in clients.column_names
-            },
+            {name: values.reshape(shape) for name, values in _client_columns(clients).items()},
         ),
+        _seconds(run_folder, whole_R),
     )
+
+
+def _client_columns(clients: pa.Table) -> dict[str, Array]:
+    """Return the columns that a table has of `CLIENT_COLUMNS`, and `asked`."""
+    there = [name for name in CLIENT_COLUMNS if name in clients.column_names]
+    columns = {name: clients[name].to_numpy() for name in there}
+    if "part" in clients.column_names:
+        asked = pc.is_in(clients["part"], value_set=pa.array(ASKED))
+        columns["asked"] = asked.to_numpy().astype(np.float64)
+    return columns
+
+
+def _seconds(run_folder: Path, rounds_R: Array) -> Array:
+    """Return the seconds of these rounds, NaN for one that is not in `timings.parquet`."""
+    seconds_R = np.full(rounds_R.shape, np.nan)
+    if (path := run_folder / "timings.parquet").exists():
+        timings = _table(path, ("round", "seconds"), ("alone_seconds",))
+        by_round = {row["round"]: row for row in timings.to_pylist()}
+        for place, number in enumerate(rounds_R.tolist()):
+            row = by_round.get(number, {})
+            # Records of a version without a round cache lack `alone_seconds`.
+            alone = row.get("alone_seconds")
+            seconds_R[place] = _number(row.get("seconds") if alone is None else alone)
+    return seconds_R
 
 
 def _table(path: Path, keys: Sequence[str], columns: Sequence[str] | None = None) -> pa.Table:

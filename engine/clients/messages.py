@@ -14,6 +14,7 @@ from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.uplink import Uplink
 from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.data.pixel_statistics import PixelStatistics
 from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.training.confusion import Counts
 from fedgrid.engine.training.settings import LocalTraining
@@ -50,6 +51,8 @@ class Setup:
     """The server's reference images; in no test set."""
     uplink: Uplink = ()
     """What happens to an update before it is sent."""
+    normalised_by: PixelStatistics | None = None
+    """Statistics of the pool, by which models normalise their images; None: they do not."""
     plugins: tuple[PluginSource, ...] = ()
     """Those that the run names: a client may need its model or local rule from them."""
 

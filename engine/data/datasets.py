@@ -5,61 +5,33 @@ training settings are those of the OCFL papers (Table 3), except for digits, the
 MedMNIST: the papers' learning rates for it hardly move the weights, so they are in the `paper` presets only.
 The default there is plain Adam at 1e-3, as in MedMNIST's released benchmark code.
 
+CIFAR-100, SVHN and FEMNIST are not in those papers: their model and training are of FLIS and of Prigent et
+al., who use them.
+
 Sources: Y. LeCun et al., MNIST; H. Xiao et al., Fashion-MNIST (2017); A. Krizhevsky, CIFAR-10 (2009);
-J. Yang et al., MedMNIST v2 (2023), 28x28; E. Alpaydin and C. Kaynak, digits (1998), as in scikit-learn.
+J. Yang et al., MedMNIST v2 (2023), 28x28; Y. Netzer et al., SVHN (2011); S. Caldas et al., LEAF (2018);
+E. Alpaydin and C. Kaynak, digits (1998), as in scikit-learn.
 """
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from fedgrid.engine.data import downloads, image_folders, npz_files, readers
-from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.data.dataset import Dataset, check_images
 from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.errors import DataError, unknown
 from fedgrid.engine.storage.user_paths import absolute, cache
 from fedgrid.engine.training.settings import Training
 
-
-@dataclass(frozen=True)
-class Dataset:
-    """A data set; its images are read by `load`."""
-
-    name: str
-    """A key of `DATASETS`, or `folder:PATH` or `npz:PATH` with an absolute path."""
-    title: str
-    source: str
-    """Origin, one line."""
-    num_classes: int
-    shape: tuple[int, int, int]
-    """Channels, height, width of an image."""
-    pool_size: int
-    """Number of images in the pool, which is split among the clients."""
-    download_mb: int
-    """Size of the download in megabytes; 0 if nothing is downloaded."""
-    model: str
-    """Default model."""
-    training: Training
-    """Default training settings."""
-    read: Callable[[Path], Pair] = field(repr=False, compare=False)
-    """Reads `location`; returns (pool, server's test set)."""
-    location: str = ""
-    """Path for `read`, relative to the data folder; absolute for the user's own images."""
-    num_groups: int | None = None
-    """Number of groups that the images have themselves, such as writers or domains; None: they have none."""
-    files: tuple[str, ...] = ()
-    """Required files, relative to the data folder."""
-    fetch: downloads.Fetch | None = field(default=None, repr=False, compare=False)
-    """Downloads the files into a folder; None if there is no download."""
-
-
 DIGITS_TRAINING = Training(rounds=15, batch_size=32, optimizer="sgd", learning_rate=0.1)
 MNIST_TRAINING = Training(rounds=50, batch_size=32, optimizer="sgd", learning_rate=1e-2)
 CIFAR10_TRAINING = Training(rounds=80, batch_size=64, optimizer="sgd", learning_rate=1e-2)
 MEDMNIST_TRAINING = Training(rounds=75, batch_size=128, optimizer="adam", learning_rate=1e-3)
+FLIS_TRAINING = Training(
+    rounds=200, local_epochs=10, batch_size=10, optimizer="sgd", learning_rate=1e-2, momentum=0.5
+)
+FEMNIST_TRAINING = Training(rounds=500, batch_size=32, optimizer="adam", learning_rate=1e-3)
 
 DATASETS: dict[str, Dataset] = {
     "digits": Dataset(
@@ -148,6 +120,52 @@ DATASETS: dict[str, Dataset] = {
         files=("bloodmnist.npz",),
         fetch=downloads.bloodmnist,
     ),
+    "cifar100": Dataset(
+        "cifar100",
+        "CIFAR-100",
+        "torchvision, www.cs.toronto.edu/~kriz/cifar.html; the fine classes",
+        num_classes=100,
+        shape=(3, 32, 32),
+        pool_size=50000,
+        download_mb=169,
+        model="resnet9",
+        training=FLIS_TRAINING.model_copy(update={"rounds": 150}),
+        read=readers.cifar100,
+        files=tuple(f"cifar-100-python/{name}" for name in readers.CIFAR100_FILES),
+        fetch=downloads.cifar100,
+    ),
+    "svhn": Dataset(
+        "svhn",
+        "SVHN",
+        "torchvision, ufldl.stanford.edu/housenumbers; without its extra images",
+        num_classes=10,
+        shape=(3, 32, 32),
+        pool_size=73257,
+        download_mb=246,
+        model="lenet5",
+        training=FLIS_TRAINING,
+        read=readers.svhn,
+        location="SVHN",
+        files=tuple(f"SVHN/{name}" for name in readers.SVHN_FILES),
+        fetch=downloads.svhn,
+    ),
+    "femnist": Dataset(
+        "femnist",
+        "FEMNIST",
+        "LEAF, leaf.cmu.edu; made by `fedgrid convert femnist`; every tenth image of a writer is test",
+        num_classes=62,
+        shape=(1, 28, 28),
+        pool_size=726_000,
+        download_mb=0,
+        model="lenet5-tanh",
+        training=FEMNIST_TRAINING,
+        read=npz_files.read,
+        location="femnist.npz",
+        num_groups=3550,
+        files=("femnist.npz",),
+        facts=npz_files.facts,
+        made_by="fedgrid convert femnist SOURCE",
+    ),
 }
 """Data sets by name. A new one is an entry here and, for a new format, a reader."""
 
@@ -156,25 +174,34 @@ OWN_FORMATS = {
     "npz": (npz_files, "npz file with MedMNIST's keys"),
 }
 """Formats of the user's own images: `folder:PATH` and `npz:PATH`."""
+SHIPPED = "@"
+"""Begins the PATH of images that `fedgrid submit` has sent with a job: its name says what is in them."""
+SHIPPED_FOLDER = Path(__file__).parents[3] / "images"
+"""Where they lie: beside the code, which travels with the job too."""
 
 
 def find(name: str, data_dir: Path) -> Dataset:
-    """Return a data set by name. Of a `folder:PATH` or `npz:PATH` only the sizes are read.
+    """Return a data set by name. Of a file or folder whose content is not known only the sizes are read.
 
     Raises:
         ConfigError: the name is unknown.
         DataError: PATH cannot be read.
     """
     if name in DATASETS:
-        return DATASETS[name]
+        return _measured(DATASETS[name], data_dir)
     kind, _, given_path = name.partition(":")
     if kind not in OWN_FORMATS or not given_path:
         raise unknown("dataset", name, [*DATASETS, *(f"{kind}:PATH" for kind in OWN_FORMATS)])
-    path = absolute(given_path, "images in")
+    path = _own(given_path)
+    if given_path.startswith(SHIPPED) and not path.exists():
+        raise DataError(
+            f"{name}: these images came with a job; `fedgrid submit` it again from the machine that has "
+            "them, or name their place as an absolute path"
+        )
     reader, source = OWN_FORMATS[kind]
     num_classes, shape, pool_size, num_groups = reader.facts(path)
     return Dataset(
-        f"{kind}:{path}",
+        name if given_path.startswith(SHIPPED) else f"{kind}:{path}",
         path.name,
         source,
         num_classes,
@@ -199,9 +226,11 @@ def load(name: str, data_dir: Path, download: bool = True) -> Pair:
     dataset = find(name, data_dir)
     missing = _missing(dataset, data_dir)
     if missing and not (download and dataset.fetch):
+        download_it = f"allow the download of {dataset.download_mb} MB"
+        otherwise = f"make it with `{dataset.made_by}`" if dataset.made_by else download_it
         raise DataError(
-            f"{dataset.title}: {data_dir / missing[0]} is missing; put it there, or allow the download of "
-            f"{dataset.download_mb} MB, or point FEDGRID_DATA or --data-dir to where it is"
+            f"{dataset.title}: {data_dir / missing[0]} is missing; put it there, or {otherwise}, "
+            "or point FEDGRID_DATA or --data-dir to where it is"
         )
     if missing and dataset.fetch:
         downloads.download(dataset.title, dataset.fetch, dataset.files, data_dir)
@@ -212,7 +241,7 @@ def load(name: str, data_dir: Path, download: bool = True) -> Pair:
             f"{dataset.pool_size}; replace its files with the original ones"
         )
     for part, image_set in (("training", pool), ("test", server)):
-        _check(dataset, part, image_set)
+        check_images(dataset, part, image_set)
     return pool, server
 
 
@@ -220,7 +249,7 @@ def is_here(name: str, data_dir: Path) -> bool:
     """Return whether the files of a data set exist; does not check their content."""
     kind, _, path = name.partition(":")
     if kind in OWN_FORMATS and path:
-        return Path(path).expanduser().exists()
+        return _own(path).exists()
     return not _missing(find(name, data_dir), data_dir)
 
 
@@ -236,26 +265,20 @@ def default_data_dir() -> Path:
     return cache(instead="FEDGRID_DATA") / "data"
 
 
+def _measured(dataset: Dataset, data_dir: Path) -> Dataset:
+    """Return a data set with the sizes of its file, if these vary and the file is here."""
+    if dataset.facts is None or _missing(dataset, data_dir):
+        return dataset
+    _, _, pool_size, num_groups = dataset.facts(data_dir / dataset.location)
+    return replace(dataset, pool_size=pool_size, num_groups=num_groups)
+
+
+def _own(given: str) -> Path:
+    """Return the place of the user's own images."""
+    if given.startswith(SHIPPED):
+        return SHIPPED_FOLDER / given.removeprefix(SHIPPED)
+    return absolute(given, "images in")
+
+
 def _missing(dataset: Dataset, data_dir: Path) -> list[str]:
     return [name for name in dataset.files if not (data_dir / name).is_file()]
-
-
-def _check(dataset: Dataset, part: str, image_set: ImageSet) -> None:
-    """Check shape of the images, range of the labels, and that no class is empty."""
-    if image_set.images.shape[1:] != dataset.shape:
-        raise DataError(
-            f"{dataset.name}: {part} images of shape {image_set.images.shape[1:]} where {dataset.shape} "
-            "(channels, height, width) was expected; replace them or make all images one size"
-        )
-    labels, last = image_set.labels, dataset.num_classes - 1
-    outside = labels[(labels < 0) | (labels > last)]
-    if len(outside):
-        raise DataError(
-            f"{dataset.name}: label {outside[0]} of a {part} image is no class; allowed: 0 to {last}"
-        )
-    counts_L = np.bincount(labels, minlength=dataset.num_classes)
-    if not counts_L.all():
-        empty = int(np.argmin(counts_L))
-        raise DataError(
-            f"{dataset.name}: class {empty} has no {part} images; add some or leave the class out"
-        )

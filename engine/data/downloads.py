@@ -39,6 +39,21 @@ def cifar10(folder: Path) -> None:
     CIFAR10(folder, download=True)
 
 
+def cifar100(folder: Path) -> None:
+    """Fetch CIFAR-100 into `cifar-100-python`."""
+    from torchvision.datasets import CIFAR100
+
+    CIFAR100(folder, download=True)
+
+
+def svhn(folder: Path) -> None:
+    """Fetch SVHN, without its extra images, into `SVHN`."""
+    from torchvision.datasets import SVHN
+
+    for part in ("train", "test"):
+        SVHN(folder / "SVHN", split=part, download=True)
+
+
 def pathmnist(folder: Path) -> None:
     """Fetch `pathmnist.npz`."""
     _medmnist("pathmnist", folder)

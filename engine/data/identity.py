@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgrid.engine.data.datasets import Dataset, find, load
+from fedgrid.engine.data.dataset import Dataset
+from fedgrid.engine.data.datasets import find, load
 from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.errors import FedgridError
 from fedgrid.engine.format import seal, unseal

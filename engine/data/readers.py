@@ -8,6 +8,7 @@ Shapes: N images.
 
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,8 @@ MNIST_FILES = (
     "t10k-labels-idx1-ubyte",
 )
 CIFAR10_FILES = (*(f"data_batch_{batch}" for batch in range(1, 6)), "test_batch", "batches.meta")
+CIFAR100_FILES = ("train", "test", "meta")
+SVHN_FILES = ("train_32x32.mat", "test_32x32.mat")
 
 
 def digits(_: Path) -> Pair:
@@ -54,19 +57,50 @@ def cifar10(data_dir: Path) -> Pair:
     """Read `cifar-10-batches-py`, whose files are pickles: none is opened before its checksum is verified."""
     # Imported here because it takes seconds that other data sets do not need.
     from torchvision.datasets import CIFAR10
-    from torchvision.datasets.utils import check_integrity
 
-    checksums = [*CIFAR10.train_list, *CIFAR10.test_list, [CIFAR10.meta["filename"], CIFAR10.meta["md5"]]]
+    return _cifar(CIFAR10, data_dir)
+
+
+def cifar100(data_dir: Path) -> Pair:
+    """Read `cifar-100-python` and its hundred fine classes; checked as `cifar10`."""
+    from torchvision.datasets import CIFAR100
+
+    return _cifar(CIFAR100, data_dir)
+
+
+def svhn(folder: Path) -> Pair:
+    """Read the two Matlab files of SVHN, cropped digits; none is opened before its checksum is verified."""
+    from torchvision.datasets import SVHN
+
+    parts = ("train", "test")
+    for part in parts:
+        _, name, md5 = SVHN.split_list[part]
+        _check_md5(folder / name, md5)
+    pool, server = (
+        ImageSet(np.ascontiguousarray(held.data), np.asarray(held.labels, np.int64))
+        for held in (SVHN(folder, split=part) for part in parts)
+    )
+    return pool, server
+
+
+def _cifar(kind: Any, data_dir: Path) -> Pair:
+    """Read both parts of torchvision's CIFAR10 or CIFAR100."""
+    checksums = [*kind.train_list, *kind.test_list, [kind.meta["filename"], kind.meta["md5"]]]
     for name, md5 in checksums:
-        file = data_dir / CIFAR10.base_folder / name
-        if not check_integrity(file, md5):
-            raise damaged(file, f"its MD5 sum is not {md5}")
-    parts = (CIFAR10(data_dir, train=train) for train in (True, False))
+        _check_md5(data_dir / kind.base_folder / name, md5)
+    parts = (kind(data_dir, train=train) for train in (True, False))
     pool, server = (
         ImageSet(np.ascontiguousarray(part.data.transpose(0, 3, 1, 2)), np.array(part.targets, np.int64))
         for part in parts
     )
     return pool, server
+
+
+def _check_md5(file: Path, md5: str) -> None:
+    from torchvision.datasets.utils import check_integrity
+
+    if not check_integrity(file, md5):
+        raise damaged(file, f"its MD5 sum is not {md5}")
 
 
 def damaged(file: Path, reason: str) -> DataError:

@@ -10,14 +10,26 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models import flat_vectors, registry
 from fedgrid.engine.seeds import generator
 
-KNOWN = (nn.Conv2d, nn.Linear, nn.BatchNorm1d, nn.BatchNorm2d)
+KNOWN = (nn.Conv2d, nn.Linear, nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm)
 
 
 def blank(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
-    """Return the named model on the CPU, its weights not initialised; draws no random numbers."""
+    """Return the named model on the CPU, its weights not initialised; draws no random numbers.
+
+    `Module.to_empty` would do the same, and import sympy for it: half a second for each client actor.
+    """
     with torch.device("meta"):
         module = registry.build(name, shape, num_classes)
-    return module.to_empty(device="cpu")
+    for layer in module.modules():
+        for key, weights in layer.named_parameters(recurse=False):
+            setattr(layer, key, nn.Parameter(_empty(weights), weights.requires_grad))
+        for key, values in layer.named_buffers(recurse=False):
+            setattr(layer, key, _empty(values))
+    return module
+
+
+def _empty(like: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device="cpu")
 
 
 @torch.no_grad()
@@ -25,13 +37,13 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
     """Set all weights and buffers to PyTorch's defaults, in the order in which PyTorch draws them.
 
     Weights and biases of convolutions and linear layers are uniform in +-1 / sqrt(fan in), which equals
-    `kaiming_uniform_(a=sqrt(5))`; BatchNorm starts as the identity.
+    `kaiming_uniform_(a=sqrt(5))`; BatchNorm and GroupNorm start as the identity.
 
     Raises:
         ConfigError: a layer with weights or buffers is of a type that is not supported.
     """
     for layer in module.modules():
-        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
+        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.GroupNorm):
             layer.reset_parameters()
         elif isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.kaiming_uniform_(layer.weight, a=5**0.5, generator=rng)

@@ -5,7 +5,8 @@ Commands that only need the names do not import torch, which takes seconds: an e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fedgrid.engine.errors import ConfigError, unknown
@@ -29,6 +30,8 @@ class ModelEntry:
     """Returns a new module; its weights are set by `engine.models.initialisation`."""
     minimum_side: int = 1
     """Least height and width of an image, in pixels."""
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    """Number of parameters with ten classes, by the size of an image as in `3x32x32`; for listings."""
 
 
 def _lazy(function: str) -> Build:
@@ -46,35 +49,95 @@ def _lazy(function: str) -> Build:
 _ENTRIES = (
     ModelEntry(
         "tinyvgg",
-        "two blocks of two 3x3 convolutions (32 and 64 wide), no BatchNorm; 96 k parameters on MNIST",
+        "two blocks of two 3x3 convolutions (32 and 64 wide), no BatchNorm",
         "after Simonyan and Zisserman 2015 (VGG); widths ours, the OCFL archive does not say its own",
         _lazy("tinyvgg"),
         minimum_side=4,
+        parameters={"1x28x28": 96_362, "3x32x32": 106_538},
     ),
     ModelEntry(
         "resnet34",
-        "ResNet-34 for small images: 3x3 stem of stride 1, no max-pool; 21.28 M parameters",
+        "ResNet-34 for small images: 3x3 stem of stride 1, no max-pool",
         "He et al. 2016; the stem as inferred from the OCFL archive's weight norms",
         _lazy("resnet34"),
         minimum_side=8,
+        parameters={"3x32x32": 21_282_122},
     ),
     ModelEntry(
         "mobilenet",
-        "MobileNetV2 for small images: stem of stride 1, no dropout; 2.24 M parameters",
+        "MobileNetV2 for small images: stem of stride 1, no dropout",
         "Sandler et al. 2018, as in torchvision; PyTorch's default initialisation instead of its own",
         _lazy("mobilenet"),
         minimum_side=8,
+        parameters={"3x32x32": 2_236_682},
     ),
     ModelEntry(
         "digitnet",
-        "two hidden layers (128 and 96 wide), for 8x8 digits; 22 k parameters",
+        "two hidden layers (128 and 96 wide), for 8x8 digits",
         "ours",
         _lazy("digitnet"),
+        parameters={"1x8x8": 21_674},
+    ),
+    ModelEntry(
+        "lenet5",
+        "LeNet-5: two 5x5 convolutions (6 and 16 wide) with ReLU, layers of 120 and 84",
+        "LeCun et al. 1998, as in FLIS (Morafah et al. 2022)",
+        _lazy("lenet5"),
+        minimum_side=16,
+        parameters={"1x28x28": 44_426, "3x32x32": 62_006},
+    ),
+    ModelEntry(
+        "lenet5-tanh",
+        "LeNet-5 with Tanh, convolutions 16 and 32 wide; no softmax at its end",
+        "LeCun et al. 1998, as in Prigent et al., whose release has that softmax",
+        _lazy("lenet5_tanh"),
+        minimum_side=16,
+        parameters={"1x28x28": 85_822, "3x32x32": 121_182},
+    ),
+    ModelEntry(
+        "resnet9",
+        "ResNet-9 with GroupNorm of 32 groups and biases",
+        "He et al. 2016, as in FLIS (Morafah et al. 2022)",
+        _lazy("resnet9"),
+        minimum_side=8,
+        parameters={"3x32x32": 6_575_370},
+    ),
+    ModelEntry(
+        "resnet18",
+        "ResNet-18 with the stem for 224 pixels: 7x7 of stride 2, max-pool",
+        "He et al. 2016, as in torchvision; PyTorch's default initialisation instead of its own",
+        _lazy("resnet18"),
+        minimum_side=8,
+        parameters={"3x32x32": 11_181_642},
+    ),
+    ModelEntry(
+        "mobilenet-v1",
+        "MobileNet (the first) of width 1: stem of stride 2, no dropout",
+        "Howard et al. 2017, as in Keras; BatchNorm's constants are PyTorch's",
+        _lazy("mobilenet_v1"),
+        minimum_side=8,
+        parameters={"3x32x32": 3_217_226},
     ),
 )
 
 MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}
 """By name: those of the package, then those of the plugins in use (`engine.plugins`)."""
+
+
+def check_size(name: str, shape: tuple[int, int, int]) -> None:
+    """Check that images of a shape (channels, height, width) are large enough for the named model.
+
+    Raises:
+        ConfigError: they are not.
+    """
+    least = MODELS[name].minimum_side
+    _, height, width = shape
+    if min(height, width) < least:
+        raise ConfigError(
+            f"images of {height}x{width} are too small for model '{name}', which needs at least"
+            f" {least}x{least}; choose another model or enlarge the images",
+            ("model",),
+        )
 
 
 def build(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
@@ -90,11 +153,5 @@ def build(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module
     """
     if name not in MODELS:
         raise unknown("model", name, MODELS)
-    entry = MODELS[name]
-    channels, height, width = shape
-    if min(height, width) < entry.minimum_side:
-        raise ConfigError(
-            f"images of {height}x{width} are too small for model '{name}', which needs at least"
-            f" {entry.minimum_side}x{entry.minimum_side}; choose another model or enlarge the images"
-        )
-    return entry.build(channels, height, width, num_classes)
+    check_size(name, shape)
+    return MODELS[name].build(*shape, num_classes)

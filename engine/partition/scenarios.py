@@ -16,7 +16,7 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.data.datasets import Dataset
+from fedgrid.engine.data.dataset import Dataset
 from fedgrid.engine.data.images import ClassLabels, Groups, ImageSet, Positions
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.groups import Balance

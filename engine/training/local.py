@@ -23,6 +23,7 @@ from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule, LocalSteps
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.flat_vectors import FlatModule
+from fedgrid.engine.training import augmentation
 from fedgrid.engine.training.evaluation import predict, to_inputs
 from fedgrid.engine.training.optimizers import OPTIMIZERS
 from fedgrid.engine.training.settings import LocalTraining
@@ -78,7 +79,7 @@ def train(
         images: uint8, shape (N, channels, height, width), best with channels last, on the module's device.
         labels: int64, shape (N,), on the same device.
         training: the settings.
-        rng: draws one permutation of the images an epoch.
+        rng: draws one permutation of the images an epoch; a child of it draws crops and flips.
         memory: `LocalResult.memory` of the client's last round; without it the optimizer starts fresh.
         rule: hooks into this loop.
         payload: the rule's arrays.
@@ -96,13 +97,15 @@ def train(
         local.note_start()
     flat.module.train()
     pixels = images.permute(0, 2, 3, 1).contiguous()
+    (moves,) = rng.spawn(1)
     logits: list[Tensor] = []
     targets: list[Tensor] = []
     for _ in range(training.local_epochs if max_steps is None else max_steps):
         if len(logits) == max_steps:
             break
         order = torch.from_numpy(rng.permutation(len(labels))).to(labels.device, non_blocking=True)
-        epoch_inputs, epoch_labels = to_inputs(pixels[order]).permute(0, 3, 1, 2), labels[order]
+        moved = augmentation.gather(pixels, order, training.augment, moves)
+        epoch_inputs, epoch_labels = to_inputs(moved).permute(0, 3, 1, 2), labels[order]
         for begin in range(0, len(labels) - smallest + 1, training.batch_size):
             if len(logits) == max_steps:
                 break
@@ -247,3 +250,21 @@ def _running(
     hits = (outputs.argmax(dim=1) == targets).double()
     means = torch.stack([losses, hits]).view(2, num_epochs, -1).mean(dim=2).tolist()
     return tuple(means[0]), tuple(means[1])
+
+
+def check_names(rule: LocalRule, result: LocalResult) -> None:
+    """Check that a rule has returned what it declares, because only that is sent and kept.
+
+    Raises:
+        ValueError: otherwise.
+    """
+    kinds = {
+        "outputs": (set(rule.outputs), set(result.outputs)),
+        "remembers": (set(rule.remembers), set(result.memory) - {OPTIMIZER, PERSONAL}),
+    }
+    for name, (declared, returned) in kinds.items():
+        if declared != returned:
+            raise ValueError(
+                f"{type(rule).__name__}.{name} declares {sorted(declared)}, its `finish` returned "
+                f"{sorted(returned)}"
+            )

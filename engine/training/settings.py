@@ -2,9 +2,14 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from fedgrid.algorithms.contract.section import PositiveInt, Section
+from fedgrid.engine.errors import ConfigError
+
+Augment = Literal["crop", "flip"]
+PAD = 4
+"""Pixels on each side of an image that is cropped at random."""
 
 
 class LocalTraining(Section):
@@ -23,6 +28,26 @@ class LocalTraining(Section):
     tf32: bool = False
     """Whether a GPU may round factors in convolutions and matrix products to TF32, ten bits after the point,
     which is faster. No effect on a CPU."""
+    augment: tuple[Augment, ...] = ()
+    """What is done to training images at random, anew in each epoch: `crop`, out of the image padded by four
+    pixels of its reflection, and `flip`, left to right. Common to all algorithms of a scenario and seed."""
+    normalise: Literal["none", "dataset"] = "none"
+    """What models get to see: pixels from 0 to 1, or those with mean 0 and deviation 1 in each channel over
+    the data set's pool. Tests too."""
+
+    later = ("augment", "normalise")
+
+    @field_validator("augment", mode="before")
+    @classmethod
+    def _one_name_is_a_list_of_one(cls, given: object) -> object:
+        return (given,) if isinstance(given, str) else given
+
+    @field_validator("augment")
+    @classmethod
+    def _augment_is_a_set(cls, augment: tuple[Augment, ...]) -> tuple[Augment, ...]:
+        if len(set(augment)) < len(augment):
+            raise ValueError(f"{list(augment)} names something twice; name each once")
+        return tuple(sorted(augment))
 
     @model_validator(mode="after")
     def _momentum_is_of_sgd(self) -> Self:
@@ -31,6 +56,20 @@ class LocalTraining(Section):
                 f"momentum = {self.momentum:g} has no effect with optimizer {self.optimizer}, only with sgd"
             )
         return self
+
+    def check_size(self, shape: tuple[int, int, int]) -> None:
+        """Check that images of a shape (channels, height, width) are large enough to be cropped.
+
+        Raises:
+            ConfigError: a side is no longer than the padding, which therefore has no reflection.
+        """
+        _, height, width = shape
+        if "crop" in self.augment and min(height, width) <= PAD:
+            raise ConfigError(
+                f"training.augment: crop pads images by {PAD} pixels of their reflection, and these have "
+                f"{height}x{width}; take [flip], or images of at least {PAD + 1}x{PAD + 1}",
+                ("training", "augment"),
+            )
 
 
 class Length(Section):

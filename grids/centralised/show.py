@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fedgrid.engine.data.datasets import Dataset
+from fedgrid.engine.data.dataset import Dataset
 from fedgrid.engine.epsilons import EPSILON_2_FACTOR, SETTLED, Proposal
 from fedgrid.engine.partition.settings import Split
 from fedgrid.grids.centralised.folder import PROPOSAL, RECORDS, CentralisedFolder, set_options

@@ -11,7 +11,7 @@ import numpy as np
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.clients.worker import ClientWorker
-from fedgrid.engine.data.datasets import Dataset
+from fedgrid.engine.data.dataset import Dataset
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.partition.kinds import kind_of
@@ -20,7 +20,7 @@ from fedgrid.engine.partition.natural import NATURAL
 from fedgrid.engine.partition.scenarios import Facts, Scenario
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.training.evaluation import TEST_BATCH
-from fedgrid.engine.training.settings import LocalTraining
+from fedgrid.engine.training.settings import Augment, LocalTraining
 
 BUDGET = 20.0
 """Seconds that all measurements together may take."""
@@ -41,6 +41,9 @@ SERVER_IMAGES = {
     "cifar10": 10_000,
     "pathmnist": 7_180,
     "bloodmnist": 3_421,
+    "cifar100": 10_000,
+    "svhn": 26_032,
+    "femnist": 79_000,
 }
 """Sizes of the official test sets, which may not be downloaded yet; others count as a fifth of the pool."""
 
@@ -54,11 +57,13 @@ class Workload:
     """Channels, height, width of an image."""
     batch_size: int
     optimizer: Literal["sgd", "adam"]
+    augment: tuple[Augment, ...] = ()
 
     @classmethod
     def of(cls, config: RunConfig, dataset: Dataset) -> "Workload":
         """Return the workload of a run."""
-        return cls(config.model, dataset.shape, config.training.batch_size, config.training.optimizer)
+        training = config.training
+        return cls(config.model, dataset.shape, training.batch_size, training.optimizer, training.augment)
 
 
 @dataclass(frozen=True)
@@ -206,6 +211,7 @@ def _worker(workload: Workload, sizes: Sequence[int], device: str) -> ClientWork
         local_epochs=1,
         batch_size=workload.batch_size,
         optimizer=workload.optimizer,
+        augment=workload.augment,
         learning_rate=1e-6,
     )
     setup = Setup(

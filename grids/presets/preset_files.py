@@ -12,7 +12,7 @@ from fedgrid.engine.errors import ConfigError, DataError, unknown, unknown_key
 from fedgrid.engine.plugins import active
 from fedgrid.engine.run_config import DEFAULTS, PLUGINS, RunConfig
 from fedgrid.grids.presets.axes import Axes, Choice, Item, choose, items
-from fedgrid.grids.presets.axis_keys import AXES, SECTIONS, check_axis_key, has
+from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SECTIONS, check_axis_key, has
 from fedgrid.grids.presets.expand import Description, Expander
 from fedgrid.grids.presets.overrides import Override, read_overrides, require_keys
 from fedgrid.grids.presets.yaml_file import Place, YamlFile, at, read_yaml
@@ -178,7 +178,10 @@ def _try_each(description: Description, own: Axes, overrides: tuple[Override, ..
         # Seeds were read one by one, and may be thousands.
         for item in values if axis != "seed" else ():
             with suppress(DataError):
-                if axis in AXES:
+                if axis == ALGORITHM:
+                    # It may need what the file sets, as the reference images of the split.
+                    expander.complete({**first, axis: item})
+                elif axis in AXES:
                     plain.complete({**alone, axis: item})
                 else:
                     _try_value(expander, {**first, axis: item}, axis)

@@ -7,15 +7,18 @@ figures.segments(load("paper").where(dataset="mnist")).savefig("segments.pdf")
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fedgrid.algorithms import registry
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.presets.axis_keys import axis_keys
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.axes import further_axes, name_of, pairs_of
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.model_sizes import model_bytes
 from fedgrid.grids.results.origin_notes import origin_notes
 from fedgrid.grids.results.outcome import damage, is_finished
 from fedgrid.grids.results.titles import titles
@@ -25,11 +28,14 @@ from fedgrid.tracking.scoring.study import Result, Run, Study, plain, read_resul
 AS_PUBLISHED = " as published"
 
 
-def load(grid: str, storage: Storage | str = "runs") -> Study:
+def load(grid: str, storage: Storage | str = "runs", *, sizes: bool = False) -> Study:
     """Read the results of a grid that was launched or imported: the records of each run, by column.
+
+    With `sizes` runs have the size of their model, for which it is built.
 
     Raises:
         ConfigError: if there is no such grid.
+        DataError: `sizes` are asked for, and images of a `folder:` or `npz:` data set cannot be read.
     """
     store = Storage.of(storage) if isinstance(storage, str) else storage
     store.pull_marks()
@@ -37,6 +43,10 @@ def load(grid: str, storage: Storage | str = "runs") -> Study:
     results: dict[str, Result] = {}
     lacking: dict[str, str] = {}
     runs = describe(configs, store)
+    if sizes:
+        runs = tuple(
+            replace(run, model_bytes=model_bytes(config)) for run, config in zip(runs, configs, strict=True)
+        )
     for config, run in zip(configs, runs, strict=True):
         if not is_finished(store, config):
             lacking[run.run_id] = _how_far(store, config)
@@ -72,6 +82,7 @@ def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
             rounds=config.training.rounds,
             method=registry.title(config.algorithm["name"]),
             axes=pairs_of(config, axes),
+            keys=dict(pairs_of(config, axis_keys())),
             is_archived=is_archived(config),
             is_reference=registry.is_reference(config.algorithm["name"]),
         )

@@ -174,6 +174,8 @@ OF_THE_TRUNK = [
     {"training": {"weight_decay": 0.1}},
     {"training": {"keep_optimizer_state": True}},
     {"training": {"tf32": True}},
+    {"training": {"augment": ["crop"]}},
+    {"training": {"normalise": "dataset"}},
     {"split": {"num_clusters": 2}},
     {"split": {"draws": 10}},
     {"split": {"test_share": 0.2}},
@@ -325,7 +327,7 @@ def test_a_configuration_cannot_be_changed():
         ),
         ({"algorithm": {"window": 2}}, "algorithm = {'window': 2}: name is missing; known: bnc, sattler"),
         ({"dataset": "mnst"}, "unknown dataset 'mnst'; did you mean 'mnist'? known: digits, mnist, fmnist"),
-        ({"model": "resnet"}, "unknown model 'resnet'; did you mean 'resnet34'? known: tinyvgg, resnet34"),
+        ({"model": "resnet3"}, "unknown model 'resnet3'; did you mean 'resnet34'? known: tinyvgg, resnet34"),
         (
             {"overlap": "overlaping"},
             "unknown overlap 'overlaping'; did you mean 'overlapping'? known: overlapping, ",

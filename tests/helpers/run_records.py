@@ -21,9 +21,12 @@ def write_records(
     *,
     temperature_R: Sequence[float] | None = None,
     clustered: Sequence[int] = (),
-    columns: Mapping[str, Sequence[Sequence[float | None]]] | None = None,
+    columns: Mapping[str, Sequence[Sequence[float | str | None]]] | None = None,
 ) -> Path:
-    """Write labels and, where given, per-client `columns` (R rows of K values); the rest is null."""
+    """Write labels and, where given, per-client `columns` (R rows of K values); the rest is null.
+
+    All clients are asked in all rounds, unless `columns` has another `part`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     rounds = [
         {
@@ -47,6 +50,7 @@ def write_records(
             "client": client,
             "cluster": label,
             "true_cluster": truth_K[client],
+            "part": "trained",
             "train_loss": 1.0 / number,
             "train_accuracy": 0.5,
             **dict.fromkeys((f"{test}_{score}" for test in TESTS for score in TEST_SCORES), None),
@@ -56,7 +60,9 @@ def write_records(
         for client, label in enumerate(labels_K)
     ]
     floats = [*(f"{test}_{score}" for test in TESTS for score in TEST_SCORES), "train_loss", "train_accuracy"]
-    schema = pa.schema({**dict.fromkeys(WHOLE, pa.int32()), **dict.fromkeys(floats, pa.float64())})
+    floats += [name for name in (columns or {}) if name not in (*floats, "part")]
+    types = {**dict.fromkeys(WHOLE, pa.int32()), "part": pa.string()}
+    schema = pa.schema({**types, **dict.fromkeys(floats, pa.float64())})
     timings = [
         {"round": row["round"], "seconds": 0.5, "peak_memory_mb": 100.0 * row["round"]} for row in rounds
     ]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedgrid.tracking.records import Columns
 from fedgrid.tracking.scoring.partitions import clustering, of_partitions, published_clustering
 from fedgrid.tracking.scoring.study import AMI_IS_ARI, Result, Run, Study
 
@@ -51,30 +52,25 @@ def result_of(
     clustered: Sequence[int] = (),
     curves: Mapping[str, Sequence[float]] | None = None,
 ) -> Result:
-    """`clustered` are the rounds, from 1, in which a partition was decided."""
+    """`clustered` are the rounds, from 1, in which a partition was decided. Other curves are all NaN."""
     labels_RK, truth_K = np.asarray(labels_RK), np.asarray(truth_K)
     rounds = np.arange(1, len(labels_RK) + 1)
-    nothing_R = np.full(len(rounds), np.nan)
     parts = of_partitions(labels_RK, truth_K)
-    names = (
-        *("personalised_f1", "generalised_f1", "personalised_accuracy", "generalised_accuracy"),
-        *("learning_gap", "learning_gap_loss", "personalised_balanced_accuracy"),
-        *("worst_client_accuracy", "jain_index"),
-        *("published_pf1", "published_gf1", "published_pa", "published_ga", "published_learning_gap"),
-    )
     return Result(
         run,
         clustering(labels_RK, truth_K, np.isin(rounds, clustered) if clustered else None),
         published_clustering(labels_RK, truth_K, ami_is_ari=run.published == AMI_IS_ARI),
         rounds,
-        {
-            **dict.fromkeys(names, nothing_R),
-            **{
-                name: np.array([getattr(part, name) for part in parts], np.float64)
-                for name in ("clusters", "smallest_cluster", "clients_alone")
+        Columns(
+            rounds.shape,
+            {
+                **{
+                    name: np.array([getattr(part, name) for part in parts], np.float64)
+                    for name in ("clusters", "smallest_cluster", "clients_alone")
+                },
+                **{name: np.asarray(values, np.float64) for name, values in (curves or {}).items()},
             },
-            **{name: np.asarray(values, np.float64) for name, values in (curves or {}).items()},
-        },
+        ),
         labels_RK,
         truth_K,
     )

@@ -3,7 +3,7 @@
 They use their own settings and no pyplot, so that the same records give the same bytes.
 """
 
-from fedgrid.tracking.figures.axes import over_axis
+from fedgrid.tracking.figures.axes import over_axis, sweep
 from fedgrid.tracking.figures.centralised import update_norms
 from fedgrid.tracking.figures.cost import cost_to_target
 from fedgrid.tracking.figures.curves import (
@@ -12,12 +12,14 @@ from fedgrid.tracking.figures.curves import (
     cluster_sizes_per_round,
     f1_per_round,
     fairness_per_round,
+    global_accuracy_per_round,
     learning_gap,
     loss_gap,
+    silhouette_per_round,
 )
 from fedgrid.tracking.figures.holdings import class_counts
 from fedgrid.tracking.figures.maps import cluster_maps
-from fedgrid.tracking.figures.personalisation import segments
+from fedgrid.tracking.figures.personalisation import communities, segments
 from fedgrid.tracking.figures.ranks import critical_difference
 from fedgrid.tracking.figures.runs import cluster_map, temperature, write
 from fedgrid.tracking.figures.style import save
@@ -34,15 +36,19 @@ __all__ = [
     "cluster_map",
     "cluster_maps",
     "cluster_sizes_per_round",
+    "communities",
     "cost_to_target",
     "critical_difference",
     "f1_per_round",
     "fairness_per_round",
+    "global_accuracy_per_round",
     "learning_gap",
     "loss_gap",
     "over_axis",
     "save",
     "segments",
+    "silhouette_per_round",
+    "sweep",
     "temperature",
     "temperature_bands",
     "temperature_over_datasets",

@@ -25,7 +25,7 @@ from fedgrid.tracking.figures.panels import (
 )
 from fedgrid.tracking.figures.style import Style, paper_style, styles
 from fedgrid.tracking.records import Array
-from fedgrid.tracking.scoring.scores import mean
+from fedgrid.tracking.scoring.client_scores import mean
 from fedgrid.tracking.scoring.study import Result, Study, require_one
 
 
@@ -50,6 +50,11 @@ ACCURACY = (
 F1 = (Score("personalised_f1", "personalised F1"), Score("generalised_f1", "generalised F1"))
 PUBLISHED_F1 = (Score("published_pf1", "PF1, as published"), Score("published_gf1", "GF1, as published"))
 FAIRNESS = (Score("worst_client_accuracy", "worst client's accuracy"), Score("jain_index", "Jain's index"))
+SILHOUETTE = Score("silhouette", "silhouette")
+GLOBAL = (
+    Score("global_accuracy", "accuracy, server's images"),
+    Score("global_own_accuracy", "accuracy, own images"),
+)
 SIZES = (
     Score("smallest_cluster", "smallest cluster, clients", "clients"),
     Score("clients_alone", "clients alone", "clients"),
@@ -122,6 +127,28 @@ def fairness_per_round(study: Study) -> Figure:
         ValueError: if the study has several data sets or numbers of clients.
     """
     return _by_split(study, FAIRNESS)
+
+
+def silhouette_per_round(study: Study) -> Figure:
+    """Draw the silhouette of each round's partition; panels, lines and bands as for the ARI.
+
+    Source: Figure 5b of Bettinelli et al.; scikit-learn's silhouette on the algorithm's distances.
+
+    Raises:
+        ValueError: if the study has several data sets or numbers of clients.
+    """
+    return _by_split(study, [SILHOUETTE])
+
+
+def global_accuracy_per_round(study: Study) -> Figure:
+    """Draw the global model's accuracy on the server's test set, below it on the clients'; else as the ARI.
+
+    Source: Figure 5a of Bettinelli et al.
+
+    Raises:
+        ValueError: if the study has several data sets or numbers of clients.
+    """
+    return _by_split(study, GLOBAL)
 
 
 def cluster_sizes_per_round(study: Study) -> Figure:

@@ -3,7 +3,7 @@
 Shapes: S runs, E = 2 ends of a segment.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 
 import numpy as np
@@ -24,11 +24,19 @@ from fedgrid.tracking.figures.panels import (
     title,
 )
 from fedgrid.tracking.figures.style import FAINT, Style, paper_style, styles
-from fedgrid.tracking.scoring.scores import mean
-from fedgrid.tracking.scoring.study import Study, require_one
+from fedgrid.tracking.scoring.client_scores import mean
+from fedgrid.tracking.scoring.study import Result, Study, require_one
 
 PUBLISHED = {"published_gf1": "GF1 (generalisation)", "published_pf1": "PF1 (personalisation)"}
 RIGHT = {"generalised_f1": "generalised F1", "personalised_f1": "personalised F1, over own classes"}
+MEMBERS = {
+    "global_own_accuracy": "global model",
+    "personalised_accuracy": "the communities' models, on their members' test sets",
+}
+SERVER = {
+    "global_accuracy": "global model",
+    "generalised_accuracy": "the communities' models, on the server's test set",
+}
 
 
 def segments(study: Study, *, published: bool = True) -> Figure:
@@ -42,8 +50,26 @@ def segments(study: Study, *, published: bool = True) -> Figure:
     Raises:
         ValueError: if the study has several data sets.
     """
+    return _segments(study, PUBLISHED if published else RIGHT, Result.mean, "macro F1")
+
+
+def communities(study: Study, *, server: bool = False) -> Figure:
+    """Draw a segment from the global model's accuracy (open) to the communities' (filled), as `segments`.
+
+    Both are of the last round, on the test sets of the communities' members, or on the server's. Source:
+    Figure 6 of Bettinelli et al.
+
+    Raises:
+        ValueError: if the study has several data sets.
+    """
+    return _segments(study, SERVER if server else MEMBERS, Result.last, "accuracy")
+
+
+def _segments(
+    study: Study, ends: Mapping[str, str], of: Callable[[Result, str], float], label: str
+) -> Figure:
+    """Draw a segment between two curves, each a number of a run by `of`."""
     require_one(study, "dataset")
-    ends = PUBLISHED if published else RIGHT
     with paper_style():
         style, splits = styles(study.algorithms), study.splits
         labels, left, row_height = named_rows(study.algorithms)
@@ -55,7 +81,7 @@ def segments(study: Study, *, published: bool = True) -> Figure:
             legend=_legend(ends.values()),
         )
         for axes, ((_, clients), split) in zip(places, product(study.blocks, splits), strict=False):
-            _draw(axes, study.where(clients=clients, split=split), style, list(ends))
+            _draw(axes, study.where(clients=clients, split=split), style, list(ends), of, label)
             if split == splits[0]:
                 axes.set_yticks(range(len(labels)), labels)
             if split == splits[-1]:
@@ -64,20 +90,27 @@ def segments(study: Study, *, published: bool = True) -> Figure:
             title(axes, split)
         for axes in places[-len(splits) :]:
             axes.set_xticks(FIFTHS, ["0", ".2", ".4", ".6", ".8", "1"])
-            axes.set_xlabel("macro F1")
+            axes.set_xlabel(label)
         if not study.runs:
             say(places[0], NO_RUN)
     return figure
 
 
-def _draw(axes: Axes, study: Study, style: Mapping[str, Style], curves: Sequence[str]) -> None:
+def _draw(
+    axes: Axes,
+    study: Study,
+    style: Mapping[str, Style],
+    curves: Sequence[str],
+    of: Callable[[Result, str], float],
+    label: str,
+) -> None:
     axes.set(xlim=(-0.03, 1.03), ylim=(len(style) - 0.5, -0.5), xticks=[], yticks=[])
     rule(axes, FIFTHS, upright=True)
     ranges: list[tuple[tuple[float, int], tuple[float, int]]] = []
     colours: list[str] = []
     for row, (algorithm, own_style) in enumerate(style.items()):
         results = study.where(algorithm=algorithm).finished
-        ends_ES = np.array([[result.mean(curve) for result in results] for curve in curves])
+        ends_ES = np.array([[of(result, curve) for result in results] for curve in curves])
         if np.isnan(ends_ES).all():
             continue
         ends = mean(ends_ES), [row, row]
@@ -93,7 +126,7 @@ def _draw(axes: Axes, study: Study, style: Mapping[str, Style], curves: Sequence
     if not study.finished:
         say(axes, NO_RUN)
     elif not axes.lines:
-        say(axes, "no F1 was recorded")
+        say(axes, f"no {label.removeprefix('macro ')} was recorded")
 
 
 def _legend(names: Iterable[str]) -> list[Line2D]:

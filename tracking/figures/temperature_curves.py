@@ -25,7 +25,7 @@ from fedgrid.tracking.figures.panels import (
 )
 from fedgrid.tracking.figures.style import GRID, INK, Style, paper_style, styles
 from fedgrid.tracking.records import Array
-from fedgrid.tracking.scoring.scores import mean
+from fedgrid.tracking.scoring.client_scores import mean
 from fedgrid.tracking.scoring.study import Result, Study, require_one
 
 UNKNOWN = "no temperature was recorded"

@@ -9,9 +9,12 @@ from matplotlib.figure import Figure
 from fedgrid.tracking import figures
 from fedgrid.tracking.figures.curves import is_recorded
 from fedgrid.tracking.report.page import Choice, Plate, Section
+from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables import clustering, personalisation
 from fedgrid.tracking.tables.cells import split_name, title_of
+from fedgrid.tracking.tables.cost import cost
+from fedgrid.tracking.tables.definitions import definitions
 from fedgrid.tracking.tables.fairness import fairness
 
 PUBLISHED, CLUSTERS = "as published", "of the clusters' models"
@@ -58,6 +61,15 @@ SCORES = (
         f"accuracies of all clients, 1 if all are equal. {LINES}",
         figures.fairness_per_round,
     ),
+    Kind(
+        "global model",
+        "global",
+        "Accuracy of the global model by round",
+        "Accuracy of the algorithm's global model: on the server's test set, and on the clients' own, mean "
+        f"over clients. {LINES}",
+        figures.global_accuracy_per_round,
+        "global_accuracy",
+    ),
 )
 PARTITIONS = (
     Kind(
@@ -75,6 +87,15 @@ PARTITIONS = (
         f"other client. {LINES}",
         figures.cluster_sizes_per_round,
     ),
+    Kind(
+        "silhouette",
+        "silhouette",
+        "Silhouette by round",
+        "Mean silhouette of each round's partition, on the distances that the algorithm uses; it needs no "
+        f"hidden groups, and there is none for one cluster. {LINES}",
+        figures.silhouette_per_round,
+        "silhouette",
+    ),
 )
 TEMPERATURE = (
     Kind(
@@ -87,14 +108,8 @@ TEMPERATURE = (
     ),
 )
 COST = (
-    Kind(
-        "cost",
-        "cost",
-        "Cost of a target score",
-        "Rounds, and bytes sent up and down, until the mean personalised F1 first reaches 95 % of the "
-        "best last score in the scenario.",
-        figures.cost_to_target,
-    ),
+    "Rounds, and bytes sent up and down, until a score first reaches the target: a dot for each run, bars at "
+    "the medians."
 )
 GAP = "Mean over clients of the absolute difference between personalised"
 GAPS = (
@@ -124,12 +139,12 @@ GAPS = (
         "published_learning_gap",
     ),
 )
-BY_ROUND = (SCORES, PARTITIONS, TEMPERATURE, COST, GAPS)
+BY_ROUND = (SCORES, PARTITIONS, TEMPERATURE, GAPS)
 """The figures of a number of clients; those of one tuple are alternatives."""
 
 
-def of_dataset(study: Study) -> Section:
-    """Return the section of a study of one data set."""
+def of_dataset(study: Study, terms: Terms = AS_USUAL) -> Section:
+    """Return the section of a study of one data set; `terms` are those of the cost of a target score."""
     (dataset,) = study.datasets
     blocks = [study.where(clients=clients) for _, clients in study.blocks]
     whole = Section(
@@ -148,11 +163,13 @@ def of_dataset(study: Study) -> Section:
                     (PUBLISHED, personalisation.published_personalisation(study)),
                 )
             ),
+            *(table for table in (definitions(study),) if len(table.columns) > 1),
             fairness(study),
             Choice(tuple(_segments(study, dataset))),
+            *_communities(study, dataset),
         ),
     )
-    return Section(dataset, dataset, sections=(*map(_block, blocks), whole))
+    return Section(dataset, dataset, sections=(*(_block(block, terms) for block in blocks), whole))
 
 
 def _segments(study: Study, dataset: str) -> Iterator[tuple[str, Plate]]:
@@ -169,7 +186,27 @@ def _segments(study: Study, dataset: str) -> Iterator[tuple[str, Plate]]:
         )
 
 
-def _block(study: Study) -> Section:
+def _communities(study: Study, dataset: str) -> Iterator[Choice]:
+    """Yield the figure of communities beside the global model, if there is one."""
+    if is_recorded(study, "global_accuracy"):
+        yield Choice(
+            tuple(
+                (
+                    label,
+                    Plate(
+                        f"communities-{'server-' if server else ''}{dataset}",
+                        f"Communities beside the global model: {dataset}",
+                        "Segments from the accuracy of the global model to that of the communities' models, "
+                        f"in the last round, {label}.",
+                        partial(figures.communities, study, server=server),
+                    ),
+                )
+                for label, server in (("on their members' images", False), ("on the server's images", True))
+            )
+        )
+
+
+def _block(study: Study, terms: Terms) -> Section:
     ((dataset, clients),) = study.blocks
     name, title = f"{dataset}-{clients}", title_of(dataset, clients)
     tables = (
@@ -179,7 +216,13 @@ def _block(study: Study) -> Section:
     )
     curves = (_alternatives(tuple(_plates(study, kinds, name, title))) for kinds in BY_ROUND)
     maps = Choice(tuple(_maps(study, name, title)))
-    return Section(name, title, items=(Choice(tables), *curves, maps))
+    spent = Plate(
+        f"cost-{name}",
+        f"Cost of a target score: {title}",
+        COST,
+        partial(figures.cost_to_target, study, terms),
+    )
+    return Section(name, title, items=(Choice(tables), *curves, spent, cost(study, terms), maps))
 
 
 def _alternatives(options: tuple[tuple[str, Plate], ...]) -> Plate | Choice:

@@ -2,22 +2,30 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import combinations
 
 from fedgrid.tracking import figures
+from fedgrid.tracking.against.flis import against_flis
+from fedgrid.tracking.against.ocfl import against_published
+from fedgrid.tracking.claims.table import claims
 from fedgrid.tracking.report import settings
 from fedgrid.tracking.report.blocks import of_dataset
 from fedgrid.tracking.report.page import Choice, Page, Plate, Section
 from fedgrid.tracking.scoring import measures, statistics
-from fedgrid.tracking.scoring.axes import axes_of, of_setting, values_of
+from fedgrid.tracking.scoring.axes import along, axes_of, of_setting, values_of
+from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
 from fedgrid.tracking.scoring.paired_tests import ALPHA
 from fedgrid.tracking.scoring.statistics import Comparison
 from fedgrid.tracking.scoring.study import Study, plain
 from fedgrid.tracking.tables import clustering, comparison, scenarios
-from fedgrid.tracking.tables.against import against_published
-from fedgrid.tracking.tables.axes import over_axis
+from fedgrid.tracking.tables.axes import over_axis, sweep
 from fedgrid.tracking.tables.significance import effects, significance
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 
+NOTHING_PUBLISHED = (
+    "The papers have no tables for the data sets and settings of this grid. Claims, if it has the runs for "
+    "any, are under Claims of the papers."
+)
 CONVENTIONS = """\
 As published: the numbers that the papers' notebooks compute. Clustering scores are means over the first 50 \
 rounds, also of longer runs; COM is homogeneity (the arguments of completeness exchanged); the AMI of \
@@ -33,18 +41,24 @@ Scores are averaged over the seeds of a scenario first, and all scenarios have t
 fewer runs than the grid has shows their number; a cell without any result is empty."""
 
 
-def report_page(study: Study, *, other: Study | None = None, published: bool = False) -> Page:
-    """Return the report of a grid, if asked with a comparison to the published numbers or to another grid."""
+def report_page(
+    study: Study, *, other: Study | None = None, published: bool = False, terms: Terms = AS_USUAL
+) -> Page:
+    """Return the report of a grid, if asked with a comparison to the published numbers or to another grid.
+
+    `terms` are those of the cost of a target score.
+    """
     sections = [
         _overview(study),
         *_axes(study),
+        *_claims(study),
         *([_lacking(study)] if study.unfinished else []),
-        *(_by_setting(study, _published) if published else []),
+        *(_published(study) if published else []),
         *([_beside(study, other)] if other else []),
         *(
             section
             for dataset in study.datasets
-            for section in _by_setting(study.where(dataset=dataset), of_dataset)
+            for section in _by_setting(study.where(dataset=dataset), partial(of_dataset, terms=terms))
         ),
         _temperature(study),
         Section("scenarios", "Every scenario", items=(scenarios.per_scenario(study),)),
@@ -113,7 +127,36 @@ def _axes(study: Study) -> tuple[Section, ...]:
             ),
         )
     )
-    return (Section("axes", "Axes", items=items),) if items else ()
+    return (Section("axes", "Axes", items=(*items, *_sweeps(study))),) if items else ()
+
+
+def _claims(study: Study) -> Iterator[Section]:
+    table = claims(study)
+    if table is not None:
+        yield Section("claims", table.title, items=(table,))
+
+
+def _sweeps(study: Study) -> Iterator[Choice]:
+    """Yield figures and tables over two axes, for each data set and pair: either may be the one along."""
+    for dataset in study.datasets:
+        part = study.where(dataset=dataset)
+        for pair in combinations(axes_of(part), 2):
+            orders = [(axis, by) for axis, by in (pair, pair[::-1]) if axes_of(along(along(part, axis), by))]
+            yield Choice(
+                tuple(
+                    (
+                        f"over {axis}",
+                        Plate(
+                            f"sweep-{plain(axis)}-by-{plain(by)}-{dataset}",
+                            f"Scores by {axis} and {by}: {dataset}",
+                            f"A line for each value of {by}; means and bands as in the figures of one axis.",
+                            partial(figures.sweep, part, axis, by),
+                        ),
+                    )
+                    for axis, by in orders
+                )
+            )
+            yield Choice(tuple((f"over {axis}", sweep(part, axis, by)) for axis, by in orders))
 
 
 def _by_setting(study: Study, section_of: Callable[[Study], Section]) -> Iterator[Section]:
@@ -158,10 +201,16 @@ def _lacking(study: Study) -> Section:
     return Section(f"lacking-{plain(study.name)}", f"Not finished: {study.name}", items=(table,))
 
 
-def _published(study: Study) -> Section:
-    tables = against_published(study)
-    text = "" if tables else "The papers have no numbers for the data sets of this grid."
-    return Section("published", "Beside the published numbers", text, items=tables)
+def _published(study: Study) -> Iterator[Section]:
+    flis = against_flis(study)
+    if flis:
+        yield Section("published-flis", "Beside the published numbers: FLIS", items=flis)
+    for setting in study.settings:
+        tables = against_published(of_setting(study, setting))
+        if tables or not (flis or setting != study.settings[0]):
+            text = "" if tables else NOTHING_PUBLISHED
+            section = Section("published", "Beside the published numbers", text, items=tables)
+            yield settings.of_setting(section, setting)
 
 
 def _beside(one: Study, other: Study) -> Section:

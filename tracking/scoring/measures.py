@@ -5,7 +5,7 @@ scenarios; a curve of `tracking.scoring.scores.curves` becomes a measure by `mea
 `last_round`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from math import isnan
@@ -34,6 +34,18 @@ def mean_over_rounds(name: str, curve: str, *, highest: bool | None = True) -> M
 def last_round(name: str, curve: str, *, highest: bool | None = True) -> Measure:
     """Return the last value of a curve of `tracking.scoring.scores.curves`."""
     return Measure(name, partial(Result.last, curve=curve), highest)
+
+
+def last_rounds(name: str, curve: str, count: int) -> Measure:
+    """Return the mean of a curve over the last `count` rounds, as Prigent et al. report it (5, or 20)."""
+    return Measure(name, partial(Result.mean, curve=curve, last=count))
+
+
+def recorded(study: Study, known: Iterable[Measure]) -> tuple[Measure, ...]:
+    """Return those of some measures that any finished run has."""
+    return tuple(
+        measure for measure in known if any(not isnan(measure.of(result)) for result in study.finished)
+    )
 
 
 def _round(number: int | None) -> float:
@@ -93,6 +105,11 @@ GF1_LAST_PUBLISHED = last_round("last GF1 as published", "published_gf1")
 PF1_LAST = last_round("last PF1", "personalised_f1")
 GF1_LAST = last_round("last GF1", "generalised_f1")
 PA_LAST = last_round("last PA", "personalised_accuracy")
+GA_LAST = last_round("last GA", "generalised_accuracy")
+LOCAL_LAST = last_round("last local accuracy", "last_local_accuracy")
+SILHOUETTE_LAST = last_round("last silhouette", "silhouette")
+GLOBAL_LAST = last_round("last global accuracy", "global_accuracy")
+GLOBAL_OWN_LAST = last_round("last global accuracy, own images", "global_own_accuracy")
 
 
 def last_f1(study: Study) -> tuple[Measure, Measure]:
@@ -104,3 +121,12 @@ def last_f1(study: Study) -> tuple[Measure, Measure]:
     if any(not isnan(PF1_LAST.of(result)) for result in study.finished):
         return PF1_LAST, GF1_LAST
     return PF1_LAST_PUBLISHED, GF1_LAST_PUBLISHED
+
+
+SWEPT = (PA_LAST, FINAL_ARI)
+SWEPT_IF_RECORDED = (LOCAL_LAST, GA_LAST, GLOBAL_LAST, SILHOUETTE_LAST)
+
+
+def swept(study: Study) -> tuple[Measure, ...]:
+    """Return the measures to show over the values of an axis: `SWEPT`, and others that any run has."""
+    return (*SWEPT, *recorded(study, SWEPT_IF_RECORDED))

@@ -1,21 +1,28 @@
-"""The scores of clients, rounds and runs, computed from the records.
+"""The scores of rounds and runs, computed from the records.
 
-Scores named `published_...` follow Figure 2 of the OCFL journal paper as its notebooks compute it (F1 over
-the union of true and predicted classes, generalisation of the local models); all others are what their names
-say. Scores of partitions are in `tracking.scoring.partitions`. Shapes: R rounds, K clients.
+Those of clients are declared in `tracking.scoring.client_scores`, those of partitions in
+`tracking.scoring.partitions`. Shapes: R rounds, K clients.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedgrid.tracking import records
-from fedgrid.tracking.records import Array, Columns, Records
-from fedgrid.tracking.scoring.group import Group, computed, declared, score
+from fedgrid.tracking.records import Columns, Records
+from fedgrid.tracking.scoring.client_scores import (
+    ClientScores,
+    LastModels,
+    PublishedClients,
+    Tests,
+    TrainScores,
+    mean,
+)
+from fedgrid.tracking.scoring.group import Group, computed, declared
 from fedgrid.tracking.scoring.partitions import (
     ClusteringScores,
     PartitionScores,
@@ -25,139 +32,6 @@ from fedgrid.tracking.scoring.partitions import (
     of_partitions,
     published_clustering,
 )
-
-Tests: TypeAlias = Mapping[str, ArrayLike]
-"""`cluster_own_accuracy` and so on: the columns of tests in the records, clients on the last axis."""
-
-
-def _mean_of(column: str) -> Callable[[Tests], Array]:
-    return lambda tests: mean(tests[column])
-
-
-def _gap_between(one: str, other: str) -> Callable[[Tests], Array]:
-    """Return a function for the mean over clients of the absolute difference of two columns."""
-    return lambda tests: mean(
-        np.abs(np.asarray(tests[one], np.float64) - np.asarray(tests[other], np.float64))
-    )
-
-
-def _least(column: str) -> Callable[[Tests], Array]:
-    return lambda tests: np.fmin.reduce(np.asarray(tests[column], np.float64), axis=-1)
-
-
-def _jain(column: str) -> Callable[[Tests], Array]:
-    """Return a function for Jain's index of the clients with a value; all 0 is equal, too, and gives 1.
-
-    Source: Jain, Chiu and Hawe, A quantitative measure of fairness and discrimination for resource allocation
-    in shared computer systems, DEC-TR-301, 1984: (sum of x)^2 / (K * sum of x^2).
-    """
-
-    def compute(tests: Tests) -> Array:
-        values = np.asarray(tests[column], np.float64)
-        squares = mean(values**2)
-        return np.asarray(
-            np.divide(mean(values) ** 2, squares, out=np.ones(squares.shape), where=squares != 0)
-        )
-
-    return compute
-
-
-OWN = "of the clusters' models on their clients' own test sets, mean over clients"
-SERVER = "of the clusters' models on the server's test set, mean over clients"
-
-
-@dataclass(frozen=True)
-class ClientScores(Group):
-    """Means over the clients of one round, computed from `Tests`; F1 is over the classes in the test set."""
-
-    personalised_accuracy: float = score(f"Accuracy {OWN}.", _mean_of("cluster_own_accuracy"), in_mlflow=True)
-    personalised_f1: float = score(
-        f"Macro F1 over the classes in the test set, {OWN}.", _mean_of("cluster_own_f1_own"), in_mlflow=True
-    )
-    personalised_f1_union: float = score(
-        f"Macro F1 over the true and predicted classes, {OWN}.", _mean_of("cluster_own_f1_union")
-    )
-    personalised_balanced_accuracy: float = score(
-        f"Balanced accuracy {OWN}.", _mean_of("cluster_own_balanced_accuracy")
-    )
-    personalised_loss: float = score(f"Loss {OWN}.", _mean_of("cluster_own_loss"), in_mlflow=True)
-    generalised_accuracy: float = score(
-        f"Accuracy {SERVER}.", _mean_of("cluster_server_accuracy"), in_mlflow=True
-    )
-    generalised_f1: float = score(
-        f"Macro F1 over the classes in the test set, {SERVER}.",
-        _mean_of("cluster_server_f1_own"),
-        in_mlflow=True,
-    )
-    generalised_f1_union: float = score(
-        f"Macro F1 over the true and predicted classes, {SERVER}.", _mean_of("cluster_server_f1_union")
-    )
-    generalised_balanced_accuracy: float = score(
-        f"Balanced accuracy {SERVER}.", _mean_of("cluster_server_balanced_accuracy")
-    )
-    generalised_loss: float = score(f"Loss {SERVER}.", _mean_of("cluster_server_loss"), in_mlflow=True)
-    learning_gap: float = score(
-        "Absolute difference of personalised and generalised accuracy, mean over clients.",
-        _gap_between("cluster_own_accuracy", "cluster_server_accuracy"),
-        in_mlflow=True,
-    )
-    learning_gap_f1: float = score(
-        "Absolute difference of personalised and generalised F1, mean over clients.",
-        _gap_between("cluster_own_f1_own", "cluster_server_f1_own"),
-    )
-    learning_gap_loss: float = score(
-        "Absolute difference of personalised and generalised loss (cross-entropy, nats), mean over clients.",
-        _gap_between("cluster_own_loss", "cluster_server_loss"),
-    )
-    worst_client_accuracy: float = score(
-        "Least personalised accuracy of a client.", _least("cluster_own_accuracy"), in_mlflow=True
-    )
-    jain_index: float = score(
-        "Jain's index of the clients' personalised accuracies: 1 if all are equal, 1/K if one of K has all.",
-        _jain("cluster_own_accuracy"),
-        in_mlflow=True,
-    )
-
-
-@dataclass(frozen=True)
-class PublishedClients(Group):
-    """The published personalisation and generalisation: means over all rounds and clients, from `Tests`.
-
-    Before aggregation means: in the first round the initial model, which no client has trained, and later the
-    locally trained one. The authors' archive has such a first row in all of its runs, ours records it so.
-    """
-
-    published_pf1: float = score(
-        "F1 over the union of classes, of the cluster's model on the client's test set.",
-        _mean_of("cluster_own_f1_union"),
-    )
-    published_gf1: float = score(
-        "F1 over the union of classes, of the local model before aggregation on the server's test set.",
-        _mean_of("local_server_f1_union"),
-    )
-    published_pa: float = score(
-        "Accuracy of the cluster's model on the client's test set.", _mean_of("cluster_own_accuracy")
-    )
-    published_ga: float = score(
-        "Accuracy of the local model before aggregation on the server's test set.",
-        _mean_of("local_server_accuracy"),
-    )
-    published_learning_gap: float = score(
-        "The notebooks' DIST: |accuracy behind PA - accuracy behind GA|, row by row.",
-        _gap_between("cluster_own_accuracy", "local_server_accuracy"),
-    )
-
-
-@dataclass(frozen=True)
-class TrainScores(Group):
-    """Local training in one round, computed from the columns of `clients.parquet`."""
-
-    train_loss: float = score(
-        "Loss in local training, mean over clients.", _mean_of("train_loss"), in_mlflow=True
-    )
-    train_accuracy: float = score(
-        "Accuracy in local training, mean over clients.", _mean_of("train_accuracy"), in_mlflow=True
-    )
 
 
 @dataclass(frozen=True)
@@ -196,8 +70,9 @@ def curves(found: Records) -> Columns:
     """Score every round: name -> (R,), NaN in rounds without the score, and for names that do not exist.
 
     The names are the columns of `rounds.parquet`, the scores of `ClientScores`, `PartitionScores`,
-    `PublishedClients` (means over one round's clients) and `TrainScores`, and `bytes`: sent since the start,
-    up and down.
+    `PublishedClients` (means over one round's clients), `TrainScores` and `LastModels`; `asked_clients`, the
+    number of clients that were to train; `bytes`, sent since the start, up and down; and `seconds` since the
+    start, as without the round cache.
     """
     parts = of_partitions(found.clients["cluster"], found.truth_K)
     sent_R = (found.rounds["bytes_down"] + found.rounds["bytes_up"]).astype(np.float64)
@@ -208,11 +83,14 @@ def curves(found: Records) -> Columns:
             **computed(ClientScores, found.clients),
             **computed(PublishedClients, found.clients),
             **computed(TrainScores, found.clients),
+            **computed(LastModels, found.clients),
             **{
                 each.name: np.array([getattr(part, each.name) for part in parts], np.float64)
                 for each in declared(PartitionScores)
             },
+            "asked_clients": found.clients["asked"].sum(axis=1),
             "bytes": np.cumsum(sent_R),
+            "seconds": np.cumsum(found.seconds_R),
         },
     )
 
@@ -257,14 +135,14 @@ def of_run(run_folder: Path, *, ami_is_ari: bool = False) -> RunScores:
         silhouette=_last(found.rounds["silhouette"]),
         evaluated_round=int(found.round_R[last]) if len(tested) else None,
         clustering=clustering(labels_RK, truth_K, found.rounds["clustered"]),
-        clients=of_clients({name: values_RK[last] for name, values_RK in found.clients.items()}),
+        clients=of_clients(_clients(found, last)),
         published_clustering=published_clustering(labels_RK, truth_K, ami_is_ari=ami_is_ari),
         published_clients=published_clients(found.clients),
     )
 
 
 def _at(found: Records, index: int) -> RoundScores:
-    clients = {name: values_RK[index] for name, values_RK in found.clients.items()}
+    clients = _clients(found, index)
     return RoundScores(
         recorded={name: values_R[index].item() for name, values_R in found.rounds.items()},
         partition=of_partition(clients["cluster"], found.truth_K),
@@ -272,6 +150,12 @@ def _at(found: Records, index: int) -> RoundScores:
         published_gf1=float(mean(clients["local_server_f1_union"])),
         train=TrainScores(**_numbers(TrainScores, clients)),
     )
+
+
+def _clients(found: Records, index: int) -> Columns:
+    """Return the columns of one round, shape (K,)."""
+    columns = {name: values_RK[index] for name, values_RK in found.clients.items()}
+    return Columns(found.truth_K.shape, columns)
 
 
 def _numbers(group: type[Group], tests: Tests) -> dict[str, float]:
@@ -282,12 +166,3 @@ def _last(values_R: ArrayLike) -> float:
     measured = np.asarray(values_R, np.float64)
     measured = measured[~np.isnan(measured)]
     return float(measured[-1]) if len(measured) else float("nan")
-
-
-def mean(values: ArrayLike) -> Array:
-    """Return the mean over the last axis without the NaNs, NaN where there is nothing else."""
-    values = np.asarray(values, np.float64)
-    measured = ~np.isnan(values)
-    count = measured.sum(axis=-1)
-    total = np.where(measured, values, 0.0).sum(axis=-1)
-    return np.asarray(np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0))

@@ -5,7 +5,7 @@ Shapes: R rounds, K clients.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -60,7 +60,6 @@ class Run:
     seed: int
     rounds: int
     """Number of rounds when it is finished."""
-    """That it is to have."""
     method: str = ""
     """The algorithm's title without settings: `SCL` of `SCL (cooldown 5)`."""
     axes: tuple[AxisValue, ...] = ()
@@ -69,6 +68,10 @@ class Run:
     """Whether it is one of the published runs themselves, read from the authors' archive."""
     is_reference: bool = False
     """Whether its algorithm is a row to compare with and no competitor: never the best, not ranked."""
+    model_bytes: int | None = None
+    """Size of a model as it is sent, four bytes an entry, buffers included; None if it was not asked for."""
+    keys: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """The run's value of every key that can be an axis, whether or not the grid has it as one."""
 
     @property
     def setting(self) -> tuple[AxisValue, ...]:
@@ -104,9 +107,14 @@ class Result:
     labels_RK: Array
     truth_K: Array
 
-    def mean(self, curve: str) -> float:
-        """Return the mean over the rounds that have a value, NaN if none has."""
-        measured = self._measured(curve)
+    def mean(self, curve: str, *, last: int = 0) -> float:
+        """Return the mean over the rounds that have a value, NaN if none has.
+
+        With `last`, those of the last so many rounds, or the last value if none of them has one.
+        """
+        if last and not np.isnan(self.curves[curve][-last:]).all():
+            return float(np.nanmean(self.curves[curve][-last:]))
+        measured = self._measured(curve)[-1 if last else 0 :]
         return float(measured.mean()) if len(measured) else float("nan")
 
     def last(self, curve: str) -> float:
@@ -150,11 +158,12 @@ class Study:
             "setting": setting,
         }
         asked = {name: value for name, value in wanted.items() if value is not None}
-        return self._of(
+        return self.only(
             run for run in self.runs if all(getattr(run, name) == value for name, value in asked.items())
         )
 
-    def _of(self, runs: Iterable[Run]) -> "Study":
+    def only(self, runs: Iterable[Run]) -> "Study":
+        """Return the study of these of its runs."""
         chosen = {run.run_id: run for run in runs}
         return replace(
             self,
@@ -218,7 +227,7 @@ class Study:
     @property
     def competitors(self) -> "Study":
         """The study without the references."""
-        return self._of(run for run in self.runs if not run.is_reference)
+        return self.only(run for run in self.runs if not run.is_reference)
 
     @property
     def settings(self) -> tuple[tuple[AxisValue, ...], ...]:
@@ -238,7 +247,7 @@ class Study:
         groups: dict[tuple[Scenario, str], list[Run]] = {}
         for run in self.runs:
             groups.setdefault((run.scenario, run.algorithm), []).append(run)
-        return {key: self._of(runs) for key, runs in groups.items()}
+        return {key: self.only(runs) for key, runs in groups.items()}
 
 
 def read_result(run: Run) -> Result:

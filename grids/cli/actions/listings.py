@@ -10,6 +10,7 @@ from rich.markup import escape
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.data.datasets import DATASETS, is_here
+from fedgrid.engine.data.femnist import convert
 from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.partition.blueprint import Blueprint
@@ -49,7 +50,7 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
                 str(row["images"]),
                 str(row["classes"]),
                 f"{row['pool']:,}",
-                "yes" if row["here"] else f"no ({row['download_mb']} MB)",
+                "yes" if row["here"] else f"no ({row['download_mb']} MB)" if row["download_mb"] else "no",
                 str(row["source"]),
             )
             for row in rows
@@ -60,6 +61,23 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
         "\nYour own images: folder:PATH (train/<class>/*, test/<class>/*) or npz:PATH (MedMNIST's keys)."
     )
     console.print(f"Data folder: {escape(str(data_dir))}", soft_wrap=True)
+
+
+def convert_femnist(source: Path, data_dir: Path, console: Console) -> None:
+    """Write FEMNIST's file into the data folder, and say what it holds.
+
+    Raises:
+        DataError: the source is not of a known format.
+        StorageError: the data folder cannot be written.
+    """
+    target = data_dir / DATASETS["femnist"].location
+    with console.status(f"Reading {escape(str(source))} ..."):
+        made = convert(source, target)
+    console.print(
+        f"{made.writers:,} writers, {made.pool:,} images to train on and {made.test:,} of the server: "
+        f"{escape(str(target))}",
+        soft_wrap=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -145,10 +163,28 @@ def list_algorithms(as_json: bool, console: Console) -> None:
 
 
 def list_models(as_json: bool, console: Console) -> None:
-    """Print the models, one line each, with their source."""
-    rows = [(entry.name, entry.description, entry.source) for entry in MODELS.values()]
+    """Print the models with their numbers of parameters and their source."""
     if as_json:
-        keys = ("name", "summary", "source")
-        print(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=2))
+        entries = [
+            {
+                "name": entry.name,
+                "summary": entry.description,
+                "source": entry.source,
+                "minimum_side": entry.minimum_side,
+                "parameters": dict(entry.parameters),
+            }
+            for entry in MODELS.values()
+        ]
+        print(json.dumps(entries, indent=2))
         return
-    console.print(choice_table(("name", "what it is", "source"), rows))
+    rows = [
+        (
+            entry.name,
+            "\n".join(f"{count:,} ({size})" for size, count in entry.parameters.items()) or "–",
+            entry.description,
+            entry.source,
+        )
+        for entry in MODELS.values()
+    ]
+    console.print(choice_table(("name", "parameters", "what it is", "source"), rows))
+    console.print("\nParameters with ten classes and images of that size; – if a plugin does not say.")

@@ -1,6 +1,7 @@
 """Write the pages of `fedgrid report` and `fedgrid compare`: tables and figures of one grid, or of two."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
 from fedgrid.tracking.report.contents import comparison_page, report_page
 from fedgrid.tracking.report.page import Page
 from fedgrid.tracking.report.write import Written, write
+from fedgrid.tracking.scoring.cost import AS_USUAL, DEFAULT, Target, Terms, Traffic, Unit
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.comparison import paired_algorithms
 from fedgrid.tracking.tables.table import Table
@@ -30,8 +32,26 @@ LACKING_SHOWN = 10
 """How many unfinished runs are named on the terminal; the report names all."""
 
 
+def terms_of(target: str | None, unit: Unit, traffic: Traffic) -> Terms:
+    """Return what `--target`, `--unit` and `--traffic` ask for.
+
+    Raises:
+        ConfigError: if there is no such score, or the value cannot be reached.
+    """
+    try:
+        return Terms(DEFAULT if target is None else Target.parse(target), unit, traffic)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
 def write_report(
-    name: str, storage: Storage, against: str | None, to: Path | None, as_json: bool, console: Console
+    name: str,
+    storage: Storage,
+    against: str | None,
+    terms: Terms,
+    to: Path | None,
+    as_json: bool,
+    console: Console,
 ) -> None:
     """Write the report of a grid, finished or not.
 
@@ -40,9 +60,9 @@ def write_report(
         RunError: if it cannot be written.
     """
     _check_known(storage, name, *([against] if against not in (None, PUBLISHED) else []))
-    study = _read(name, storage, console)
+    study = _read(name, storage, console, sizes=terms.traffic != "training")
     other = _read(against, storage, console) if against not in (None, PUBLISHED) else None
-    page = report_page(study, other=other, published=against == PUBLISHED)
+    page = report_page(study, other=other, published=against == PUBLISHED, terms=terms)
     folder = to or GridFolder(storage, name).path / "report"
     written = _write(page, folder, console)
     if to is None:
@@ -51,7 +71,8 @@ def write_report(
     if as_json:
         print(json.dumps({**_grid_facts(study), **_page_facts(page, folder, written), "mlflow": is_logged}))
         return
-    _show(next(page.tables()), folder, written, console)
+    asked = () if terms == AS_USUAL else tuple(t for t in page.tables() if t.name.startswith("cost-"))
+    _show((next(page.tables()), *asked), folder, written, console)
     _show_lacking(study, console)
     if is_logged:
         print_plain(
@@ -86,7 +107,7 @@ def write_comparison(
             )
         )
         return
-    _show(next(page.tables()), folder, written, console)
+    _show((next(page.tables()),), folder, written, console)
     for study in studies:
         _show_lacking(study, console)
 
@@ -98,9 +119,9 @@ def _check_known(storage: Storage, *names: str) -> None:
         GridFolder(storage, name).runs()
 
 
-def _read(name: str, storage: Storage, console: Console) -> Study:
+def _read(name: str, storage: Storage, console: Console, *, sizes: bool = False) -> Study:
     with console.status(f"Reading the runs of {name} ..."):
-        study = load(name, storage)
+        study = load(name, storage, sizes=sizes)
     if not study.finished:
         raise ConfigError(
             f"none of the {len(study.runs)} runs of {name} is finished; `fedgrid status {name}` shows "
@@ -156,8 +177,9 @@ def _page_facts(page: Page, folder: Path, written: Written) -> dict[str, Any]:
     }
 
 
-def _show(table: Table, folder: Path, written: Written, console: Console) -> None:
-    console.print(page_table(table, console.width))
+def _show(tables: Sequence[Table], folder: Path, written: Written, console: Console) -> None:
+    for table in tables:
+        console.print(page_table(table, console.width))
     print_plain(console, f"{len(written.files)} files; open {folder / 'index.html'}")
 
 

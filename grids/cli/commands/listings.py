@@ -1,4 +1,4 @@
-"""`fedgrid data`, `fedgrid algorithms` and `fedgrid models`."""
+"""`fedgrid data`, `fedgrid convert`, `fedgrid algorithms` and `fedgrid models`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -56,6 +56,27 @@ def data(
     if others:
         raise ConfigError(f"one split at a time, not {1 + len(others)}; leave lists out")
     show_scenario(config, folder, Files(csv, figure), as_json, console())
+
+
+@app.command(epilog="Example: `fedgrid convert femnist leaf/data/femnist/data/all_data`")
+def convert(
+    dataset: Annotated[str, typer.Argument(help="femnist", show_default=False)],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="A folder of LEAF's json files, or Parquet files with writer, label and image.",
+            show_default=False,
+        ),
+    ],
+    data_dir: DataDir = None,
+) -> None:
+    """Make the file of a data set that is not downloaded, FEMNIST, from what LEAF or others publish."""
+    from fedgrid.engine.errors import unknown
+    from fedgrid.grids.cli.actions.listings import convert_femnist
+
+    if dataset != "femnist":
+        raise unknown("data set to convert", dataset, ["femnist"])
+    convert_femnist(source, data_folder(data_dir), console())
 
 
 @app.command(epilog="Example: `fedgrid algorithms --json`")

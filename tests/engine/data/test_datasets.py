@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fedgrid.engine.data.dataset import Dataset
 from fedgrid.engine.data.datasets import (
     DATASETS,
     MNIST_TRAINING,
-    Dataset,
     default_data_dir,
     find,
     is_here,
@@ -35,7 +35,10 @@ def folder(tmp_path):
 
 class TestRegistry:
     def test_registry_names(self):
-        assert list(DATASETS) == ["digits", "mnist", "fmnist", "cifar10", "pathmnist", "bloodmnist"]
+        assert list(DATASETS) == [
+            *("digits", "mnist", "fmnist", "cifar10", "pathmnist", "bloodmnist"),
+            *("cifar100", "svhn", "femnist"),
+        ]
         assert all(dataset.name == name for name, dataset in DATASETS.items())
 
     @pytest.mark.parametrize(
@@ -86,6 +89,23 @@ class TestRegistry:
         (tmp_path / "stripes.txt").write_text("7")
         pool, server = load("stripes", tmp_path)
         assert (len(pool), len(server), pool.images[0, 0, 0, 0]) == (4, 2, 7)
+
+    def test_data_sets_of_other_papers_have_their_model_and_training(self):
+        """BASELINES sections 4.3, 7.3 and 11."""
+        of = {
+            name: (
+                *(dataset.num_classes, dataset.shape, dataset.model, training.rounds, training.local_epochs),
+                *(training.batch_size, training.optimizer, training.learning_rate, training.momentum),
+            )
+            for name in ("cifar100", "svhn", "femnist")
+            for dataset, training in [(DATASETS[name], DATASETS[name].training)]
+        }
+        assert of == {
+            "cifar100": (100, (3, 32, 32), "resnet9", 150, 10, 10, "sgd", 0.01, 0.5),
+            "svhn": (10, (3, 32, 32), "lenet5", 200, 10, 10, "sgd", 0.01, 0.5),
+            "femnist": (62, (1, 28, 28), "lenet5-tanh", 500, 3, 32, "adam", 0.001, 0.0),
+        }
+        assert (DATASETS["cifar100"].pool_size, DATASETS["svhn"].pool_size) == (50_000, 73_257)
 
 
 class TestFind:

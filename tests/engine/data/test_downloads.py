@@ -49,7 +49,11 @@ class TestDownload:
             downloads.download("Set", lambda folder: None, self.FILES, tmp_path / "file" / "data")
 
     @pytest.mark.parametrize(
-        "fetch", [downloads.mnist, downloads.fmnist, downloads.cifar10, downloads.pathmnist]
+        "fetch",
+        [
+            *(downloads.mnist, downloads.fmnist, downloads.cifar10, downloads.pathmnist),
+            *(downloads.cifar100, downloads.svhn),
+        ],
     )
     def test_torchvision_errors_are_reported_in_one_line(self, tmp_path, monkeypatch, fetch):
         from torchvision.datasets import utils

@@ -109,3 +109,78 @@ class TestCifar10:
         file.write_bytes(file.read_bytes()[:100])
         with pytest.raises(DataError, match="data_batch_3 is damaged or incomplete: its MD5 sum is not"):
             readers.cifar10(batches)
+
+
+class TestCifar100:
+    @pytest.fixture
+    def batches(self, tmp_path, monkeypatch):
+        """Two training images and a test image; the fine classes are 99, 7 and 3, the coarse ones 0."""
+        from torchvision.datasets import CIFAR100
+
+        def save(name, content):
+            data = pickle.dumps(content)
+            (tmp_path / "cifar-100-python").mkdir(exist_ok=True)
+            (tmp_path / "cifar-100-python" / name).write_bytes(data)
+            return [name, md5(data).hexdigest()]
+
+        def batch(*fine):
+            images = [np.repeat(np.array([0, 50, 100], np.uint8) + label, 1024) for label in fine]
+            return {"data": np.stack(images), "fine_labels": list(fine), "coarse_labels": [0] * len(fine)}
+
+        monkeypatch.setattr(CIFAR100, "train_list", [save("train", batch(99, 7))])
+        monkeypatch.setattr(CIFAR100, "test_list", [save("test", batch(3))])
+        names = {"fine_label_names": [str(label) for label in range(100)], "coarse_label_names": ["0"]}
+        name, checksum = save("meta", names)
+        monkeypatch.setattr(CIFAR100, "meta", {"filename": name, "key": "fine_label_names", "md5": checksum})
+        return tmp_path
+
+    def test_images_and_fine_classes(self, batches):
+        pool, server = readers.cifar100(batches)
+        assert pool.images.shape == (2, 3, 32, 32)
+        assert pool.images[1, :, 31, 0].tolist() == [7, 57, 107]
+        assert pool.labels.tolist() == [99, 7]
+        assert (server.labels.tolist(), server.images[0, :, 0, 0].tolist()) == ([3], [3, 53, 103])
+
+    def test_changed_file_is_reported_as_damaged(self, batches):
+        file = batches / "cifar-100-python" / "train"
+        file.write_bytes(file.read_bytes()[::-1])
+        with pytest.raises(DataError, match="cifar-100-python/train is damaged .* its MD5 sum is not"):
+            readers.cifar100(batches)
+
+    def test_files_are_those_that_torchvision_reads(self):
+        from torchvision.datasets import CIFAR100, SVHN
+
+        listed = [*CIFAR100.train_list, *CIFAR100.test_list, [CIFAR100.meta["filename"]]]
+        assert [name for name, *_ in listed] == list(readers.CIFAR100_FILES)
+        assert [SVHN.split_list[part][1] for part in ("train", "test")] == list(readers.SVHN_FILES)
+
+
+class TestSvhn:
+    @pytest.fixture
+    def folder(self, tmp_path, monkeypatch):
+        """Matlab's order: rows, columns, channels, images; the digit 0 has the label 10."""
+        from scipy.io import savemat
+        from torchvision.datasets import SVHN
+
+        split_list = {}
+        for part, digits in (("train", [10, 1, 9]), ("test", [4, 10])):
+            images = np.zeros((32, 32, 3, len(digits)), np.uint8)
+            images[2, 5, 1] = digits
+            file = tmp_path / f"{part}_32x32.mat"
+            savemat(file, {"X": images, "y": np.array(digits, np.uint8)[:, None]})
+            split_list[part] = ["", file.name, md5(file.read_bytes()).hexdigest()]
+        monkeypatch.setattr(SVHN, "split_list", split_list)
+        return tmp_path
+
+    def test_images_and_digits(self, folder):
+        pool, server = readers.svhn(folder)
+        assert pool.images.shape == (3, 3, 32, 32)
+        assert pool.images[:, 1, 2, 5].tolist() == [10, 1, 9]
+        assert pool.images.sum() == 20
+        assert (pool.labels.tolist(), pool.labels.dtype) == ([0, 1, 9], np.int64)
+        assert server.labels.tolist() == [4, 0]
+
+    def test_changed_file_is_reported_as_damaged_before_it_is_opened(self, folder):
+        (folder / "test_32x32.mat").write_bytes(b"MATLAB 5.0")
+        with pytest.raises(DataError, match="test_32x32.mat is damaged .* its MD5 sum is not"):
+            readers.svhn(folder)

@@ -18,11 +18,12 @@ from fedgrid.engine.clients import worker
 from fedgrid.engine.clients.messages import ClientData, Setup, TrainTask
 from fedgrid.engine.clients.uplink import Clip
 from fedgrid.engine.data.images import ImageSet
-from fedgrid.engine.models import flat_vectors, networks
+from fedgrid.engine.data.pixel_statistics import PixelStatistics
+from fedgrid.engine.models import flat_vectors, networks, normalisation
 from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.round_cache import key
 from fedgrid.engine.round_cache.key import Digests, digest, of_setup, of_task
-from fedgrid.engine.training import evaluation, local
+from fedgrid.engine.training import augmentation, evaluation, local
 from fedgrid.engine.training.settings import LocalTraining, Training
 
 
@@ -187,7 +188,9 @@ OTHER = {
         "server_parts": {0: slice(0, 1), 1: slice(1, 4)},
         "reference_set": image_set(22),
         "uplink": (Clip(clip=1.0),),
+        "normalised_by": PixelStatistics((0.1,), (0.3,)),
     },
+    PixelStatistics: {"means": (0.2,), "deviations": (0.4,)},
     ClientData: {"client": 7, "train": image_set(30), "test": image_set(31)},
     ImageSet: {
         "groups": np.zeros(4, np.int64),
@@ -203,6 +206,8 @@ OTHER = {
         "weight_decay": 1e-9,
         "keep_optimizer_state": True,
         "tf32": True,
+        "augment": ("flip",),
+        "normalise": "dataset",
     },
     Clip: {"clip": 2.0},
     Rule: {"strength": 2.0, "personal": ((0, 2),)},
@@ -214,6 +219,7 @@ EXAMPLES = {
     Setup: setup(),
     ClientData: setup().clients[0],
     ImageSet: setup().server_set,
+    PixelStatistics: PixelStatistics((0.1,), (0.3,)),
     LocalTraining: training(momentum=0.0).local,
     Clip: Clip(clip=1.0),
     Rule: Rule(),
@@ -276,7 +282,10 @@ class TestTask:
 class TestCode:
     @pytest.mark.parametrize(
         "module",
-        [local, worker, flat_vectors, networks, evaluation, updates, products, local_rule],
+        [
+            *(local, worker, flat_vectors, networks, evaluation, updates, products, local_rule),
+            *(augmentation, normalisation),
+        ],
         ids=lambda module: module.__name__,
     )
     def test_module_that_trains_tests_or_compares_is_part_of_the_key(self, module, tmp_path, monkeypatch):

@@ -59,6 +59,31 @@ def test_report_prints_its_first_table_and_its_path(grids, tmp_path):
     assert "OCFL-HDB as published" in result.out
 
 
+def test_a_target_is_shown_with_its_cost_in_the_unit_that_was_asked_for(grids, tmp_path):
+    options = ("--target", "personalised_accuracy=1", "--unit", "mbit-per-client", "--to", tmp_path)
+    result = report(grids, *options)
+    assert result.code == 0
+    assert "Cost of a target score: mnist" in result.out
+    assert "Mbit a client" in result.out
+    (table,) = (tmp_path / "tables").glob("cost-*.csv")
+    assert [row["reached"] for row in rows(table)] == ["0.0", "0.0", "0.0"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--target", "accuracy=0.7"), "no score 'accuracy'"),
+        (("--target", "personalised_accuracy=70"), "expected a score above 0 and up to 1"),
+        (("--unit", "gigabytes"), "'bytes', 'mbit-per-client'"),
+        (("--traffic", "both"), "'training', 'with-test'"),
+    ],
+)
+def test_a_target_or_unit_that_does_not_exist_is_refused_in_one_line(grids, options, says):
+    result = report(grids, *options)
+    assert result.code == 2
+    assert says in result.err
+
+
 def test_report_is_in_the_grids_folder_and_on_its_mlflow_run(storage):
     said = strict_json(report(storage, "--json").out)
     folder = storage / "grids" / "one" / "report"

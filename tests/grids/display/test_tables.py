@@ -23,8 +23,9 @@ from fedgrid.grids.display.tables import (
 )
 from fedgrid.grids.results.outcome import Outcome
 from fedgrid.grids.results.times import Times
+from fedgrid.tracking.scoring.client_scores import ClientScores, PublishedClients
 from fedgrid.tracking.scoring.partitions import ClusteringScores, PartitionScores, PublishedClustering
-from fedgrid.tracking.scoring.scores import ClientScores, PublishedClients, RunScores
+from fedgrid.tracking.scoring.scores import RunScores
 from fedgrid.tracking.tables.table import Column, Row, number
 from fedgrid.tracking.tables.table import Table as PageTable
 

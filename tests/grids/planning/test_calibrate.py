@@ -1,5 +1,6 @@
 """The estimate of a run's time: the arithmetic by hand, the timing on the smallest model."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,8 +98,13 @@ def test_runs_that_differ_in_learning_rate_or_split_share_a_workload():
     assert Workload.of(run(), DIGITS) == Workload.of(slow, DIGITS) == DIGITNET
 
 
+def test_augmentation_is_part_of_a_workload():
+    moving = run(training={"augment": ["crop", "flip"]})
+    assert Workload.of(moving, DIGITS) == replace(DIGITNET, augment=("crop", "flip"))
+
+
 def test_calibrate_without_budget_times_one_batch():
-    wider = Workload("digitnet", (1, 16, 16), batch_size=8, optimizer="adam")
+    wider = Workload("digitnet", (1, 16, 16), batch_size=8, optimizer="adam", augment=("crop",))
     speeds = calibrate([DIGITNET, wider], budget=0)
     assert list(speeds) == [DIGITNET, wider]
     assert all(speed.train > 0 and speed.test > 0 for speed in speeds.values())

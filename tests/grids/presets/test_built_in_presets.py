@@ -7,7 +7,11 @@ import pytest
 from fedgrid.engine.data.datasets import load
 from fedgrid.engine.partition.scenarios import SCENARIOS
 from fedgrid.engine.session import deal
+from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import load_grid, preset_names
+from fedgrid.grids.results.study import describe
+from fedgrid.tracking.against.flis import scenario_of
+from fedgrid.tracking.published import numbers
 
 NOWHERE = Path("no-data-needed")
 
@@ -41,6 +45,13 @@ PROMISED = {
     "communities": 20,
     "communities-mixed": 20,
     "communities-digits": 20,
+    "flis": 264,
+    "flis-dirichlet": 99,
+    "flis-beta": 99,
+    "flis-digits": 33,
+    "bettinelli-resolution": 120,
+    "bettinelli-attribution": 80,
+    "bettinelli-digits": 40,
 }
 
 
@@ -49,6 +60,79 @@ def test_every_preset_has_the_runs_it_promises():
     assert {name: len(grid(name).runs) for name in preset_names()} == PROMISED
     for name in PROMISED:
         assert len({run.run_id for run in grid(name).runs}) == PROMISED[name]
+
+
+ELEVEN = [
+    *("solo", "bnc", "fedprox", "fednova", "scaffold", "lg-fedavg", "per-fedavg", "ifca", "sattler"),
+    *("flis-dc", "flis-hc"),
+]
+
+
+@pytest.mark.parametrize("name", ["flis", "flis-dirichlet", "flis-digits"])
+def test_flis_compares_eleven_algorithms_with_a_tenth_or_half_of_the_clients(name):
+    runs = grid(name).runs
+    assert list(dict.fromkeys(run.algorithm["name"] for run in runs)) == ELEVEN
+    assert {run.seed for run in runs} == {0, 1, 2}
+    assert {(run.weights, run.split.tested_on) for run in runs} == {("images", "official")}
+    shape = {(run.clients, run.participation) for run in runs}
+    assert shape == {(20, 0.5) if name == "flis-digits" else (100, 0.1)}
+
+
+def test_flis_has_the_settings_of_its_release():
+    """Facts/BASELINES.md 4.3 and 11: SGD 0.01, momentum 0.5, batch 10, 10 epochs; beta 0.3, 0.5 on FMNIST."""
+    runs = [*grid("flis").runs, *grid("flis-dirichlet").runs]
+    keys = ("optimizer", "learning_rate", "momentum", "batch_size", "local_epochs")
+    assert {tuple(getattr(run.training, key) for key in keys) for run in runs} == {("sgd", 0.01, 0.5, 10, 10)}
+    assert {(run.dataset, run.model, run.training.rounds, run.training.augment) for run in runs} == {
+        ("fmnist", "lenet5", 200, ()),
+        ("svhn", "lenet5", 200, ()),
+        ("cifar10", "lenet5", 200, ("crop", "flip")),
+        ("cifar100", "resnet9", 150, ("crop", "flip")),
+    }
+    assert settings("flis", "flis-dc", "beta") == {
+        "fmnist": (0.5,),
+        **dict.fromkeys(("cifar10", "cifar100", "svhn"), (0.3,)),
+    }
+    assert {run.split.reference_images for run in runs} == {2500}
+
+
+def test_flis_has_two_skews_and_the_runs_of_the_published_tables():
+    """The reports of `flis` and `flis-dirichlet` compare every run but the lost row of FLIS-HC at 30 %."""
+    for name, scenarios in (
+        ("flis", {"label-skew 0.2", "label-skew 0.3"}),
+        ("flis-dirichlet", {"dirichlet 0.1"}),
+    ):
+        runs = describe(grid(name).runs, Storage.of("no-runs-needed"))
+        assert {scenario_of(run) for run in runs} == scenarios
+        published = {(scenario_of(run), run.dataset, run.published) for run in runs}
+        lost = {
+            ("label-skew 0.3", dataset, "FLIS-HC") for dataset in ("fmnist", "cifar10", "cifar100", "svhn")
+        }
+        assert published - set(numbers.flis()) == (lost if name == "flis" else set())
+
+
+def test_flis_beta_has_eleven_thresholds_and_three_numbers_of_epochs():
+    runs = grid("flis-beta").runs
+    assert {run.algorithm["beta"] for run in runs} == {step / 10 for step in range(11)}
+    assert {run.training.local_epochs for run in runs} == {1, 5, 10}
+    assert {(run.dataset, run.split.labels_share) for run in runs} == {
+        (name, 0.2) for name in ("cifar10", "svhn", "fmnist")
+    }
+
+
+def test_bettinelli_has_the_axes_of_its_figures():
+    runs = grid("bettinelli-resolution").runs
+    assert {run.split.majority for run in runs} == {0.1, 0.3, 0.5, 0.7, 0.9, 1.0}
+    assert {run.algorithm["resolution"] for run in runs} == {0.2, 0.4, 0.6, 0.8, 1.0}
+    runs = grid("bettinelli-attribution").runs
+    assert {run.participation for run in runs} == {1.0, 0.75, 0.5, 0.25}
+    assert {(run.model, run.split.majority, run.training.rounds) for run in runs} == {
+        ("mobilenet-v1", 0.7, 40)
+    }
+    for name in ("bettinelli-resolution", "bettinelli-attribution", "bettinelli-digits"):
+        own = grid(name).runs
+        assert {run.evaluation.global_model for run in own} == {True}
+        assert {run.seed for run in own} == {0, 1, 2, 3}
 
 
 def test_paper_is_the_papers_forty_scenarios_with_seven_algorithms():

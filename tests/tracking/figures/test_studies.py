@@ -14,6 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fedgrid.tracking import figures
 from fedgrid.tracking.figures.style import styles
+from fedgrid.tracking.scoring.cost import Target, Terms
 from fedgrid.tracking.scoring.study import SPLITS
 from tests.helpers.reference import REFERENCE, rows_of
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
@@ -47,6 +48,9 @@ OF_STUDIES = {
     "fairness": figures.fairness_per_round,
     "sizes": figures.cluster_sizes_per_round,
     "gap, loss": figures.loss_gap,
+    "silhouette": figures.silhouette_per_round,
+    "global model": figures.global_accuracy_per_round,
+    "communities": figures.communities,
     "maps": figures.cluster_maps,
     "gap": figures.learning_gap,
     "gap, published": lambda study: figures.learning_gap(study, published=True),
@@ -425,7 +429,7 @@ def test_the_cost_of_references_alone_has_no_target():
 def test_the_cost_of_a_given_target_falls_back_to_the_published_f1_and_leaves_unknown_bytes_out():
     both = {"personalised_f1": (0.1, 0.9), "published_pf1": (0.6, 0.7), "bytes": (1e6, 2e6)}
     results = [finished(curves=both), finished("SCL", curves={"published_pf1": (0.4, 0.5)})]
-    figure = figures.cost_to_target(study(*results), target=0.5)
+    figure = figures.cost_to_target(study(*results), Terms(Target("personalised_f1", 0.5)))
     [axes] = figure.axes
     assert {name: [x for x, _ in points] for name, points in lines(axes).items()} == {"BNC": [1], "SCL": [2]}
     assert figure.texts[0].get_text().startswith("until PF1 (union of classes, as published)\nreaches 0.5")
@@ -564,3 +568,17 @@ def test_the_example_in_the_docs_draws_three_figures(tmp_path, monkeypatch):
         "learning-gap.pdf",
         "segments.pdf",
     ]
+
+
+def test_communities_stand_beside_the_global_model_on_their_members_images_and_on_the_servers():
+    curves = {
+        "global_own_accuracy": (0.1, 0.4),
+        "personalised_accuracy": (0.2, 0.9),
+        "global_accuracy": (0.1, 0.5),
+        "generalised_accuracy": (0.2, 0.3),
+    }
+    of = study(finished("Louvain", curves=curves))
+    for server, ends in ((False, [0.4, 0.9]), (True, [0.5, 0.3])):
+        [axes] = figures.communities(of, server=server).axes
+        [whole] = [line for line in axes.lines if line.get_label() == "Louvain"]
+        assert list(whole.get_xdata()) == ends

@@ -35,10 +35,12 @@ def figures(of):
 
 
 def test_docs_list_the_figures_of_a_report():
-    """A grid with a further axis has `axis-KEY`, too."""
+    """A grid with a further axis has `axis-KEY`, one with two `sweep-KEY-by-KEY-DATASET`, too."""
     documented = set(re.findall(r"^\| `([\w-]+)` \|", _figures_in_docs(), re.MULTILINE))
-    assert figures(study("mnist", "digits")) == documented - {"axis-KEY"}
-    assert "axis-KEY" in documented
+    of_axes = {"axis-KEY", "sweep-KEY-by-KEY-DATASET"}
+    curves = {**RIGHT, "silhouette": (0.1, 0.2), "global_accuracy": (0.1, 0.2)}
+    assert figures(study("mnist", "digits", curves=curves)) == documented - of_axes
+    assert of_axes <= documented
 
 
 def _figures_in_docs():
@@ -82,3 +84,14 @@ def test_figures_that_are_alternatives_are_a_choice_and_a_single_one_is_none():
 
 def test_a_data_set_has_a_table_of_fairness():
     assert "fairness-mnist" in {table.name for table in report_page(study("mnist")).tables()}
+
+
+def test_figures_of_the_global_model_and_the_silhouette_need_a_run_that_recorded_them():
+    without = figures(study("mnist"))
+    curves = {**RIGHT, "silhouette": (0.1, 0.2), "global_accuracy": (0.1, 0.2)}
+    assert figures(study("mnist", curves=curves)) - without == {
+        "silhouette-DATASET-CLIENTS",
+        "global-DATASET-CLIENTS",
+        "communities-DATASET",
+        "communities-server-DATASET",
+    }

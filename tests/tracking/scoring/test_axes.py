@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from fedgrid.tracking import figures
+from fedgrid.tracking.records import Columns
 from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.scoring.axes import along, axes_of, of_setting, values_of
 from fedgrid.tracking.scoring.measures import FINAL_ARI, PA_LAST
 from fedgrid.tracking.scoring.statistics import compare
-from fedgrid.tracking.tables.axes import over_axis
+from fedgrid.tracking.tables.axes import over_axis, sweep
 from fedgrid.tracking.tables.clustering import clustering, rounds
 from fedgrid.tracking.tables.scenarios import per_scenario
 from fedgrid.tracking.tables.table import ABSENT
@@ -209,3 +210,68 @@ def test_a_figure_of_an_axis_without_a_result_says_so():
     other = finished(0.1, epochs="5").run
     axes, _ = figures.over_axis(study_of([], [run, other]), EPOCHS).axes
     assert "no run is" in axes.texts[0].get_text()
+
+
+def beta_by_epochs():
+    """FLIS-DC over two thresholds with 1 and 10 epochs: accuracy is threshold / 10 + epochs / 20."""
+    return study_of(
+        [
+            finished(
+                float(value) / 10 + epochs / 20,
+                algorithm=f"FLIS-DC (threshold {value})",
+                method="FLIS-DC",
+                epochs=str(epochs),
+                threshold=value,
+            )
+            for value in ("0.1", "0.3")
+            for epochs in (1, 10)
+        ]
+    )
+
+
+def test_the_figure_of_two_axes_has_a_line_for_each_value_of_the_second():
+    accuracy, ari = figures.sweep(beta_by_epochs(), THRESHOLD, EPOCHS).axes
+    lines = lines_of(accuracy)
+    assert lines[f"{EPOCHS} 1"] == ([0.1, 0.3], pytest.approx([0.06, 0.08]))
+    assert lines[f"{EPOCHS} 10"] == ([0.1, 0.3], pytest.approx([0.51, 0.53]))
+    assert accuracy.get_xlabel() == ari.get_xlabel() == THRESHOLD
+
+
+def test_the_figure_of_two_axes_has_a_row_for_each_algorithm():
+    axes = figures.sweep(two_axes(), MAJORITY, EPOCHS).axes
+    assert len(axes) == 4
+    assert lines_of(axes[0])[f"{EPOCHS} 10"][1] == pytest.approx([0.5, 0.7])
+    assert lines_of(axes[3])[f"{EPOCHS} 10"][1] == [1, 1]
+
+
+def test_the_figure_of_two_axes_refuses_to_mix_data_sets():
+    other = replace(two_axes().finished[0].run, dataset="digits", run_id="other")
+    with pytest.raises(ValueError, match="several data sets"):
+        figures.sweep(study_of([*two_axes().finished], [other]), MAJORITY, EPOCHS)
+
+
+def test_the_table_of_two_axes_has_a_row_for_each_value_of_the_second():
+    table = sweep(beta_by_epochs(), THRESHOLD, EPOCHS)
+    assert [(row.section, row.name) for row in table.rows] == [("FLIS-DC", "1"), ("FLIS-DC", "10")]
+    assert rows_of(table)["10"][:2] == pytest.approx([0.51, 0.53])
+    assert table.name == f"sweep-{THRESHOLD}-by-{EPOCHS}-mnist"
+
+
+def test_a_report_of_two_axes_has_a_figure_and_a_table_along_each():
+    page = report_page(two_axes())
+    names = {f"sweep-{EPOCHS}-by-{MAJORITY}-mnist", f"sweep-{MAJORITY}-by-{EPOCHS}-mnist"}
+    assert names <= {plate.name for plate in page.plates()}
+    assert names <= {table.name for table in page.tables()}
+
+
+def test_scores_that_runs_have_are_shown_over_an_axis_too():
+    """Bettinelli's Figure 3 has the silhouette, FLIS's Figure 2 the accuracy of the last local models."""
+    results = [
+        replace(result, curves=Columns((2,), {**result.curves, "silhouette": np.array([0.1, 0.4])}))
+        for result in two_axes().finished
+    ]
+    study = study_of(results)
+    assert [axes.get_title() for axes in figures.over_axis(study, EPOCHS).axes][2:] == [
+        "silhouette of the last partition"
+    ]
+    assert [column.group for column in over_axis(study, EPOCHS).columns][-1] == "last silhouette"

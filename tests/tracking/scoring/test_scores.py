@@ -3,6 +3,7 @@
 from math import log
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -241,7 +242,51 @@ def test_missing_or_damaged_records_are_an_error_that_names_the_file(tmp_path: P
 
 
 def test_the_engine_records_every_column_that_is_read():
-    from fedgrid.engine.records import CLIENTS, rounds_schema
+    from fedgrid.engine.records import CLIENTS, clients_schema, rounds_schema
 
     assert {*records.ROUND_KEYS} <= set(rounds_schema().names)
-    assert {*records.CLIENT_KEYS, *records.CLIENT_COLUMNS} <= set(CLIENTS.names)
+    read = {*records.CLIENT_KEYS, *records.CLIENT_COLUMNS, "part"}
+    assert read <= set(clients_schema(global_model=True).names)
+    assert read - set(CLIENTS.names) == {*records.GLOBAL}
+
+
+def test_the_last_local_accuracy_is_of_each_client_that_has_trained_by_then(write_run):
+    """Client 0 trains in rounds 1 and 3, client 1 in round 2, client 2 never.
+
+    Round 1: 0.5. Round 2: (0.5 + 0.7) / 2. Round 3: (0.9 + 0.7) / 2.
+    """
+    local = [[0.5, None, None], [None, 0.7, None], [0.9, None, None]]
+    run = write_run([[0, 0, 0]] * 3, [0, 0, 1], columns={"local_own_accuracy": local})
+    assert scores.curves(records.read(run))["last_local_accuracy"] == pytest.approx([0.5, 0.6, 0.8])
+
+
+def test_the_mean_over_those_asked_leaves_out_clients_that_were_only_tested(write_run):
+    """Asked are the trained, the excluded and the dropped: (0.2 + 0.4 + 0.6) / 3; then client 3 alone."""
+    parts = [["trained", "excluded", "dropped", "not asked"], ["not asked"] * 3 + ["trained"]]
+    tests = [[0.2, 0.4, 0.6, 1.0], [0.1, 0.2, 0.3, 0.7]]
+    columns = {"part": parts, "cluster_own_accuracy": tests}
+    curves = scores.curves(records.read(write_run([[0] * 4] * 2, [0] * 4, columns=columns)))
+    assert curves["asked_accuracy"] == pytest.approx([0.4, 0.7])
+    assert curves["personalised_accuracy"] == pytest.approx([0.55, 0.325])
+    assert curves["asked_clients"].tolist() == [3, 1]
+
+
+def test_the_global_model_is_scored_only_where_it_was_tested(write_run):
+    columns = {"global_server_accuracy": [[0.6, 0.6]], "global_own_accuracy": [[0.2, 0.4]]}
+    run = scores.of_run(write_run([[0, 1]], [0, 1], columns=columns))
+    assert (run.clients.global_accuracy, run.clients.global_own_accuracy) == pytest.approx((0.6, 0.3))
+    assert scores.of_run(write_run([[0, 1]], [0, 1])).as_dict()["global_accuracy"] is None
+
+
+def test_seconds_add_up_and_are_unknown_without_timings(write_run):
+    folder = write_run([[0, 1]] * 3, [0, 1])
+    assert scores.curves(records.read(folder))["seconds"].tolist() == [0.5, 1.0, 1.5]
+    (folder / "timings.parquet").unlink()
+    assert np.isnan(scores.curves(records.read(folder))["seconds"]).all()
+
+
+def test_a_list_in_the_row_of_a_round_is_no_number():
+    """IFCA records how many clients chose each model."""
+    row = {"round": 1, "clusters": 2, "counts": [3, 1], "silhouette": None}
+    found = records.of_rows(row, [{"client": 0, "cluster": 0, "true_cluster": 0, "part": "trained"}])
+    assert set(found.rounds) == {"clusters", "silhouette"}

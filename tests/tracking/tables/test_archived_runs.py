@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from fedgrid.tracking.against.ocfl import against_published
 from fedgrid.tracking.report.contents import report_page
-from fedgrid.tracking.tables.against import against_published
 from tests.helpers.studies import WHOLE, result_of, run_of, study_of
 
 OF_OURS = re.compile(r"\b(ours?|plain|here|similarity_over)\b", re.IGNORECASE)

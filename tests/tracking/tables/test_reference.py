@@ -9,10 +9,10 @@ from decimal import ROUND_HALF_UP, Decimal
 import numpy as np
 import pytest
 
+from fedgrid.tracking.against.ocfl import against_published
 from fedgrid.tracking.scoring.measures import FINAL_ARI
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.scoring.study import Study, read_result
-from fedgrid.tracking.tables.against import against_published
 from fedgrid.tracking.tables.clustering import exactly_right, published_clustering, published_rounds
 from fedgrid.tracking.tables.formats import to_csv
 from fedgrid.tracking.tables.table import FAR, NONE, Table

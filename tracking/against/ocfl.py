@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from fedgrid.tracking.against import reasons
 from fedgrid.tracking.published import numbers
 from fedgrid.tracking.scoring.measures import PUBLISHED_CLUSTERING
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables import reasons
 from fedgrid.tracking.tables.cells import explained, over_scenarios, split_name, title_of
 from fedgrid.tracking.tables.clustering import published_cell, published_round
 from fedgrid.tracking.tables.personalisation import LAST, MEAN, PUBLISHED, measure_of, untested

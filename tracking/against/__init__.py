@@ -1,0 +1,1 @@
+"""Our numbers beside the published ones, with the known reasons why they differ."""

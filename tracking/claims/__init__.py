@@ -1,0 +1,1 @@
+"""The papers' claims, and whether they hold in a grid's runs."""

@@ -1,0 +1,144 @@
+"""A claim, the numbers of our runs that it is about, and the verdict over seeds and scenarios.
+
+A claim says in which interval a number lies, mostly a difference of two algorithms, paired by scenario and
+seed. In one scenario it holds if the 95 % interval of the mean over seeds (Student's t) lies within the
+claimed one, and does not if it lies outside; otherwise, or with one seed, it cannot be said. It holds as a
+whole if it does in all scenarios, and does not if it fails in one.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import inf, isnan
+from typing import Literal, TypeAlias
+
+import numpy as np
+from scipy import stats
+
+from fedgrid.tracking.scoring.study import Result, Run, Study
+
+Verdict: TypeAlias = Literal["holds", "does not hold", "cannot be said"]
+Scores: TypeAlias = Mapping[tuple[str, int], float]
+"""By scenario, in words, and seed."""
+CONFIDENCE = 0.95
+AS_PUBLISHED = "as published"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A number of one scenario, by seed, and the interval in which it is claimed to lie."""
+
+    what: str
+    """As `FLIS-DC - IFCA`."""
+    scenario: str
+    values: tuple[float, ...]
+    """One a seed."""
+    low: float = 0.0
+    high: float = inf
+
+    @property
+    def mean(self) -> float:
+        """Mean over the seeds."""
+        return float(np.mean(self.values))
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the claim holds in this scenario."""
+        if len(self.values) < 2:
+            return "cannot be said"
+        error = float(np.std(self.values, ddof=1)) / len(self.values) ** 0.5
+        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(self.values) - 1)) * error
+        if self.low < self.mean - half and self.mean + half < self.high:
+            return "holds"
+        outside = self.mean + half <= self.low or self.mean - half >= self.high
+        return "does not hold" if outside else "cannot be said"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says, and how our runs tell."""
+
+    paper: str
+    text: str
+    evidence: str
+    """The paper's own numbers, or where it shows them."""
+    ours: str
+    """The number of ours, in words: `FLIS-DC - IFCA, accuracy`."""
+    claimed: str
+    """The interval in words: `above 0`."""
+    checks: Callable[[Study], Iterable[Check]]
+    """None if the study lacks the runs."""
+
+
+def verdict(checks: Iterable[Check]) -> Verdict:
+    """Return the verdict over all scenarios and comparisons of a claim."""
+    found = {check.verdict for check in checks}
+    if "does not hold" in found:
+        return "does not hold"
+    return "cannot be said" if "cannot be said" in found else "holds"
+
+
+def scores(
+    study: Study,
+    of: Callable[[Result], float],
+    where: Callable[[Run], bool],
+    without: str = "",
+) -> Scores:
+    """Return a number of the runs that fit, by scenario and seed; of several variants in one, the mean.
+
+    `without` is an axis that is no part of the scenario, because its values are compared.
+    """
+    found: dict[tuple[str, int], list[float]] = {}
+    for result in study.finished:
+        if where(result.run) and not isnan(value := of(result)):
+            found.setdefault((words(result.run, without), result.run.seed), []).append(value)
+    return {key: float(np.mean(values)) for key, values in found.items()}
+
+
+def words(run: Run, without: str = "") -> str:
+    """Return a run's scenario in words, without one of the grid's axes."""
+    fixed = {"dataset": run.dataset, "clients": f"{run.clients} clients", "overlap": run.overlap}
+    fixed |= {"balance": run.balance, **{key: f"{key} {value}" for key, value in run.setting}}
+    return ", ".join(text for key, text in fixed.items() if key != without)
+
+
+def above(what: str, one: Scores, other: Scores, *, low: float = 0.0, high: float = inf) -> Iterator[Check]:
+    """Yield a check of `one - other` for each scenario that both have, over the seeds that both have."""
+    for scenario in dict.fromkeys(scenario for scenario, _ in one):
+        seeds = sorted(seed for place, seed in one if place == scenario and (place, seed) in other)
+        if seeds:
+            differences = tuple(one[scenario, seed] - other[scenario, seed] for seed in seeds)
+            yield Check(what, scenario, differences, low, high)
+
+
+def alone(what: str, one: Scores, *, low: float, high: float = inf) -> Iterator[Check]:
+    """Yield a check of the numbers themselves for each scenario."""
+    yield from above(what, one, dict.fromkeys(one, 0.0), low=low, high=high)
+
+
+def largest(checks: Iterable[Check]) -> tuple[Check, ...]:
+    """Return the check with the largest mean, for claims of the kind 'by up to'."""
+    found = sorted(checks, key=lambda check: check.mean)
+    return tuple(found[-1:])
+
+
+def named(*titles: str) -> Callable[[Run], bool]:
+    """Return whether a run is of one of these algorithms, by their names in tables, but not as published."""
+    return lambda run: run.published in titles and AS_PUBLISHED not in run.algorithm
+
+
+def values_of(study: Study, key: str, where: Callable[[Run], bool]) -> tuple[str, ...]:
+    """Return the values that the runs which fit have of a key, numbers by size."""
+    found = dict.fromkeys(run.keys[key] for run in study.runs if where(run) and key in run.keys)
+    return tuple(sorted(found, key=_size))
+
+
+def having(key: str, value: str, where: Callable[[Run], bool]) -> Callable[[Run], bool]:
+    """Return whether a run fits, and has a value of a key."""
+    return lambda run: run.keys.get(key) == value and where(run)
+
+
+def _size(value: str) -> tuple[float, str]:
+    try:
+        return float(value), value
+    except ValueError:
+        return inf, value

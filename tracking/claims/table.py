@@ -1,0 +1,58 @@
+"""The table of claims: what the papers say, on what evidence, and what our runs say."""
+
+from collections.abc import Sequence
+
+from fedgrid.tracking.claims import bettinelli, flis
+from fedgrid.tracking.claims.claim import Check, Claim, verdict
+from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.tables.table import Cell, Column, Row, Table, fixed
+
+CLAIMS: tuple[Claim, ...] = (*flis.CLAIMS, *bettinelli.CLAIMS)
+CAPTION = (
+    "Claims that the grid has the runs for; FedAvg is BNC here, CFL is SCL. Ours: the number that the "
+    "claim is about, mean over seeds and comparisons, in brackets the least and the greatest mean of one; "
+    "claimed is where it should lie. In one scenario a claim holds if the 95 % interval (Student's t over "
+    "seeds) of the number lies within the claimed interval, and does not if it lies outside; otherwise, "
+    "and with one seed, it cannot be said. It holds if it does in all comparisons, and does not if it "
+    "fails in one."
+)
+
+
+def claims(study: Study) -> Table | None:
+    """Return the table of the claims that a study has the runs for, None if there are none."""
+    rows = []
+    for claim in CLAIMS:
+        checks = tuple(claim.checks(study))
+        if checks:
+            rows.append(Row(claim.text, _cells(claim, checks), claim.paper))
+    if not rows:
+        return None
+    columns = ("paper's evidence", "ours", "claimed", "verdict", "holds in", "seeds", "scenarios")
+    return Table(
+        "claims",
+        "Claims of the papers",
+        CAPTION,
+        tuple(map(Column, columns)),
+        tuple(rows),
+        corner="claim",
+        part="paper",
+    )
+
+
+def _cells(claim: Claim, checks: Sequence[Check]) -> tuple[Cell, ...]:
+    means = [check.mean for check in checks]
+    mean = sum(means) / len(means)
+    span = f" ({fixed(min(means), 3)} to {fixed(max(means), 3)})" if len(means) > 1 else ""
+    holding = sum(check.verdict == "holds" for check in checks)
+    found = verdict(checks)
+    seeds = min(len(check.values) for check in checks)
+    scenarios = len({check.scenario for check in checks})
+    return (
+        Cell(claim.evidence),
+        Cell(f"{claim.ours}: {fixed(mean, 3)}{span}", mean),
+        Cell(claim.claimed),
+        Cell(found, bold=found != "cannot be said"),
+        Cell(f"{holding}/{len(checks)}", holding / len(checks)),
+        Cell(str(seeds), float(seeds)),
+        Cell(str(scenarios), float(scenarios)),
+    )

@@ -1,0 +1,199 @@
+"""The scores of clients in one round, and each paper's own definition of personalised accuracy.
+
+Scores named `published_...` follow Figure 2 of the OCFL journal paper as its notebooks compute it (F1 over
+the union of true and predicted classes, generalisation of the local models); all others are what their names
+say. Shapes: R rounds, K clients.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedgrid.tracking.records import Array
+from fedgrid.tracking.scoring.group import Group, score
+
+Tests: TypeAlias = Mapping[str, ArrayLike]
+"""`cluster_own_accuracy` and so on: the columns of tests in the records, clients on the last axis."""
+
+
+def _mean_of(column: str) -> Callable[[Tests], Array]:
+    return lambda tests: mean(tests[column])
+
+
+def _mean_of_asked(column: str) -> Callable[[Tests], Array]:
+    """Return a function for the mean of a column over the clients that were asked in a round."""
+    return lambda tests: mean(
+        np.where(np.asarray(tests["asked"]) == 1, np.asarray(tests[column], np.float64), np.nan)
+    )
+
+
+def _gap_between(one: str, other: str) -> Callable[[Tests], Array]:
+    """Return a function for the mean over clients of the absolute difference of two columns."""
+    return lambda tests: mean(
+        np.abs(np.asarray(tests[one], np.float64) - np.asarray(tests[other], np.float64))
+    )
+
+
+def _least(column: str) -> Callable[[Tests], Array]:
+    return lambda tests: np.fmin.reduce(np.asarray(tests[column], np.float64), axis=-1)
+
+
+def _jain(column: str) -> Callable[[Tests], Array]:
+    """Return a function for Jain's index of the clients with a value; all 0 is equal, too, and gives 1.
+
+    Source: Jain, Chiu and Hawe, A quantitative measure of fairness and discrimination for resource allocation
+    in shared computer systems, DEC-TR-301, 1984: (sum of x)^2 / (K * sum of x^2).
+    """
+
+    def compute(tests: Tests) -> Array:
+        values = np.asarray(tests[column], np.float64)
+        squares = mean(values**2)
+        return np.asarray(
+            np.divide(mean(values) ** 2, squares, out=np.ones(squares.shape), where=squares != 0)
+        )
+
+    return compute
+
+
+OWN = "of the clusters' models on their clients' own test sets, mean over clients"
+SERVER = "of the clusters' models on the server's test set, mean over clients"
+
+
+@dataclass(frozen=True)
+class ClientScores(Group):
+    """Means over the clients of one round, computed from `Tests`; F1 is over the classes in the test set."""
+
+    personalised_accuracy: float = score(f"Accuracy {OWN}.", _mean_of("cluster_own_accuracy"), in_mlflow=True)
+    personalised_f1: float = score(
+        f"Macro F1 over the classes in the test set, {OWN}.", _mean_of("cluster_own_f1_own"), in_mlflow=True
+    )
+    personalised_f1_union: float = score(
+        f"Macro F1 over the true and predicted classes, {OWN}.", _mean_of("cluster_own_f1_union")
+    )
+    personalised_balanced_accuracy: float = score(
+        f"Balanced accuracy {OWN}.", _mean_of("cluster_own_balanced_accuracy")
+    )
+    personalised_loss: float = score(f"Loss {OWN}.", _mean_of("cluster_own_loss"), in_mlflow=True)
+    generalised_accuracy: float = score(
+        f"Accuracy {SERVER}.", _mean_of("cluster_server_accuracy"), in_mlflow=True
+    )
+    generalised_f1: float = score(
+        f"Macro F1 over the classes in the test set, {SERVER}.",
+        _mean_of("cluster_server_f1_own"),
+        in_mlflow=True,
+    )
+    generalised_f1_union: float = score(
+        f"Macro F1 over the true and predicted classes, {SERVER}.", _mean_of("cluster_server_f1_union")
+    )
+    generalised_balanced_accuracy: float = score(
+        f"Balanced accuracy {SERVER}.", _mean_of("cluster_server_balanced_accuracy")
+    )
+    generalised_loss: float = score(f"Loss {SERVER}.", _mean_of("cluster_server_loss"), in_mlflow=True)
+    learning_gap: float = score(
+        "Absolute difference of personalised and generalised accuracy, mean over clients.",
+        _gap_between("cluster_own_accuracy", "cluster_server_accuracy"),
+        in_mlflow=True,
+    )
+    learning_gap_f1: float = score(
+        "Absolute difference of personalised and generalised F1, mean over clients.",
+        _gap_between("cluster_own_f1_own", "cluster_server_f1_own"),
+    )
+    learning_gap_loss: float = score(
+        "Absolute difference of personalised and generalised loss (cross-entropy, nats), mean over clients.",
+        _gap_between("cluster_own_loss", "cluster_server_loss"),
+    )
+    worst_client_accuracy: float = score(
+        "Least personalised accuracy of a client.", _least("cluster_own_accuracy"), in_mlflow=True
+    )
+    jain_index: float = score(
+        "Jain's index of the clients' personalised accuracies: 1 if all are equal, 1/K if one of K has all.",
+        _jain("cluster_own_accuracy"),
+        in_mlflow=True,
+    )
+    asked_accuracy: float = score(
+        "Accuracy of the clusters' models on their clients' own test sets, mean over the clients that were "
+        "asked to train in the round.",
+        _mean_of_asked("cluster_own_accuracy"),
+    )
+    global_accuracy: float = score(
+        "Accuracy of the algorithm's global model on the server's test set (`evaluation.global_model`).",
+        _mean_of("global_server_accuracy"),
+        in_mlflow=True,
+    )
+    global_own_accuracy: float = score(
+        "Accuracy of the algorithm's global model on the clients' own test sets, mean over clients.",
+        _mean_of("global_own_accuracy"),
+        in_mlflow=True,
+    )
+
+
+@dataclass(frozen=True)
+class PublishedClients(Group):
+    """The published personalisation and generalisation: means over all rounds and clients, from `Tests`.
+
+    Before aggregation means: in the first round the initial model, which no client has trained, and later the
+    locally trained one. The authors' archive has such a first row in all of its runs, ours records it so.
+    """
+
+    published_pf1: float = score(
+        "F1 over the union of classes, of the cluster's model on the client's test set.",
+        _mean_of("cluster_own_f1_union"),
+    )
+    published_gf1: float = score(
+        "F1 over the union of classes, of the local model before aggregation on the server's test set.",
+        _mean_of("local_server_f1_union"),
+    )
+    published_pa: float = score(
+        "Accuracy of the cluster's model on the client's test set.", _mean_of("cluster_own_accuracy")
+    )
+    published_ga: float = score(
+        "Accuracy of the local model before aggregation on the server's test set.",
+        _mean_of("local_server_accuracy"),
+    )
+    published_learning_gap: float = score(
+        "The notebooks' DIST: |accuracy behind PA - accuracy behind GA|, row by row.",
+        _gap_between("cluster_own_accuracy", "local_server_accuracy"),
+    )
+
+
+@dataclass(frozen=True)
+class TrainScores(Group):
+    """Local training in one round, computed from the columns of `clients.parquet`."""
+
+    train_loss: float = score(
+        "Loss in local training, mean over clients.", _mean_of("train_loss"), in_mlflow=True
+    )
+    train_accuracy: float = score(
+        "Accuracy in local training, mean over clients.", _mean_of("train_accuracy"), in_mlflow=True
+    )
+
+
+@dataclass(frozen=True)
+class LastModels(Group):
+    """Scores of what clients keep between their rounds, computed from columns of shape (R, K)."""
+
+    last_local_accuracy: float = score(
+        "Accuracy of each client's own last model, as it was after its last local training, on its own test "
+        "set; mean over all clients that have trained by then.",
+        lambda tests: mean(latest(tests["local_own_accuracy"])),
+    )
+
+
+def latest(values_RK: ArrayLike) -> Array:
+    """Return the last value of each client up to each round, shape (R, K), NaN before its first."""
+    values_RK = np.asarray(values_RK, np.float64)
+    rounds_RK = np.where(np.isnan(values_RK), -1, np.arange(len(values_RK))[:, None])
+    last_RK = np.maximum.accumulate(rounds_RK, axis=0)
+    return np.asarray(np.where(last_RK < 0, np.nan, np.take_along_axis(values_RK, last_RK, axis=0)))
+
+
+def mean(values: ArrayLike) -> Array:
+    """Return the mean over the last axis without the NaNs, NaN where there is nothing else."""
+    values = np.asarray(values, np.float64)
+    measured = ~np.isnan(values)
+    count = measured.sum(axis=-1)
+    total = np.where(measured, values, 0.0).sum(axis=-1)
+    return np.asarray(np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0))

@@ -1,0 +1,194 @@
+"""The cost of a target score: rounds, bytes and seconds until a run first reaches it.
+
+Two conventions of traffic. `training`: what rounds send down and up. `with-test`: besides, each client that
+was asked in a round downloads the model that it is tested with, as in Prigent et al. (Tables IV and V); that
+is one model, or what the round sent it if that is less (nothing for SOLO, the shared part for LG-FedAvg).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from fedgrid.tracking.records import Array
+from fedgrid.tracking.scoring.client_scores import ClientScores, LastModels, PublishedClients
+from fedgrid.tracking.scoring.group import declared
+from fedgrid.tracking.scoring.partitions import PartitionScores
+from fedgrid.tracking.scoring.study import Result, Scenario, Study
+
+Traffic: TypeAlias = Literal["training", "with-test"]
+Unit: TypeAlias = Literal["bytes", "mbit-per-client"]
+TRAFFIC: tuple[Traffic, ...] = get_args(Traffic)
+UNITS: tuple[Unit, ...] = get_args(Unit)
+BITS, MEGA = 8, 1e6
+PREFIXES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+
+NO_TARGETS = ("clusters", "smallest_cluster", "clients_alone")
+SCORES = tuple(
+    each.name
+    for group in (ClientScores, LastModels, PartitionScores, PublishedClients)
+    for each in declared(group)
+    if each.name not in NO_TARGETS and "loss" not in each.name and "gap" not in each.name
+)
+"""Curves that can be a target: shares, of which more is better."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A score to reach."""
+
+    curve: str
+    """One of `SCORES`."""
+    value: float
+    """The score itself, or its share of the best if `is_share`."""
+    is_share: bool = False
+    """Whether the target is a share of the scenario's best last score: the mean over seeds of any algorithm
+    but references."""
+
+    @classmethod
+    def parse(cls, text: str) -> "Target":
+        """Return the target of `personalised_accuracy=0.7`, or `=95%` of the best.
+
+        Raises:
+            ValueError: it is not of this form, or there is no such score.
+        """
+        curve, _, value = text.partition("=")
+        if curve not in SCORES:
+            near = get_close_matches(curve, SCORES, n=1)
+            hint = f"did you mean '{near[0]}'? " if near else ""
+            raise ValueError(f"target '{text}': no score '{curve}'; {hint}allowed: {', '.join(SCORES)}")
+        is_share = value.endswith("%")
+        try:
+            number = float(value.removesuffix("%")) / (100 if is_share else 1)
+        except ValueError:
+            number = np.nan
+        if not 0 < number <= 1:
+            raise ValueError(
+                f"target '{text}': expected a score above 0 and up to 1, as in {curve}=0.7, or a share of "
+                f"the scenario's best last score, as in {curve}=95%"
+            )
+        return cls(curve, number, is_share)
+
+    @property
+    def goal(self) -> str:
+        """The value in words."""
+        return f"{self.value * 100:g} % of the scenario's best" if self.is_share else f"{self.value:g}"
+
+    @property
+    def score(self) -> str:
+        """The score in words."""
+        return NAMES.get(self.curve, self.curve.replace("_", " "))
+
+
+NAMES = {
+    "personalised_f1": "personalised F1 (own classes)",
+    "published_pf1": "PF1 (union of classes, as published)",
+}
+DEFAULT = Target("personalised_f1", 0.95, is_share=True)
+"""Of reports that are asked for no other."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a cost is of, and how its bytes are counted."""
+
+    target: Target = DEFAULT
+    unit: Unit = "bytes"
+    traffic: Traffic = "training"
+
+
+AS_USUAL = Terms()
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of one run: infinite if it never reaches the target, NaN if unknown."""
+
+    rounds: float
+    bytes: float
+    seconds: float
+    clients: int
+
+    def sent(self, unit: Unit) -> float:
+        """Return the bytes of the whole run, or the megabits of a client, the mean over all clients.
+
+        Megabits per client are the unit of FLIS's Table 3.
+        """
+        return self.bytes if unit == "bytes" else self.bytes * BITS / MEGA / self.clients
+
+
+def costs(study: Study, terms: Terms) -> Mapping[str, tuple[Cost, ...]]:
+    """Return algorithm -> the cost of each of its finished runs that recorded the score."""
+    goals, curve = _goals(study, terms.target), terms.target.curve
+    return {
+        algorithm: tuple(
+            cost(result, curve, goals.get(result.run.scenario, np.inf), terms.traffic)
+            for result in study.where(algorithm=algorithm).finished
+            if is_known(result, curve)
+        )
+        for algorithm in study.algorithms
+    }
+
+
+def cost(result: Result, curve: str, goal: float, traffic: Traffic = "training") -> Cost:
+    """Return the cost until a curve of a run first reaches `goal`."""
+    there = np.flatnonzero(result.curves[curve] >= goal)
+    sent_R, seconds_R = sent(result, traffic), result.curves["seconds"]
+    return Cost(
+        float(result.round_R[there[0]]) if len(there) else np.inf,
+        _until(sent_R, there),
+        _until(seconds_R, there),
+        result.run.clients,
+    )
+
+
+def sent(result: Result, traffic: Traffic) -> Array:
+    """Return the bytes sent up and down since the start, shape (R,), NaN where unknown."""
+    bytes_R = result.curves["bytes"]
+    if traffic == "training":
+        return bytes_R
+    whole_R = result.curves["asked_clients"] * (result.run.model_bytes or np.nan)
+    return np.asarray(bytes_R + np.cumsum(np.minimum(whole_R, result.curves["bytes_down"])))
+
+
+def recorded(study: Study, terms: Terms) -> Terms:
+    """Return the terms; F1 is the published one if a run has no other, as those of the archive."""
+    target = terms.target
+    if target.curve != DEFAULT.curve:
+        return terms
+    lacking = [result for result in study.finished if not is_known(result, target.curve)]
+    published = replace(target, curve="published_pf1")
+    has_published = any(is_known(result, published.curve) for result in lacking)
+    return replace(terms, target=published) if has_published else terms
+
+
+def is_known(result: Result, curve: str) -> bool:
+    """Return whether a run has a value of a curve."""
+    return not np.isnan(result.curves[curve]).all()
+
+
+def scale(found: Iterable[Cost], unit: Unit) -> tuple[str, float]:
+    """Return the name of the unit in which costs are printed, by the largest, and its size: `GB`, 1e9."""
+    if unit != "bytes":
+        return "Mbit a client", 1.0
+    largest = max((each.bytes for each in found if np.isfinite(each.bytes)), default=0.0)
+    return next(((name, size) for name, size in PREFIXES if largest >= size), ("B", 1.0))
+
+
+def _until(total_R: Array, there: Array) -> float:
+    if np.isnan(total_R[-1]):
+        return np.nan
+    return float(total_R[there[0]]) if len(there) else np.inf
+
+
+def _goals(study: Study, target: Target) -> dict[Scenario, float]:
+    if not target.is_share:
+        return dict.fromkeys(study.scenarios, target.value)
+    best: dict[Scenario, float] = {}
+    for (scenario, _), cell in study.competitors.cells().items():
+        final = [result.last(target.curve) for result in cell.finished if is_known(result, target.curve)]
+        if final:
+            best[scenario] = max(best.get(scenario, -np.inf), target.value * float(np.mean(final)))
+    return best
