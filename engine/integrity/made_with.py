@@ -15,6 +15,8 @@ from platform import python_version_tuple
 from types import ModuleType
 from typing import Any
 
+from pydantic import BaseModel
+
 from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.format import DamagedFile, seal, unseal
@@ -56,7 +58,9 @@ def made_with(algorithm: Algorithm, images: str, machines: Sequence[Mapping[str,
     of_machines = {
         name: " and ".join(sorted({machine.get(name, "none") for machine in machines})) for name in names
     }
-    return {IMAGES: images, CODE: _code_of(type(algorithm)), **_versions(), **of_machines}
+    parts = [value for value in vars(algorithm.settings).values() if isinstance(value, BaseModel)]
+    code = _code_of(type(algorithm), *map(type, parts))
+    return {IMAGES: images, CODE: code, **_versions(), **of_machines}
 
 
 def changes(
@@ -150,11 +154,11 @@ def _versions() -> dict[str, str]:
 
 
 @cache
-def _code_of(algorithm: type[Algorithm]) -> str:
-    """Return the digest of all code of ours that a run of an algorithm executes."""
+def _code_of(*classes: type) -> str:
+    """Return the digest of the code of ours that a run executes: of its algorithm, of parts of settings."""
     root = Path(__file__).parents[2]
     paths = {path for pattern in SOURCES for path in root.glob(pattern)}
-    paths |= {Path(str(module.__file__)) for module in _modules(algorithm)}
+    paths |= {Path(str(module.__file__)) for module in _modules(*classes)}
     digest = sha256()
     for path in sorted(paths):
         digest.update(f"{path.relative_to(root)}\n".encode())
@@ -162,12 +166,12 @@ def _code_of(algorithm: type[Algorithm]) -> str:
     return digest.hexdigest()
 
 
-def _modules(algorithm: type[Algorithm]) -> list[ModuleType]:
-    """Return the modules of ours that an algorithm's module uses, directly or through others."""
+def _modules(*classes: type) -> list[ModuleType]:
+    """Return the modules of ours that the classes' modules use, directly or through others."""
     import sys
 
     found: dict[str, ModuleType | None] = {}
-    new = [base.__module__ for base in algorithm.__mro__]
+    new = [base.__module__ for each in classes for base in each.__mro__]
     while new:
         name = new.pop()
         if name in found:

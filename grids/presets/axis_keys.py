@@ -93,7 +93,10 @@ def value_text(config: RunConfig, key: str) -> str | None:
 
 
 def text_of(value: Any) -> str:
-    """Return the text of a value, the same for the same number: 1.0 and 1 are `1`, '1e-3' is `0.001`."""
+    """Return the text of a value, the same for the same number: 1.0 and 1 are `1`, '1e-3' is `0.001`.
+
+    Of a mapping with a name: `fedprox (mu 0.5)`.
+    """
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -103,6 +106,9 @@ def text_of(value: Any) -> str:
             return f"{float(value):.12g}" if not isinstance(value, int) else str(value)
         except ValueError:
             return str(value)
+    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+        settings = ", ".join(f"{key} {text_of(value[key])}" for key in sorted(value) if key != "name")
+        return f"{value['name']} ({settings})" if settings else str(value["name"])
     return json.dumps(value, sort_keys=True, default=str)
 
 

@@ -9,9 +9,17 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import ray
+import torch
 
 from fedgrid.algorithms.contract.local_rule import Finished, LocalRule, LocalSteps
-from fedgrid.algorithms.contract.orders import Adaptation, Message, Order, Served, Traffic
+from fedgrid.algorithms.contract.orders import (
+    PREDICTIONS,
+    Adaptation,
+    Message,
+    Order,
+    Served,
+    Traffic,
+)
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.registry import create
 from fedgrid.engine.clients import ray_pool
@@ -20,6 +28,7 @@ from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.clients.ray_pool import RayPool
+from fedgrid.engine.clients.uplink import Clip
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import RunError
@@ -27,6 +36,7 @@ from fedgrid.engine.federation import Federation
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.server import reserve
+from fedgrid.engine.training import evaluation
 from fedgrid.engine.training.settings import Evaluation, LocalTraining
 
 CLIENTS, CLASSES, SEED, SHAPE = 4, 3, 11, (1, 8, 8)
@@ -164,8 +174,129 @@ class TestChooseOn:
         with pytest.raises(RunError, match=r"^client 0, round 1: .*split\.reference_images"):
             self.chosen("reference", image_set(1, 9, 0))
 
+    @pytest.mark.parametrize("label", [0, 1])
+    def test_test_takes_the_clients_test_images(self, label):
+        data = ClientData(0, image_set(1, 9, 1 - label), image_set(2, 4, label))
+        worker = ClientWorker(setup(clients=(data,)))
+        task = TrainTask(Order(0, (0, 1), choose_on="test"), 0, evaluate=False)
+        (reply,) = worker.train([task], [self.constant(0), self.constant(1)], {})
+        assert reply.report.chosen == label
+
+    def test_accuracy_may_prefer_another_model_than_loss_and_ties_go_to_the_first(self):
+        """Two images of class 0 and one of class 1: a model for 0 is right twice, but sure of being so.
+
+        Its loss is 9 for the third image, a model that knows nothing has log 3 for each and is right twice
+        too: all its outputs are equal, and the first class is taken.
+        """
+        images = image_set(1, 3)
+        train = ImageSet(images.images, np.array([0, 0, 1]))
+        worker = ClientWorker(setup(clients=(ClientData(0, train, train),)))
+        models = [np.zeros(LAYOUT.size, np.float32), self.constant(0), self.constant(1)]
+        chosen = {
+            (by, candidates): worker.train(
+                [TrainTask(Order(0, candidates, choose_by=by), 0, evaluate=False)], models, {}
+            )[0].report.chosen
+            for by in ("loss", "accuracy")
+            for candidates in ((2, 1), (2, 0, 1), (1, 0))
+        }
+        assert chosen["accuracy", (2, 1)] == 1
+        assert chosen["accuracy", (2, 0, 1)] == 0
+        assert chosen["accuracy", (1, 0)] == 1
+        assert chosen["loss", (1, 0)] == 0
+
+    def test_choosing_costs_one_pass_over_its_images_a_candidate(self, monkeypatch):
+        seen, test = [], evaluation.test
+        monkeypatch.setattr(
+            evaluation,
+            "test",
+            lambda module, images, *rest: seen.append(len(images)) or test(module, images, *rest),
+        )
+        worker = ClientWorker(setup())
+        models = [fresh(number) for number in range(3)]
+        worker.train([TrainTask(Order(1, (0, 1, 2)), 0, evaluate=False)], models, {})
+        assert seen == [9, 9, 9]
+
     def test_a_single_candidate_needs_no_reference_images(self):
         assert self.chosen("reference", image_set(1, 9, 0), candidates=(1,)) == 1
+
+
+class TestInference:
+    """The server's predictions with the models that it receives."""
+
+    REFERENCE = image_set(5, 130)
+
+    def replies(self, uplink=()):
+        """Return a client's reply with inference and without."""
+        worker = ClientWorker(setup(reference_set=self.REFERENCE, uplink=uplink))
+        task = TrainTask(Order(0, (0,), infer=True), 0, evaluate=False)
+        return worker.train([task], [fresh(0)], {})[0], worker.train(
+            [replace(task, order=Order(0, (0,)))], [fresh(0)], {}
+        )[0]
+
+    def test_they_are_class_probabilities_of_each_reference_image(self):
+        inferred, plain = self.replies()
+        predictions = inferred.outputs[PREDICTIONS]
+        assert predictions.shape == (130, CLASSES)
+        assert predictions.dtype == np.float32
+        np.testing.assert_allclose(predictions.sum(axis=1), 1, rtol=1e-5)
+        assert inferred.update.tobytes() == plain.update.tobytes(), "training is as without"
+        assert plain.outputs == {}
+
+    def test_they_cost_one_pass_over_the_reference_images(self, monkeypatch):
+        seen, predict = [], evaluation.predict
+        monkeypatch.setattr(
+            evaluation,
+            "predict",
+            lambda module, inputs: seen.append(len(inputs)) or predict(module, inputs),
+        )
+        self.replies()
+        assert seen == [130]
+
+    def test_they_are_of_what_was_sent_and_not_of_what_was_trained(self):
+        """An update clipped to nothing: the model that the server has is the one it sent."""
+        clipped, _ = self.replies(uplink=(Clip(clip=1e-12),))
+        worker = ClientWorker(setup(reference_set=self.REFERENCE))
+        worker._flat.write(fresh(0))
+        expected = evaluation.predict(
+            worker._flat.module, evaluation.to_inputs(torch.from_numpy(self.REFERENCE.images))
+        )
+        np.testing.assert_allclose(clipped.outputs[PREDICTIONS], expected, rtol=1e-4)
+
+    def test_they_are_not_sent(self):
+        inferred, plain = self.replies()
+        assert inferred.report.bytes_up == plain.report.bytes_up == MODEL_BYTES
+
+
+class TestServedChoice:
+    """Clients that choose the model that they are tested with, out of one for class 0 and one for class 1."""
+
+    def records(self, choosing, **how):
+        class Choosy(Toy):
+            def served(self, state):
+                models = TestChooseOn.constant(0), TestChooseOn.constant(1)
+                return Served(models, np.zeros(CLIENTS, np.int64), choosing=frozenset(choosing), **how)
+
+        clients = tuple(
+            ClientData(client, image_set(client, 9, client % 2), image_set(100 + client, 4, 1 - client % 2))
+            for client in range(CLIENTS)
+        )
+        [(_, record)] = play(federation(Choosy()), in_process(clients=clients), 1)
+        return record
+
+    def test_it_is_the_one_with_the_least_loss_on_the_training_images(self):
+        """All test images are of the other class, so that nobody who chooses is right."""
+        record = self.records(choosing=(1, 2, 3))
+        assert column(record, "cluster_own_accuracy") == [0, 0, 0, 0]
+        server = column(record, "cluster_server_loss")
+        assert server[0] == server[2] != server[1] == server[3], "of the chosen model"
+
+    def test_on_test_images_the_choice_has_seen_what_it_is_scored_on(self):
+        record = self.records(choosing=range(CLIENTS), choose_on="test")
+        assert column(record, "cluster_own_accuracy") == [1, 1, 1, 1]
+
+    def test_without_a_choice_the_model_is_the_one_that_the_server_says(self):
+        record = self.records(choosing=())
+        assert column(record, "cluster_own_accuracy") == [0, 1, 0, 1]
 
 
 class TestOrders:
@@ -468,16 +599,26 @@ class TestPayloadAndOutputs:
         """Two actors of two clients; the algorithm also asks for messages and adapts the models it serves."""
 
         class Everything(Shifting, Meeting):
+            def orders(self, state, round_index, present, rng):
+                given = super().orders(state, round_index, present, rng)
+                return [replace(order, infer=True) for order in given]
+
+            def step(self, state, round_index, updates, rng):
+                state, diagnostics = super().step(state, round_index, updates, rng)
+                return state.keep(predictions=np.stack(updates.outputs(PREDICTIONS))), diagnostics
+
             def served(self, state):
                 adaptation = Adaptation(ShiftRule(), 1, {"shift": state.arrays["shift"]})
-                return Served(state.models, np.zeros(CLIENTS, np.int64), adaptation)
+                models = *state.models, fresh(1)
+                return Served(models, np.zeros(CLIENTS, np.int64), adaptation, frozenset({1, 3}))
 
-        expected = play(federation(Everything()), in_process(), 2)
+        reference = image_set(5, 7)
+        expected = play(federation(Everything()), in_process(reference_set=reference), 2)
         placement = Placement(2, 0.1, 0.0)
         group = reserve(placement)
         try:
             pool = RayPool(group, placement)
-            pool.prepare(setup())
+            pool.prepare(setup(reference_set=reference))
             sent, put = [], ray.put
             monkeypatch.setattr(ray_pool.ray, "put", lambda value: sent.append(value) or put(value))
             found = play(federation(Everything()), pool, 2)

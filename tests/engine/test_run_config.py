@@ -13,7 +13,7 @@ from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.training.settings import Evaluation, Training
-from tests.helpers.small_runs import references_for
+from tests.helpers.small_runs import optimizer_for, references_for
 
 NOWHERE = Path("no-data-needed")
 
@@ -265,8 +265,8 @@ class TestTrunk:
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize("dataset", ["digits", "pathmnist"])
 def test_a_run_survives_json(name, dataset):
-    split = references_for(name)
-    config = run(dataset=dataset, algorithm=name, split=split, training={"learning_rate": 1e-7})
+    training = {**optimizer_for(name), "learning_rate": 1e-7}
+    config = run(dataset=dataset, algorithm=name, split=references_for(name), training=training)
     again = RunConfig.model_validate_json(config.canonical_json())
     assert again.run_id == config.run_id
     assert again == config
@@ -275,7 +275,8 @@ def test_a_run_survives_json(name, dataset):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_stored_configuration_can_be_run_again(name):
     """As in a YAML file, whose reader takes 1e-07 for text."""
-    config = run(dataset="pathmnist", algorithm=name, split=references_for(name))
+    split, training = references_for(name), optimizer_for(name)
+    config = run(dataset="pathmnist", algorithm=name, split=split, training=training)
     kept = yaml.safe_load(json.dumps(config.model_dump(mode="json")))
     assert complete(kept, NOWHERE).run_id == config.run_id
 

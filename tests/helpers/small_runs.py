@@ -49,6 +49,11 @@ def early(name, **given):
     return config({"name": name, **EARLY.get(name, {})}, split=split, **given)
 
 
+def optimizer_for(name):
+    """Return the keys of `training` that an algorithm needs: FedNova counts steps of sgd."""
+    return {"optimizer": "sgd"} if name == "fednova" else {}
+
+
 def references_for(name):
     """Return keys of `split` without which an algorithm does not run."""
     return {"reference_images": 20} if name.startswith("flis") else {}

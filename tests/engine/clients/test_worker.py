@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients import worker as worker_module
 from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
@@ -202,6 +203,19 @@ def test_an_update_with_an_entry_that_is_not_finite_is_unusable(spoilt):
     (reply,) = host().train([task(0)], [model], {})
     assert not reply.report.usable
     assert not np.isfinite(reply.update).all()
+
+
+@pytest.mark.parametrize("spoilt", [0.5, np.nan])
+def test_personal_entries_are_zero_in_the_update_and_broken_ones_make_it_unusable(spoilt):
+    model, size = initial(), len(initial())
+    rule = LocalRule(personal=((0, 10), (size - 5, size)))
+    memories = {0: {"personal": np.full(15, spoilt, np.float32)}}
+    (reply,) = host().train([TrainTask(Order(0, (0,), rule=rule), 0, False)], [model], memories)
+    assert not reply.update[:10].any()
+    assert not reply.update[-5:].any()
+    assert reply.update[10:-5].any()
+    assert reply.report.usable == np.isfinite(spoilt)
+    assert reply.memory["personal"].shape == (15,)
 
 
 def test_a_finite_update_whose_squared_norm_float32_cannot_hold_is_unusable():

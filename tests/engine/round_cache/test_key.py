@@ -206,7 +206,7 @@ OTHER = {
         "normalise": "dataset",
     },
     Clip: {"clip": 2.0},
-    Rule: {"strength": 2.0},
+    Rule: {"strength": 2.0, "personal": ((0, 2),)},
 }
 """For every type that is part of a key, another value for each of its fields."""
 EXAMPLES = {

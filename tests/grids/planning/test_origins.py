@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from fedgrid.algorithms.registry import create
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.format import FORMAT, NewerFormat
@@ -138,7 +139,7 @@ def test_other_code_is_noticed_when_the_run_is_finished(made, monkeypatch, tmp_p
     config, storage, _, check = made
     run_one(config, storage=storage, data_dir=tmp_path)
     code = module._code_of
-    monkeypatch.setattr(module, "_code_of", lambda algorithm: code(algorithm)[::-1])
+    monkeypatch.setattr(module, "_code_of", lambda *classes: code(*classes)[::-1])
     for refuse in (check, partial(run_one, config, storage=storage, data_dir=tmp_path)):
         with pytest.raises(ConfigError, match="made with other code: .*--accept-changes"):
             refuse()
@@ -151,6 +152,13 @@ def test_code_of_another_algorithm_is_no_change():
     assert "fedgrid.algorithms.ocfl" in modules
     assert "fedgrid.algorithms.clustering.clusterers" in modules
     assert not {"fedgrid.algorithms.sattler", "fedgrid.algorithms.registry"} & modules
+
+
+def test_code_of_local_training_is_part_of_a_runs():
+    plain, pulled = (
+        module.made_with(create("ocfl-kmeans", {"local": local}), "")["code"] for local in (None, "fedprox")
+    )
+    assert plain != pulled
 
 
 def made_algorithm(name):

@@ -219,6 +219,8 @@ def test_further_axes_stand_before_seed_and_algorithm():
         ("adam", "adam"),
         ((0, 1), "[0, 1]"),
         ({9: 2}, '{"9": 2}'),
+        ({"name": "fedprox", "mu": 0.5}, "fedprox (mu 0.5)"),
+        ({"name": "fedprox"}, "fedprox"),
     ],
 )
 def test_equal_values_have_the_same_text(value, text):
