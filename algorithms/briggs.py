@@ -13,12 +13,13 @@ from pydantic import NonNegativeFloat, PositiveInt, model_validator
 
 from fedgrid.algorithms.clustering.agglomerative import agglomerate
 from fedgrid.algorithms.clustering.clusterers import labels_to_groups
+from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
 from fedgrid.algorithms.contract.base import Diagnostics, Labels, State
 from fedgrid.algorithms.contract.updates import Matrix, Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, moving, split_positions
 
 
-class BriggsSettings(FedOptSettings):
+class BriggsSettings(CosineSettings, FedOptSettings):
     """When and how the updates are clustered."""
 
     round: PositiveInt = 21
@@ -32,6 +33,13 @@ class BriggsSettings(FedOptSettings):
     def _ward_is_euclidean(self) -> "BriggsSettings":
         if self.linkage == "ward" and self.metric != "euclidean":
             raise ValueError(f"linkage 'ward' needs metric 'euclidean', not '{self.metric}'")
+        return self
+
+    @model_validator(mode="after")
+    def _cosines_are_of_cosine(self) -> "BriggsSettings":
+        for option in CosineSettings.later:
+            if getattr(self, option) and self.metric != "cosine":
+                raise ValueError(f"{option} has no effect with metric '{self.metric}', only with cosine")
         return self
 
 
@@ -61,6 +69,8 @@ class Briggs(FedOpt):
         Clients without an update, or with a zero one, join the largest cluster. With fewer than two
         others there is no clustering, now or later.
         """
+        if self.settings.pool_rounds and round_index < self.settings.round:
+            state = pool(state, moving(updates))
         if round_index + 1 != self.settings.round:
             return state, Diagnostics()
         part = moving(updates)
@@ -68,6 +78,8 @@ class Briggs(FedOpt):
             warning = "fewer than two clients have an update in the clustering round: no clusters"
             return state, Diagnostics(warnings=(warning,))
         distances_KK = self.distances(part)
+        if self.settings.metric == "cosine":
+            distances_KK = clustering_distances(state, part, self.settings)
         groups = labels_to_groups(self.cut(distances_KK), distances_KK, "residual")
         return split_positions(state, 0, part, groups), Diagnostics(clustered=True)
 

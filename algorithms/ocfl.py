@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from fedgrid.algorithms.clustering.clusterers import NOISE, AnyClusterer, KMeans, labels_to_groups
 from fedgrid.algorithms.clustering.latecomers import regroup
+from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
 from fedgrid.algorithms.clustering.temperature import rises, temperature
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
 from fedgrid.algorithms.contract.layout import Layout
@@ -22,7 +23,7 @@ from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, moving, split_positions
 
 
-class OcflSettings(FedOptSettings):
+class OcflSettings(CosineSettings, FedOptSettings):
     """How, and how soon, OCFL clusters."""
 
     clusterer: AnyClusterer = KMeans()
@@ -70,6 +71,8 @@ class Ocfl(FedOpt):
         shots_taken = int(state.arrays["shots_taken"][0])
         if shots_taken == self.settings.few_shot or len(part.clients) < 2:
             return state, Diagnostics()
+        if self.settings.pool_rounds:
+            state = pool(state, part)
         latest = np.append(state.arrays["temperatures"], temperature(part.cosine_distances_KK))
         state = state.keep(temperatures=latest[-self.settings.window - 1 :])
         if not rises(latest.tolist(), self.settings.window):
@@ -77,7 +80,7 @@ class Ocfl(FedOpt):
         return self._shoot(state, part, rng)
 
     def _shoot(self, state: State, updates: Updates, rng: np.random.Generator) -> tuple[State, Diagnostics]:
-        distances_KK = updates.cosine_distances_KK
+        distances_KK = clustering_distances(state, updates, self.settings)
         with threadpool_limits(limits=1):
             labels = self.settings.clusterer.fit(distances_KK, rng)
         if (labels == NOISE).all() and not self.settings.unclustered_consumes_shot:

@@ -18,6 +18,7 @@ from fedgrid.algorithms.clustering.clusterers import (
 from fedgrid.algorithms.communities import CommunitiesSettings, Leiden, Louvain
 from fedgrid.algorithms.contract.base import Algorithm, Settings
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
+from fedgrid.algorithms.evident_groups import EvidentGroups, EvidentGroupsSettings
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.flis.entries import FLIS, FLIS_AS_PUBLISHED
 from fedgrid.algorithms.ifca import Ifca, IfcaSettings
@@ -109,6 +110,14 @@ _ENTRIES = (
         CommunitiesSettings(),
     ),
     *LOCAL_ENTRIES,
+    AlgorithmEntry(
+        "evident-groups",
+        "Evident groups",
+        "clusters once a test says that there are groups, into as many as there are; else never",
+        "docs/our-algorithm.md",
+        EvidentGroups,
+        EvidentGroupsSettings(),
+    ),
     AlgorithmEntry(
         "ifca",
         "IFCA",

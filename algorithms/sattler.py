@@ -14,10 +14,11 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
+from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.updates import Matrix, Updates
-from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, split_positions
+from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, moving, split_positions
 
 Groups = tuple[list[int], list[int]]
 
@@ -26,7 +27,7 @@ LONGEST = "longest_update"
 """The array of the state with the largest norm of a client's update so far, float64, shape (1,)."""
 
 
-class SattlerSettings(FedOptSettings):
+class SattlerSettings(CosineSettings, FedOptSettings):
     """When a cluster is split, and how. All norms are Euclidean, over what `similarity_over` says."""
 
     epsilon_1: NonNegativeFloat | None = None
@@ -91,6 +92,8 @@ class Sattler(FedOpt):
         The diagnostics hold the largest mean norm of a cluster and the largest norm of a client in this
         round, whether or not a split was possible, so that epsilons can be chosen from a plain run.
         """
+        if self.settings.pool_rounds:
+            state = pool(state, moving(updates))
         longest = max(float(state.arrays[LONGEST][0]), float(updates.norms_K.max(initial=0.0)))
         divided, mean_norms, max_norms = state.keep(**{LONGEST: np.array([longest])}), [], []
         for cluster in range(len(state.models)):
@@ -99,7 +102,7 @@ class Sattler(FedOpt):
                 continue
             mean_norms.append(part.mean_norm)
             max_norms.append(float(part.norms_K.max()))
-            groups = self._groups(part, longest) if self.is_over(round_index) else None
+            groups = self._groups(state, part, longest) if self.is_over(round_index) else None
             if groups is not None:
                 divided = split_positions(divided, cluster, part, groups)
         clustered = len(divided.models) > len(state.models)
@@ -109,11 +112,11 @@ class Sattler(FedOpt):
         """Return whether the cooldown is over."""
         return round_index >= self.settings.cooldown
 
-    def _groups(self, members: Updates, longest: float) -> Groups | None:
+    def _groups(self, state: State, members: Updates, longest: float) -> Groups | None:
         """Return the halves, as positions, of a cluster that passes every test of a split."""
         if len(members.clients) <= 2 or not has_stalled(members, *self.epsilons(members, longest)):
             return None
-        distances_KK = members.cosine_distances_KK
+        distances_KK = clustering_distances(state, members, self.settings)
         if not distances_KK.any():
             return None
         groups = bipartition(distances_KK, self.settings.linkage)

@@ -24,7 +24,8 @@ from fedgrid.engine import run_config
 from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.clients.messages import ClientData, Reply, Setup, TrainTask
 from fedgrid.engine.clients.pool import InProcessPool, Pool
-from fedgrid.engine.data.datasets import find, load
+from fedgrid.engine.data.datasets import find
+from fedgrid.engine.data.identity import load_known
 from fedgrid.engine.data.pixel_statistics import statistics_for
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import FORMAT
@@ -144,7 +145,7 @@ def prepare(config: CentralisedConfig, data_dir: Path, device: str = "cpu") -> P
         ConfigError, DataError: the images cannot be loaded, or are too small for the model.
     """
     active.activate(config.plugin_digests)
-    pool_set, server_set = load(config.dataset, data_dir)
+    (pool_set, server_set), _ = load_known(config.dataset, data_dir)
     nothing = slice(0, 0)
     pool = InProcessPool(device)
     pool.prepare(

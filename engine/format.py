@@ -45,6 +45,7 @@ class DamagedFile(RunError):
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} is damaged ({why})")
+        self.why = why
 
 
 def check_format(found: object, path: Path) -> None:

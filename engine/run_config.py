@@ -16,7 +16,7 @@ from fedgrid.engine.clients.uplink import Uplink
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.format import FORMAT
-from fedgrid.engine.models.registry import MODELS
+from fedgrid.engine.models.registry import MODELS, check_size
 from fedgrid.engine.partition.kinds import kind_of
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.plugins import active
@@ -173,7 +173,7 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     `algorithm` is a name, or a mapping with `name` and the settings to change.
 
     Raises:
-        ConfigError: a key, name or value does not exist.
+        ConfigError: a key, name or value does not exist, or the images are too small for the model.
         DataError: a `folder:` or `npz:` data set cannot be read.
     """
     if PLUGINS in given:
@@ -200,6 +200,8 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
         config = RunConfig(**values)
     except ValidationError as error:
         raise explain(error, RunConfig) from error
+    check_size(config.model, dataset.shape)
+    config.training.check_size(dataset.shape)
     _check_algorithm(config)
     return config
 

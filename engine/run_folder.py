@@ -141,7 +141,8 @@ class RunFolder:
         """Store one more round: its records first, then the state, which makes the round valid.
 
         Raises:
-            RunError: it cannot be written; the folder is then as after the round before.
+            RunError: it cannot be written; the folder is then as after the round before, and the same call
+                can be made again.
         """
         rows: Mapping[str, Sequence[Mapping[str, Any]]] = {
             "rounds": [record.round],
@@ -149,8 +150,11 @@ class RunFolder:
             "timings": [record.timing],
         }
         for name, schema in self._schemas.items():
+            table = self._tables[name]
+            if _last_round(table) >= progress.rounds_done:
+                continue
             new = pa.Table.from_pylist(list(rows[name]), schema=schema)
-            self._tables[name] = pa.concat_tables([self._tables[name], new]).combine_chunks()
+            self._tables[name] = pa.concat_tables([table, new]).combine_chunks()
         with disk_errors(self.path):
             if progress.rounds_done > self.rounds_done:
                 self._write(progress)

@@ -1,7 +1,7 @@
 """A run from configuration to finished folder, in whatever pool its clients live."""
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -37,6 +37,7 @@ from fedgrid.engine.round_cache.session_cache import SessionCache
 from fedgrid.engine.round_cache.store import CacheOptions, RoundStore
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
+from fedgrid.engine.storage.atomic import DiskFull
 from fedgrid.engine.storage.storage import Storage
 
 
@@ -124,9 +125,10 @@ class Session:
             of_model = config.model, dataset.shape, dataset.num_classes, config.root_seed
             progress = federation.begin(partial(initial_vector, *of_model))
         folder.log(f"goes on after round {progress.rounds_done}" if progress.rounds_done else "starts")
+        cache = self._open_cache(config, storage, setup, machines)
         if progress.rounds_done == federation.rounds:
-            folder.finish()
-        self._run = Opened(folder, federation, progress, self._open_cache(config, storage, setup, machines))
+            _with_room(folder.finish, cache)
+        self._run = Opened(folder, federation, progress, cache)
         return progress.rounds_done
 
     def next_round(self) -> RoundRecord:
@@ -146,13 +148,13 @@ class Session:
                 folder.log(f"failed: {error if expected else traceback.format_exc()}")
             self.settle()
             raise
-        self._writing = self._writer.submit(folder.save, record, progress)
+        self._writing = self._writer.submit(_with_room, partial(folder.save, record, progress), cache)
         self._run = replace(self._run, progress=progress)
         is_last = progress.rounds_done == federation.rounds
         if is_last or not self._write_behind:
             self.settle()
         if is_last:
-            folder.finish()
+            _with_room(folder.finish, cache)
         return record
 
     def _machines(self, config: RunConfig) -> Sequence[Machine]:
@@ -198,6 +200,16 @@ class Session:
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
+
+
+def _with_room(write: Callable[[], None], cache: SessionCache | None) -> None:
+    """Write files of the run; on a full disk the round cache gives way, and they are written once more."""
+    try:
+        write()
+    except DiskFull:
+        if cache is None or not cache.store.give_way():
+            raise
+        write()
 
 
 @lru_cache(maxsize=1)

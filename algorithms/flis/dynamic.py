@@ -124,8 +124,10 @@ class FlisDc(Algorithm):
         return Served(state.models, np.maximum(model_K, 0), None, choosing, on, by)
 
     def distances(self, updates: Updates) -> Matrix:
-        """Return 1 - similarity."""
-        return 1 - self._infer(updates).similarities_NN
+        """Return 1 - similarity, 0 of a model to itself whatever the printed formula says."""
+        distances_NN = 1 - self._infer(updates).similarities_NN
+        np.fill_diagonal(distances_NN, 0.0)
+        return distances_NN
 
     def _threshold(self) -> float:
         always = self.settings.always_joined

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseOn, Message, Payload
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.machine import fixed_numerics
@@ -33,15 +32,12 @@ from fedgrid.engine.clients.peak_memory import own_peak
 from fedgrid.engine.clients.uplink import send
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
-from fedgrid.engine.models.flat_vectors import FlatModule
+from fedgrid.engine.models.flat_vectors import FlatModule, squared_norm
 from fedgrid.engine.models.initialisation import blank
 from fedgrid.engine.models.normalisation import Normalised
 from fedgrid.engine.seeds import generator
-from fedgrid.engine.training import augmentation, choice, evaluation, local
+from fedgrid.engine.training import choice, evaluation, local
 from fedgrid.engine.training.confusion import Counts
-
-BLOCK = 1 << 18
-"""Entries of an update squared at a time, in float64: two megabytes."""
 
 
 class _DeviceSet:
@@ -63,6 +59,15 @@ class _DeviceSet:
         return _DeviceSet(self.images[where], self.labels[where])
 
 
+def _shared(held: Mapping[int, ImageSet], device: str) -> dict[int, _DeviceSet]:
+    """Put each client's images on a device; clients with one set in common share its tensors."""
+    put: dict[int, _DeviceSet] = {}
+    for images in held.values():
+        if id(images) not in put:
+            put[id(images)] = _DeviceSet.of(images, device)
+    return {client: put[id(images)] for client, images in held.items()}
+
+
 class ClientWorker:
     """Trains and tests the clients it holds, one after the other."""
 
@@ -74,13 +79,13 @@ class ClientWorker:
         """
         _, channels, height, width = setup.server_set.images.shape
         shape = channels, height, width
-        augmentation.check(setup.training.augment, shape)
+        setup.training.check_size(shape)
         module = blank(setup.model, shape, setup.num_classes).to(device)
         by = setup.normalised_by
         self._flat = FlatModule(module if by is None else Normalised(module, by.means, by.deviations, device))
         self._setup = setup
         self._train_sets = {data.client: _DeviceSet.of(data.train, device) for data in setup.clients}
-        self._test_sets = {data.client: _DeviceSet.of(data.test, device) for data in setup.clients}
+        self._test_sets = _shared({data.client: data.test for data in setup.clients}, device)
         self._server_set = _DeviceSet.of(setup.server_set, device)
         reference = setup.reference_set
         self._reference_set = None if reference is None else _DeviceSet.of(reference, device)
@@ -162,7 +167,7 @@ class ClientWorker:
             payload=order.payload,
             reference=None if self._reference_set is None else self._reference_set.images,
         )
-        _check_names(order.rule, result)
+        local.check_names(order.rule, result)
         trained = np.subtract(result.model, models[chosen], out=result.model)
         is_finite = not order.rule.personal or bool(np.isfinite(trained).all())
         for start, stop in order.rule.personal:
@@ -170,7 +175,7 @@ class ClientWorker:
         sent = send(
             trained, self._setup.uplink, len(self._flat.weights), generator(self._setup.seed, "uplink", **at)
         )
-        squared = _squared_norm(sent.update)
+        squared = squared_norm(sent.update)
         report = TrainReport(
             client=task.client,
             chosen=chosen,
@@ -267,24 +272,6 @@ class ClientWorker:
         )
 
 
-def _check_names(rule: LocalRule, result: local.LocalResult) -> None:
-    """Check that a rule has returned what it declares, because only that is sent and kept.
-
-    Raises:
-        ValueError: otherwise.
-    """
-    kinds = {
-        "outputs": (set(rule.outputs), set(result.outputs)),
-        "remembers": (set(rule.remembers), set(result.memory) - {local.OPTIMIZER, local.PERSONAL}),
-    }
-    for name, (declared, returned) in kinds.items():
-        if declared != returned:
-            raise ValueError(
-                f"{type(rule).__name__}.{name} declares {sorted(declared)}, its `finish` returned "
-                f"{sorted(returned)}"
-            )
-
-
 @contextmanager
 def _named(client: int, round_index: int | None) -> Iterator[None]:
     """Put the client and the round in front of an error's message."""
@@ -294,12 +281,3 @@ def _named(client: int, round_index: int | None) -> Iterator[None]:
         cause = f"{error}" if isinstance(error, FedgridError) else f"{type(error).__name__}: {error}"
         when = "its message" if round_index is None else f"round {round_index + 1}"
         raise RunError(f"client {client}, {when}: {cause}") from error
-
-
-def _squared_norm(update: Vector) -> float:
-    """Return the squared Euclidean norm, summed in float64; NaN or infinite if and only if an entry is.
-
-    Not by a BLAS product, whose last bits depend on the process's number of threads.
-    """
-    starts = range(0, len(update), BLOCK)
-    return float(sum(np.square(update[i : i + BLOCK], dtype=np.float64).sum() for i in starts))

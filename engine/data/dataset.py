@@ -4,8 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from fedgrid.engine.data import downloads
+from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.data.readers import Pair
+from fedgrid.engine.errors import DataError
 from fedgrid.engine.training.settings import Training
 
 Sizes = tuple[int, tuple[int, int, int], int, int | None]
@@ -17,7 +21,7 @@ class Dataset:
     """A data set; its images are read by `load`."""
 
     name: str
-    """A key of `DATASETS`, or `folder:PATH` or `npz:PATH` with an absolute path."""
+    """A key of `DATASETS`, or `folder:PATH` or `npz:PATH` with an absolute path, or with `@` and a digest."""
     title: str
     source: str
     """Origin, one line."""
@@ -47,3 +51,28 @@ class Dataset:
     """Reads the sizes from `location`, where they depend on how its file was made."""
     made_by: str = ""
     """The command that makes the files, where there is no download."""
+
+
+def check_images(dataset: Dataset, part: str, image_set: ImageSet) -> None:
+    """Check shape of the images, range of the labels, and that no class is empty.
+
+    Raises:
+        DataError: otherwise.
+    """
+    if image_set.images.shape[1:] != dataset.shape:
+        raise DataError(
+            f"{dataset.name}: {part} images of shape {image_set.images.shape[1:]} where {dataset.shape} "
+            "(channels, height, width) was expected; replace them or make all images one size"
+        )
+    labels, last = image_set.labels, dataset.num_classes - 1
+    outside = labels[(labels < 0) | (labels > last)]
+    if len(outside):
+        raise DataError(
+            f"{dataset.name}: label {outside[0]} of a {part} image is no class; allowed: 0 to {last}"
+        )
+    counts_L = np.bincount(labels, minlength=dataset.num_classes)
+    if not counts_L.all():
+        empty = int(np.argmin(counts_L))
+        raise DataError(
+            f"{dataset.name}: class {empty} has no {part} images; add some or leave the class out"
+        )

@@ -17,11 +17,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from fedgrid.engine.data import downloads, image_folders, npz_files, readers
-from fedgrid.engine.data.dataset import Dataset
-from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.data.dataset import Dataset, check_images
 from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.errors import DataError, unknown
 from fedgrid.engine.storage.user_paths import absolute, cache
@@ -177,6 +174,10 @@ OWN_FORMATS = {
     "npz": (npz_files, "npz file with MedMNIST's keys"),
 }
 """Formats of the user's own images: `folder:PATH` and `npz:PATH`."""
+SHIPPED = "@"
+"""Begins the PATH of images that `fedgrid submit` has sent with a job: its name says what is in them."""
+SHIPPED_FOLDER = Path(__file__).parents[3] / "images"
+"""Where they lie: beside the code, which travels with the job too."""
 
 
 def find(name: str, data_dir: Path) -> Dataset:
@@ -191,11 +192,16 @@ def find(name: str, data_dir: Path) -> Dataset:
     kind, _, given_path = name.partition(":")
     if kind not in OWN_FORMATS or not given_path:
         raise unknown("dataset", name, [*DATASETS, *(f"{kind}:PATH" for kind in OWN_FORMATS)])
-    path = absolute(given_path, "images in")
+    path = _own(given_path)
+    if given_path.startswith(SHIPPED) and not path.exists():
+        raise DataError(
+            f"{name}: these images came with a job; `fedgrid submit` it again from the machine that has "
+            "them, or name their place as an absolute path"
+        )
     reader, source = OWN_FORMATS[kind]
     num_classes, shape, pool_size, num_groups = reader.facts(path)
     return Dataset(
-        f"{kind}:{path}",
+        name if given_path.startswith(SHIPPED) else f"{kind}:{path}",
         path.name,
         source,
         num_classes,
@@ -235,7 +241,7 @@ def load(name: str, data_dir: Path, download: bool = True) -> Pair:
             f"{dataset.pool_size}; replace its files with the original ones"
         )
     for part, image_set in (("training", pool), ("test", server)):
-        _check(dataset, part, image_set)
+        check_images(dataset, part, image_set)
     return pool, server
 
 
@@ -243,7 +249,7 @@ def is_here(name: str, data_dir: Path) -> bool:
     """Return whether the files of a data set exist; does not check their content."""
     kind, _, path = name.partition(":")
     if kind in OWN_FORMATS and path:
-        return Path(path).expanduser().exists()
+        return _own(path).exists()
     return not _missing(find(name, data_dir), data_dir)
 
 
@@ -267,26 +273,12 @@ def _measured(dataset: Dataset, data_dir: Path) -> Dataset:
     return replace(dataset, pool_size=pool_size, num_groups=num_groups)
 
 
+def _own(given: str) -> Path:
+    """Return the place of the user's own images."""
+    if given.startswith(SHIPPED):
+        return SHIPPED_FOLDER / given.removeprefix(SHIPPED)
+    return absolute(given, "images in")
+
+
 def _missing(dataset: Dataset, data_dir: Path) -> list[str]:
     return [name for name in dataset.files if not (data_dir / name).is_file()]
-
-
-def _check(dataset: Dataset, part: str, image_set: ImageSet) -> None:
-    """Check shape of the images, range of the labels, and that no class is empty."""
-    if image_set.images.shape[1:] != dataset.shape:
-        raise DataError(
-            f"{dataset.name}: {part} images of shape {image_set.images.shape[1:]} where {dataset.shape} "
-            "(channels, height, width) was expected; replace them or make all images one size"
-        )
-    labels, last = image_set.labels, dataset.num_classes - 1
-    outside = labels[(labels < 0) | (labels > last)]
-    if len(outside):
-        raise DataError(
-            f"{dataset.name}: label {outside[0]} of a {part} image is no class; allowed: 0 to {last}"
-        )
-    counts_L = np.bincount(labels, minlength=dataset.num_classes)
-    if not counts_L.all():
-        empty = int(np.argmin(counts_L))
-        raise DataError(
-            f"{dataset.name}: class {empty} has no {part} images; add some or leave the class out"
-        )

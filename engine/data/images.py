@@ -44,7 +44,8 @@ class ImageSet:
 
     def without_pixels(self) -> "ImageSet":
         """Return classes and groups alone; the images keep their size, but there are none."""
-        return replace(self, images=self.images[:0])
+        # No slice: that would keep all pixels in memory.
+        return replace(self, images=np.empty((0, *self.images.shape[1:]), np.uint8))
 
 
 def check_memory(path: Path, num_bytes: int) -> None:

@@ -46,11 +46,13 @@ class Part:
 Parts = tuple[Part, ...]
 
 
-def made_with(algorithm: Algorithm, images: str, machines: Sequence[Mapping[str, str]] = ({},)) -> MadeWith:
+def made_with(
+    algorithm: Algorithm | None, images: str, machines: Sequence[Mapping[str, str]] = ({},)
+) -> MadeWith:
     """Return what a round would be made with here.
 
     Args:
-        algorithm: the run's.
+        algorithm: the run's; None of a centralised training.
         images: digest of its data set.
         machines: those that train, each kind once; without them only what this process knows.
     """
@@ -58,8 +60,9 @@ def made_with(algorithm: Algorithm, images: str, machines: Sequence[Mapping[str,
     of_machines = {
         name: " and ".join(sorted({machine.get(name, "none") for machine in machines})) for name in names
     }
-    parts = [value for value in vars(algorithm.settings).values() if isinstance(value, BaseModel)]
-    code = _code_of(type(algorithm), *map(type, parts))
+    parts = [] if algorithm is None else vars(algorithm.settings).values()
+    kinds = [type(value) for value in parts if isinstance(value, BaseModel)]
+    code = _code_of(object if algorithm is None else type(algorithm), *kinds)
     return {IMAGES: images, CODE: code, **_versions(), **of_machines}
 
 

@@ -7,11 +7,15 @@ The vector holds the parameters in the order of `named_parameters`, then the buf
 from collections.abc import Iterator
 from itertools import chain
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.updates import Vector
+
+NORM_BLOCK = 1 << 18
+"""Entries of an update squared at a time, in float64: two megabytes."""
 
 
 def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -121,3 +125,12 @@ class FlatModule:
             else:
                 views.append(part.view(shape))
         return views
+
+
+def squared_norm(update: Vector) -> float:
+    """Return the squared Euclidean norm, summed in float64; NaN or infinite if and only if an entry is.
+
+    Not by a BLAS product, whose last bits depend on the process's number of threads.
+    """
+    starts = range(0, len(update), NORM_BLOCK)
+    return float(sum(np.square(update[i : i + NORM_BLOCK], dtype=np.float64).sum() for i in starts))

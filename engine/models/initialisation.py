@@ -14,10 +14,22 @@ KNOWN = (nn.Conv2d, nn.Linear, nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm)
 
 
 def blank(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
-    """Return the named model on the CPU, its weights not initialised; draws no random numbers."""
+    """Return the named model on the CPU, its weights not initialised; draws no random numbers.
+
+    `Module.to_empty` would do the same, and import sympy for it: half a second for each client actor.
+    """
     with torch.device("meta"):
         module = registry.build(name, shape, num_classes)
-    return module.to_empty(device="cpu")
+    for layer in module.modules():
+        for key, weights in layer.named_parameters(recurse=False):
+            setattr(layer, key, nn.Parameter(_empty(weights), weights.requires_grad))
+        for key, values in layer.named_buffers(recurse=False):
+            setattr(layer, key, _empty(values))
+    return module
+
+
+def _empty(like: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device="cpu")
 
 
 @torch.no_grad()

@@ -124,6 +124,22 @@ MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}
 """By name: those of the package, then those of the plugins in use (`engine.plugins`)."""
 
 
+def check_size(name: str, shape: tuple[int, int, int]) -> None:
+    """Check that images of a shape (channels, height, width) are large enough for the named model.
+
+    Raises:
+        ConfigError: they are not.
+    """
+    least = MODELS[name].minimum_side
+    _, height, width = shape
+    if min(height, width) < least:
+        raise ConfigError(
+            f"images of {height}x{width} are too small for model '{name}', which needs at least"
+            f" {least}x{least}; choose another model or enlarge the images",
+            ("model",),
+        )
+
+
 def build(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
     """Return a new module of the named model, whose weights are not initialised yet.
 
@@ -137,11 +153,5 @@ def build(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module
     """
     if name not in MODELS:
         raise unknown("model", name, MODELS)
-    entry = MODELS[name]
-    channels, height, width = shape
-    if min(height, width) < entry.minimum_side:
-        raise ConfigError(
-            f"images of {height}x{width} are too small for model '{name}', which needs at least"
-            f" {entry.minimum_side}x{entry.minimum_side}; choose another model or enlarge the images"
-        )
-    return entry.build(channels, height, width, num_classes)
+    check_size(name, shape)
+    return MODELS[name].build(*shape, num_classes)

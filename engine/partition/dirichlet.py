@@ -32,6 +32,7 @@ TRANSFORM: Transform | None = None
 
 LEAST_IMAGES = 10
 MOST_DRAWS = 1000
+"""With alpha 0.1 about one draw in five is valid for 100 clients of CIFAR-10, with 0.05 none in hundreds."""
 
 
 def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:

@@ -131,19 +131,28 @@ def client_sets(
     official: ImageSet,
     transform: GroupTransform | None,
 ) -> list[tuple[ImageSet, ImageSet]]:
-    """Return each client's training and test images, as `transform` makes them for its hidden group."""
+    """Return each client's training and test images, as `transform` makes them for its hidden group.
+
+    Clients of a group with the same official test images share one object: a hundred of them may have the
+    whole test set each.
+    """
 
     def held(images: ImageSet, positions: Positions, group: int) -> ImageSet:
         taken = images.take(positions).without_groups()
         return taken if transform is None else transform(taken, group)
 
-    return [
-        (
-            held(pool, part.train, part.cluster),
-            held(official if part.is_official else pool, part.test, part.cluster),
-        )
-        for part in parts_K
-    ]
+    shared: dict[tuple[int, bytes], ImageSet] = {}
+    sets_K = []
+    for part in parts_K:
+        if part.is_official:
+            key = part.cluster if transform else 0, part.test.tobytes()
+            if key not in shared:
+                shared[key] = held(official, part.test, part.cluster)
+            test = shared[key]
+        else:
+            test = held(pool, part.test, part.cluster)
+        sets_K.append((held(pool, part.train, part.cluster), test))
+    return sets_K
 
 
 def positions_by_class(pool_labels: ClassLabels, num_classes: int) -> tuple[Positions, ...]:

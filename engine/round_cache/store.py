@@ -9,13 +9,14 @@ or cannot be written costs time and changes no number.
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from secrets import token_hex
 from shutil import disk_usage
 
 from fedgrid.engine.errors import FedgridError
 from fedgrid.engine.round_cache.entry import CacheEntry, Damaged, about_entry, decode, encode
 from fedgrid.engine.round_cache.lock import RoundLock
-from fedgrid.engine.storage.atomic import PARTIAL, disk_errors
+from fedgrid.engine.storage.atomic import PARTIAL, disk_errors, is_full
 from fedgrid.engine.storage.clock import Patience
 from fedgrid.engine.storage.storage import Storage
 
@@ -123,10 +124,13 @@ class RoundStore:
         try:
             if not make_room(self._storage, self._limit, len(data)):
                 return
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # Not flushed: the checksum tells what a power cut leaves of it.
-            temporary.write_bytes(data)
-            temporary.replace(path)
+            try:
+                _put(path, temporary, data)
+            except OSError as error:
+                # Others have filled the disk meanwhile, or it is a quota, which no look at the disk shows.
+                if not (is_full(error) and evict(self._storage, len(data), share=AIR)):
+                    raise
+                _put(path, temporary, data)
             self._storage.push(file)
         except (OSError, FedgridError) as error:
             self._complain(f"{path} cannot be written ({error}): other runs will compute it again")
@@ -142,6 +146,17 @@ class RoundStore:
             make_room(self._storage, self._limit, force=True)
         except (OSError, FedgridError) as error:
             self._complain(f"the round cache cannot be trimmed ({error})")
+
+    def give_way(self) -> bool:
+        """Evict as much as the headroom, because a write of the run has failed; return whether there was any.
+
+        The disk may say that it has room: a quota does not show in that.
+        """
+        try:
+            return evict(self._storage, _headroom(self._storage))
+        except (OSError, FedgridError) as error:
+            self._complain(f"the round cache cannot be trimmed ({error})")
+            return False
 
     def take_warnings(self) -> list[str]:
         """Return the warnings since the last call."""
@@ -208,6 +223,27 @@ def make_room(storage: Storage, limit: int | None, size: int = 0, *, force: bool
     fits = excess <= 0 or ((limit is None or size <= limit) and lacking <= total)
     if excess <= 0 or not (fits or force):
         return fits
+    _drop_cheapest(storage, entries, excess)
+    return fits
+
+
+def evict(storage: Storage, size: int, share: float = 0.0) -> bool:
+    """Evict `size` bytes and a share of the cache, where a write has failed; return whether anything was.
+
+    A round cache at a URI is not on the disk that is full.
+
+    Raises:
+        OSError, RunError: if the storage cannot be read or written.
+    """
+    if storage.uri:
+        return False
+    entries = kept(storage)
+    _drop_cheapest(storage, entries, size + int(share * sum(entry.size for entry in entries)))
+    return entries != []
+
+
+def _drop_cheapest(storage: Storage, entries: list[StoredFile], excess: int) -> None:
+    """Delete as many bytes, or all entries."""
     going = []
     for entry in sorted(entries, key=lambda entry: _cost(storage, entry) / max(1, entry.size)):
         if excess <= 0:
@@ -215,15 +251,24 @@ def make_room(storage: Storage, limit: int | None, size: int = 0, *, force: bool
         going.append(entry)
         excess -= entry.size
     drop(storage, going)
-    return fits
+
+
+def _put(path: Path, temporary: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Not flushed: the checksum tells what a power cut leaves of it.
+    temporary.write_bytes(data)
+    temporary.replace(path)
 
 
 def _lacking(storage: Storage, size: int) -> int:
     """Return how many bytes the disk lacks for `size` more bytes and the headroom; a URI lacks none."""
     if storage.uri or not storage.root.exists():
         return 0
-    disk = disk_usage(storage.root)
-    return size + min(HEADROOM, int(HEADROOM_SHARE * disk.total)) - disk.free
+    return size + _headroom(storage) - disk_usage(storage.root).free
+
+
+def _headroom(storage: Storage) -> int:
+    return min(HEADROOM, int(HEADROOM_SHARE * disk_usage(storage.root).total))
 
 
 def _cost(storage: Storage, entry: StoredFile) -> float:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from errno import ENOSPC
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from secrets import token_hex
 from stat import S_ISGID, S_IWGRP
@@ -110,6 +110,15 @@ def delete_abandoned(root: Path, *folders: str) -> None:
                 leftover.unlink()
 
 
+class DiskFull(StorageError):
+    """The disk is full, or the user's quota used up."""
+
+
+def is_full(error: Exception) -> bool:
+    """Return whether an error of a write says that the disk is full, or the user's quota used up."""
+    return _reason(error)[0] in (ENOSPC, EDQUOT)
+
+
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
     """Convert disk errors in the block to a StorageError that names `folder`, the cause and what to do."""
@@ -121,7 +130,8 @@ def disk_errors(folder: Path) -> Iterator[None]:
             cause = f"the disk of {folder} is full; free some space"
         else:
             cause = f"{folder} cannot be written: {reason}; fix that"
-        raise StorageError(f"{cause}, then the same command continues from the last stored state") from error
+        kind = DiskFull if is_full(error) else StorageError
+        raise kind(f"{cause}, then the same command continues from the last stored state") from error
 
 
 def _reason(error: Exception) -> tuple[int | None, str]:

@@ -1,6 +1,7 @@
 """The driver of a storage, as `lease.json` at its root names it: found, and looked for by its servers."""
 
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from fedgrid.engine.storage.storage import Storage
 NAME = "lease.json"
 EXPIRES_AFTER = 60.0
 """Seconds without a renewal."""
+TOKEN = re.compile(r"[\w-]{1,64}", re.ASCII)
 LATE = 10.0
 """Seconds after which a network file system has shown a new file everywhere."""
 
@@ -33,8 +35,9 @@ class Holder:
 
     @property
     def token(self) -> str:
-        """A name of this lease; of a damaged one, a digest of the file."""
-        return str(self.found.get("token") or sha256(self.text.encode()).hexdigest()[:16])
+        """A name of this lease, fit for that of a file; of a damaged one, a digest of the file."""
+        token = str(self.found.get("token", ""))
+        return token if TOKEN.fullmatch(token) else sha256(self.text.encode()).hexdigest()[:16]
 
     @property
     def what(self) -> str:

@@ -4,8 +4,9 @@ A lease has expired if it has not changed for a minute by the clock of the drive
 is a process of this machine, that is known at once. A driver takes over an expired lease with a hard link
 whose name contains the old lease's token. Such a link can be made only once, so exactly one of several
 drivers replaces `lease.json`. If the driver that made the link has died, the next driver takes over from that
-driver in the same way. A URI has no hard links: two drivers that start in the same second may both run until
-one of them finds the other's lease at its next renewal.
+driver in the same way. A URI has no hard links, and pyarrow no write that fails if there is a file: two
+drivers that start in the same second may both take it. The one that wrote last keeps it; the other finds that
+out when it looks again, before its first run (`confirm`) or at its next renewal.
 """
 
 import json
@@ -102,6 +103,18 @@ class Lease:
         """
         if self.lost.is_set():
             raise RunError("another fedgrid has taken over this storage, so this one ends; nothing is lost")
+
+    def confirm(self) -> None:
+        """Look at the lease once more at a URI, some time after taking it and before anything is computed.
+
+        Another driver may have looked before this one's lease was there, and have written its own after it.
+
+        Raises:
+            RunError: it has; or the storage cannot be reached.
+        """
+        if self._storage.uri:
+            self.renew()
+            self.check()
 
     def renew(self) -> bool:
         """Extend the lease by a minute; if it is no longer ours, set `lost` and return False.

@@ -5,14 +5,17 @@ them apart.
 """
 
 import json
+import re
 from pathlib import Path
 from secrets import token_hex
 
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.storage.atomic import disk_errors, write_text
 from fedgrid.engine.storage.storage import Storage
 
 NAME = "storage.json"
+BARE = re.compile(rb'\{"id": "[0-9a-f]{16}"\}\n')
 
 
 def claim(storage: Storage) -> str:
@@ -34,15 +37,17 @@ def id_of(root: Path) -> str:
     """Return the id of the storage whose files are in `root`; a new one gets an id.
 
     Raises:
-        ConfigError: the file is damaged.
+        ConfigError: the file is damaged, or of a newer fedgrid.
         RunError: it cannot be written.
     """
     path = root / NAME
     if not path.exists():
         with disk_errors(root):
             root.mkdir(parents=True, exist_ok=True)
-            write_text(path, json.dumps({"id": token_hex(8)}) + "\n")
+            write_text(path, seal({"id": token_hex(8)}))
     try:
-        return str(json.loads(path.read_text())["id"])
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        text = path.read_bytes()
+        # Earlier ones had neither a format nor a checksum.
+        return str((json.loads(text) if BARE.fullmatch(text) else unseal(path, text))["id"])
+    except (OSError, DamagedFile, KeyError) as error:
         raise ConfigError(f"{path} is damaged; delete it, and MLflow gets these runs anew") from error

@@ -13,27 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.training.settings import Augment
+from fedgrid.engine.training.settings import PAD, Augment
 
-PAD = 4
-"""Pixels on each side."""
 BLOCK = 1024
 """Images gathered at a time: their indices take eight bytes a pixel."""
-
-
-def check(augment: Sequence[Augment], shape: tuple[int, int, int]) -> None:
-    """Check that images of a shape (channels, height, width) are large enough.
-
-    Raises:
-        ConfigError: a side is no longer than the padding, which therefore has no reflection.
-    """
-    _, height, width = shape
-    if "crop" in augment and min(height, width) <= PAD:
-        raise ConfigError(
-            f"training.augment: crop pads images by {PAD} pixels of their reflection, and these have "
-            f"{height}x{width}; take [flip], or images of at least {PAD + 1}x{PAD + 1}"
-        )
 
 
 def gather(pixels: Tensor, order: Tensor, augment: Sequence[Augment], rng: np.random.Generator) -> Tensor:

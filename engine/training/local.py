@@ -250,3 +250,21 @@ def _running(
     hits = (outputs.argmax(dim=1) == targets).double()
     means = torch.stack([losses, hits]).view(2, num_epochs, -1).mean(dim=2).tolist()
     return tuple(means[0]), tuple(means[1])
+
+
+def check_names(rule: LocalRule, result: LocalResult) -> None:
+    """Check that a rule has returned what it declares, because only that is sent and kept.
+
+    Raises:
+        ValueError: otherwise.
+    """
+    kinds = {
+        "outputs": (set(rule.outputs), set(result.outputs)),
+        "remembers": (set(rule.remembers), set(result.memory) - {OPTIMIZER, PERSONAL}),
+    }
+    for name, (declared, returned) in kinds.items():
+        if declared != returned:
+            raise ValueError(
+                f"{type(rule).__name__}.{name} declares {sorted(declared)}, its `finish` returned "
+                f"{sorted(returned)}"
+            )

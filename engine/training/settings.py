@@ -5,8 +5,11 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from fedgrid.algorithms.contract.section import PositiveInt, Section
+from fedgrid.engine.errors import ConfigError
 
 Augment = Literal["crop", "flip"]
+PAD = 4
+"""Pixels on each side of an image that is cropped at random."""
 
 
 class LocalTraining(Section):
@@ -53,6 +56,20 @@ class LocalTraining(Section):
                 f"momentum = {self.momentum:g} has no effect with optimizer {self.optimizer}, only with sgd"
             )
         return self
+
+    def check_size(self, shape: tuple[int, int, int]) -> None:
+        """Check that images of a shape (channels, height, width) are large enough to be cropped.
+
+        Raises:
+            ConfigError: a side is no longer than the padding, which therefore has no reflection.
+        """
+        _, height, width = shape
+        if "crop" in self.augment and min(height, width) <= PAD:
+            raise ConfigError(
+                f"training.augment: crop pads images by {PAD} pixels of their reflection, and these have "
+                f"{height}x{width}; take [flip], or images of at least {PAD + 1}x{PAD + 1}",
+                ("training", "augment"),
+            )
 
 
 class Length(Section):

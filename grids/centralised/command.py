@@ -12,10 +12,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fedgrid.engine import centralised
 from fedgrid.engine.centralised import CentralisedConfig
+from fedgrid.engine.checkpoint import Progress as TrainingProgress
 from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.data.datasets import find
+from fedgrid.engine.data.identity import digest_of_dataset
 from fedgrid.engine.epsilons import Proposal, propose
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.format import seal
+from fedgrid.engine.integrity.made_with import made_with
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import claim
@@ -34,6 +38,7 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import is_logged
 from fedgrid.grids.mlflow_log.tags import origin
+from fedgrid.grids.planning.origins import check_centralised
 from fedgrid.grids.presets.changes import Change
 from fedgrid.redaction import redacted
 from fedgrid.tracking.mlflow.runs import Experiment
@@ -61,13 +66,24 @@ def configure(
 
 
 def run_centralised(
-    config: CentralisedConfig, storage: Storage, data_dir: Path, as_json: bool, console: Console
+    config: CentralisedConfig,
+    storage: Storage,
+    data_dir: Path,
+    as_json: bool,
+    console: Console,
+    *,
+    fresh: bool = False,
+    accept: bool = False,
 ) -> None:
     """Train, unless the training is finished, and show the result.
 
+    Args:
+        fresh: delete what there is of the training, and start over.
+        accept: take epochs that were made with other code, versions or processors.
+
     Raises:
-        ConfigError, DataError: for wrong settings or missing data, before anything is written, or if another
-            driver uses the storage.
+        ConfigError, DataError: for wrong settings or missing data, before anything is written, if another
+            driver uses the storage, or for changes that are not accepted.
         RunError: if the training cannot go on, or its loss never falls.
     """
     try:
@@ -76,12 +92,17 @@ def run_centralised(
         raise ConfigError(str(error)) from error
     storage.check_writable()
     folder = CentralisedFolder(storage, config)
-    was_finished = folder.read()
+    was_finished = folder.read() and not fresh
+    if not fresh:
+        for note in check_centralised(config.name, config.dataset, folder.path, data_dir, accept=accept):
+            warn(f"accepted: {note}")
     if was_finished:
         proposal = propose(folder.column("update_l2"), folder.column("loss"))
     else:
-        folder, proposal = _trained(config, storage, data_dir, console, quiet=as_json)
-    in_mlflow = _log(folder, uri, storage)
+        folder, proposal = _trained(
+            config, storage, data_dir, console, quiet=as_json, fresh=fresh, accept=accept
+        )
+    in_mlflow = _log(folder, uri, storage, fresh=fresh)
     found = plain_rounds(storage.root, config.dataset, config.model, config.training)
     rounds = [each.as_dict(proposal) for each in found]
     beside = rows_beside(folder, storage)
@@ -96,7 +117,14 @@ def run_centralised(
 
 
 def _trained(
-    config: CentralisedConfig, storage: Storage, data_dir: Path, console: Console, *, quiet: bool
+    config: CentralisedConfig,
+    storage: Storage,
+    data_dir: Path,
+    console: Console,
+    *,
+    quiet: bool,
+    fresh: bool,
+    accept: bool,
 ) -> tuple[CentralisedFolder, Proposal]:
     """Train while holding the storage's lease; return the finished folder and its proposal."""
     # Importing torch takes seconds.
@@ -106,19 +134,31 @@ def _trained(
     pool = centralised.prepare(config, data_dir, "cuda" if torch.cuda.is_available() else "cpu")
     with Lease(storage, config.name, warn) as lease:
         folder = CentralisedFolder(storage.patient(warn), config)
+        if fresh:
+            folder.forget()
         folder.read()
-        _train(folder, pool, lease, data_dir, console, quiet=quiet)
+        begun = folder.open()
+        now = made_with(None, digest_of_dataset(config.dataset, data_dir), pool.machines())
+        lease.confirm()
+        folder.note_made_with(now, begun.rounds_done if begun else 0, accept=accept)
+        _train(folder, begun, pool, lease, data_dir, console, quiet=quiet)
         proposal = propose(folder.column("update_l2"), folder.column("loss"))
         folder.finish(proposal)
     return folder, proposal
 
 
 def _train(
-    folder: CentralisedFolder, pool: Pool, lease: Lease, data_dir: Path, console: Console, *, quiet: bool
+    folder: CentralisedFolder,
+    begun: TrainingProgress | None,
+    pool: Pool,
+    lease: Lease,
+    data_dir: Path,
+    console: Console,
+    *,
+    quiet: bool,
 ) -> None:
     """Train to the last epoch. A terminal shows a bar, a log gets a line for each epoch."""
     config = folder.config
-    begun = folder.open()
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
     shows_bar = console.is_terminal and not quiet
     with Progress(*columns, console=console, transient=True, disable=not shows_bar) as bar:
@@ -131,8 +171,11 @@ def _train(
                 print_plain(console, f"epoch {row['epoch']}/{config.training.rounds} loss {row['loss']:.4f}")
 
 
-def _log(folder: CentralisedFolder, uri: str, storage: Storage) -> bool:
-    """Log a finished training to MLflow, unless it is there; return whether it is there now."""
+def _log(folder: CentralisedFolder, uri: str, storage: Storage, *, fresh: bool) -> bool:
+    """Log a finished training to MLflow, unless it is there; return whether it is there now.
+
+    If it is `fresh`, what MLflow has of an earlier one is deleted.
+    """
     config, path = folder.config, folder.path
     if is_logged(uri, path, config.training.rounds):
         return True
@@ -140,6 +183,8 @@ def _log(folder: CentralisedFolder, uri: str, storage: Storage) -> bool:
     tags = {"dataset": config.dataset, "model": config.model, "seed": str(config.seed), **origin()}
     try:
         experiment = Experiment.open(uri, CENTRALISED, artifact_root(storage.root), claim(storage))
+        if fresh:
+            experiment.forget(config.run_id)
         entry = experiment.start(config.run_id, config.name, tags, config.model_dump(mode="json"))
         experiment.log_rounds(entry, epochs, int(time.time() * 1000))
         experiment.log_artifacts(entry, [path / name for name in (CONFIG, RECORDS, PROPOSAL)])
@@ -149,7 +194,7 @@ def _log(folder: CentralisedFolder, uri: str, storage: Storage) -> bool:
         warn(f"{error}; the training is on disk, and the same command logs it when MLflow is back")
         return False
     mark = {"uri": redacted(uri), "mlflow_run_id": entry.mlflow_run_id, "rounds": config.training.rounds}
-    folder.log_mark(json.dumps(mark) + "\n")
+    folder.log_mark(seal(mark))
     return True
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from shutil import rmtree
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,8 @@ from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.epsilons import EPSILON_2_FACTOR, SETTLED, Proposal
 from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.integrity.files import read_table
-from fedgrid.engine.storage.atomic import delete_partial, disk_errors, write_text
+from fedgrid.engine.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, sealed
+from fedgrid.engine.storage.atomic import delete_partial, disk_errors, set_aside, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.mlflow_log.run_writer import MARK
 
@@ -70,6 +72,34 @@ class CentralisedFolder:
                     return progress
         self._epochs = EPOCHS.empty_table()
         return None
+
+    def note_made_with(self, now: MadeWith, rounds_done: int, *, accept: bool = False) -> list[str]:
+        """Note what the epochs to come are made with, and return what has changed; to be called after `open`.
+
+        Raises:
+            DataError: the epochs so far were made with other images.
+            ConfigError: they were made with something else that is not accepted.
+        """
+        path = self.path / MADE_WITH
+        with disk_errors(self.path):
+            try:
+                before = parts_of(path) if rounds_done else ()
+            except DamagedFile:
+                moved = set_aside(self.path, [MADE_WITH])
+                self._push(*(new for _, new in moved))
+                before = ()
+            parts, notes = changes(self.config.name, before, now, rounds_done, accept=accept)
+            if parts != before:
+                write_text(path, sealed(parts))
+                self._push(MADE_WITH)
+        return notes
+
+    def forget(self) -> None:
+        """Delete all files of the training."""
+        with disk_errors(self.path):
+            self._storage.remove_folder(self._name)
+            rmtree(self.path, ignore_errors=True)
+        self._epochs = EPOCHS.empty_table()
 
     def save(self, progress: Progress, row: Mapping[str, Any]) -> None:
         """Write one more epoch."""

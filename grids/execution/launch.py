@@ -26,7 +26,6 @@ from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.run_writer import MARK
-from fedgrid.grids.planning.checks import check_data, check_storage
 from fedgrid.grids.planning.cluster import connected, known_nodes, placements
 from fedgrid.grids.planning.start_order import in_order
 from fedgrid.grids.presets.grid import Grid
@@ -46,19 +45,17 @@ def launch(
     console: Console,
     then: Iterable[Grid] = (),
 ) -> LaunchResult:
-    """Run `todo`, and log to MLflow the finished runs that it lacks.
+    """Run `todo`, which has been checked, and log to MLflow the finished runs that it lacks.
 
     Args:
         then: the grids that this one grows to. Each has more runs than the one before, or lets more of its
             runs go on. The next one is asked for once the runs of the last one have finished or failed.
 
     Raises:
-        ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
+        ConfigError: if a run can never fit on the cluster; nothing is started or written then.
         RunError: if the grid as a whole cannot go on.
     """
     if todo:
-        check_storage(grid.runs, storage)
-        check_data(todo, options.data_dir)
         _check_room(todo, options)
     with_ray = bool(todo) and not options.in_process
     folder = GridFolder(storage, grid.name)
@@ -79,6 +76,7 @@ def launch(
             if options.fresh:
                 _forget(todo, storage, options, log)
             stack.enter_context(log)
+        lease.confirm()
         storage = storage.patient(warn)
         folder = GridFolder(storage, grid.name)
         for run in unlogged:

@@ -13,6 +13,7 @@ from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.summary import print_finished, show
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.mlflow_log.run_log import RunLog
+from fedgrid.grids.planning.checks import check_data, check_storage
 from fedgrid.grids.planning.origins import check_origins
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.grid_folder import check_source
@@ -66,7 +67,11 @@ def launch_remaining(
 ) -> LaunchResult:
     """Run `todo`, and log those of `done` that MLflow lacks. If nothing is left to do, nothing is started.
 
-    `then` and the errors are as in `launch`.
+    `then` is as in `launch`.
+
+    Raises:
+        ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
+        RunError: if the grid as a whole cannot go on.
     """
     if options.in_process and options.request != Request():
         raise ConfigError(
@@ -75,6 +80,9 @@ def launch_remaining(
     unlogged = [run for run in done if not log.is_logged(run)]
     if not (todo or unlogged):
         return LaunchResult()
+    if todo:
+        check_storage(grid.runs, storage)
+        check_data(todo, options.data_dir)
     # Importing torch takes seconds.
     from fedgrid.grids.execution.launch import launch
 

@@ -14,18 +14,25 @@ os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
 os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "3600")
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
 
+import ray
 from ray import tune
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.stopper import Stopper
 
 from fedgrid.engine.errors import RunError
+from fedgrid.grids.execution.run_events import RoundDone
 from fedgrid.grids.execution.scratch import scratch
+from fedgrid.grids.execution.server_deadlines import ServerDeadlines
 from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
 from fedgrid.grids.execution.watch import Watch
 
 
-def run_trials(context: LaunchContext, watch: Watch, retries: int) -> None:
+def run_trials(
+    context: LaunchContext, watch: Watch, retries: int, deadlines: ServerDeadlines | None = None
+) -> None:
     """Run every run of a launch and pass their events to `watch`; a run that fails is retried so many times.
+
+    A run whose server is silent beyond `deadlines` fails, and its server is killed.
 
     Raises:
         FedgridError: what `watch` raises, for instance if no run fits on the cluster any more.
@@ -44,7 +51,7 @@ def run_trials(context: LaunchContext, watch: Watch, retries: int) -> None:
             max_failures=retries,
             raise_on_failed_trial=False,
             stop=_AllStopped(watch),
-            callbacks=[_Listener(context, watch)],
+            callbacks=[_Listener(context, watch, deadlines or ServerDeadlines())],
             trial_name_creator=_name,
             trial_dirname_creator=_name,
             verbose=0,
@@ -58,12 +65,26 @@ def _name(trial: TuneTrial) -> str:
 class _Listener(tune.Callback):
     """Passes what Tune receives from the trials to the watch."""
 
-    def __init__(self, context: LaunchContext, watch: Watch) -> None:
+    def __init__(self, context: LaunchContext, watch: Watch, deadlines: ServerDeadlines) -> None:
         self._runs = context.runs
         self._watch = watch
+        self._deadlines = deadlines
+        self._running: dict[str, TuneTrial] = {}
+        self._hung: dict[str, str] = {}
 
     def on_step_end(self, iteration: int, trials: Sequence[TuneTrial], **info: Any) -> None:
+        for trial_id, limit in self._deadlines.overdue():
+            self._hung[trial_id] = f"its server gave no sign for {limit:.0f} s, and was killed"
+            actor = self._running[trial_id].temporary_state.ray_actor
+            if actor is not None:
+                ray.kill(actor)
         self._watch.tick()
+
+    def on_trial_start(
+        self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
+    ) -> None:
+        self._running[trial.trial_id] = trial
+        self._deadlines.start(trial.trial_id)
 
     def on_trial_result(
         self,
@@ -73,6 +94,8 @@ class _Listener(tune.Callback):
         result: dict[str, Any],
         **info: Any,
     ) -> None:
+        had_round = any(isinstance(event, RoundDone) for event in result["events"])
+        self._deadlines.hear(trial.trial_id, had_round=had_round)
         for event in result["events"]:
             self._watch.handle(self._run(trial), event)
 
@@ -80,18 +103,26 @@ class _Listener(tune.Callback):
         self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
         # Tune keeps every trial until the last has ended. Without its results that is 5 KB instead of 20 KB.
+        self._end(trial)
         trial.run_metadata = type(trial.run_metadata)(n_steps=(1,))
 
     def on_trial_recover(
         self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
         trial.config["failures"] = failures = trial.run_metadata.num_failures
-        self._watch.retry(self._run(trial), _cause(trial), failures)
+        self._watch.retry(self._run(trial), self._end(trial) or _cause(trial), failures)
 
     def on_trial_error(
         self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
-        self._watch.fail(self._run(trial), _cause(trial), trial.run_metadata.num_failures)
+        cause = self._end(trial) or _cause(trial)
+        self._watch.fail(self._run(trial), cause, trial.run_metadata.num_failures)
+
+    def _end(self, trial: TuneTrial) -> str | None:
+        """Wait for a trial's server no longer; return the cause if it was killed because it hung."""
+        self._running.pop(trial.trial_id, None)
+        self._deadlines.end(trial.trial_id)
+        return self._hung.pop(trial.trial_id, None)
 
     def _run(self, trial: TuneTrial) -> Any:
         return self._runs[trial.config["index"]]

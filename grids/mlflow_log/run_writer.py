@@ -1,12 +1,11 @@
 """Writes a grid's runs to MLflow, one after another; rounds that it lacks are read from their folders."""
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from fedgrid.engine.format import DamagedFile
+from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import write_text
@@ -28,12 +27,16 @@ PARENT = "grid"
 
 
 def is_logged(uri: str, folder: Path, rounds: int) -> bool:
-    """Return whether the store has a whole run of so many rounds, according to the run's folder."""
+    """Return whether the store has a whole run of so many rounds, according to the run's folder.
+
+    Raises:
+        NewerFormat: a newer fedgrid wrote it.
+    """
     try:
-        mark = json.loads((folder / MARK).read_text())
-        same = (mark["uri"], mark["rounds"]) == (redacted(uri), rounds)
-    except (OSError, ValueError, TypeError, KeyError):
+        mark = unseal(folder / MARK)
+    except (FileNotFoundError, DamagedFile):
         return False
+    same = (mark.get("uri"), mark.get("rounds")) == (redacted(uri), rounds)
     file = database_file(uri)
     return same and (file is None or file.exists())
 
@@ -190,7 +193,7 @@ class Writer:
         mark = {"uri": redacted(self._uri), "mlflow_run_id": entry.mlflow_run_id, "rounds": entry.rounds}
         if folder.is_dir():
             with one_line(self._uri):
-                write_text(folder / MARK, json.dumps(mark) + "\n")
+                write_text(folder / MARK, seal(mark))
 
 
 def _recorded(folder: Path, after: int) -> list[tuple[int, RoundScores]]:

@@ -8,7 +8,6 @@ from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.partition.server_images import server_sets
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
-from fedgrid.engine.session import deal
 from fedgrid.engine.storage.storage import Storage
 
 
@@ -21,10 +20,13 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path) -> None:
     """
     pairs: dict[str, Pair] = {}
     seen = set()
+    for name in dict.fromkeys(run.dataset for run in runs):
+        pool, server = load(name, data_dir)
+        pairs[name] = pool.without_pixels(), server
+    # Imports torch, which takes seconds: bad images are refused before.
+    from fedgrid.engine.session import deal
+
     for run in runs:
-        if run.dataset not in pairs:
-            pool, server = load(run.dataset, data_dir)
-            pairs[run.dataset] = pool.without_pixels(), server
         scenario = (run.scenario, run.seed, run.split)
         if scenario not in seen:
             seen.add(scenario)

@@ -1,9 +1,10 @@
 """Checks before a launch that the runs of a grid were made with what is here, finished runs too."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.engine.data.datasets import is_here
 from fedgrid.engine.data.identity import digest_of_dataset
 from fedgrid.engine.errors import ConfigError
@@ -37,23 +38,62 @@ def check_origins(
         ConfigError: code or versions have, and `accept` is false.
         NewerFormat: a newer fedgrid made them.
     """
-    images: dict[str, str | None] = {}
+    digests: dict[str, str | None] = {}
     changed: dict[str, list[str]] = {}
     for run in runs:
         # What is damaged is said where the run is read or opened.
         with suppress(DamagedFile):
-            parts = parts_of(folder_of(storage.root, run) / MADE_WITH)
-            if not parts:
-                continue
-            before = parts[-1].made_with
-            if run.dataset not in images:
-                here = is_here(run.dataset, data_dir)
-                images[run.dataset] = digest_of_dataset(run.dataset, data_dir) if here else None
-            now = made_with(run.make_algorithm(), images[run.dataset] or before.get(IMAGES, ""))
-            check_images(run.name, before, now)
-            for difference in differing(before, now):
+            path = folder_of(storage.root, run) / MADE_WITH
+            for difference in _differences(
+                run.name, path, run.dataset, run.make_algorithm, data_dir, digests
+            ):
                 changed.setdefault(difference, []).append(run.name)
-    notes = [f"{difference}: {_counted(names)}" for difference, names in changed.items()]
+    return _accepted([f"{difference}: {_counted(names)}" for difference, names in changed.items()], accept)
+
+
+def check_centralised(
+    name: str, dataset: str, folder: Path, data_dir: Path, *, accept: bool = False
+) -> list[str]:
+    """Check what a centralised training in `folder` was made with so far, as `check_origins` does a run.
+
+    Raises:
+        DamagedFile: `made_with.json` is damaged, and `accept` is false.
+    """
+    try:
+        found = _differences(name, folder / MADE_WITH, dataset, lambda: None, data_dir, {})
+    except DamagedFile as error:
+        if not accept:
+            raise DamagedFile(folder / MADE_WITH, f"{error.why}; {ACCEPT}") from error
+        return [str(error)]
+    return _accepted([f"{difference}: {name}" for difference in found], accept)
+
+
+def _differences(
+    name: str,
+    path: Path,
+    dataset: str,
+    algorithm: Callable[[], Algorithm | None],
+    data_dir: Path,
+    digests: dict[str, str | None],
+) -> list[str]:
+    """Return in words what has changed since the file at `path`; `digests` are those of data sets so far.
+
+    Raises:
+        DataError: the images have.
+    """
+    parts = parts_of(path)
+    if not parts:
+        return []
+    before = parts[-1].made_with
+    if dataset not in digests:
+        here = is_here(dataset, data_dir)
+        digests[dataset] = digest_of_dataset(dataset, data_dir) if here else None
+    now = made_with(algorithm(), digests[dataset] or before.get(IMAGES, ""))
+    check_images(name, before, now)
+    return differing(before, now)
+
+
+def _accepted(notes: list[str], accept: bool) -> list[str]:
     if notes and not accept:
         raise ConfigError(f"{'; '.join(notes)}; {ACCEPT}")
     return notes

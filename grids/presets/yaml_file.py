@@ -14,6 +14,8 @@ MOST_PARTS = 100_000
 """Keys and values of a file. A few aliases of aliases can stand for billions."""
 MOST_BYTES = 1 << 20
 """Bytes of a file."""
+MOST_NESTED = 100
+"""Brackets within brackets. The time that PyYAML takes grows with the square of their number."""
 Step = str | int
 """A key, or the position of a list item."""
 
@@ -153,6 +155,16 @@ class _Loader(yaml.SafeLoader):
     ruamel.yaml does refuse them, but reads YAML 1.2 (`010` is 10 there and 8 here), keeps no lines of keys
     merged by `<<`, and takes four to seven times as long.
     """
+
+    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+        """Note an opening bracket.
+
+        Raises:
+            RecursionError: it is within too many others.
+        """
+        if self.flow_level >= MOST_NESTED:
+            raise RecursionError
+        super().fetch_flow_collection_start(token)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return the mapping of `node`.

@@ -1,10 +1,10 @@
 """`fedgrid search`, once its options are parsed."""
 
-import json
 from pathlib import Path
 
 from rich.console import Console
 
+from fedgrid.engine.format import seal
 from fedgrid.engine.storage.atomic import write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import warn
@@ -58,8 +58,8 @@ def run_search(search: Search, storage: Storage, options: LaunchOptions, console
 def _log(search: Search, trials: list[Trial], written: list[Path], storage: Storage, log: RunLog) -> None:
     """Log the search's result to MLflow, unless it is there. A failure warns, and the next call retries."""
     folder = GridFolder(storage, search.name).path
-    mark = json.dumps({"uri": redacted(log.uri), "search": files.digest(search, storage)}) + "\n"
-    if (folder / MARK).exists() and (folder / MARK).read_text() == mark:
+    mark = seal({"uri": redacted(log.uri), "search": files.digest(search, storage)})
+    if (folder / MARK).is_file() and (folder / MARK).read_bytes() == mark.encode():
         return
     found = files.read(search.name, storage)
     tags = {"search": "complete" if found["complete"] else "not complete", "objective": search.objective}

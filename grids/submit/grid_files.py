@@ -1,46 +1,37 @@
-"""A grid's file as a job needs it: with the files that it is based on, and their plugins."""
+"""A grid's file as a job needs it: with the files that it is based on, their plugins and images."""
 
 import os
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from fedgrid.engine.data.datasets import OWN_FORMATS
 from fedgrid.engine.errors import ConfigError
 from fedgrid.grids.presets.preset_files import is_path, preset_names
 from fedgrid.grids.presets.yaml_file import YamlFile, read_yaml
 from fedgrid.grids.submit import plugin_files
+from fedgrid.grids.submit.images import Shipment, relative
 
 FOLDER = "grid"
 """Where the files lie in the job's working directory, as they lie to one another here."""
 
 
-def stage(name: str, folder: Path) -> str:
-    """Copy a grid's file, its bases and their plugins into `folder`; return the file's name there.
+def stage(name: str, folder: Path, shipment: Shipment) -> str:
+    """Copy a grid's file, its bases, plugins and images into `folder`; return the file's name there.
 
     Raises:
-        ConfigError: if a file is missing, or names another one, or images, by a path that holds only here.
+        ConfigError: if a file is missing, or names another one by a path that holds only here.
+        DataError: if its images cannot be used.
     """
     files = {Path(os.path.abspath(path)): file for path, file in _chain(name)}
     root = os.path.commonpath([path.parent for path in files])
     for path, file in files.items():
-        _check_images(file.name, file.values)
+        shipment.take(file.values)
         there = folder / FOLDER / path.relative_to(root)
         there.parent.mkdir(parents=True, exist_ok=True)
         plugin_files.stage_listed(path, there.parent)
-        shutil.copy(path, there)
+        there.write_text(shipment.rewrite(path.read_text()))
+        if left := next(relative(read_yaml(there).values), None):
+            raise ConfigError(f"{path}: {left}: write this name in one piece, without escapes")
     return Path(FOLDER, next(iter(files)).relative_to(root)).as_posix()
-
-
-def check_options(arguments: Sequence[str]) -> None:
-    """Check that no option names images by a relative path.
-
-    Raises:
-        ConfigError: if one does.
-    """
-    for argument in arguments:
-        _check_images("the command", argument.rpartition("=")[2])
 
 
 def _chain(name: str) -> Iterator[tuple[Path, YamlFile]]:
@@ -63,21 +54,3 @@ def _chain(name: str) -> Iterator[tuple[Path, YamlFile]]:
                 f"{path}: base = {base}: a job takes files by a path relative to the grid's file"
             )
         path = beside
-
-
-def _check_images(where: str, value: Any) -> None:
-    """Refuse images by a relative path: the cluster's machines have other folders, or none."""
-    if isinstance(value, dict):
-        for inner in value.values():
-            _check_images(where, inner)
-    elif isinstance(value, list):
-        for inner in value:
-            _check_images(where, inner)
-    elif isinstance(value, str):
-        for word in value.split(","):
-            kind, _, path = word.strip(" []'\"").partition(":")
-            if kind in OWN_FORMATS and path and not path.startswith(("/", "~")):
-                raise ConfigError(
-                    f"{where}: {kind}:{path}: images do not travel with a job; put them on a disk that all "
-                    "machines of the cluster have, and name the absolute path there"
-                )

@@ -21,6 +21,7 @@ from fedgrid.grids.mlflow_log.tags import commit
 from fedgrid.grids.planning.ray_token import make_private, token_file
 from fedgrid.grids.presets.preset_files import is_path
 from fedgrid.grids.submit import grid_files, plugin_files, tunnel
+from fedgrid.grids.submit.images import Shipment
 from fedgrid.redaction import redacted
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def submit(
     A job that somebody stopped counts as interrupted.
 
     Args:
-        arguments: the arguments of `fedgrid run`. YAML files and plugins among them travel with the job.
+        arguments: the arguments of `fedgrid run`. YAML files, plugins and relative images travel with it.
         cluster: the file that `ray up` took, to reach the job server through a tunnel.
         address: the job server's URL, instead of `cluster`.
         name: the grid's name, for the name of the job.
@@ -96,17 +97,23 @@ def submit(
 
 
 def stage(arguments: Sequence[str], folder: Path) -> list[str]:
-    """Copy this code, and the YAML files and plugins among `arguments`; return the arguments for the job.
+    """Copy this code, and the YAML files, plugins and images that `arguments` name; return those for the job.
 
     Raises:
-        ConfigError: if a file is missing, or the storage or a place of images is a relative path.
+        ConfigError: if a file is missing, the storage is a relative path, or the images are too large.
+        DataError: if the images cannot be used.
     """
     package = Path(__file__).parents[2]
     shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns("__pycache__"))
     checked = list(_checked(arguments))
-    grid_files.check_options(checked)
+    shipment = Shipment(folder)
+    for argument in checked:
+        shipment.take(argument.rpartition("=")[2])
     with_plugins = plugin_files.stage_options(checked, folder)
-    return [_staged(argument, folder, is_first=index == 0) for index, argument in enumerate(with_plugins)]
+    return [
+        _staged(shipment.rewrite(argument), folder, shipment, is_first=index == 0)
+        for index, argument in enumerate(with_plugins)
+    ]
 
 
 def command(arguments: Sequence[str]) -> str:
@@ -143,10 +150,12 @@ def _checked(arguments: Sequence[str]) -> Iterator[str]:
         before = argument
 
 
-def _staged(argument: str, folder: Path, *, is_first: bool) -> str:
+def _staged(argument: str, folder: Path, shipment: Shipment, *, is_first: bool) -> str:
     """Copy a grid's file; only the first argument may be one without the suffix of YAML."""
     is_yaml = is_path(argument) if is_first else Path(argument).suffix in (".yaml", ".yml")
-    return grid_files.stage(argument, folder) if is_yaml and not argument.startswith("-") else argument
+    if not is_yaml or argument.startswith("-"):
+        return argument
+    return grid_files.stage(argument, folder, shipment)
 
 
 def _source(arguments: Sequence[str]) -> dict[str, str]:
@@ -162,7 +171,8 @@ def _client(url: str) -> "JobSubmissionClient":
     from ray.job_submission import JobSubmissionClient
 
     for name in CHATTY:
-        logging.getLogger(name).setLevel(logging.WARNING)
+        # Ray warns of each file of 10 MiB; what is too large for it was refused before.
+        logging.getLogger(name).setLevel(logging.ERROR)
     return JobSubmissionClient(url, headers=_authorization())
 
 

@@ -7,8 +7,9 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.registry import create
 from fedgrid.engine.errors import ConfigError
-from tests.helpers.small_cases import Federation, frozen, orders_of, rng, start
-from tests.helpers.small_runs import config, play, rows
+from fedgrid.engine.run_config import complete
+from tests.helpers.small_cases import Federation, frozen, groups_of, orders_of, rng, sets, start
+from tests.helpers.small_runs import NOWHERE, config, play, rows
 
 TWO_LAYERS = Layout(("0.weight", "0.bias", "2.weight"), ((2,), (1,), (1,)), 4)
 
@@ -159,7 +160,7 @@ def test_one_model_is_fedavg():
     ]
 
 
-def recovers(seed, num_models, dimension=20, per_group=10, images=40, sigma=0.1, rounds=100):
+def recovers(seed, num_models, dimension=20, per_group=10, images=40, sigma=0.1, rounds=60):
     """Run IFCA on mixed linear regressions; return whether each true vector has a model next to it.
 
     Section 6.1 of the paper: y = <x, theta_j> + sigma noise, theta_j with entries 0 or 1, initial models with
@@ -199,6 +200,24 @@ class TestRefused:
     def test_settings_that_do_not_fit_the_federation(self, settings, message):
         with pytest.raises(ConfigError, match=f"^algorithm ifca: .*{message}"):
             config({"name": "ifca", **settings})
+
+
+def test_both_rotations_of_digits_are_found(tmp_path):
+    """Eight clients, those with odd numbers hold images that are upside down."""
+    run = complete(
+        {
+            "overlap": "rotated",
+            "clients": 8,
+            "algorithm": {"name": "ifca", "num_clusters": 2},
+            "training": {"rounds": 4, "local_epochs": 2},
+            "evaluation": {"every": 4},
+            "split": {"num_clusters": 2, "server_images": 50},
+        },
+        NOWHERE,
+    )
+    play(run, tmp_path)
+    last = [row["cluster"] for row in rows(run, tmp_path, "clients") if row["round"] == 4]
+    assert groups_of(last) == sets((0, 2, 4, 6), (1, 3, 5, 7))
 
 
 @pytest.fixture(scope="module")

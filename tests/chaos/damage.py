@@ -1,37 +1,59 @@
-"""Damage every file of a finished grid, one at a time, and give every command that reads it.
+"""Damage every file of a storage, one at a time, and give every command that reads it.
 
 python -m tests.chaos.damage
+python -m tests.chaos.damage --file mlflow.json --file lease.json
 
-A file is cut in half, emptied, or has one bit flipped, at several places. `status`, `store`, the report's
-numbers and `run` must then say it in one line, or not be concerned; no number that they show may differ from
-those of the whole grid; and once `run` has done what it can, the records are the same bytes again, or it has
-refused in one line.
+A file of a finished run, of a failed one, of their grids or of the storage itself is cut in half, emptied,
+or has one bit flipped, at several places. `status`, `store`, `sync`, the numbers of `report` and `compare`,
+`run` and `retry` must then say it in one line, or not be concerned; no number that they show may differ from
+those of the whole grid, and MLflow may have no round twice; and once `run` has done what it can, the records
+are the same bytes again, or it has refused in one line. Pauses take no time. `lease.json` is that of a killed
+driver.
 """
 
 import argparse
+import json
 import shutil
+import sqlite3
+import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 from fedgrid.engine.errors import FedgridError
+from fedgrid.engine.storage.lease import Lease
+from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.study import load
+from fedgrid.tracking.report.contents import comparison_page
 from tests.helpers.command_line import Result, fedgrid, new_storage
+from tests.helpers.time import pauses_skipped
 
-GRID = """
+SMALL = """
 clients: 3
 algorithm: [bnc, ocfl-kmeans]
 split: {draws: 40}
 training: {rounds: 3, local_epochs: 1}
 """
+GRIDS = {
+    "small": SMALL,
+    "other": f"{SMALL}seeds: 1\nfilter: {{algorithm: bnc}}\n",
+    "failing": f"{SMALL}filter: {{algorithm: bnc}}\n".replace(
+        "rounds: 3", "learning_rate: 1.0e+30, rounds: 3"
+    ),
+}
 NUMBERS = ("rounds.parquet", "clients.parquet", "scores.json")
-NOT_OURS = ("mlflow.db", "mlartifacts", "figures", "log.txt")
-"""MLflow's files, and those that no command reads."""
-REWRITTEN = ("preset.yaml", "progress.json", "summary.csv", "mlflow.json")
-"""Files that every launch writes anew."""
+NOT_OURS = ("mlflow.db", "mlartifacts", "figures", "log.txt", "store")
+"""MLflow's files, those that no command reads, and the round cache, which has tests of its own."""
+REWRITTEN = ("preset.yaml", "progress.json", "summary.csv", "mlflow.json", "failed.json", "lease.json")
+"""Files that launches write anew, or delete."""
+TWICE = (
+    "SELECT count(*) FROM (SELECT 1 FROM metrics WHERE key = 'temperature' OR key = 'ari' "
+    "GROUP BY run_uuid, key, step HAVING count(*) > 1)"
+)
 
 Damage = Callable[[bytes], bytes]
 
@@ -51,20 +73,28 @@ DAMAGES: dict[str, Damage] = {
 
 
 def make(folder: Path) -> Path:
-    """Run the whole grid; return its storage."""
-    (folder / "small.yaml").write_text(GRID)
+    """Run two grids, and one whose run fails; leave a killed driver's lease. Return their storage."""
     storage = new_storage(folder / "whole")
-    done = fedgrid("run", folder / "small.yaml", "--storage", storage, "--in-process")
-    assert done.code == 0, done.err
+    for name, text in GRIDS.items():
+        (folder / f"{name}.yaml").write_text(text)
+        done = fedgrid("run", folder / f"{name}.yaml", "--storage", storage, "--in-process", "--retries", 0)
+        assert done.code == (name == "failing"), done.err
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    with Lease(Storage.of(storage), "small"):
+        lease = json.loads((storage / "lease.json").read_text())
+    (storage / "lease.json").write_text(json.dumps({**lease, "pid": ended.pid}) + "\n")
     return storage
 
 
 def victims(storage: Path) -> list[Path]:
-    """Return the files of one run and of the grid, relative to the storage."""
-    first = sorted(storage.glob("digits-*"))[0]
-    grid = storage / "grids" / "small"
-    paths = (path for folder in (first, grid) for path in sorted(folder.rglob("*")) if path.is_file())
-    names = [path.relative_to(storage) for path in paths]
+    """Return the files of one finished run, of the failed one, of two grids and of the storage."""
+    [failed] = storage.glob("*/failed.json")
+    finished = sorted(path.parent for path in storage.glob("digits-*/scores.json"))[0]
+    grids = (storage / "grids" / name for name in ("small", "failing"))
+    paths = [path for folder in (finished, failed.parent, *grids) for path in sorted(folder.rglob("*"))]
+    paths += [storage / "storage.json", storage / "lease.json"]
+    names = [path.relative_to(storage) for path in paths if path.is_file()]
     return [name for name in names if not set(name.parts) & set(NOT_OURS)]
 
 
@@ -83,13 +113,44 @@ def reported(storage: Path) -> dict[str, str] | str:
     return {result.run.run_id: repr(result.clustering) for result in study.finished}
 
 
-def faults(name: str, result: Result) -> Iterator[str]:
-    """Yield what is wrong with how a command ended."""
-    lines = result.err.splitlines()
-    if "Traceback" in result.err or any(not line.startswith(("fedgrid:", "warning:")) for line in lines):
+def compared(storage: Path) -> list[str] | str:
+    """Return the tables of a comparison, none where a run lacks; or the line with which it is refused."""
+    try:
+        studies = load("small", str(storage)), load("other", str(storage))
+    except FedgridError as error:
+        return str(error)
+    if any(study.unfinished for study in studies):
+        return []
+    return [repr(table) for table in comparison_page(*studies).tables()]
+
+
+def twice(storage: Path) -> int:
+    """Return how many points of metrics MLflow has more than once."""
+    with closing(sqlite3.connect(storage / "mlflow.db")) as database:
+        return int(database.execute(TWICE).fetchone()[0])
+
+
+def faults(name: str, result: Result, lines: int = 1) -> Iterator[str]:
+    """Yield what is wrong with how a command ended that says at most so many lines if it fails."""
+    said = result.err.splitlines()
+    if "Traceback" in result.err or any(not line.startswith(("fedgrid:", "warning:")) for line in said):
         yield f"{name}: {result.err[-300:]!r}"
-    if result.code not in (0, 1, 2) or (result.code and len(lines) != 1):
-        yield f"{name}: exit code {result.code} and {len(lines)} lines"
+    if result.code not in (0, 1, 2) or (result.code and not 1 <= len(said) <= lines):
+        yield f"{name}: exit code {result.code} and {len(said)} lines"
+
+
+def shown(whole: Path, storage: Path) -> Iterator[str]:
+    """Yield what is wrong with the numbers that `report` and `compare` show."""
+    expected, found = reported(whole), reported(storage)
+    if isinstance(found, str):
+        yield from ["report: several lines"] if "\n" in found else []
+    elif not found.items() <= dict(expected).items():
+        yield "report: other numbers"
+    tables = compared(storage)
+    if isinstance(tables, str):
+        yield from ["compare: several lines"] if "\n" in tables else []
+    elif tables and tables != compared(whole):
+        yield "compare: other numbers"
 
 
 def check(whole: Path, victim: Path, damage: Damage, folder: Path) -> tuple[str, list[str]]:
@@ -102,15 +163,17 @@ def check(whole: Path, victim: Path, damage: Damage, folder: Path) -> tuple[str,
     wrong = []
     for command in ("status", "store"):
         wrong += faults(command, fedgrid(command, "small", "--storage", storage))
-    expected, shown = reported(whole), reported(storage)
-    if isinstance(shown, str):
-        wrong += ["report: several lines"] if "\n" in shown else []
-    elif not shown.items() <= dict(expected).items():
-        wrong.append("report: other numbers")
+    wrong += shown(whole, storage)
+    # A warning that the lease may be in use, and one of the damaged file, may come before the refusal.
+    wrong += faults("sync", fedgrid("sync", "small", "--storage", storage), lines=3)
     ran = fedgrid("run", folder / "small.yaml", "--storage", storage, "--in-process")
     wrong += faults("run", ran)
+    retried = fedgrid("retry", "failing", "--storage", storage, "--in-process", "--retries", 0)
+    wrong += faults("retry", retried, lines=3)
     if ran.code == 0 and numbers(storage) != numbers(whole):
         wrong.append("run: other bytes")
+    if again := twice(storage):
+        wrong.append(f"MLflow has {again} points twice")
     kept = [path.read_bytes() for path in storage.rglob(victim.name)]
     if damage(before) not in kept and victim.name not in REWRITTEN:
         wrong.append("run: the damaged file is gone")
@@ -121,14 +184,14 @@ def check(whole: Path, victim: Path, damage: Damage, folder: Path) -> tuple[str,
 def main() -> int:
     """Damage every file in every way; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--file", help="Only files of this name.")
+    parser.add_argument("--file", action="append", help="Only files of this name; may be repeated.")
     given = parser.parse_args()
     ends: Counter[str] = Counter()
     num_wrong = 0
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as place, pauses_skipped():
         whole = make(Path(place))
         for victim in victims(whole):
-            for how, damage in DAMAGES.items() if given.file in (None, victim.name) else ():
+            for how, damage in DAMAGES.items() if victim.name in (given.file or [victim.name]) else ():
                 end, wrong = check(whole, victim, damage, Path(place))
                 ends[end] += 1
                 num_wrong += bool(wrong)

@@ -2,13 +2,15 @@
 
 python -m tests.chaos.disk_errors                    # every write, three errors, two ways
 python -m tests.chaos.disk_errors --every 20 --errors ENOSPC --ways full
+python -m tests.chaos.disk_errors --part run         # every write of one run and its round cache: minutes
 
 A library that is preloaded (`failing_disk.c`; needs a C compiler) counts the calls that write below the
 storage, whoever makes them: Python, Arrow or safetensors. For each number the grid is run in a process of its
 own. Either that call alone fails ("once"), or that call and all after it, as on a full disk ("full"). The
 command must finish, or end with the cause in its output and without a traceback; then the same command must
 finish on a disk that works. In the end the runs must have the same bytes as undisturbed ones. Pauses take no
-time; MLflow's database is elsewhere.
+time; MLflow's database is elsewhere. With `--part run` there is neither a command line nor MLflow, and
+figures are a few bytes, so that a case takes a fraction of the time.
 """
 
 import argparse
@@ -19,13 +21,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+from unittest.mock import patch
 
 from tests.helpers.stored_runs import contents
 
+Launch: TypeAlias = Callable[[Path, int, int, str], tuple[Path, Any]]
+"""From a storage, the first write that fails, how many do and the error, to the storage and the result."""
 ROOT = Path(__file__).parents[2]
 LIBRARY = "failing_disk.so"
 FOREVER = 1 << 40
@@ -44,7 +50,7 @@ def without_pauses() -> None:
     time.sleep, time.monotonic = pause, lambda: real() + skipped[0]
 
 
-def child(storages: Path, errors: Sequence[str], ways: Sequence[str], every: int) -> int:
+def child(storages: Path, launch: Launch, errors: Sequence[str], ways: Sequence[str], every: int) -> int:
     """Run all cases, each in a fork, so that torch is imported once; return how many are wrong."""
     without_pauses()
     sys.path.insert(0, str(ROOT))
@@ -56,13 +62,14 @@ def child(storages: Path, errors: Sequence[str], ways: Sequence[str], every: int
         "fedgrid.grids.execution.launch",
     ):
         import_module(module)
-    calls, expected = undisturbed(storages)
+    calls, expected = undisturbed(storages, launch)
     print(f"undisturbed: {calls} writes, {len(expected)} files", flush=True)
     wrong = cases = 0
     for name in errors:
         for way in ways:
             for call in range(every, calls + 1, every):
-                said = forked(lambda call=call, name=name, way=way: case(storages, call, name, way, expected))
+                work = partial(case, storages, launch, call, name, way, expected)
+                said = forked(work)
                 cases += 1
                 if said:
                     wrong += 1
@@ -91,7 +98,7 @@ def forked(work: Callable[[], str]) -> str:
     return text
 
 
-def undisturbed(storages: Path) -> tuple[int, dict[str, bytes]]:
+def undisturbed(storages: Path, launch: Launch) -> tuple[int, dict[str, bytes]]:
     """Run the grid; return its number of writes and its files."""
 
     def run() -> str:
@@ -103,7 +110,7 @@ def undisturbed(storages: Path) -> tuple[int, dict[str, bytes]]:
     return calls, contents(storages / "undisturbed")
 
 
-def case(storages: Path, call: int, name: str, way: str, expected: dict[str, bytes]) -> str:
+def case(storages: Path, launch: Launch, call: int, name: str, way: str, expected: dict[str, bytes]) -> str:
     """Run one case; return what is wrong with it, or nothing."""
     times = 1 if way == "once" else FOREVER
     storage, result = launch(storages / f"{name}-{way}-{call}", call, times, name)
@@ -124,7 +131,7 @@ def case(storages: Path, call: int, name: str, way: str, expected: dict[str, byt
     return f"{len(differing)} files differ: {differing[:3]}" if differing else ""
 
 
-def launch(storage: Path, call: int, times: int, name: str) -> tuple[Path, Any]:
+def launch_grid(storage: Path, call: int, times: int, name: str) -> tuple[Path, Any]:
     """Run the command with a failing disk; return the storage and the command's result."""
     from tests.helpers.command_line import fedgrid, new_storage
 
@@ -142,11 +149,50 @@ def launch(storage: Path, call: int, times: int, name: str) -> tuple[Path, Any]:
     )
 
 
+def launch_run(storage: Path, call: int, times: int, name: str) -> tuple[Path, Any]:
+    """Do one run with a failing disk, through the library; return the storage and how it ended."""
+    from fedgrid.engine.clients.pool import InProcessPool
+    from fedgrid.engine.errors import FedgridError
+    from fedgrid.engine.round_cache.store import CacheOptions, RoundStore
+    from fedgrid.engine.run_config import complete
+    from fedgrid.engine.session import Session
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.grids.execution import run_events
+    from tests.helpers.command_line import Result
+
+    given = {"clients": 3, "algorithm": "ocfl-kmeans", "split": {"draws": 40}}
+    config = complete({**given, "training": {"rounds": 2, "local_epochs": 1}}, storage)
+    os.environ["FAILING_FOLDER"] = str(storage)
+    disk().failing_disk(ctypes.c_long(call), ctypes.c_long(times), getattr(errno, name))
+    session = Session(InProcessPool(), storage, store=CacheOptions())
+    with (
+        patch.object(run_events.figures, "write", plain_figures),
+        patch.object(RoundStore, "_is_worthwhile", lambda self, entry: True),
+    ):
+        try:
+            for _ in run_events.run_to_end(session, config, Storage(storage), lambda: False):
+                pass
+        except FedgridError as error:
+            return storage, Result(1, "", str(error))
+    return storage, Result(0, "", "")
+
+
+def plain_figures(folder: Path) -> list[Path]:
+    """Write what stands for a run's figures."""
+    path = folder / "figures" / "clusters.png"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"drawn")
+    return [path]
+
+
 def disk() -> ctypes.CDLL:
     """Return the preloaded library."""
     found = ctypes.CDLL(None)
     found.failing_disk_calls.restype = ctypes.c_long
     return found
+
+
+PARTS: Mapping[str, Launch] = {"grid": launch_grid, "run": launch_run}
 
 
 def main() -> None:
@@ -155,10 +201,11 @@ def main() -> None:
     options.add_argument("--every", type=int, default=1, help="only every so many writes")
     options.add_argument("--errors", nargs="+", default=["ENOSPC", "EIO", "EDQUOT"])
     options.add_argument("--ways", nargs="+", default=["once", "full"])
+    options.add_argument("--part", choices=PARTS, default="grid")
     given = options.parse_args()
     if "FAILING_FOLDER" in os.environ:
         storages = Path(os.environ["FAILING_FOLDER"])
-        raise SystemExit(min(1, child(storages, given.errors, given.ways, given.every)))
+        raise SystemExit(min(1, child(storages, PARTS[given.part], given.errors, given.ways, given.every)))
     with tempfile.TemporaryDirectory(prefix="fedgrid-disk-") as name:
         library = Path(name) / LIBRARY
         source = Path(__file__).with_name("failing_disk.c")

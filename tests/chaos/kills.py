@@ -164,9 +164,12 @@ def run_to_the_end(grid: Path, storage: Path, log: Path, *options: str) -> Seen:
 
 
 def disturbed(
-    grid: Path, storage: Path, log: Path, kills: int, span: int, rng: random.Random
+    grid: Path, storage: Path, log: Path, kills: int, span: int, rng: random.Random, *options: str
 ) -> tuple[Seen, int]:
-    """Run a grid that is killed `kills` times, on average every `span` rounds; return also the launches."""
+    """Run a grid that is killed `kills` times, on average every `span` rounds; return also the launches.
+
+    `options` are further ones of `fedgrid run`.
+    """
     seen, launches = Seen(), 0
     victims = [VICTIMS[index % len(VICTIMS)] for index in range(kills)]
     rng.shuffle(victims)
@@ -176,7 +179,7 @@ def disturbed(
         moment = rng.randint(1, 2 * span)
         while True:
             if driver is None or driver.poll() is not None:
-                driver = start(command(grid, storage), log)
+                driver = start(command(grid, storage, *options), log)
                 launches += 1
             rounds = moment if victim else -1
             if follow(driver, seen, rounds):

@@ -1,6 +1,7 @@
 """A small S3 server on loopback, in memory, that fails as it is told: enough of S3 for what Arrow sends.
 
-It knows objects, ranges, listings, multipart uploads and deletions; it checks no signature.
+It knows objects, ranges, listings, multipart uploads, deletions and `If-None-Match: *`. It checks no
+signature.
 """
 
 from collections.abc import Callable, Iterator
@@ -170,10 +171,19 @@ def handler(content: Content) -> type[BaseHTTPRequestHandler]:
             tag = f'"{md5(data).hexdigest()}"'
             if "uploadId" in query:
                 content.uploads[query["uploadId"][0]][int(query["partNumber"][0])] = data
-            elif key:
-                with content.lock:
-                    content.objects[key] = data, time()
+            elif key and not self.stored(key, data):
+                return
             self.answer(200, ETag=tag)
+
+        def stored(self, key: str, data: bytes) -> bool:
+            """Store an object, unless the request says that there must be none."""
+            with content.lock:
+                is_new = key not in content.objects
+                if is_new or self.headers.get("If-None-Match") != "*":
+                    content.objects[key] = data, time()
+                    return True
+            self.error(412, "PreconditionFailed")
+            return False
 
         def do_POST(self) -> None:
             if self.disturbed():
@@ -192,8 +202,8 @@ def handler(content: Content) -> type[BaseHTTPRequestHandler]:
                 if parts is None:
                     self.error(404, "NoSuchUpload")
                     return
-                with content.lock:
-                    content.objects[key] = b"".join(parts[number] for number in sorted(parts)), time()
+                if not self.stored(key, b"".join(parts[number] for number in sorted(parts))):
+                    return
                 text = f"<Key>{escape(key)}</Key><ETag>&quot;1&quot;</ETag>"
                 self.answer(
                     200, f"<CompleteMultipartUploadResult>{text}</CompleteMultipartUploadResult>".encode()

@@ -13,8 +13,6 @@ import argparse
 import json
 import os
 import random
-import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).parents[2]
-CODE = ("algorithms", "engine", "grids", "tracking", "src")
+from tests.helpers.changed_code import changed_code
+
 GRID = """
 dataset: npz:{images}
 overlap: majority
@@ -65,15 +63,7 @@ class Place:
         """Write the images, the grid and the newer code."""
         self.write_images(seed=0)
         (self.folder / "exp.yaml").write_text(GRID.format(images=self.images))
-        for name in CODE:
-            shutil.copytree(
-                ROOT / name,
-                self.newer / name,
-                symlinks=True,
-                ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"),
-            )
-        file = self.newer / "engine" / "format.py"
-        file.write_text(re.sub(r"^FORMAT = \d+$", "FORMAT = 3", file.read_text(), flags=re.M))
+        changed_code(self.newer, "engine/format.py", {"FORMAT": "3"})
 
     def write_images(self, seed: int) -> None:
         """Write two classes, forty images to draw from and ten at the server."""

@@ -160,14 +160,19 @@ def test_ui_on_a_port_in_use_is_one_line(storage):
     assert result.err.count("\n") == 1
 
 
-def experiments(port):
-    query = f"{ui.address(port)}/api/2.0/mlflow/experiments/search?max_results=10"
-    with urllib.request.urlopen(query, timeout=30) as answer:
-        return [experiment["name"] for experiment in json.load(answer)["experiments"]]
+def asked(port, what, **question):
+    """Return the MLflow server's answer to a search for experiments or runs."""
+    request = urllib.request.Request(
+        f"{ui.address(port)}/api/2.0/mlflow/{what}/search",
+        data=json.dumps({"max_results": 10, **question}).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)[what]
 
 
 @pytest.mark.slow
-def test_ui_answers_and_stops_at_ctrl_c(storage):
+def test_ui_shows_a_run_and_stops_at_ctrl_c(storage):
     assert fedgrid("run", *SMALL, "--storage", storage).code == 0
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -176,16 +181,18 @@ def test_ui_answers_and_stops_at_ctrl_c(storage):
         deadline = time.monotonic() + 120
         while True:
             try:
-                assert "runs" in experiments(port)
+                found = {entry["name"]: entry["experiment_id"] for entry in asked(port, "experiments")}
                 break
             except (urllib.error.URLError, ConnectionError):
                 assert process.poll() is None, process.communicate()
                 assert time.monotonic() < deadline
                 time.sleep(0.2)
+        names = [run["info"]["run_name"] for run in asked(port, "runs", experiment_ids=[found["runs"]])]
         code, _ = stop(process, signal.SIGINT)
+    assert "digits-3-nonoverlapping-balanced-ocfl_hdbscan-s0" in names
     assert code == 0
     with pytest.raises(urllib.error.URLError, match="refused"):
-        experiments(port)
+        asked(port, "experiments")
 
 
 def test_run_of_the_readme_on_real_mnist_made_small(shared, storage):

@@ -57,10 +57,22 @@ def check_mlflow(storage: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_run_resumes_and_ends_with_the_same_bytes(undisturbed, storage):
-    """Killed in a process of its own, resumed in this one; for Ray see tests/chaos/test_kills.py."""
+def test_second_driver_is_refused_and_killed_run_resumes_and_ends_with_the_same_bytes(undisturbed, storage):
+    """Killed in a process of its own, resumed in this one; for Ray see tests/chaos/test_kills.py.
+
+    While a second driver tries, the first one is stopped: it would be finished before.
+    """
     command = (*RUN, "--in-process", "--storage", storage)
     with started(*command) as process:
+        wait_for_round(process, 2)
+        process.send_signal(signal.SIGSTOP)
+        for second in (command, (*command, "--fresh")):
+            refused = fedgrid(*second)
+            assert (refused.code, refused.out) == (2, "")
+            assert str(storage) in refused.err
+            assert f", process {process.pid} on " in refused.err
+            assert refused.err.count("\n") == 1
+        process.send_signal(signal.SIGCONT)
         wait_for_round(process, 3)
         assert stop(process, signal.SIGKILL)[0] == -signal.SIGKILL
     assert not list(storage.glob("*/done.json"))
@@ -116,20 +128,6 @@ def test_run_killed_before_its_scores_gets_them_when_resumed(undisturbed, storag
     assert [event["event"] for event in again.events] == ["start", "result"]
     assert contents(storage) == contents(undisturbed)
     check_mlflow(storage)
-
-
-@pytest.mark.slow
-def test_second_driver_on_the_same_storage_is_refused(storage):
-    command = (*RUN, "--in-process", "--storage", storage, "--set", "training.rounds=100000")
-    with started(*command) as process:
-        wait_for_round(process, 1)
-        for second in (command, (*command, "--fresh")):
-            refused = fedgrid(*second)
-            assert (refused.code, refused.out) == (2, "")
-            assert str(storage) in refused.err
-            assert f", process {process.pid} on " in refused.err
-            assert refused.err.count("\n") == 1
-        wait_for_round(process, 3)
 
 
 def test_failed_run_does_not_stop_the_others(tmp_path, storage):

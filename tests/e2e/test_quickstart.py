@@ -1,4 +1,7 @@
-"""`fedgrid run quickstart`: seven algorithms on real digits, on Ray."""
+"""`fedgrid run quickstart`: seven algorithms on real digits.
+
+In this process; on Ray it runs in `.ci/run`, and a smaller grid in tests/test_public_api.py.
+"""
 
 import json
 
@@ -7,9 +10,9 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from fedgrid.tracking.mlflow.runs import TOTALS
-from tests.helpers.command_line import started
+from tests.helpers.command_line import fedgrid, new_storage
 
-pytestmark = [pytest.mark.slow, pytest.mark.ray]
+pytestmark = pytest.mark.slow
 
 ROUNDS = 15
 CLIENTS = 15
@@ -20,11 +23,10 @@ RIGHT = ("SCL", "BCL", "OCFL-KM", "OCFL-AFF", "OCFL-HDB")
 @pytest.fixture(scope="module")
 def quickstart(tmp_path_factory):
     """Return (the storage, what was printed)."""
-    storage = tmp_path_factory.mktemp("quickstart")
-    with started("run", "quickstart", "--storage", storage) as process:
-        out, err = process.communicate(timeout=500)
-    assert (process.returncode, err) == (0, "")
-    return storage, out
+    storage = new_storage(tmp_path_factory.mktemp("quickstart"))
+    result = fedgrid("run", "quickstart", "--storage", storage, "--in-process")
+    assert (result.code, result.err) == (0, "")
+    return storage, result.out
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,10 @@ from tests.helpers.command_line import fedgrid, new_storage, started, stop, stri
 SEARCH = ("search", "briggs", "--clients", 3, "--set", "training.rounds=3", "--trials", 9)
 
 
+ONE_AT_A_TIME = ("--clients-per-actor", 3, "--cpus-per-client", 3.5)
+"""One actor, which takes most of the session's four CPUs: each trial runs in the processes of the last."""
+
+
 def contents(storage):
     folder = storage / "grids" / "briggs-digits"
     paths = [folder / "search.json", folder / "search.csv", *sorted((folder / "figures").iterdir())]
@@ -24,7 +28,7 @@ def test_killed_search_resumes_on_ray_and_gives_the_undisturbed_result(ray_sessi
     with started(*SEARCH, "--in-process", "--storage", ray, "--json") as process:
         wait_for_round(process, 2)
         assert stop(process, signal.SIGKILL)[0] == -signal.SIGKILL
-    assert fedgrid(*SEARCH, "--clients-per-actor", 3, "--storage", ray).code == 0
+    assert fedgrid(*SEARCH, *ONE_AT_A_TIME, "--storage", ray).code == 0
     assert contents(ray) == contents(here)
 
     search = strict_json((ray / "grids" / "briggs-digits" / "search.json").read_text())

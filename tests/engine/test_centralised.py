@@ -144,3 +144,16 @@ def test_non_finite_weights_stop_the_training():
     config = complete("digits", NOWHERE, training={"learning_rate": 1e30})
     with pytest.raises(RunError, match=r"epoch 1: weights are NaN or infinite; lower training.learning_rate"):
         trained(config)
+
+
+def test_groups_of_images_make_no_difference(tiny, tmp_path):
+    """A training on everything has no clients, and so no hidden groups."""
+    with np.load(tiny.removeprefix("npz:")) as file:
+        groups = {f"{part}_group": np.arange(6) % 2 for part in ("train", "val", "test")}
+        (tmp_path / "again").mkdir()
+        np.savez(tmp_path / "again" / "tiny.npz", **file, **groups)
+    rows = [
+        [row for _, row in trained(complete(dataset, NOWHERE, epochs=2, model="digitnet"))]
+        for dataset in (tiny, f"npz:{(tmp_path / 'again' / 'tiny.npz')}")
+    ]
+    assert rows[0] == rows[1]

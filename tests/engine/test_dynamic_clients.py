@@ -1,4 +1,7 @@
-"""The three hidden groups of 30 clients are found although clients come and go: digits, whole runs."""
+"""The three hidden groups of 30 clients are found although clients come and go: digits, whole runs.
+
+Algorithms that have clustered alike take one another's rounds from the round cache.
+"""
 
 from pathlib import Path
 
@@ -6,6 +9,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.round_cache.store import CacheOptions
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
@@ -20,6 +24,11 @@ NEWCOMERS = {4: 0, 14: 1, 27: 2}
 """One of each hidden group: clients 0 to 9, 10 to 19 and 20 to 29."""
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
 def rows_of_rounds(folder, algorithm, rounds, **given):
     """Return the rows of the clients, for each round of a run."""
     config = complete(
@@ -32,7 +41,7 @@ def rows_of_rounds(folder, algorithm, rounds, **given):
         },
         NOWHERE,
     )
-    session = Session(InProcessPool(), NOWHERE)
+    session = Session(InProcessPool(), NOWHERE, store=CacheOptions())
     session.open(config, Storage.of(folder))
     return [session.next_round().clients for _ in range(rounds)]
 
@@ -42,23 +51,23 @@ def ari(rows):
 
 
 @pytest.mark.parametrize("algorithm", [*FINDS_THE_GROUPS, "louvain"])
-def test_with_half_of_the_clients_a_round(tmp_path, algorithm):
-    history = rows_of_rounds(tmp_path, algorithm, 20, participation=0.5)
+def test_with_half_of_the_clients_a_round(folder, algorithm):
+    history = rows_of_rounds(folder, algorithm, 20, participation=0.5)
     assert [sum(row["part"] == "trained" for row in rows) for rows in history] == [15] * 20
     assert ari(history[-1]) == 1
 
 
 @pytest.mark.parametrize("algorithm", FINDS_THE_GROUPS)
-def test_with_a_fifth_of_the_clients_dropping_out(tmp_path, algorithm):
-    history = rows_of_rounds(tmp_path, algorithm, 10, dropout=0.2)
+def test_with_a_fifth_of_the_clients_dropping_out(folder, algorithm):
+    history = rows_of_rounds(folder, algorithm, 10, dropout=0.2)
     assert {row["part"] for rows in history for row in rows} == {"trained", "dropped"}
     assert ari(history[-1]) == 1
 
 
 @pytest.mark.parametrize("algorithm", FINDS_THE_GROUPS)
-def test_with_three_newcomers_after_the_clustering(tmp_path, algorithm):
+def test_with_three_newcomers_after_the_clustering(folder, algorithm):
     """They wait together until round 8, in which each joins its own group, by far the nearest."""
-    history = rows_of_rounds(tmp_path, algorithm, 8, joins=dict.fromkeys(NEWCOMERS, 8))
+    history = rows_of_rounds(folder, algorithm, 8, joins=dict.fromkeys(NEWCOMERS, 8))
     *_, before, last = history
     assert {before[client]["part"] for client in NEWCOMERS} == {"not joined"}
     assert len({before[client]["cluster"] for client in NEWCOMERS}) == 1

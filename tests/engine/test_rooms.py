@@ -6,8 +6,6 @@ import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 ENGINE = Path(__file__).parents[2] / "engine"
 
 
@@ -29,18 +27,26 @@ def test_imports_between_rooms_have_no_circle():
     )
 
 
-@pytest.mark.parametrize(
-    "module",
-    ["data.datasets", "partition.split", "models.registry", "models.initialisation", "training.local"],
-)
-def test_pure_modules_do_not_import_ray(module):
-    program = f"import sys, fedgrid.engine.{module}; sys.exit('ray' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+HEAVY = {
+    "models.registry": {"ray", "torch"},
+    "data.datasets": {"ray", "torch"},
+    "partition.split": {"ray"},
+    "models.initialisation": {"ray"},
+    "training.local": {"ray"},
+}
+"""Module -> what it must not import. One process imports all of them in this order: torch takes seconds."""
 
 
-def test_names_of_models_and_data_sets_do_not_need_torch():
-    program = (
-        "import sys; from fedgrid.engine.models.registry import MODELS; "
-        "from fedgrid.engine.data.datasets import DATASETS; sys.exit('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+def test_pure_modules_do_not_import_ray_and_names_do_not_need_torch():
+    program = f"""
+import sys
+from importlib import import_module
+for module, heavy in {HEAVY}.items():
+    import_module("fedgrid.engine." + module)
+    assert not heavy & sys.modules.keys(), module
+from fedgrid.engine.models.initialisation import blank
+blank("digitnet", (1, 8, 8), 10)
+assert "sympy" not in sys.modules, "half a second for each client actor"
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr

@@ -1,9 +1,12 @@
 """Every kind of scenario as a run of two rounds, in this process."""
 
+import pickle
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from fedgrid.engine.clients import worker
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.data.datasets import find, load
 from fedgrid.engine.data.identity import digest_of
@@ -81,6 +84,17 @@ def test_official_tests_leave_all_images_to_training():
     for before, after in zip(own[0].clients, official[0].clients, strict=True):
         assert len(after.train) == len(before.train) + len(before.test)
         assert set(after.test.labels.tolist()) == set(after.train.labels.tolist()) == {before.client}
+
+
+def test_clients_with_the_same_official_tests_hold_them_once(monkeypatch):
+    """Two of eight clients in each of four groups, all with every class: four test sets, also on a device."""
+    setup, _ = prepare(config("digits", "rotated", tested_on="official"), NOWHERE)
+    assert len({id(client.test) for client in setup.clients}) == 4
+    assert all(setup.clients[k].test is setup.clients[k + 4].test for k in range(4))
+    put, of = [], worker._DeviceSet.of
+    monkeypatch.setattr(worker._DeviceSet, "of", lambda held, device: put.append(held) or of(held, device))
+    worker.ClientWorker(pickle.loads(pickle.dumps(setup)))
+    assert [len(held) for held in put].count(355) == 4 + 1, "and the server's"
 
 
 def test_searches_never_touch_official_tests():

@@ -1,7 +1,8 @@
 """Whole runs on scikit-learn's digits in this process: a few clients, a few images, three rounds."""
 
+import os
 import re
-from errno import ENOSPC
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import unseal
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.records import SCORES, TESTS
+from fedgrid.engine.round_cache.store import CacheOptions, RoundStore
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.session import Session, prepare
@@ -333,6 +335,27 @@ def test_a_round_that_could_not_be_written_stops_the_run_in_the_next(tmp_path, m
             opened.next_round()
     assert checkpoint.stored_rounds(folder_of(tmp_path / "full", run)) == [1]
     assert numbers(finish(run, tmp_path / "full")) == numbers(finish(run, tmp_path / "undisturbed"))
+
+
+@pytest.mark.parametrize("number", [ENOSPC, EDQUOT])
+@pytest.mark.parametrize("name", ["state-000002.safetensors", "rounds.parquet", "done.json"])
+def test_round_cache_gives_way_to_a_write_on_a_full_disk(tmp_path, monkeypatch, name, number):
+    """The disk is full as long as there are entries in the round cache: the write is tried once more."""
+    run, root, refused = config(), tmp_path / "full", []
+    real = atomic.flush
+
+    def flush(path):
+        if path.name.startswith(name) and list(root.glob("store/*/*.safetensors")):
+            refused.append(path)
+            raise OSError(number, os.strerror(number))
+        real(path)
+
+    monkeypatch.setattr(RoundStore, "_is_worthwhile", lambda self, entry: True)
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic, "flush", flush)
+        folder = finish(run, root, Session(InProcessPool(), NOWHERE, store=CacheOptions()))
+    assert len(refused) >= 1
+    assert numbers(folder) == numbers(finish(run, tmp_path / "undisturbed"))
 
 
 def test_a_run_that_is_left_can_be_waited_for(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Drive the command line as a user would, in this process or in one of its own."""
 
+import fcntl
 import io
 import json
 import os
@@ -22,6 +23,8 @@ SETTINGS = ("MLFLOW_TRACKING_URI", "FEDGRID_DATA", "FEDGRID_STORAGE", "COLUMNS",
 """What the environment of whoever runs the tests must not say."""
 ACTORS = ("ray::ServerTrainable", "ray::Client")
 END_SECONDS = 60
+TEST_RUN_FOLDER = "FEDGRID_TEST_RUN_FOLDER"
+"""Names the folder that all processes of a test run share."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,23 @@ def new_storage(folder: Path) -> Path:
 
 @cache
 def _empty_store() -> bytes:
-    with TemporaryDirectory() as folder:
-        prepare(default_uri(Path(folder)))
-        return (Path(folder) / "mlflow.db").read_bytes()
+    """Return an empty MLflow store: made once for all processes of a test run, once a process elsewhere."""
+    shared = os.environ.get(TEST_RUN_FOLDER)
+    if shared is None:
+        with TemporaryDirectory() as folder:
+            return _made_store(Path(folder))
+    with (Path(shared) / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _made_store(Path(shared))
+
+
+def _made_store(folder: Path) -> bytes:
+    store = folder / "mlflow.db"
+    if not store.exists():
+        (folder / "new").mkdir()
+        prepare(default_uri(folder / "new"))
+        (folder / "new" / store.name).rename(store)
+    return store.read_bytes()
 
 
 def environment(**changes: str) -> dict[str, str]:

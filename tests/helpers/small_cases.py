@@ -143,8 +143,9 @@ def predictions_of(model: NDArray[np.float32]) -> NDArray[np.float32]:
 def play(
     algorithm: Algorithm, rounds: Sequence[Vectors], num_clients: int
 ) -> list[tuple[State, Diagnostics]]:
-    """Return (state, diagnostics) after each round, from a model of two zeros in round 0."""
-    state, history = start(algorithm, num_clients), []
+    """Return (state, diagnostics) after each round, from a model of zeros in round 0."""
+    size = len(next(iter(rounds[0].values())))
+    state, history = start(algorithm, num_clients, np.zeros(size)), []
     for round_index, vectors in enumerate(rounds):
         state, diagnostics = step(algorithm, state, round_index, vectors)
         history.append((state, diagnostics))

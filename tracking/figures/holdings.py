@@ -65,8 +65,5 @@ def _picture(counts_KL: Array, groups_K: Array) -> Array:
     places_K = np.unique(groups_K, return_inverse=True)[1]
     hues_K = [HUES[place % len(HUES)] for place in places_K.tolist()]
     return np.stack(
-        [
-            np.stack([lighter(hue, 1 - depth) for depth in depth_L])
-            for hue, depth_L in zip(hues_K, depth_KL.tolist(), strict=True)
-        ]
+        [lighter(hue, 1 - depth_L[:, None]) for hue, depth_L in zip(hues_K, depth_KL, strict=True)]
     )

@@ -152,6 +152,9 @@ def _hue(members: Array, truth_K: Array) -> str:
     return HUES[int(np.searchsorted(np.unique(truth_K), groups[counts.argmax()])) % len(HUES)]
 
 
-def lighter(colour: str, share: float) -> Array:
-    """Return a colour, mixed with this share of white: red, green and blue from 0 to 1, shape (3,)."""
+def lighter(colour: str, share: float | Array) -> Array:
+    """Return a colour, mixed with a share of white: red, green and blue from 0 to 1, shape (3,).
+
+    For shares of shape (L, 1) the colours have shape (L, 3).
+    """
     return 1 - (1 - np.array(to_rgb(colour))) * (1 - share)

@@ -5,7 +5,15 @@ from typing import Annotated
 import typer
 
 from fedgrid.grids.cli.commands.app import console, data_folder, use_plugins
-from fedgrid.grids.cli.commands.options import AsJson, Changes, DataDir, Plugins, Seed, StorageAt
+from fedgrid.grids.cli.commands.options import (
+    AcceptChanges,
+    AsJson,
+    Changes,
+    DataDir,
+    Plugins,
+    Seed,
+    StorageAt,
+)
 
 app = typer.Typer()
 
@@ -26,6 +34,10 @@ def centralised(
     plugins: Plugins = None,
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Delete what there is of this training, and start over.")
+    ] = False,
+    accept_changes: AcceptChanges = False,
     as_json: AsJson = False,
 ) -> None:
     """Train on the whole pool, without clients, and propose epsilons and cooldown for Sattler from that."""
@@ -35,4 +47,6 @@ def centralised(
     folder = data_folder(data_dir)
     use_plugins(plugins)
     config = configure(dataset, folder, seed=seed or 0, epochs=epochs, model=model, changes=changes or [])
-    run_centralised(config, Storage.of(storage), folder, as_json, console())
+    run_centralised(
+        config, Storage.of(storage), folder, as_json, console(), fresh=fresh, accept=accept_changes
+    )

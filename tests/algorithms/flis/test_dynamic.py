@@ -15,6 +15,7 @@ from tests.helpers.small_cases import frozen, layout_of, orders_of, rng, start
 from tests.helpers.small_runs import NOWHERE, config, play, rows
 
 NAMES = ("flis-dc", "flis-dc-as-published")
+REFERENCES = {"reference_images": 20}
 
 
 def take(state, replies, weights=None, **settings):
@@ -97,6 +98,25 @@ class TestStep:
         assert [served.model_K[client] for client in (0, 2, 4)] == [0, 1, 2]
 
 
+def test_run_by_the_printed_formula_finds_its_clusters_far_below_1(tmp_path):
+    """With 20 images a model has the similarity 0.22 with itself: at 0.3 nobody has company."""
+    for beta, alone in ((0.3, True), (0.0, False)):
+        run = config({"name": "flis-dc", "similarity": "printed", "beta": beta}, split=REFERENCES)
+        play(run, tmp_path)
+        sizes = {len(row["members"]) for row in rows(run, tmp_path, "clients")}
+        assert sizes == {1 if alone else 6}
+
+
+def test_distance_of_a_model_to_itself_is_0_by_the_printed_formula_too():
+    predictions = {client: frozen(np.eye(4)[list(classes)]) for client, (_, _, classes) in CHAIN.items()}
+    source = InMemory({client: frozen([1.0]) for client in CHAIN}, {PREDICTIONS: predictions})
+    found = create("flis-dc", {"similarity": "printed"}).distances(
+        Updates(source, layout_of(1), clients=CHAIN)
+    )
+    assert np.diagonal(found).tolist() == [0, 0, 0]
+    assert found[0, 2] == 1
+
+
 def test_published_version_chooses_by_accuracy_on_the_test_images():
     [order] = orders_of(create("flis-dc-as-published"), start(create("flis-dc"), 3), [1]).values()
     assert (order.choose_on, order.choose_by) == ("test", "accuracy")
@@ -108,9 +128,6 @@ def test_without_reference_images_it_is_refused_with_what_to_set(name):
     with pytest.raises(ConfigError, match=f"^algorithm {name}: .*set split.reference_images") as caught:
         complete({"algorithm": name}, NOWHERE)
     assert "\n" not in str(caught.value)
-
-
-REFERENCES = {"reference_images": 20}
 
 
 def last_models(folder):

@@ -5,7 +5,7 @@ from torch import nn
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models import flat_vectors, registry
-from fedgrid.engine.models.initialisation import initial_vector, initialise
+from fedgrid.engine.models.initialisation import blank, initial_vector, initialise
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,25 @@ def test_the_global_generator_is_neither_read_nor_moved():
     initial_vector("resnet34", (1, 8, 8), 10, seed=1)
     assert torch.equal(torch.get_rng_state(), before)
     assert first.tobytes() == again.tobytes()
+
+
+def test_blank_model_is_on_the_cpu_with_the_kinds_of_parameters_and_buffers_it_was_built_with(monkeypatch):
+    """One parameter is frozen, one buffer is not part of the state."""
+
+    def build(*image):
+        module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
+        module[0].bias.requires_grad_(False)
+        module.register_buffer("mask", torch.ones(3), persistent=False)
+        return module
+
+    def kinds(module):
+        parts = [*module.named_parameters(), *module.named_buffers()]
+        return [(name, part.shape, part.dtype, part.device, part.requires_grad) for name, part in parts]
+
+    monkeypatch.setitem(registry.MODELS, "odd", registry.ModelEntry("odd", "", "", build))
+    found, expected = blank("odd", (1, 8, 8), 10), build()
+    assert kinds(found) == kinds(expected)
+    assert list(found.state_dict()) == list(expected.state_dict())
 
 
 def test_another_seed_gives_another_model():

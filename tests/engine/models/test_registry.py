@@ -118,6 +118,20 @@ def test_every_model_accepts_any_channels_and_size_from_its_smallest_on(name, ch
     assert logits.shape == (2, 7)
 
 
+@pytest.mark.parametrize(
+    ("name", "part", "size"),
+    [
+        # FLIS shares the last two layers under LG-FedAvg, Prigent et al. the convolutions under IFCA
+        ("lenet5", slice(-4, None), 11_014),
+        ("lenet5-tanh", slice(0, 4), 13_248),
+    ],
+)
+def test_parts_of_lenet5_that_the_papers_share_are_of_their_size(name, part, size):
+    with torch.device("meta"):
+        parameters = list(registry.build(name, (1, 28, 28), 10).parameters())
+    assert sum(parameter.numel() for parameter in parameters[part]) == size
+
+
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
 @pytest.mark.parametrize("name", ["lenet5", "lenet5-tanh", "resnet9"])
 def test_smallest_side_is_the_smallest_that_works(name, monkeypatch):

@@ -192,7 +192,11 @@ OTHER = {
     },
     PixelStatistics: {"means": (0.2,), "deviations": (0.4,)},
     ClientData: {"client": 7, "train": image_set(30), "test": image_set(31)},
-    ImageSet: {"images": image_set(32).images, "labels": image_set(1).labels[::-1].copy()},
+    ImageSet: {
+        "groups": np.zeros(4, np.int64),
+        "images": image_set(32).images,
+        "labels": image_set(1).labels[::-1].copy(),
+    },
     LocalTraining: {
         "local_epochs": 4,
         "batch_size": 5,

@@ -1,7 +1,10 @@
 """The round store: what one run has worked out another takes, and nothing wrong with it stops a run."""
 
 import json
+import os
 import shutil
+from errno import EDQUOT, ENOSPC
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -300,6 +303,18 @@ def keep(run, costs, size=1000):
         run.write(f"{number:06d}-ab-reports", entry(*np.zeros(size // 4), cost=cost))
 
 
+def limit_writes(monkeypatch, storage, quota, number):
+    """Let writes of entries fail where all of them together would take more than `quota` bytes."""
+    real = Path.write_bytes
+
+    def write_bytes(path, data):
+        if total(storage) + len(data) > quota:
+            raise OSError(number, os.strerror(number))
+        return real(path, data)
+
+    monkeypatch.setattr(type(storage.root), "write_bytes", write_bytes)
+
+
 def rounds(storage):
     return {one.round for one in kept(storage)}
 
@@ -388,6 +403,35 @@ class TestLimit:
         disk.free = 0
         run.free_disk()
         assert rounds(storage) == set()
+
+    @pytest.mark.parametrize("number", [ENOSPC, EDQUOT])
+    def test_entry_takes_the_place_of_cheaper_ones_at_a_quota(self, storage, monkeypatch, number):
+        """Three entries fit into the quota, of which no look at the disk knows."""
+        run = store(storage)
+        keep(run, [5.0, 1.0, 3.0])
+        limit_writes(monkeypatch, storage, total(storage) + 100, number)
+        run.write("000004-ab-reports", entry(*np.zeros(250), cost=2.0))
+        assert rounds(storage) == {1, 4}, "the cheapest goes, and a tenth of the cache beyond it"
+        assert run.warnings == []
+
+    def test_entry_larger_than_a_quota_is_warned_of(self, storage, monkeypatch):
+        run = store(storage)
+        keep(run, [5.0])
+        limit_writes(monkeypatch, storage, total(storage), EDQUOT)
+        run.write("000002-ab-reports", entry(*np.zeros(5000)))
+        assert ["Disk quota exceeded" in warning for warning in run.warnings] == [True]
+        assert files(storage.root) == []
+
+    def test_cache_gives_way_to_a_write_of_the_run_that_failed(self, storage, disk):
+        """By the headroom, a twentieth of 40 kB, although the disk says that it has room."""
+        run = store(storage)
+        disk.total, disk.free = 40_000, 40_000
+        keep(run, [5.0, 1.0, 4.0, 2.0])
+        assert run.give_way()
+        assert rounds(storage) == {1, 3}
+        assert run.give_way()
+        assert not run.give_way()
+        assert run.warnings == []
 
     def test_room_can_be_made_without_anything_to_write(self, storage):
         keep(store(storage), [5.0, 1.0, 4.0, 2.0, 3.0])

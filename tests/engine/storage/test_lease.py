@@ -15,7 +15,9 @@ from fedgrid.engine.storage import held_file
 from fedgrid.engine.storage import lease as module
 from fedgrid.engine.storage.driver import EXPIRES_AFTER, LATE, check_driver, holder
 from fedgrid.engine.storage.lease import LOOK_EVERY, Lease
+from fedgrid.engine.storage.remote import connect
 from fedgrid.engine.storage.storage import Storage
+from tests.chaos.s3_server import Content, serving
 from tests.helpers.time import Time
 
 LONG_AGO = "00000000000.000000"
@@ -373,6 +375,37 @@ class TestUri:
         with lease(here):
             assert names(bucket) == ["lease.json"]
         assert names(bucket) == []
+
+    def test_of_two_drivers_that_start_together_the_last_to_write_goes_on(self, machine, bucket, monkeypatch):
+        """The second starts after the first has looked, and before that has written."""
+        first, second = lease(machine("here"), "first"), lease(machine("there"), "second")
+        push = Storage.push
+
+        def start_second(storage, *names):
+            monkeypatch.setattr(Storage, "push", push)
+            second.__enter__()
+            push(storage, *names)
+
+        monkeypatch.setattr(Storage, "push", start_second)
+        first.__enter__()
+        assert read(bucket)["what"] == "first", "both have started"
+        with pytest.raises(RunError, match="another fedgrid has taken over this storage"):
+            second.confirm()
+        first.confirm()
+        second.__exit__(None, None, None)
+        assert read(bucket)["what"] == "first"
+        first.__exit__(None, None, None)
+        assert names(bucket) == []
+
+    def test_pyarrow_sends_s3_no_condition_on_a_write(self):
+        """The server would refuse the second write. Once this fails, a lease there can be exclusive."""
+        with serving(Content()) as uri:
+            remote, path = connect(uri)
+            for text in (b"first", b"second"):
+                with remote.open_output_stream(f"{path}/x", metadata={"If-None-Match": "*"}) as file:
+                    file.write(text)
+            with remote.open_input_stream(f"{path}/x") as file:
+                assert file.read() == b"second"
 
     def test_exiting_driver_leaves_the_lease_of_its_successor(self, machine, bucket, time):
         """The first has not looked since the second took over."""

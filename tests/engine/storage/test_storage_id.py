@@ -1,8 +1,11 @@
 """A storage has one id, on every machine, for as long as its files are there."""
 
+import json
+
 import pytest
 
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.format import FORMAT, NewerFormat
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import claim, id_of
 
@@ -22,7 +25,26 @@ def test_every_machine_sees_the_id_of_a_uri(tmp_path, monkeypatch):
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"id"', "[" * 100_000])
+def test_id_without_format_is_of_an_earlier_fedgrid_and_stays(tmp_path):
+    (tmp_path / "storage.json").write_text('{"id": "0123456789abcdef"}\n')
+    assert id_of(tmp_path) == "0123456789abcdef"
+
+
+def test_id_of_a_newer_fedgrid_is_refused(tmp_path):
+    (tmp_path / "storage.json").write_text(json.dumps({"id": "ab", "format": FORMAT + 1}))
+    with pytest.raises(NewerFormat):
+        id_of(tmp_path)
+
+
+def test_id_with_a_flipped_bit_is_damaged(tmp_path):
+    first = id_of(tmp_path)
+    text = (tmp_path / "storage.json").read_text()
+    (tmp_path / "storage.json").write_text(text.replace(first[0], chr(ord(first[0]) ^ 1), 1))
+    with pytest.raises(ConfigError, match=r"storage.json is damaged; delete it"):
+        id_of(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"id"', "[" * 100_000, '{"id": 1}\n'])
 def test_damaged_id_is_one_line(tmp_path, text):
     (tmp_path / "storage.json").write_text(text)
     with pytest.raises(ConfigError, match="storage.json is damaged; delete it"):

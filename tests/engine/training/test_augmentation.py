@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.algorithms.fedprox import ProximalRule
+from fedgrid.algorithms.local.fedprox import ProximalRule
 from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
@@ -215,5 +215,5 @@ class TestSettings:
     def test_images_smaller_than_the_reflection_are_refused(self):
         with pytest.raises(ConfigError, match=r"training.augment: crop .* 4x9; take \[flip\], or .* 5x5"):
             worker((1, 4, 9), augment=BOTH)
-        assert worker((1, 4, 9), augment=("flip",))
-        assert worker((1, 5, 5), augment=BOTH)
+        training(augment=("flip",)).check_size((1, 4, 9))
+        training(augment=BOTH).check_size((1, 5, 5))

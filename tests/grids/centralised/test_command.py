@@ -3,8 +3,11 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from fedgrid.engine.format import unseal
+from fedgrid.engine.integrity import made_with
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.centralised import folder
@@ -13,6 +16,16 @@ from fedgrid.grids.presets.grid import load_grid
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 
 SMALL = ("centralised", "digits", "--epochs", 3)
+
+
+def write_images(path, seed):
+    """Write forty images of two classes to train on, and ten at the server."""
+    rng, arrays = np.random.default_rng(seed), {}
+    for part, number in (("train", 40), ("test", 10)):
+        labels = np.arange(number) % 2
+        pixels = rng.integers(0, 100, (number, 8, 8)) + 100 * labels[:, None, None]
+        arrays |= {f"{part}_images": pixels.astype(np.uint8), f"{part}_labels": labels}
+    np.savez(path, **arrays)
 
 
 def files_of(storage):
@@ -38,6 +51,7 @@ def test_centralised_training_shows_and_writes_its_proposal(finished):
         "epochs.parquet",
         "figures/update_norms.png",
         "figures/update_norms.svg",
+        "made_with.json",
         "proposal.yaml",
     ]
     assert out.startswith("epoch 1/3 loss ")
@@ -166,6 +180,68 @@ def test_damaged_records_are_computed_again(finished, tmp_path):
     records.write_bytes(records.read_bytes()[:100])
     assert fedgrid(*SMALL, "--storage", storage).code == 0
     assert files_of(storage) == files_of(finished[0])
+
+
+def parts(storage):
+    [path] = storage.glob("centralised/*/made_with.json")
+    return unseal(path)["parts"]
+
+
+def test_other_images_under_one_name_are_refused_and_fresh_starts_over(tmp_path):
+    storage, images = new_storage(tmp_path / "runs"), tmp_path / "mine.npz"
+    command = ("centralised", f"npz:{images}", "--model", "digitnet", "--epochs", 2, "--storage", storage)
+    write_images(images, seed=0)
+    assert fedgrid(*command).code == 0
+    before, digest = files_of(storage), parts(storage)[0]["images"]
+    write_images(images, seed=1)
+    refused = fedgrid(*command, "--accept-changes")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    for part in ("npz_mine-digitnet-s0 was trained on other images", digest[:8], "--fresh"):
+        assert part in refused.err
+    assert files_of(storage) == before
+    again = fedgrid(*command, "--fresh", "--json")
+    assert (again.code, again.err) == (0, "")
+    assert strict_json(again.out)["mlflow"]
+    assert parts(storage)[0]["images"] != digest
+    assert files_of(storage)["epochs.parquet"] != before["epochs.parquet"]
+    whole = fedgrid(*command, "--json")
+    assert (whole.code, strict_json(whole.out)["was_finished"]) == (0, True)
+
+
+def test_other_torch_is_refused_unless_accepted_and_then_noted(tmp_path, monkeypatch):
+    storage = new_storage(tmp_path / "runs")
+    save = folder.CentralisedFolder.save
+
+    def save_and_stop(self, progress, row):
+        save(self, progress, row)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folder.CentralisedFolder, "save", save_and_stop)
+        assert fedgrid(*SMALL, "--storage", storage).code == 130
+    before, [first] = files_of(storage), parts(storage)
+    versions = made_with._versions()
+    monkeypatch.setattr(made_with, "_versions", lambda: {**versions, "torch": "99.1"})
+    refused = fedgrid(*SMALL, "--storage", storage)
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "now 99.1: digits-digitnet-s0; --accept-changes" in refused.err
+    assert files_of(storage) == before
+    accepted = fedgrid(*SMALL, "--storage", storage, "--accept-changes")
+    assert accepted.code == 0
+    assert "warning: accepted: made with torch" in accepted.err
+    assert parts(storage) == [first, {**first, "from_round": 2, "torch": "99.1"}]
+
+
+def test_damaged_note_of_what_a_training_was_made_with_is_refused_unless_accepted(tmp_path):
+    storage = new_storage(tmp_path / "runs")
+    assert fedgrid(*SMALL, "--storage", storage).code == 0
+    [path] = storage.glob("centralised/*/made_with.json")
+    path.write_bytes(path.read_bytes()[:50])
+    refused = fedgrid(*SMALL, "--storage", storage)
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert f"{path} is damaged" in refused.err
+    assert "--accept-changes" in refused.err
+    assert fedgrid(*SMALL, "--storage", storage, "--accept-changes").code == 0
 
 
 def test_mlflow_gets_the_epochs_later_if_it_was_unreachable(tmp_path):

@@ -49,6 +49,10 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["run", "--seed", "1", "--clients-per-actor", "2.5"], "is neither a whole number of at least 1 nor"),
         (["run", "--seed", "1", "--cpus-per-client", "-1"], "Invalid value for '--cpus-per-client'"),
         ([*IN_PROCESS, "--clients-per-actor", "3"], "--in-process has no actors"),
+        (
+            ["run", "--set", "model=lenet5"],
+            "too small for model 'lenet5', which needs at least 16x16",
+        ),
         (["convert", "mnist", "x"], "unknown data set to convert 'mnist'; did you mean 'femnist'"),
         (
             ["convert", "femnist", "nowhere"],

@@ -1,11 +1,13 @@
-"""Runs as Ray Tune trials: the same bytes as in this process, also after a failed run and a killed server."""
+"""Runs as Ray Tune trials: the same bytes as in this process, whichever server fails, dies or hangs."""
 
 import os
 import signal
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
+from fedgrid.engine.clients.deadlines import Deadlines
 from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.run_folder import RunFolder, folder_of
@@ -13,6 +15,7 @@ from fedgrid.engine.session import Session
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
+from fedgrid.grids.execution.server_deadlines import ServerDeadlines
 from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.tally import Tally
@@ -21,24 +24,29 @@ from tests.helpers.small_grid import NOWHERE, Log, View, config
 GOOD = [config(seed=1), config(seed=2, algorithm="ocfl-kmeans")]
 BAD = config(seed=3, training={"rounds": 3, "learning_rate": 1e30})
 """Its updates are infinite."""
+SILENT = 2.0
+"""Seconds without a sign after which a server counts as hung here, or as long as the slowest round."""
 CLOCKS = ("timings.parquet", "timings.sha256", "log.txt")
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
-class Killing(View):
-    """Kills a run's server after the run's first round."""
+SIGNALS = {1: signal.SIGSTOP, 2: signal.SIGKILL}
+"""Seed of a run -> what its server gets after the first round."""
 
-    def __init__(self, seed):
+
+class Striking(View):
+    """Kills or stops a run's server after the run's first round."""
+
+    def __init__(self):
         super().__init__()
-        self._seed = seed
+        self._left = dict(SIGNALS)
 
     def round(self, config, number, scores):
         super().round(config, number, scores)
-        if (config.seed, number) == (self._seed, 1):
-            self._seed = None
+        if number == 1 and config.seed in self._left:
             [pid, *_] = servers()
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, self._left.pop(config.seed))
 
 
 def servers():
@@ -58,6 +66,8 @@ def launch(runs, storage, view, *, retries):
     from fedgrid.grids.execution.server_trainable import LaunchContext
     from fedgrid.grids.execution.tune import run_trials
 
+    deadlines = ServerDeadlines(Deadlines(monotonic, first=300, least=SILENT, times_slowest=1))
+
     folder = GridFolder(storage, "mine")
     folder.keep(runs, "")
     with Lease(storage, "mine") as lease:
@@ -65,7 +75,9 @@ def launch(runs, storage, view, *, retries):
             folder=folder, storage=storage, tally=Tally(runs, {}), log=Log(), view=view, lease=lease
         )
         places = {3: Placement(1, 3.5, 0.0)}
-        run_trials(LaunchContext("mine", runs, places, storage, NOWHERE, lease.token), watch, retries)
+        run_trials(
+            LaunchContext("mine", runs, places, storage, NOWHERE, lease.token), watch, retries, deadlines
+        )
     return watch
 
 
@@ -85,15 +97,16 @@ def undisturbed(tmp_path_factory):
     return storage.root
 
 
-def test_killed_server_and_failed_run_change_no_number_of_other_runs(ray_session, undisturbed, tmp_path):
-    storage, view = Storage.of(tmp_path), Killing(seed=2)
+def test_killed_hanging_and_failed_runs_change_no_number(ray_session, undisturbed, tmp_path):
+    storage, view = Storage.of(tmp_path), Striking()
     watch = launch([BAD, *GOOD], storage, view, retries=1)
 
     assert [outcome.config.seed for outcome in watch.failures] == [3]
     assert watch.failures[0].error.startswith("clients 0, 1, 2, round 1: every update is NaN or infinite")
     assert RunFolder(storage, BAD).failure().attempts == 2
-    [retry] = [call for call in view.calls if call[:2] == ("retry", 2)]
-    assert retry[2].startswith("the run's server died: ")
+    causes = {call[1]: call[2] for call in view.calls if call[0] == "retry"}
+    assert causes[1].startswith("its server gave no sign for ")
+    assert causes[2].startswith("the run's server died: ")
     assert (watch.tally.done, watch.tally.failed, watch.tally.waiting) == (2, 1, 0)
     for run in GOOD:
         assert contents(tmp_path, run) == contents(undisturbed, run)

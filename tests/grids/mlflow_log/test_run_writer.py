@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from mlflow.tracking import MlflowClient
 
+from fedgrid.engine.format import FORMAT, NewerFormat, seal, unseal
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage_id import id_of
 from fedgrid.grids.mlflow_log import run_writer
@@ -19,6 +20,7 @@ from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
 from tests.helpers.run_records import write_timings
 
 CONFIG = config_of(0)
+MARKED = {"uri": "http://***@head:5000", "rounds": ROUNDS}
 
 
 def new_writer(storage):
@@ -120,7 +122,7 @@ def test_folder_of_a_run_is_marked_as_logged(storage, store, writer):
     writer.write(CONFIG, scores[:2], None)
     assert not is_logged(default_uri(storage), folder, ROUNDS)
     writer.write(CONFIG, scores[2:], "FINISHED")
-    assert json.loads((folder / "mlflow.json").read_text()) == {
+    assert unseal(folder / "mlflow.json") == {
         "uri": default_uri(storage),
         "mlflow_run_id": store.runs[CONFIG.name].info.run_id,
         "rounds": ROUNDS,
@@ -132,15 +134,23 @@ def test_folder_of_a_run_is_marked_as_logged(storage, store, writer):
     assert not is_logged(default_uri(storage), folder, ROUNDS)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"uri": 1}', "\x00"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"uri": 1}', "\x00", seal(MARKED).replace("4", "3"), seal(MARKED)[:-9]]
+)
 def test_damaged_mark_counts_as_not_logged(tmp_path, text):
     (tmp_path / "mlflow.json").write_text(text)
     assert not is_logged("http://head:5000", tmp_path, ROUNDS)
 
 
 def test_mark_contains_no_password(tmp_path):
-    (tmp_path / "mlflow.json").write_text('{"uri": "http://***@head:5000", "rounds": 4}')
-    assert is_logged("http://user:secret@head:5000", tmp_path, 4)
+    (tmp_path / "mlflow.json").write_text(seal(MARKED))
+    assert is_logged("http://user:secret@head:5000", tmp_path, ROUNDS)
+
+
+def test_mark_of_a_newer_fedgrid_is_refused(tmp_path):
+    (tmp_path / "mlflow.json").write_text(json.dumps({**MARKED, "format": FORMAT + 1}))
+    with pytest.raises(NewerFormat, match=r"mlflow\.json was written by a newer fedgrid"):
+        is_logged("http://user:secret@head:5000", tmp_path, ROUNDS)
 
 
 def test_consecutive_rounds_are_not_read_from_disk(storage, store, writer, reads):

@@ -5,6 +5,7 @@ import pytest
 from fedgrid.engine.errors import ConfigError
 from fedgrid.grids.presets.grid import load_grid
 from fedgrid.grids.submit.grid_files import stage
+from fedgrid.grids.submit.images import Shipment
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def mine(tmp_path, monkeypatch):
 
 def test_file_without_suffix_travels_with_its_bases(mine, tmp_path, monkeypatch):
     job = tmp_path / "job"
-    there = stage("grids/small", job)
+    there = stage("grids/small", job, Shipment(job))
     here = load_grid("grids/small", {}, [], tmp_path)
     monkeypatch.chdir(job)
     assert there == "grid/grids/small"
@@ -32,13 +33,13 @@ def test_file_without_suffix_travels_with_its_bases(mine, tmp_path, monkeypatch)
 def test_plugin_of_a_base_travels_too(mine, tmp_path):
     (mine / "common" / "base.yaml").write_text("plugins: [own.py]\n")
     (mine / "common" / "own.py").write_text("ALGORITHMS = []\n")
-    stage("grids/small", tmp_path / "job")
+    stage("grids/small", tmp_path / "job", Shipment(tmp_path / "job"))
     assert (tmp_path / "job" / "grid" / "common" / "own.py").exists()
 
 
 def test_base_that_is_the_file_itself_ends(mine, tmp_path):
     (mine / "loop.yaml").write_text("base: loop.yaml\n")
-    assert stage("loop.yaml", tmp_path / "job") == "grid/loop.yaml"
+    assert stage("loop.yaml", tmp_path / "job", Shipment(tmp_path)) == "grid/loop.yaml"
 
 
 @pytest.mark.parametrize(
@@ -46,17 +47,9 @@ def test_base_that_is_the_file_itself_ends(mine, tmp_path):
     [
         ("base: {folder}/common/base.yaml", "a path relative to the grid's file"),
         ("base: gone.yaml", "no file gone.yaml"),
-        ("dataset: npz:mine.npz", "npz:mine.npz: images do not travel"),
-        ("dataset: [digits, folder:images]", "folder:images: images do not travel"),
-        ("overrides: [{{when: {{dataset: 'npz:../x'}}, then: {{model: lenet}}}}]", "npz:../x: images"),
     ],
 )
-def test_what_holds_only_on_this_machine_is_refused(mine, tmp_path, text, says):
+def test_file_by_a_path_that_holds_only_here_is_refused(mine, tmp_path, text, says):
     (mine / "wrong.yaml").write_text(text.format(folder=mine))
     with pytest.raises(ConfigError, match=says):
-        stage("wrong.yaml", tmp_path / "job")
-
-
-def test_images_at_an_absolute_path_are_the_clusters(mine, tmp_path):
-    (mine / "cluster.yaml").write_text("dataset: ['npz:/data/mine.npz', 'folder:~/images']\n")
-    assert stage("cluster.yaml", tmp_path / "job") == "grid/cluster.yaml"
+        stage("wrong.yaml", tmp_path / "job", Shipment(tmp_path))

@@ -1,14 +1,10 @@
-"""The MLflow UI: its command, its errors, and once for real."""
+"""The MLflow UI: its command, its errors, and how it ends."""
 
-import json
-import os
 import signal
 import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -70,60 +66,32 @@ def test_a_store_that_is_away_has_the_root_address():
     assert ui.experiment_address("http://127.0.0.1:9", 5001, "paper") == "http://127.0.0.1:5001"
 
 
-def test_a_killed_parent_takes_the_server_and_its_workers_with_it(tmp_path, free_port):
-    """A stand-in for the server, with a worker; both hold the pipe, which ends when both are gone."""
+@contextmanager
+def serving(port):
+    """Run `serve` in a process of its own, with a stand-in for the server that has a worker.
+
+    Both hold the pipe, which ends when both are gone.
+    """
     worker = "import time; time.sleep(600)"
     server = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {worker!r}])"
     code = (
         "import sys; from pathlib import Path; from fedgrid.tracking.mlflow import ui; "
         f"ui.command = lambda *_: [sys.executable, '-c', {server!r}]; "
-        f"ui.serve('sqlite:////unused', Path('unused'), {free_port}, lambda: print('started', flush=True))"
+        "announce = lambda: print('started', flush=True); "
+        f"raise SystemExit(ui.serve('sqlite:////unused', Path('unused'), {port}, announce))"
     )
-    parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE)
-    assert parent.stdout is not None
-    assert parent.stdout.readline() == b"started\n"
-    parent.kill()
-    rest, _ = parent.communicate(timeout=60)
-    assert rest == b""
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"started\n"
+        yield parent
 
 
-def runs_shown(port: int) -> list[str]:
-    request = urllib.request.Request(
-        f"{ui.address(port)}/api/2.0/mlflow/runs/search",
-        data=json.dumps({"experiment_ids": ["1"]}).encode(),
-        headers={"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return [run["info"]["run_name"] for run in json.load(answer)["runs"]]
-
-
-@pytest.mark.slow
-def test_the_server_answers_with_a_run_in_it_and_goes_with_its_parent(tmp_path, free_port):
-    """`serve` in a process of its own, as the command line runs it; SIGTERM ends it and its workers."""
-    uri = store.default_uri(tmp_path)
-    experiment = Experiment.open(uri, "quickstart", tmp_path / "artifacts", "here")
-    experiment.finish(experiment.start("1", "digits-bnc", {}, {}), "FINISHED")
-    code = (
-        "from pathlib import Path; from fedgrid.tracking.mlflow import ui; "
-        f"raise SystemExit(ui.serve({uri!r}, Path({str(tmp_path)!r}) / 'artifacts', {free_port}))"
-    )
-    with (tmp_path / "log.txt").open("w") as log:
-        parent = subprocess.Popen(
-            [sys.executable, "-c", code], cwd=ROOT, stdout=log, stderr=log, env=dict(os.environ)
-        )
-    try:
-        deadline = time.monotonic() + 120
-        while True:
-            try:
-                assert runs_shown(free_port) == ["digits-bnc"]
-                break
-            except (urllib.error.URLError, ConnectionError):
-                assert parent.poll() is None, (tmp_path / "log.txt").read_text()
-                assert time.monotonic() < deadline, (tmp_path / "log.txt").read_text()
-                time.sleep(0.2)
-    finally:
-        parent.send_signal(signal.SIGTERM)
-        ended = parent.wait(60)
-    assert ended == 0
-    with pytest.raises(urllib.error.URLError, match="refused"):
-        urllib.request.urlopen(ui.address(free_port), timeout=5)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 0)])
+def test_parent_that_is_killed_or_terminated_takes_the_server_and_its_workers_with_it(
+    free_port, number, code
+):
+    """For the real server and Ctrl-C see tests/e2e/test_cli.py."""
+    with serving(free_port) as parent:
+        parent.send_signal(number)
+        rest, _ = parent.communicate(timeout=60)
+    assert (parent.returncode, rest) == (code, b"")

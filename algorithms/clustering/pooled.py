@@ -1,0 +1,92 @@
+"""Cosines of updates pooled over rounds, and cosines of what is left when their mean is taken out.
+
+Early in training all updates share a large common direction, which hides the groups; one round is also a
+noisy look at them. Both remedies need the cosines alone: for unit vectors with Gram matrix C, the differences
+from their mean have the Gram matrix H C H with H = I - 11'/K.
+
+Shapes: K clients of the federation, M of them in a view.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from fedgrid.algorithms.contract.base import State
+from fedgrid.algorithms.contract.section import Section
+from fedgrid.algorithms.contract.updates import Matrix, Updates
+
+POOLED, MET = "pooled_cosines_KK", "rounds_met_KK"
+"""Arrays of a state: sums of cosines over the rounds in which a pair sent updates (float64), and the number
+of those rounds (int64)."""
+ROUNDING = 1e-9
+"""Squared lengths below this, of differences between unit vectors and their mean, are zero."""
+
+
+class CosineSettings(Section):
+    """Which cosines a clusterer sees; by default those of one round, as published."""
+
+    centre: bool = False
+    """Whether the mean of the clients' directions is subtracted first."""
+    pool_rounds: bool = False
+    """Whether cosines are averaged over all rounds so far in which a pair of clients sent updates."""
+
+    later: ClassVar[tuple[str, ...]] = ("centre", "pool_rounds")
+
+
+def clustering_distances(state: State, members: Updates, settings: CosineSettings) -> Matrix:
+    """Return 1 - the cosines that the settings ask for, shape (M, M), for a state that has this round's.
+
+    Members that never met by an update that has a direction are compared by this round alone.
+    """
+    distances_MM = members.cosine_distances_KK
+    if settings.pool_rounds and (cosines_MM := pooled_cosines(state, members.clients)) is not None:
+        distances_MM = 1.0 - cosines_MM
+    if settings.centre:
+        distances_MM = 1.0 - centred_cosines(1.0 - distances_MM)
+    return distances_MM
+
+
+def centred_cosines(cosines_MM: Matrix) -> Matrix:
+    """Return the cosines between unit vectors after their mean is subtracted; 0 with a vector that is it.
+
+    `cosines_MM` are the vectors' cosines. The diagonal of the result is 1.
+    """
+    means_M = cosines_MM.mean(axis=0)
+    deviations_MM = cosines_MM - means_M[:, None] - means_M[None, :] + means_M.mean()
+    lengths_M = np.sqrt(np.maximum(np.diagonal(deviations_MM), 0.0))
+    products_MM = lengths_M[:, None] * lengths_M[None, :]
+    zeros_MM = np.zeros_like(products_MM)
+    centred_MM = np.divide(deviations_MM, products_MM, out=zeros_MM, where=products_MM > ROUNDING)
+    np.fill_diagonal(centred_MM, 1.0)
+    return np.asarray(np.clip(centred_MM, -1.0, 1.0))
+
+
+def pool(state: State, moving: Updates) -> State:
+    """Return the state whose sums hold this round's cosines too; `moving` has no zero update."""
+    num_clients = len(state.labels_K)
+    zeros_KK = np.zeros((num_clients, num_clients))
+    sums_KK = state.arrays.get(POOLED, zeros_KK).copy()
+    met_KK = state.arrays.get(MET, zeros_KK.astype(np.int64)).copy()
+    pairs = np.ix_(moving.clients, moving.clients)
+    sums_KK[pairs] += 1.0 - moving.cosine_distances_KK
+    met_KK[pairs] += 1
+    return state.keep(**{POOLED: sums_KK, MET: met_KK})
+
+
+def forget(state: State) -> State:
+    """Return the state without the sums."""
+    arrays = {name: array for name, array in state.arrays.items() if name not in (POOLED, MET)}
+    return State(state.models, state.labels_K, arrays)
+
+
+def known(state: State) -> tuple[int, ...]:
+    """Return the clients that have sent an update so far, ascending."""
+    return tuple(np.flatnonzero(np.diagonal(state.arrays[MET])).tolist())
+
+
+def pooled_cosines(state: State, clients: Sequence[int]) -> Matrix | None:
+    """Return the mean cosines of pairs of these clients, shape (M, M); None if two of them never met."""
+    pairs = np.ix_(clients, clients)
+    met_MM = state.arrays[MET][pairs]
+    return None if (met_MM == 0).any() else state.arrays[POOLED][pairs] / met_MM

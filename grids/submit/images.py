@@ -1,0 +1,99 @@
+"""The user's own images that travel with a job: those that a grid or an option names by a relative path."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine.data.datasets import OWN_FORMATS, SHIPPED, SHIPPED_FOLDER, find
+from fedgrid.engine.data.images import check_is_file
+from fedgrid.engine.errors import ConfigError
+
+LIMIT = 64 << 20
+"""Bytes. Ray's job server takes a job of 100 MiB, and holds it in memory."""
+
+
+class Shipment:
+    """Copies images into a job's working directory, and names them by their content.
+
+    `npz:mine.npz` becomes `npz:@3f2a.../mine.npz`, whichever directory the job gets, so that a run has the
+    same id each time it is submitted.
+    """
+
+    def __init__(self, job: Path) -> None:
+        """Ship into the working directory `job`."""
+        self._folder = job / SHIPPED_FOLDER.name
+        self._names: dict[str, str] = {}
+        self._size = 0
+
+    def take(self, value: Any) -> None:
+        """Copy the images that a value, or one within it, names by a relative path.
+
+        Raises:
+            DataError: they cannot be used.
+            ConfigError: all images of the job together are too large.
+        """
+        for name in relative(value):
+            if name not in self._names:
+                self._names[name] = self._ship(name)
+
+    def rewrite(self, text: str) -> str:
+        """Return `text` with the names that these images have in the job."""
+        for name, there in self._names.items():
+            whole = rf"(?<![\w@:/.-]){re.escape(name)}(?![^\s,\]}}'\"])"
+            text = re.sub(whole, there.replace("\\", r"\\"), text)
+        return text
+
+    def _ship(self, name: str) -> str:
+        kind, _, given = name.partition(":")
+        place = Path(find(name, Path()).location)
+        files = sorted(_files(place))
+        for file in files:
+            check_is_file(file, "an image file")
+        self._size += sum(file.stat().st_size for file in files)
+        if self._size > LIMIT:
+            raise ConfigError(
+                f"{name}: the images of this job are {self._size >> 20} MiB with these, and at most "
+                f"{LIMIT >> 20} MiB travel with a job; put them on a disk that all machines of the cluster "
+                "have, and name the absolute path there"
+            )
+        digest = sha256()
+        for file in files:
+            with file.open("rb") as opened:
+                content = file_digest(opened, "sha256").hexdigest()
+            digest.update(f"{file.relative_to(place)} {content}\n".encode())
+        there = f"{digest.hexdigest()[:12]}/{place.name}"
+        for file in files:
+            copy = self._folder / there / file.relative_to(place)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, copy)
+        return f"{kind}:{SHIPPED}{there}"
+
+
+def relative(value: Any) -> Iterator[str]:
+    """Yield each `npz:PATH` and `folder:PATH` with a relative path in a value, or in the values within it."""
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from relative(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from relative(inner)
+    elif isinstance(value, str):
+        for word in value.split(","):
+            name = word.strip(" []'\"")
+            kind, _, path = name.partition(":")
+            if kind in OWN_FORMATS and path and not path.startswith(("/", "~", SHIPPED)):
+                yield name
+
+
+def _files(place: Path) -> Iterator[Path]:
+    """Yield a file itself; of a folder the files that are read as images, without hidden ones."""
+    if not place.is_dir():
+        yield place
+        return
+    for part in ("train", "test"):
+        for path in (place / part).glob("*/*"):
+            if not any(name.startswith(".") for name in path.relative_to(place).parts):
+                yield path

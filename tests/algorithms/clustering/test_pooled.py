@@ -1,0 +1,134 @@
+"""Cosines of several rounds, with the mean direction taken out.
+
+Unit vectors (1, 0) and (0, 1) have the mean (1/2, 1/2); what is left is (1/2, -1/2) and (-1/2, 1/2), whose
+cosine is -1. In three dimensions the unit vectors' remainders have cosine -1/2.
+"""
+
+import numpy as np
+import pytest
+
+from fedgrid.algorithms.clustering.pooled import (
+    CosineSettings,
+    centred_cosines,
+    clustering_distances,
+    forget,
+    known,
+    pool,
+    pooled_cosines,
+)
+from fedgrid.algorithms.registry import create
+from tests.helpers.small_cases import clients, freeze, play, start, updates_of
+
+
+def cosines_of(vectors):
+    vectors = np.asarray(vectors, float)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors @ vectors.T
+
+
+def state_of(num_clients, *rounds):
+    state = start(create("bnc"), num_clients)
+    for vectors in rounds:
+        state = pool(freeze(state), updates_of(vectors))
+    return state
+
+
+class TestCentred:
+    def test_orthogonal_vectors_by_hand(self):
+        np.testing.assert_allclose(centred_cosines(np.eye(2)), [[1, -1], [-1, 1]])
+        np.testing.assert_allclose(centred_cosines(np.eye(3)), 1.5 * np.eye(3) - 0.5)
+
+    def test_equal_to_subtracting_the_mean_of_the_unit_vectors(self):
+        vectors = np.random.default_rng(0).standard_normal((6, 9)) + 2
+        units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        left = units - units.mean(axis=0)
+        np.testing.assert_allclose(centred_cosines(units @ units.T), cosines_of(left), atol=1e-12)
+
+    def test_a_vector_that_is_the_mean_has_no_direction(self):
+        """Parallel vectors are their own mean: nothing is left of them, and nothing is like nothing."""
+        np.testing.assert_array_equal(centred_cosines(np.ones((3, 3))), np.eye(3))
+
+    def test_order_of_clients_does_not_matter(self):
+        cosines = cosines_of(np.random.default_rng(1).standard_normal((5, 4)))
+        order = [3, 1, 4, 0, 2]
+        np.testing.assert_allclose(
+            centred_cosines(cosines[np.ix_(order, order)]), centred_cosines(cosines)[np.ix_(order, order)]
+        )
+
+
+class TestPool:
+    def test_mean_over_the_rounds_of_a_pair(self):
+        """Clients 0 and 1 meet in both rounds (cosines 0 and 1), 0 and 2 in the second only (0.6)."""
+        state = state_of(3, clients((1, 0), (0, 2)), clients((1, 0), (7, 0), (3, 4)))
+        np.testing.assert_allclose(pooled_cosines(state, (0, 1)), [[1, 0.5], [0.5, 1]])
+        np.testing.assert_allclose(pooled_cosines(state, (0, 2)), [[1, 0.6], [0.6, 1]], atol=1e-7)
+
+    def test_pairs_that_never_met_are_not_compared(self):
+        state = state_of(3, clients((1, 0), (0, 1)), {2: (1, 1), 0: (1, 0)})
+        assert known(state) == (0, 1, 2)
+        assert pooled_cosines(state, (0, 1, 2)) is None
+        assert pooled_cosines(state, (0, 2)) is not None
+
+    def test_forgotten_sums_are_gone(self):
+        state = state_of(2, clients((1, 0), (0, 1)))
+        assert set(state.arrays) - set(forget(state).arrays) == {"pooled_cosines_KK", "rounds_met_KK"}
+
+
+class TestDistances:
+    @pytest.fixture
+    def state(self):
+        return state_of(2, clients((1, 0), (0, 1)), clients((1, 0), (1, 0)))
+
+    LAST = clients((1, 0), (1, 0))
+
+    @pytest.mark.parametrize(
+        ("settings", "distance"), [({}, 0), ({"pool_rounds": True}, 0.5), ({"centre": True}, 1)]
+    )
+    def test_of_two_clients_by_hand(self, state, settings, distance):
+        """Cosine 1 in the last round, 1/2 over both; parallel updates are their mean, so nothing is left."""
+        found = clustering_distances(state, updates_of(self.LAST), CosineSettings(**settings))
+        np.testing.assert_allclose(found, [[0, distance], [distance, 0]], atol=1e-12)
+
+    def test_defaults_take_the_published_distances(self, state):
+        updates = updates_of(self.LAST)
+        assert (
+            clustering_distances(state, updates, CosineSettings()) is updates.cosine_distances_KK
+            or (clustering_distances(state, updates, CosineSettings()) == updates.cosine_distances_KK).all()
+        )
+
+
+COMMON = 8.0
+GROUPS = clients((COMMON, 1, 0), (COMMON, 1.1, 0), (COMMON, 0, 1), (COMMON, 0, 1.1))
+"""Two groups whose updates share a direction eight times as long as what tells them apart."""
+
+
+class TestAlgorithms:
+    def test_sattler_splits_along_the_centred_cosines(self):
+        algorithm = create("sattler", {"epsilon_1": 100.0, "epsilon_2": 0.0, "cooldown": 0, "centre": True})
+        state, _ = play(algorithm, [GROUPS], 4)[-1]
+        assert state.labels_K.tolist() == [0, 0, 1, 1]
+
+    def test_briggs_finds_groups_below_a_large_common_direction_only_when_centred(self):
+        found = {}
+        for centre in (False, True):
+            algorithm = create("briggs", {"round": 1, "threshold": 0.5, "centre": centre})
+            found[centre] = play(algorithm, [GROUPS], 4)[-1][0].labels_K.tolist()
+        assert found == {False: [0, 0, 0, 0], True: [0, 0, 1, 1]}
+
+    def test_briggs_refuses_options_of_the_cosine_with_another_metric(self):
+        with pytest.raises(ValueError, match=r"centre has no effect with metric 'euclidean'"):
+            create("briggs", {"metric": "euclidean", "centre": True})
+
+    @pytest.mark.parametrize("pooled", [False, True])
+    def test_ocfl_clusters_by_the_pooled_cosines_at_a_rise(self, pooled, monkeypatch):
+        """Clients 0 and 1 are parallel in round 1 and orthogonal in round 2: the temperature rises."""
+        asked = []
+
+        def fit(self, distances_KK, generator):
+            asked.append(distances_KK)
+            return np.array([0, 1])
+
+        algorithm = create("ocfl-kmeans", {"pool_rounds": pooled})
+        monkeypatch.setattr(type(algorithm.settings.clusterer), "fit", fit)
+        play(algorithm, [clients((1, 0), (2, 0)), clients((1, 0), (0, 1))], 2)
+        np.testing.assert_allclose(asked[0][0, 1], 0.5 if pooled else 1.0)

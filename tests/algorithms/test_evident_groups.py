@@ -1,0 +1,136 @@
+"""Evident groups: one clustering, when the communities have held for a round and pass the test."""
+
+import numpy as np
+import pytest
+
+from fedgrid.algorithms.clustering import null_test
+from fedgrid.algorithms.clustering.pooled import centred_cosines
+from fedgrid.algorithms.registry import create
+from tests.helpers.small_cases import partition, play, rng, sets, start, step
+
+DIMENSIONS = 30
+
+
+def federation(sizes, seed, spread=0.4, dimensions=DIMENSIONS):
+    """Return client -> update: a common direction, one of each group (of length 1), and noise."""
+    draw = np.random.default_rng(seed)
+    truth = np.repeat(np.arange(len(sizes)), sizes)
+    axes = np.eye(dimensions)[: len(sizes)]
+    noise = spread * draw.standard_normal((len(truth), dimensions)) / np.sqrt(dimensions)
+    vectors = 3 * np.eye(dimensions)[-1] + (axes[truth] if len(sizes) > 1 else 0) + noise
+    return dict(enumerate(vectors.astype(np.float32)))
+
+
+def algorithm(**settings):
+    return create("evident-groups", settings)
+
+
+def rounds_clustered(history):
+    return [index for index, (_, diagnostics) in enumerate(history, 1) if diagnostics.clustered]
+
+
+class TestDecision:
+    @pytest.mark.parametrize("sizes", [(5, 5, 5), (8, 7), (8, 4, 3), (3, 3, 3, 3, 3)])
+    def test_groups_are_found_in_round_two(self, sizes):
+        rounds = [federation(sizes, seed) for seed in range(3)]
+        history = play(algorithm(), rounds, len(rounds[0]))
+        assert rounds_clustered(history) == [2]
+        stops = np.cumsum(sizes)
+        assert partition(history[-1][0]) == sets(*map(range, stops - sizes, stops))
+
+    @pytest.mark.parametrize("num_clients", [6, 15])
+    def test_homogeneous_clients_stay_together(self, num_clients):
+        """Their deviations are the same in every round, as those of clients with fixed images are."""
+        for seed in range(4):
+            same = federation((num_clients,), seed, spread=1.0)
+            assert rounds_clustered(play(algorithm(), [same] * 4, num_clients)) == []
+
+    def test_other_communities_than_in_the_round_before_are_not_taken(self):
+        """The groups change after round 1; the sums of rounds 1 to 3 show the new ones first in round 3."""
+        old = federation((5, 5, 5), 0)
+        order = [0, 5, 10, 1, 6, 11, 2, 7, 12, 3, 8, 13, 4, 9, 14]
+        new = {client: 1.0 * old[order[client]] for client in old}
+        history = play(algorithm(), [old, new, new, new], 15)
+        assert 2 not in rounds_clustered(history)
+
+    def test_after_the_clustering_nothing_is_remembered(self):
+        state, _ = play(algorithm(), [federation((5, 5, 5), seed) for seed in range(2)], 15)[-1]
+        assert set(state.arrays) == set()
+
+    @pytest.mark.parametrize("num_clients", [1, 2, 3])
+    def test_few_clients_are_one_cluster(self, num_clients):
+        rounds = [federation((num_clients,), seed) for seed in range(3)]
+        assert rounds_clustered(play(algorithm(), rounds, len(rounds[0]))) == []
+
+    def test_zero_updates_are_no_evidence(self):
+        zeros = {client: np.zeros(DIMENSIONS, np.float32) for client in range(4)}
+        history = play(algorithm(), [zeros, zeros, zeros], 4)
+        assert rounds_clustered(history) == []
+
+    def test_permuted_clients_give_the_permuted_partition(self):
+        rounds = [federation((5, 5, 5), seed) for seed in range(2)]
+        order = np.random.default_rng(0).permutation(15)
+        permuted = [{int(order[client]): update for client, update in each.items()} for each in rounds]
+        found = play(algorithm(), permuted, 15)[-1][0].labels_K
+        truth = np.repeat(np.arange(3), 5)
+        groups = {frozenset(np.flatnonzero(found == label).tolist()) for label in set(found.tolist())}
+        assert groups == {frozenset(order[truth == label].tolist()) for label in range(3)}
+
+
+class TestParticipation:
+    def test_clusters_once_every_pair_has_met(self):
+        """Halves of 16 clients meet by turns: clients 0-7, 8-15, then the crossed halves."""
+        everyone = [federation((8, 8), seed) for seed in range(8)]
+        evens, odds = set(range(0, 16, 2)), set(range(1, 16, 2))
+        low, high = set(range(8)), set(range(8, 16))
+        crossed = [low, high, (low & evens) | (high & evens), (low & odds) | (high & odds)]
+        crossed += [(low & evens) | (high & odds), (low & odds) | (high & evens)]
+        state = start(algorithm(), 16, np.zeros(DIMENSIONS))
+        clustered = []
+        last = [set(range(16))]
+        for index, asked in enumerate(crossed + last):
+            state, diagnostics = step(
+                algorithm(), state, index, {client: everyone[index][client] for client in sorted(asked)}
+            )
+            clustered.append(diagnostics.clustered)
+            met_all = (state.arrays["rounds_met_KK"] > 0).all() if "rounds_met_KK" in state.arrays else True
+            assert met_all or not diagnostics.clustered
+        assert clustered.index(True) >= 4
+        assert partition(state) == sets(range(8), range(8, 16))
+
+
+class TestNullTest:
+    def test_dimensions_of_noise_are_estimated(self):
+        """Twenty draws of 40 clients with noise in 8 dimensions, in two groups that are known."""
+        draw, found = np.random.default_rng(0), []
+        groups = [list(range(20)), list(range(20, 40))]
+        for _ in range(20):
+            vectors = draw.standard_normal((40, 8))
+            vectors[:20] += 5 * np.eye(8)[0]
+            found.append(null_test.residual_dimensions(vectors @ vectors.T, groups))
+        assert 7 < np.mean(found) < 9
+
+    def test_fewer_clients_or_dimensions_need_more(self):
+        def needed(clients, dimensions):
+            return np.quantile(null_test._of_noise(clients, dimensions), 0.99)
+
+        assert needed(10, 12) > needed(30, 12)
+        assert needed(15, 2) > needed(15, 12)
+
+    def test_level_is_the_share_of_noise_that_passes(self):
+        """Fresh noise against the table: 300 draws, level 0.1, so 30 with a deviation of 5."""
+        passed, draw = 0, np.random.default_rng(5)
+        for _ in range(300):
+            vectors = draw.standard_normal((12, 12))
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+            cosines = centred_cosines(vectors @ vectors.T)
+            groups = null_test.cluster(cosines, rng())
+            silhouette = null_test.score(cosines, groups)
+            passed += silhouette is not None and silhouette > np.quantile(null_test._of_noise(12, 12), 0.9)
+        assert 10 <= passed <= 50
+
+    def test_same_threshold_whatever_was_asked_before(self):
+        first = null_test._of_noise(9, 4)
+        null_test._of_noise.cache_clear()
+        null_test._of_noise(7, 3)
+        assert null_test._of_noise(9, 4) == first

@@ -1,0 +1,102 @@
+"""Let actors hang that never return, and writes, and compare the bytes.
+
+python -m tests.chaos.hangs          # five minutes; needs a C compiler
+
+The code is a copy whose deadlines are seconds instead of hours (`engine/clients/deadlines.py`). On Ray, a
+client actor is stopped for ever; then the server of a run; then a server hangs as it writes the state of a
+round, by a library that is preloaded (`hanging_write.c`), as on a network disk that is away. Each is
+replaced, the grid finishes, no process is left, and all runs have the same bytes as undisturbed ones.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.helpers.changed_code import changed_code
+from tests.helpers.command_line import environment, new_storage, strict_json
+from tests.helpers.processes import processes, wait_until_ended
+from tests.helpers.stored_runs import check, contents
+
+LEAST = 20.0
+"""Seconds that a client actor may take; a server may be silent four times as long."""
+DEADLINES = {"FIRST": "60.0", "LEAST": str(LEAST), "TIMES_SLOWEST": "2.0"}
+GRID = "clients: 4\nalgorithm: ocfl-kmeans\ntraining: {rounds: 5, local_epochs: 200}\n"
+"""Its rounds take seconds, so that most of them are to come when the driver has shown round 2."""
+ENTRY = "from fedgrid.grids.cli.main import main; main()"
+ON_RAY = ("--clients-per-actor", "2")
+
+
+def launched(
+    grid: Path, storage: Path, *options: str, stopped: str = "", **settings: str
+) -> tuple[list[str], float]:
+    """Run the grid, and stop the first process of a kind for ever after round 2.
+
+    Returns the causes of runs that were retried, and the longest silence between two events in seconds.
+    """
+    command = [sys.executable, "-c", ENTRY, "run", str(grid), "--json", "--storage", str(storage), *options]
+    driver = subprocess.Popen(
+        command, env=environment(**settings), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert driver.stdout is not None
+    causes, seen, silences, last = [], set[int](), [0.0], time.monotonic()
+    for line in driver.stdout:
+        event = strict_json(line)
+        silences.append(time.monotonic() - last if seen else 0.0)
+        last = time.monotonic()
+        if event["event"] == "retry":
+            causes.append(str(event["cause"]))
+        if event["event"] == "round" and event["round"] >= 2 and not seen:
+            seen |= set(found := processes(driver.pid))
+            pids = [pid for pid, title in found.items() if stopped and title.startswith(stopped)]
+            assert pids or not stopped, f"no process {stopped} among {sorted(found.values())}"
+            for pid in pids[:1]:
+                os.kill(pid, signal.SIGSTOP)
+        seen |= set(processes(driver.pid)) if event["event"] == "result" else set()
+    _, err = driver.communicate()
+    check(driver.returncode == 0, f"exit code {driver.returncode} {err.strip()[-500:]}")
+    wait_until_ended(seen)
+    return causes, max(silences)
+
+
+def main() -> None:
+    """Run the grid undisturbed, then with each kind of hang."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--cases", nargs="+", default=["client", "server", "write"])
+    chosen = parser.parse_args().cases
+    with tempfile.TemporaryDirectory(prefix="fedgrid-hangs-") as name:
+        folder = Path(name)
+        grid = folder / "hangs.yaml"
+        grid.write_text(GRID)
+        library, once = folder / "hanging_write.so", folder / "once"
+        source = Path(__file__).with_name("hanging_write.c")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+        code = {"PYTHONPATH": str(changed_code(folder / "code", "engine/clients/deadlines.py", DEADLINES))}
+        once.touch()
+        write = {"LD_PRELOAD": str(library), "HANGING_NAME": "state-000003", "HANGING_ONCE": str(once)}
+        whole = new_storage(folder / "undisturbed")
+        launched(grid, whole, "--in-process", **code)
+        expected = contents(whole)
+        for case, stopped, settings in (
+            ("client", "ray::Client", {}),
+            ("server", "ray::ServerTrainable", {}),
+            ("write", "", write),
+        ):
+            if case not in chosen:
+                continue
+            storage = new_storage(folder / case)
+            causes, silence = launched(grid, storage, *ON_RAY, stopped=stopped, **code, **settings)
+            said = f"{case} hangs: {silence:.0f} s without an event, {causes or 'no run is retried'}"
+            check(silence > LEAST and bool(causes) == (case != "client"), said)
+            found = contents(storage)
+            differing = [path for path in expected | found if expected.get(path) != found.get(path)]
+            check(not differing, f"{case} hangs: {len(differing)} of {len(expected)} files differ")
+        check(once.exists() == ("write" not in chosen), "the write has hung, if that was asked for")
+
+
+if __name__ == "__main__":
+    main()
