@@ -41,6 +41,11 @@ def preset_names() -> list[str]:
     return sorted(names, key=lambda name: (name != "quickstart", name))
 
 
+def source(name: str) -> str:
+    """Return the text of a preset's file."""
+    return (PRESETS / f"{name}.yaml").read_text(encoding="utf-8")
+
+
 def is_path(what: str) -> bool:
     """Return whether `what` names a file, not a preset."""
     if what in preset_names():

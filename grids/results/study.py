@@ -45,7 +45,8 @@ def load(grid: str, storage: Storage | str = "runs", *, sizes: bool = False) -> 
     runs = describe(configs, store)
     if sizes:
         runs = tuple(
-            replace(run, model_bytes=model_bytes(config)) for run, config in zip(runs, configs, strict=True)
+            run if run.is_archived else replace(run, model_bytes=model_bytes(config))
+            for run, config in zip(runs, configs, strict=True)
         )
     for config, run in zip(configs, runs, strict=True):
         if not is_finished(store, config):

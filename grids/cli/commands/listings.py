@@ -1,4 +1,4 @@
-"""`fedgrid data`, `fedgrid convert`, `fedgrid algorithms` and `fedgrid models`."""
+"""`fedgrid data`, `fedgrid convert`, `fedgrid algorithms`, `fedgrid models` and `fedgrid presets`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -95,3 +95,11 @@ def models(plugins: Plugins = None, as_json: AsJson = False) -> None:
 
     use_plugins(plugins)
     list_models(as_json, console())
+
+
+@app.command(epilog="Example: `fedgrid presets`")
+def presets(as_json: AsJson = False) -> None:
+    """List the grids that come with fedgrid, with their numbers of runs."""
+    from fedgrid.grids.cli.actions.presets import list_presets
+
+    list_presets(as_json, console())

@@ -53,10 +53,7 @@ def parse_size(text: str) -> int:
 What = Annotated[
     str | None,
     typer.Argument(
-        help="A preset (quickstart, paper, paper-as-published, conference, paper-digits, communities, "
-        "communities-mixed, communities-digits, flis, flis-dirichlet, flis-beta, flis-digits, "
-        "bettinelli-resolution, bettinelli-attribution, bettinelli-digits), a YAML file, or one of the "
-        "papers' scenarios.",
+        help="A preset (`fedgrid presets` lists them), a YAML file, or one of the papers' scenarios.",
         show_default=False,
     ),
 ]

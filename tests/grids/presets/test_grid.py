@@ -54,11 +54,11 @@ def test_an_invalid_split_is_refused_with_its_line(write):
 
 def test_images_that_cannot_be_turned_are_refused_with_the_line_of_the_groups(write, tmp_path):
     """Before any image is read: the size is known from the file's header."""
-    arrays = {f"{part}_images": np.zeros((2, 4, 3), np.uint8) for part in ("train", "test")}
+    arrays = {f"{part}_images": np.zeros((2, 5, 4), np.uint8) for part in ("train", "test")}
     arrays |= {f"{part}_labels": np.array([0, 1]) for part in ("train", "test")}
     np.savez(tmp_path / "wide.npz", **arrays)
     path = write(f"dataset: npz:{tmp_path / 'wide.npz'}\noverlap: rotated\nsplit: {{num_clusters: 4}}")
-    with pytest.raises(ConfigError, match="line 3: split.num_clusters = 4: .* these are 1x4x3"):
+    with pytest.raises(ConfigError, match="line 3: split.num_clusters = 4: .* these are 1x5x4"):
         grid(path)
 
 

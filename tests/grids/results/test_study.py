@@ -164,3 +164,19 @@ def test_a_data_set_of_ones_own_has_a_plain_name(tmp_path, storage):
     runs = describe([config().model_copy(update={"dataset": "folder:/home/me/my cats"})], storage)
     assert runs[0].dataset == "folder_my_cats"
     assert runs[0].block == ("folder_my_cats", 15)
+
+
+def test_sizes_of_models_are_there_if_they_are_asked_for(storage):
+    """Of digitnet, 21,674 parameters. The published runs recorded no bytes; their model is unknown."""
+    trained = config_of(0)
+    archived = trained.model_copy(update={"model": "archive-cnn"})
+    GridFolder(storage, "mine").keep([trained, archived], "")
+    assert [run.model_bytes for run in load("mine", storage).runs] == [None, None]
+    assert [run.model_bytes for run in load("mine", storage, sizes=True).runs] == [4 * 21_674, None]
+
+
+def test_a_run_knows_all_of_its_keys_whatever_the_axes_of_the_grid(storage):
+    [run] = describe([config(participation=0.5, algorithm={"name": "briggs", "threshold": 0.1})], storage)
+    assert run.axes == ()
+    assert (run.keys["participation"], run.keys["algorithm.threshold"]) == ("0.5", "0.1")
+    assert "algorithm.beta" not in run.keys
