@@ -128,7 +128,7 @@ class TestNullTest:
         assert needed(15, 2) > needed(15, 12)
 
     def test_level_is_the_share_of_noise_that_passes(self):
-        """Fresh noise against the table, 100 draws at level 0.1: 10, give or take 3, and 4 of the table's own."""
+        """Fresh noise, 100 draws at level 0.1: 10, give or take 3, and 4 for the table's own error."""
         passed, draw = 0, np.random.default_rng(5)
         for _ in range(100):
             vectors = draw.standard_normal((12, 12))
