@@ -62,7 +62,8 @@ def load(grid: str, storage: Storage | str = "runs", *, sizes: bool = False) -> 
         except RecordsError as error:
             lacking[run.run_id] = str(error)
     folders = {run.name: run.folder for run in runs if run.run_id in results}
-    return Study(grid, runs, results, lacking, origin_notes(folders))
+    algorithms = {run.name: config.algorithm for run, config in zip(runs, configs, strict=True)}
+    return Study(grid, runs, results, lacking, origin_notes(folders, algorithms))
 
 
 def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:

@@ -6,7 +6,9 @@ from pydantic import ValidationError
 
 from fedgrid.algorithms.contract.base import split
 from fedgrid.algorithms.registry import create
-from tests.helpers.small_cases import clients, model_of, partition, play, sets, start, step
+from fedgrid.engine.run_config import complete
+from tests.helpers import small_runs
+from tests.helpers.small_cases import clients, groups_of, model_of, partition, play, sets, start, step
 
 OPPOSED = clients((2, 0), (2, 0), (-2, 0), (-2, 0))
 """Mean 0 < 0.35, norms 2 > 1, four clients: a cluster that splits."""
@@ -309,3 +311,22 @@ def test_impossible_settings_are_refused_by_name(settings):
     (name,) = settings
     with pytest.raises((ValidationError, ValueError), match=name):
         create("sattler", settings)
+
+
+def test_swapped_labels_of_digits_are_found_once_one_model_for_all_has_settled(tmp_path):
+    """Clients 1 and 3 exchange the labels 2 and 3, clients 0 and 2 the labels 0 and 1."""
+    run = complete(
+        {
+            "overlap": "swapped",
+            "clients": 4,
+            "algorithm": "sattler",
+            "training": {"rounds": 8, "local_epochs": 3, "learning_rate": 0.3},
+            "evaluation": {"every": 8},
+            "split": {"num_clusters": 2, "server_images": 50},
+        },
+        small_runs.NOWHERE,
+    )
+    small_runs.play(run, tmp_path)
+    records = small_runs.rows(run, tmp_path, "clients")
+    found = {at: groups_of([row["cluster"] for row in records if row["round"] == at]) for at in (1, 8)}
+    assert found == {1: WHOLE, 8: sets((0, 2), (1, 3))}

@@ -1,7 +1,7 @@
 """The claims of FLIS (Morafah et al. 2022), sections 1 and 3.
 
-Accuracy is the paper's: of each client's last local model, and of the global model where there is only one
-(FedAvg, FedProx, FedNova, SCAFFOLD).
+Accuracy is the paper's (`tracking.against.flis.accuracy`): of each client's last local model, and of the
+global model where there is only one (FedAvg, FedProx, FedNova, SCAFFOLD; Per-FedAvg's after adaptation).
 """
 
 from collections.abc import Iterator

@@ -48,7 +48,7 @@ def cost(study: Study, terms: Terms = AS_USUAL) -> Table:
         rows.append(Row(algorithm, cells, is_reference=algorithm in study.references))
     table = Table(
         f"cost-{dataset}-{clients}",
-        f"Cost of a target score: {title_of(dataset, clients)}",
+        f"Cost of {target.score} {target.goal}: {title_of(dataset, clients)}",
         f"Until {target.score} first reaches {target.goal}: how many runs reach it; medians over all runs "
         f"of the rounds, of the {SENT[terms.unit]} ({CONVENTIONS[terms.traffic]}), and of the seconds, as "
         f"without the round cache. {NEVER}: not reached by half of the runs. Least of a column in bold.",

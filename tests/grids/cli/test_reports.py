@@ -63,7 +63,7 @@ def test_a_target_is_shown_with_its_cost_in_the_unit_that_was_asked_for(grids, t
     options = ("--target", "personalised_accuracy=1", "--unit", "mbit-per-client", "--to", tmp_path)
     result = report(grids, *options)
     assert result.code == 0
-    assert "Cost of a target score: mnist" in result.out
+    assert "Cost of personalised accuracy 1: mnist" in result.out
     assert "Mbit a client" in result.out
     (table,) = (tmp_path / "tables").glob("cost-*.csv")
     assert [row["reached"] for row in rows(table)] == ["0.0", "0.0", "0.0"]

@@ -119,9 +119,21 @@ def test_study_notes_runs_that_changed_and_runs_that_differ(storage):
         mark_finished(storage.root, run)
     assert load("mine", storage).notes == (
         f"{one.name}: rounds before 3 were made with torch 2.1, now 2.2",
-        f"the runs were made with several versions of code: {'a' * 12} (1), {'b' * 12} (1)",
+        f"runs of one algorithm were made with several versions of code: bnc {'a' * 12} (1), {'b' * 12} (1)",
     )
     assert ("note", load("mine", storage).notes[0]) in report_page(load("mine", storage)).facts
+
+
+def test_algorithms_have_codes_of_their_own(storage):
+    """The digest covers the algorithm's modules, its clusterer's and its local training's."""
+    local = {"name": "bnc", "local": {"name": "fedprox"}}
+    runs = [config(algorithm=algorithm) for algorithm in ("bnc", "ifca", local)]
+    GridFolder(storage, "mine").keep(runs, "")
+    for run, code in zip(runs, "abc", strict=True):
+        record(storage.root, run, ROUNDS)
+        made_with(storage, run, (1, "2.1", code * 64))
+        mark_finished(storage.root, run)
+    assert load("mine", storage).notes == ()
 
 
 def test_study_of_an_unknown_grid_names_the_known_ones(storage):
