@@ -98,6 +98,8 @@ def kill(victim: str, driver: "subprocess.Popen[str]", storage: Path, rng: rando
         found = [pid for pid, title in processes(driver.pid).items() if marks[victim] in title]
         if found:
             send(rng.choice(sorted(found)), signal.SIGKILL)
+        else:
+            print(f"  there is no {victim} to be killed", flush=True)
     elif victim == "tree":
         for pid in [*processes(driver.pid), driver.pid]:
             send(pid, signal.SIGKILL)

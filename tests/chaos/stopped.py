@@ -58,7 +58,7 @@ def stopped_actors(grid: Path, folder: Path) -> dict[str, bytes]:
         for kind in ("ray::ServerTrainable", "ray::Client"):
             pids = [pid for pid, title in processes(driver.pid).items() if title.startswith(kind)]
             send(pids[:1], signal.SIGSTOP)
-            print(f"{kind} stopped for {STOPPED:g} s", flush=True)
+            check(bool(pids), f"{kind} stopped for {STOPPED:g} s")
             time.sleep(STOPPED)
             send(pids[:1], signal.SIGCONT)
         _, err = driver.communicate(timeout=600)
