@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.helpers.changed_code import changed_code
 from tests.helpers.command_line import environment, new_storage, strict_json
-from tests.helpers.processes import processes, wait_until_ended
+from tests.helpers.processes import of_kind, processes, wait_until_ended
 from tests.helpers.stored_runs import check, contents
 
 CASES = ("client", "server", "write")
@@ -55,8 +55,8 @@ def launched(
         if event["event"] == "round":
             seen |= set(found := processes(driver.pid))
             if stopped and event["round"] >= 2:
-                pids = [pid for pid, title in found.items() if title.startswith(stopped)]
-                assert pids, f"no process {stopped} among {sorted(found.values())}"
+                pids = of_kind(stopped, found)
+                assert pids, f"no {stopped} among {sorted(found.values())}"
                 os.kill(pids[0], signal.SIGSTOP)
                 stopped = ""
     _, err = driver.communicate()
@@ -93,7 +93,7 @@ def main() -> None:
         expected = contents(whole)
         for case in chosen:
             settings = {"client": {}, "server": {**write, "HANGING_STOPS": "1"}, "write": write}[case]
-            stopped = "ray::Client" if case == "client" else ""
+            stopped = case if case == "client" else ""
             storage = new_storage(folder / case)
             once.touch()
             causes, silence = launched(grid, storage, *ON_RAY, stopped=stopped, **code, **settings)

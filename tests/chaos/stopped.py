@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.helpers.command_line import fedgrid, new_storage, started, wait_for_round
-from tests.helpers.processes import processes
+from tests.helpers.processes import of_kind, processes
 from tests.helpers.stored_runs import check, contents
 
 EXPIRED = 62.0
@@ -55,8 +55,8 @@ def stopped_actors(grid: Path, folder: Path) -> dict[str, bytes]:
     storage = new_storage(folder / "actors")
     with started("run", grid, "--json", "--clients-per-actor", "2", "--storage", storage) as driver:
         wait_for_round(driver, 2)
-        for kind in ("ray::ServerTrainable", "ray::Client"):
-            pids = [pid for pid, title in processes(driver.pid).items() if title.startswith(kind)]
+        for kind in ("server", "client"):
+            pids = of_kind(kind, processes(driver.pid))
             send(pids[:1], signal.SIGSTOP)
             check(bool(pids), f"{kind} stopped for {STOPPED:g} s")
             time.sleep(STOPPED)
