@@ -62,6 +62,11 @@ def main() -> None:
         # The disk, rights or the network: nothing that a traceback explains.
         place = f"{error.filename}: " if error.filename else ""
         _fail(f"{place}{error.strerror or error}; mend that, and the same command continues", FAILED)
+    except Exception as error:
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        # Pydantic makes an error of its own of an interruption while it calls our code.
+        code = INTERRUPTED
     if code == INTERRUPTED:
         _fail("interrupted; the same command continues", INTERRUPTED)
     sys.exit(code)

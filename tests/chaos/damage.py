@@ -94,7 +94,8 @@ def victims(storage: Path) -> list[Path]:
     grids = (storage / "grids" / name for name in ("small", "failing"))
     paths = [path for folder in (finished, failed.parent, *grids) for path in sorted(folder.rglob("*"))]
     paths += [storage / "storage.json", storage / "lease.json"]
-    names = [path.relative_to(storage) for path in paths if path.is_file()]
+    # The summary of a grid without a finished run is empty.
+    names = [path.relative_to(storage) for path in paths if path.is_file() and path.stat().st_size]
     return [name for name in names if not set(name.parts) & set(NOT_OURS)]
 
 

@@ -1,10 +1,12 @@
 /* A write that hangs, when preloaded: the first opening for writing of a file whose path has HANGING_NAME in it.
 
-   It hangs once, in whichever process comes first: that one takes away the file HANGING_ONCE. */
+   It hangs once, in whichever process comes first: that one takes away the file HANGING_ONCE. With HANGING_STOPS,
+   the process stops as a whole, as by SIGSTOP, instead of the thread that writes. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +15,9 @@
 static void hang(const char *path, int flags) {
     const char *name = getenv("HANGING_NAME"), *once = getenv("HANGING_ONCE");
     if (!name || !once || (flags & O_ACCMODE) == O_RDONLY || !strstr(path, name)) return;
-    if (unlink(once) == 0)
-        for (;;) pause();
+    if (unlink(once) != 0) return;
+    if (getenv("HANGING_STOPS")) kill(getpid(), SIGSTOP);
+    else for (;;) pause();
 }
 
 #define OPEN(name) \

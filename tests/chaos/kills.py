@@ -25,7 +25,7 @@ from pathlib import Path
 
 from mlflow.tracking import MlflowClient
 
-from tests.helpers.processes import processes
+from tests.helpers.processes import TITLES, of_kind, processes
 from tests.helpers.stored_runs import contents
 
 ROOT = Path(__file__).parents[2]
@@ -93,11 +93,12 @@ def follow(driver: "subprocess.Popen[str]", seen: Seen, rounds: int) -> bool:
 
 def kill(victim: str, driver: "subprocess.Popen[str]", storage: Path, rng: random.Random) -> None:
     """Kill, interrupt or damage; returns when the driver is gone, unless it is to survive."""
-    marks = {"server": "ray::ServerTrainable", "client": "ray::Client", "raylet": "raylet/raylet"}
-    if victim in marks:
-        found = [pid for pid, title in processes(driver.pid).items() if marks[victim] in title]
+    if victim in TITLES:
+        found = of_kind(victim, processes(driver.pid))
         if found:
-            send(rng.choice(sorted(found)), signal.SIGKILL)
+            send(rng.choice(found), signal.SIGKILL)
+        else:
+            print(f"  there is no {victim} to be killed", flush=True)
     elif victim == "tree":
         for pid in [*processes(driver.pid), driver.pid]:
             send(pid, signal.SIGKILL)

@@ -10,15 +10,15 @@ python -m tests.chaos.stopped          # five minutes
 In the end, all runs must have the same bytes as undisturbed ones.
 """
 
+import argparse
 import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.helpers.command_line import fedgrid, new_storage, started, wait_for_round
-from tests.helpers.processes import processes
+from tests.helpers.processes import of_kind, processes
 from tests.helpers.stored_runs import check, contents
 
 EXPIRED = 62.0
@@ -55,10 +55,10 @@ def stopped_actors(grid: Path, folder: Path) -> dict[str, bytes]:
     storage = new_storage(folder / "actors")
     with started("run", grid, "--json", "--clients-per-actor", "2", "--storage", storage) as driver:
         wait_for_round(driver, 2)
-        for kind in ("ray::ServerTrainable", "ray::Client"):
-            pids = [pid for pid, title in processes(driver.pid).items() if title.startswith(kind)]
+        for kind in ("server", "client"):
+            pids = of_kind(kind, processes(driver.pid))
             send(pids[:1], signal.SIGSTOP)
-            print(f"{kind} stopped for {STOPPED:g} s", flush=True)
+            check(bool(pids), f"{kind} stopped for {STOPPED:g} s")
             time.sleep(STOPPED)
             send(pids[:1], signal.SIGCONT)
         _, err = driver.communicate(timeout=600)
@@ -77,18 +77,21 @@ def send(pids: list[int], number: signal.Signals) -> None:
 
 def main() -> None:
     """Run the grid undisturbed, then with each kind of process stopped."""
-    with tempfile.TemporaryDirectory(prefix="fedgrid-stopped-") as name:
-        folder = Path(name)
+    cases = {"driver": stopped_driver, "actors": stopped_actors}
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--cases", nargs="+", choices=cases, default=list(cases))
+    chosen = parser.parse_args().cases
+    with tempfile.TemporaryDirectory(prefix="fedgrid-stopped-") as place:
+        folder = Path(place)
         grid = folder / "stopped.yaml"
         grid.write_text(GRID)
         whole = new_storage(folder / "undisturbed")
         check(fedgrid("run", grid, "--in-process", "--storage", whole).code == 0, "undisturbed")
         expected = contents(whole)
-        cases: list[Callable[[Path, Path], dict[str, bytes]]] = [stopped_driver, stopped_actors]
-        for case in cases:
-            found = case(grid, folder)
+        for name in chosen:
+            found = cases[name](grid, folder)
             differing = [path for path in expected | found if expected.get(path) != found.get(path)]
-            check(not differing, f"{case.__name__}: {len(differing)} of {len(expected)} files differ")
+            check(not differing, f"stopped {name}: {len(differing)} of {len(expected)} files differ")
 
 
 if __name__ == "__main__":

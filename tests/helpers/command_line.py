@@ -17,11 +17,10 @@ from typing import Any
 from unittest.mock import patch
 
 from fedgrid.tracking.mlflow.store import default_uri, prepare
-from tests.helpers.processes import processes, wait_until_ended
+from tests.helpers.processes import of_kind, processes, wait_until_ended
 
 SETTINGS = ("MLFLOW_TRACKING_URI", "FEDGRID_DATA", "FEDGRID_STORAGE", "COLUMNS", "FORCE_COLOR")
 """What the environment of whoever runs the tests must not say."""
-ACTORS = ("ray::ServerTrainable", "ray::Client")
 END_SECONDS = 60
 TEST_RUN_FOLDER = "FEDGRID_TEST_RUN_FOLDER"
 """Names the folder that all processes of a test run share."""
@@ -139,7 +138,7 @@ def stop(process: "subprocess.Popen[str]", number: signal.Signals) -> tuple[int,
     A killed driver's actors end a little later: until then its servers may still write.
     """
     started_by = processes(process.pid) if number == signal.SIGKILL else {}
-    actors = [pid for pid, title in started_by.items() if title.startswith(ACTORS)]
+    actors = of_kind("server", started_by) + of_kind("client", started_by)
     process.send_signal(number)
     _, err = process.communicate(timeout=END_SECONDS)
     wait_until_ended(actors)

@@ -1,11 +1,17 @@
 """Which processes a driver has started, and when they have all ended."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import monotonic, sleep
 
 END_SECONDS = 60.0
+TITLES = {
+    "server": ("ray::ServerTrainable", "ray::ResourceTrainable"),
+    "client": ("ray::Client",),
+    "raylet": ("raylet/raylet",),
+}
+"""Kind of process -> what its command line has. A server at work has the name of a class of Tune's."""
 
 
 def processes(driver: int) -> dict[int, str]:
@@ -25,6 +31,11 @@ def processes(driver: int) -> dict[int, str]:
         return pid == driver
 
     return {pid: title for pid, title in titles.items() if pid != driver and descends(pid)}
+
+
+def of_kind(kind: str, found: Mapping[int, str]) -> list[int]:
+    """Return those of `processes` that are of a kind of `TITLES`."""
+    return sorted(pid for pid, title in found.items() if any(mark in title for mark in TITLES[kind]))
 
 
 def wait_until_ended(pids: Iterable[int]) -> None:

@@ -1,7 +1,9 @@
 """Bad input: one line that names the value and what is allowed, exit code 2, nothing started or written."""
 
 import pytest
+from pydantic import BaseModel, model_serializer
 
+from fedgrid.grids.cli import main
 from tests.helpers.command_line import fedgrid
 
 IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
@@ -205,3 +207,23 @@ def test_resources_beyond_the_cluster_are_refused(ray_session, tmp_path, argumen
     assert (result.code, result.out) == (2, "")
     assert says in result.err
     assert not (tmp_path / "runs").exists()
+
+
+class Interrupted(BaseModel):
+    """Ctrl-C comes while pydantic calls code of ours."""
+
+    @model_serializer(mode="wrap")
+    def dump(self, handler):
+        raise KeyboardInterrupt
+
+
+def test_interruption_that_pydantic_makes_an_error_of_is_still_one(monkeypatch):
+    monkeypatch.setattr(main, "app", lambda **_: Interrupted().model_dump())
+    done = fedgrid("run")
+    assert (done.code, done.err) == (130, "fedgrid: interrupted; the same command continues\n")
+
+
+def test_mistake_of_ours_is_no_interruption(monkeypatch):
+    monkeypatch.setattr(main, "app", lambda **_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fedgrid("run")

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from pathlib import Path
 from time import monotonic
 
 import pytest
@@ -19,6 +18,7 @@ from fedgrid.grids.execution.server_deadlines import ServerDeadlines
 from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.tally import Tally
+from tests.helpers.processes import of_kind, processes
 from tests.helpers.small_grid import NOWHERE, Log, View, config
 
 GOOD = [config(seed=1), config(seed=2, algorithm="ocfl-kmeans")]
@@ -50,15 +50,8 @@ class Striking(View):
 
 
 def servers():
-    """Return the process ids of all server actors of this machine."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if path.read_text().startswith("ray::ServerTrainable"):
-                found.append(int(path.parent.name))
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return found
+    """Return the process ids of the server actors of this session."""
+    return of_kind("server", processes(os.getpid()))
 
 
 def launch(runs, storage, view, *, retries):

@@ -1,0 +1,44 @@
+"""The commit that runs in MLflow are tagged with."""
+
+import subprocess
+
+import pytest
+
+from fedgrid.grids.mlflow_log import tags
+
+
+def git(*arguments):
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def code(tmp_path, monkeypatch):
+    """Pretend that the code lies in a folder of its own, outside of any repository."""
+    for name in ("FEDGRID_COMMIT", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    monkeypatch.chdir(tmp_path)
+    code = tmp_path / "tags.py"
+    code.write_text("one\n")
+    monkeypatch.setattr(tags, "__file__", str(code))
+    return code
+
+
+def test_commit_says_whether_files_differ_from_it(code):
+    git("init")
+    git("add", code.name)
+    git("commit", "--message", "one")
+    head = git("rev-parse", "HEAD")
+    assert tags.commit() == head
+    code.write_text("two\n")
+    assert tags.commit() == f"{head}-dirty"
+
+
+def test_commit_of_code_that_travelled_without_git_is_as_given(code, monkeypatch):
+    monkeypatch.setenv("FEDGRID_COMMIT", "abc-dirty")
+    assert tags.commit() == "abc-dirty"
+
+
+def test_commit_outside_of_git_is_unknown(code):
+    assert tags.commit() == "unknown"
