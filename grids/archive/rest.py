@@ -41,7 +41,10 @@ class Rest:
             )
         if self.explanations:
             datasets = dict.fromkeys(str(row["dataset"]) for row in self.explanations)
-            yield f"scores of explanations: {len(self.explanations)} models ({', '.join(datasets)})"
+            yield (
+                f"scores of explanations: {len(self.explanations)} models ({', '.join(datasets)}); `fedgrid "
+                "report` has their tables"
+            )
         if self.strays:
             yield f"skipped, no runs in them: {_named(self.strays)}"
         if self.other_files:

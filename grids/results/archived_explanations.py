@@ -7,11 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fedgrid.algorithms import registry
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.integrity.files import read_table, stamped
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.tracking.scoring.explanations import Explained
 
+AS_PUBLISHED = " as published"
 FILE = "explanations.parquet"
 CENTRALISED = "centralised"
 """The algorithm of rows that are of a centralised training."""
@@ -52,6 +55,26 @@ def keep(rows: Sequence[Mapping[str, Any]], grid: GridFolder) -> None:
     pq.write_table(stamped(pa.Table.from_pylist(list(rows), schema=SCHEMA)), data, write_page_checksum=True)
     if data.getvalue() != before:
         grid.write(FILE, data.getvalue())
+
+
+def explained(grid: GridFolder) -> tuple[Explained, ...]:
+    """Return the rows of an imported grid that are of its runs, as a report needs them.
+
+    Raises:
+        RunError, ConfigError: as `of_grid`.
+    """
+    return tuple(
+        Explained(
+            scenario=(row["dataset"], row["clients"], row["overlap"], row["balance"]),
+            algorithm=(title := registry.title(row["algorithm"])),
+            published=title.removesuffix(AS_PUBLISHED),
+            on=row["on"],
+            insertion=row["insertion_mean"],
+            deletion=row["deletion_mean"],
+        )
+        for row in of_grid(grid)
+        if row["algorithm"] != CENTRALISED
+    )
 
 
 def of_grid(grid: GridFolder) -> list[dict[str, Any]]:

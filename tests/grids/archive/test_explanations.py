@@ -194,6 +194,30 @@ def test_means_over_clusters_are_the_authors_scores_of_runs(theirs, score):
     assert (compared, missing) == (195, 29)
 
 
+@pytest.mark.parametrize("score", ["insertion", "deletion"])
+def test_quartiles_over_clusters_are_the_boxes_of_the_paper(theirs, score):
+    """Figures 6 and 7: the models of a data set's four 15-client scenarios together."""
+    rows = [
+        row
+        for row in published_explanations(level="dataset", metric=score)
+        if row["dataset"] in ("MNIST", "CIFAR10") and row["median"]
+    ]
+    for row in rows:
+        algorithm, on = ALGORITHMS[FOLDERS[row["algorithm"]]], EXPERIMENTS[row["experiment"]]
+        wanted = (row["dataset"].lower(), 15, algorithm, on)
+        values = [
+            each[f"{score}_mean"]
+            for each in theirs
+            if tuple(each.get(key) for key in ("dataset", "clients", "algorithm", "on")) == wanted
+        ]
+        expected = [float(row[name]) for name in ("q1", "median", "q3")]
+        assert np.quantile(values, (0.25, 0.5, 0.75)) == pytest.approx(expected, abs=1e-9)
+        if row["printed_score"]:
+            # Read off the printed boxes, to one pixel.
+            assert expected[1] == pytest.approx(float(row["printed_score"]), abs=0.0018)
+    assert len(rows) == 42 - 4
+
+
 @pytest.mark.parametrize(
     ("dataset", "insertion", "deletion"), [("mnist", 0.469, 0.506), ("cifar10", 0.547, 0.244)]
 )

@@ -260,7 +260,7 @@ def test_what_stands_among_the_runs_is_read_or_skipped_in_a_line_each(archive, s
     assert (result.code, result.err) == (0, "")
     assert result.out.splitlines()[-9:-3] == [
         "centralised trainings: 2 (mnist, bloodmnist); `fedgrid centralised mnist` shows them beside its own",
-        "scores of explanations: 1 models (mnist)",
+        "scores of explanations: 1 models (mnist); `fedgrid report` has their tables",
         "skipped, no runs in them: experiments/MNIST/plots",
         "skipped, no scores of explanations: explanations/experiment1A/MNIST/plot.png",
         f"skipped, a centralised training: {broken}:3: weights_norm 'many'; expected a number",
