@@ -8,16 +8,16 @@ symmetric without regard to the order of the clients.
 Shapes: K clients of the federation, N of them asked, C communities, P entries of a state vector.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from fedgrid.algorithms.clustering.graph import Groups, Library, communities, silhouette, similarities
 from fedgrid.algorithms.clustering.trusted import symmetric_trusted_distances, trusted_distances
-from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State, split
+from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State, split
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.local_method import rule_alone
 from fedgrid.algorithms.contract.orders import Order, Presence
@@ -75,10 +75,10 @@ class Communities(FedOpt):
         """In every round, or once, in round `late`."""
         return (self.settings.late or 1,)
 
-    def objection(self, training: Mapping[str, Any]) -> str | None:
+    def problem(self, conditions: Conditions) -> str | None:
         """Return that of the clients' training; without `late`, models are averaged."""
-        models = self.settings.late is None
-        return (rule_alone(self.settings.local) if models else None) or super().objection(training)
+        averages_models = self.settings.late is None
+        return (rule_alone(self.settings.local) if averages_models else None) or super().problem(conditions)
 
     def orders(
         self, state: State, round_index: int, present: Presence, rng: np.random.Generator

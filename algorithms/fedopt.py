@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fedgrid.algorithms.clustering.latecomers import place, split_among
-from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Settings, State
+from fedgrid.algorithms.contract.base import Algorithm, Conditions, Diagnostics, Fresh, Settings, State
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.local_method import AnyLocalMethod, LocalMethod, PlainTraining
 from fedgrid.algorithms.contract.orders import Order, Presence
@@ -86,9 +86,9 @@ class FedOpt(Algorithm):
         """Never: it is FedAvg."""
         return (inf,)
 
-    def objection(self, training: Mapping[str, Any]) -> str | None:
+    def problem(self, conditions: Conditions) -> str | None:
         """Return that of the clients' training."""
-        return self.local.objection(training)
+        return self.local.problem(conditions.training)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return the state of one cluster that holds every client, with the optimizer's first moments."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
+from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, State
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import BYTES_PER_ENTRY, ChooseOn, Order, Presence, Served, Traffic
 from fedgrid.algorithms.contract.section import PositiveInt
@@ -65,16 +65,17 @@ class Ifca(FedOpt):
         """From round 1 on."""
         return (1.0,)
 
-    def problem(self, num_clients: int, has_reference_images: bool) -> str | None:
+    def problem(self, conditions: Conditions) -> str | None:
         """Refuse more models than clients, and a choice on images that are not there."""
-        if self.settings.num_clusters > num_clients:
+        count, num_clients = self.settings.num_clusters, conditions.num_clients
+        if count > num_clients:
             return (
-                f"num_clusters {self.settings.num_clusters} is more than the {num_clients} clients; set "
-                f"algorithm.num_clusters to {num_clients} or fewer"
+                f"num_clusters {count} is more than the {num_clients} clients; set algorithm.num_clusters to "
+                f"{num_clients} or fewer"
             )
-        if self.settings.choose_on == "reference" and not has_reference_images:
+        if self.settings.choose_on == "reference" and not conditions.has_reference_images:
             return "choose_on reference needs images that the server holds: set split.reference_images"
-        return None
+        return super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return the state of C independent models that nobody has chosen."""

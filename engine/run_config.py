@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
-from fedgrid.algorithms.contract.base import Algorithm
+from fedgrid.algorithms.contract.base import Algorithm, Conditions
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.clients.uplink import Uplink
@@ -214,8 +214,12 @@ def _check_algorithm(config: RunConfig) -> None:
     """
     name, settings = _name_and_settings(config.algorithm)
     algorithm = create(name, settings)
-    problem = algorithm.problem(config.clients, config.split.reference_images is not None)
-    problem = problem or algorithm.objection(config.training.model_dump())
+    conditions = Conditions(
+        num_clients=config.clients,
+        has_reference_images=config.split.reference_images is not None,
+        training=config.training.model_dump(),
+    )
+    problem = algorithm.problem(conditions)
     if problem is not None:
         raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))
 

@@ -81,6 +81,18 @@ class Diagnostics:
     """Other numbers of the round, by the names that `engine.round_metrics` declares."""
 
 
+@dataclass(frozen=True)
+class Conditions:
+    """What an algorithm's settings have to fit, known before anything starts."""
+
+    num_clients: int
+    """K."""
+    has_reference_images: bool
+    """Whether `split.reference_images` is set."""
+    training: Mapping[str, Any]
+    """The run's section `training`, by key."""
+
+
 class Algorithm(ABC):
     """A federated algorithm: pure functions over `State`, configured by frozen settings.
 
@@ -99,13 +111,8 @@ class Algorithm(ABC):
         """Which of `counts` and `members` of `Diagnostics` it fills: columns that others' records lack."""
         return frozenset()
 
-    def problem(self, num_clients: int, has_reference_images: bool) -> str | None:
-        """Return in one line why the settings do not fit the federation, and what to set; None if they do.
-
-        Args:
-            num_clients: K.
-            has_reference_images: whether `split.reference_images` is set.
-        """
+    def problem(self, conditions: Conditions) -> str | None:
+        """Return in one line why the settings do not fit the run, and what to set; None if they do."""
         return None
 
     @abstractmethod
@@ -186,10 +193,6 @@ class Algorithm(ABC):
             return Traffic(down=0, up=0)
         payload = sum(array.nbytes for array in order.payload.values())
         return Traffic(down=BYTES_PER_ENTRY * layout.size * len(order.candidates) + payload)
-
-    def objection(self, training: Mapping[str, Any]) -> str | None:
-        """Return in one line why it cannot work with these settings of `training`; None if it can."""
-        return None
 
     def start_order_key(self) -> tuple[float, ...]:
         """Return the sort key of runs that share their first rounds; the smallest starts first.

@@ -30,7 +30,7 @@ class LocalMethod(Section, ABC):
         """Return the mean update of each group of clients, float32, shape (P,)."""
         return updates.means(groups)
 
-    def objection(self, training: Mapping[str, Any]) -> str | None:
+    def problem(self, training: Mapping[str, Any]) -> str | None:
         """Return in one line why it cannot work with these settings of `training`; None if it can."""
         return None
 

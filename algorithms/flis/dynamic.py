@@ -9,13 +9,20 @@ once; means have the weights of the run, which is `images` in the paper.
 Shapes: K clients of the federation, N that took part, M reference images, P entries of a state vector.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, Settings, State
+from fedgrid.algorithms.contract.base import (
+    Algorithm,
+    Conditions,
+    Diagnostics,
+    Fresh,
+    Labels,
+    Settings,
+    State,
+)
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.local_method import AnyLocalMethod, rule_alone
 from fedgrid.algorithms.contract.local_rule import PLAIN
@@ -76,13 +83,9 @@ class FlisDc(Algorithm):
         """Each participant's cluster."""
         return frozenset({"members"})
 
-    def problem(self, num_clients: int, has_reference_images: bool) -> str | None:
-        """Refuse a federation without reference images."""
-        return None if has_reference_images else NEEDS_REFERENCES
-
-    def objection(self, training: Mapping[str, Any]) -> str | None:
-        """Return why `local` has more than a rule."""
-        return rule_alone(self.settings.local)
+    def problem(self, conditions: Conditions) -> str | None:
+        """Refuse a run without reference images, and a `local` that is more than a rule."""
+        return rule_alone(self.settings.local) if conditions.has_reference_images else NEEDS_REFERENCES
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return the state of one model for all."""

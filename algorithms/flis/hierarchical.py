@@ -16,13 +16,13 @@ Shapes: K clients of the federation, N that took part, C clusters, M reference i
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from fedgrid.algorithms.clustering.agglomerative import agglomerate
 from fedgrid.algorithms.clustering.clusterers import labels_to_groups
-from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State
+from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.local_method import rule_alone
 from fedgrid.algorithms.contract.orders import Order, Presence, Served
@@ -78,14 +78,12 @@ class FlisHc(FedOpt):
         """From round 1 on."""
         return (1.0,)
 
-    def problem(self, num_clients: int, has_reference_images: bool) -> str | None:
-        """Refuse a federation without reference images."""
-        return None if has_reference_images else NEEDS_REFERENCES
-
-    def objection(self, training: Mapping[str, Any]) -> str | None:
-        """Return that of the clients' training; variant `neighbours` averages models."""
-        models = self.settings.variant == "neighbours"
-        return (rule_alone(self.settings.local) if models else None) or super().objection(training)
+    def problem(self, conditions: Conditions) -> str | None:
+        """Refuse a run without reference images; variant `neighbours` averages models, not updates."""
+        if not conditions.has_reference_images:
+            return NEEDS_REFERENCES
+        averages_models = self.settings.variant == "neighbours"
+        return (rule_alone(self.settings.local) if averages_models else None) or super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return FedOpt's state; without the optimizer's moments where there are no clusters."""

@@ -85,7 +85,7 @@ class NormalisedTraining(LocalMethod):
             means[place][parameters] = np.float32(scale) * scaled_P[parameters]
         return means
 
-    def objection(self, training: Mapping[str, Any]) -> str | None:
+    def problem(self, training: Mapping[str, Any]) -> str | None:
         """Return why: an update of another optimizer, or of an older momentum, is no such sum."""
         if training["optimizer"] != "sgd":
             return (

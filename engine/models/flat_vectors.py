@@ -102,17 +102,16 @@ class FlatModule:
         return _read(self._views(flat))
 
     def scatter(self, vector: Vector) -> Tensor:
-        """Convert a vector in the layout's order, shape (W,), to a flat tensor.
+        """Convert a vector in the layout's order to a flat tensor: its parameters, (W,), or a state, (P,).
 
         Raises:
             ValueError: a vector of another length.
         """
-        if vector.shape != self.weights.shape:
-            raise ValueError(
-                f"an array of shape {vector.shape} does not fit a model of {len(self.weights)} parameters"
-            )
+        size, whole = len(self.weights), sum(tensor.numel() for tensor in self._state)
+        if vector.shape not in {(size,), (whole,)}:
+            raise ValueError(f"an array of shape {vector.shape} does not fit a model of {size} parameters")
         flat = torch.empty_like(self.weights)
-        _write(self._views(flat), vector)
+        _write(self._views(flat), vector[:size])
         return flat
 
     def _views(self, flat: Tensor) -> list[Tensor]:

@@ -94,7 +94,7 @@ def split_pool(
         for client, (cluster, parts) in enumerate(zip(cluster_K, cuts_K, strict=True))
     )
     if split.tested_on == "own" or split.scored_on == "validation":
-        _require_both(parts_K, split.scored_on)
+        _require_both(parts_K, split.scored_on, "fewer clients or more split.draws")
     return parts_K
 
 
@@ -121,7 +121,7 @@ def with_official_tests(
         if overlap == NATURAL:
             is_test &= official.groups == part.cluster
         tested_K.append(replace(part, test=np.flatnonzero(is_test), is_official=True))
-    _require_both(tested_K, "official test")
+    _require_both(tested_K, "official test", "fewer split.reference_images, or split.tested_on own")
     return tuple(tested_K)
 
 
@@ -196,10 +196,10 @@ def server_subset(server: ImageSet, count: int | None, seed: int) -> ImageSet:
     return server.take(generator(seed, "server images").permutation(len(server))[:count])
 
 
-def _require_both(parts_K: Sequence[ClientSplit], scored_on: str) -> None:
+def _require_both(parts_K: Sequence[ClientSplit], scored_on: str, take: str) -> None:
     for part in parts_K:
         if len(part.train) == 0 or len(part.test) == 0:
             raise ConfigError(
                 f"client {part.client} would hold {len(part.train)} training and {len(part.test)} "
-                f"{scored_on} images, but needs at least one of each; take fewer clients or more split.draws"
+                f"{scored_on} images, but needs at least one of each; take {take}"
             )

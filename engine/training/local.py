@@ -160,7 +160,7 @@ class Local:
 
     def tensor(self, vector: Vector) -> Tensor:
         """Return a vector in the layout's order, shape (W,) or (P,), as a tensor like `weights`."""
-        return self._flat.scatter(vector[: len(self.weights)])
+        return self._flat.scatter(vector)
 
     def vector(self, tensor: Tensor) -> Vector:
         """Return a tensor like `weights` as a vector in the layout's order."""

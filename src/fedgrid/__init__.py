@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.clustering.clusterers import Clusterer
-    from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Labels, Settings, State
+    from fedgrid.algorithms.contract.base import Algorithm, Conditions, Diagnostics, Labels, Settings, State
     from fedgrid.algorithms.contract.entry import AlgorithmEntry
     from fedgrid.algorithms.contract.local_rule import PLAIN, Finished, LocalModel, LocalRule, LocalSteps
     from fedgrid.algorithms.contract.orders import Order, Presence
@@ -35,6 +35,7 @@ __all__ = [
     "Algorithm",
     "AlgorithmEntry",
     "Clusterer",
+    "Conditions",
     "Diagnostics",
     "FedOpt",
     "FedOptSettings",
@@ -68,6 +69,7 @@ _MODULES = {
     "Algorithm": "algorithms.contract.base",
     "AlgorithmEntry": "algorithms.contract.entry",
     "Clusterer": "algorithms.clustering.clusterers",
+    "Conditions": "algorithms.contract.base",
     "Diagnostics": "algorithms.contract.base",
     "FedOpt": "algorithms.fedopt",
     "FedOptSettings": "algorithms.fedopt",

@@ -7,7 +7,7 @@ Accuracy is the paper's: of each client's last local model, and of the global mo
 from collections.abc import Iterator
 from functools import partial
 
-from fedgrid.tracking.against.flis import TARGETS
+from fedgrid.tracking.against.flis import GLOBAL, TARGETS, accuracy, curve_of
 from fedgrid.tracking.claims.claim import (
     Check,
     Claim,
@@ -21,20 +21,14 @@ from fedgrid.tracking.claims.claim import (
     values_of,
 )
 from fedgrid.tracking.scoring.cost import cost
-from fedgrid.tracking.scoring.measures import LOCAL_LAST, PA_LAST
+from fedgrid.tracking.scoring.measures import PA_LAST
 from fedgrid.tracking.scoring.study import Result, Study
 
 PAPER = "FLIS"
-GLOBAL = ("BNC", "FedProx", "FedNova", "SCAFFOLD")
 PERSONAL = ("LG-FedAvg", "Per-FedAvg", "SCL", "IFCA")
 BOTH = ("FLIS-DC", "FLIS-HC")
 BETA, EPOCHS = "algorithm.beta", "training.local_epochs"
 SKEWED = ("label-skew", "dirichlet")
-
-
-def accuracy(result: Result) -> float:
-    """Return the paper's accuracy of a run."""
-    return (PA_LAST if result.run.published in GLOBAL else LOCAL_LAST).of(result)
 
 
 def _of(study: Study, *titles: str, overlap: tuple[str, ...] = SKEWED) -> Scores:
@@ -67,11 +61,11 @@ def _rounds(study: Study, *titles: str) -> Scores:
     best: dict[tuple[str, str], float] = {}
     for result in study.finished:
         place = (result.run.dataset, str(result.run.scenario))
-        best[place] = max(best.get(place, 0.0), 0.95 * LOCAL_LAST.of(result))
+        best[place] = max(best.get(place, 0.0), 0.95 * accuracy(result))
 
     def rounds(result: Result) -> float:
         goal = TARGETS.get(result.run.dataset, best[result.run.dataset, str(result.run.scenario)])
-        return min(cost(result, "last_local_accuracy", goal).rounds, float(result.run.rounds + 1))
+        return min(cost(result, curve_of(result.run), goal).rounds, float(result.run.rounds + 1))
 
     return scores(study, rounds, lambda run: named(*titles)(run) and run.overlap in SKEWED)
 

@@ -323,10 +323,11 @@ class TestPersonalEntries:
             one_step(self.RULE, memory={"personal": np.zeros(4, np.float32)})
 
 
-def test_array_of_another_layout_is_refused_in_one_line():
-    """As SCAFFOLD's variate of another model would be."""
-    with pytest.raises(ValueError, match=r"^an array of shape \(4,\) does not fit a model of 6 parameters$"):
-        one_step(Hooked(make=lambda local: local.tensor(np.zeros(4, np.float32))))
+@pytest.mark.parametrize("size", [4, 7])
+def test_array_of_another_layout_is_refused_in_one_line(size):
+    """As SCAFFOLD's variate of a smaller or larger model would be."""
+    with pytest.raises(ValueError, match=rf"^an array of shape \({size},\) does not fit a model of 6 param"):
+        one_step(Hooked(make=lambda local: local.tensor(np.zeros(size, np.float32))))
 
 
 class TestMaxSteps:

@@ -25,7 +25,8 @@ def run(algorithm="FLIS-DC", *, dataset="cifar10", overlap="label-skew", seed=0,
 
 
 def finished(accuracy, *args, sent=(0, 0), **settings):
-    curves = {"last_local_accuracy": accuracy, "bytes": sent, "seconds": (1, 2)}
+    curve = "personalised_accuracy" if args[:1] in (("BNC",), ("SCAFFOLD",)) else "last_local_accuracy"
+    curves = {curve: accuracy, "bytes": sent, "seconds": (1, 2)}
     return result_of(run(*args, **settings), ONE, curves=curves)
 
 
