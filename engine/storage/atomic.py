@@ -63,6 +63,12 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text)
 
 
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace a small file."""
+    with replacing(path) as (temporary,):
+        temporary.write_bytes(data)
+
+
 def flush(path: Path) -> None:
     """Flush a file, or the entries of a folder, to disk."""
     handle = os.open(path, os.O_RDONLY)

@@ -112,6 +112,23 @@ class Table:
             raise malformed(self.path, line, f"{column} '{cells[at]}'", expected)
         return values
 
+    def texts(self, column: str) -> list[str]:
+        """Return a column of names, each there once.
+
+        Raises:
+            DataError: a cell is empty, or a name is there twice.
+        """
+        names: dict[str, int] = {}
+        for line, cells in self._rows:
+            name = cells[self._at[column]]
+            if not name:
+                raise malformed(self.path, line, f"no {column}", "a name")
+            if name in names:
+                found = f"a second row of {column} '{name[:MOST_SHOWN]}'"
+                raise malformed(self.path, line, found, f"one; line {names[name]} is another")
+            names[name] = line
+        return list(names)
+
     def check_counts(self, column: str) -> None:
         """Check that a column counts the rows from 0 on.
 

@@ -18,17 +18,16 @@ from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import claim
-from fedgrid.grids.archive import centralised, layout, one_run
+from fedgrid.grids.archive import layout, one_run
 from fedgrid.grids.archive.configs import config_of
 from fedgrid.grids.archive.keep import forget, keep
 from fedgrid.grids.archive.layout import Found
+from fedgrid.grids.archive.rest import Rest, rest_of
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.summary import write_summary
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.run_writer import MARK
-from fedgrid.grids.results import archived_trainings
 from fedgrid.grids.results.archived import is_archived
-from fedgrid.grids.results.archived_trainings import ArchivedTraining
 from fedgrid.grids.results.grid_folder import RUNS, GridFolder
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.redaction import redacted
@@ -39,9 +38,6 @@ TEXT = """\
 hidden_groups: {truth}
 """
 TRUTH = {False: "those of the images", True: "published (bloodmnist-30-overlapping-imbalanced as 7/14/9)"}
-
-NAMED = 6
-"""Number of skipped folders that are named."""
 
 OnRun = Callable[[str, str], None]
 """Called with the name of each run, and `imported` or `unchanged`."""
@@ -62,43 +58,13 @@ class Imported:
     """Names of absent files -> number of runs that lack them."""
 
 
-@dataclass(frozen=True)
-class Rest:
-    """What stands among the runs of an archive."""
-
-    trainings: Sequence[ArchivedTraining]
-    """Centralised trainings."""
-    unreadable: Sequence[str]
-    """A sentence on each centralised training that cannot be read."""
-    strays: Sequence[str]
-    """Folders without runs or trainings."""
-
-    def lines(self) -> Iterator[str]:
-        """Yield the lines of the command's output."""
-        if self.trainings:
-            datasets = dict.fromkeys(training.dataset for training in self.trainings)
-            yield (
-                f"centralised trainings: {len(self.trainings)} ({', '.join(datasets)}); `fedgrid centralised "
-                f"{next(iter(datasets))}` shows them beside its own"
-            )
-        if self.strays:
-            more = f", and {len(self.strays) - NAMED} more" if len(self.strays) > NAMED else ""
-            yield f"skipped, no runs in them: {', '.join(self.strays[:NAMED])}{more}"
-        yield from (f"skipped, a centralised training: {problem}" for problem in self.unreadable)
-
-    def as_dict(self) -> dict[str, list[str]]:
-        """Return the part of the JSON output."""
-        named = [f"{training.dataset}: {training.name}" for training in self.trainings]
-        return {"centralised": named, "skipped": [*self.strays, *self.unreadable]}
-
-
 def import_archive(
     path: Path, name: str, storage: Storage, *, published_truth: bool, as_json: bool, console: Console
 ) -> None:
     """Import the archive in `path` as grid `name`, and its temperature runs as grid `name`-temperature.
 
-    A run that is there already, with the same records, is left alone. The archive's centralised trainings go
-    into the folder of grid `name`. What else stands among the runs is skipped, and named.
+    A run that is there already, with the same records, is left alone. The archive's centralised trainings and
+    scores of explanations go into the folder of grid `name`. What else there is, is skipped, and named.
 
     Raises:
         ConfigError, DataError: if this is not an archive, or a file is malformed; runs imported before stay.
@@ -109,7 +75,7 @@ def import_archive(
     grids = [Imported(name, runs, RunLog(name, storage.root, warn)) for name, runs in found.items() if runs]
     if not grids:
         raise ConfigError(f"{path} has folders of the authors' archive, but no run in them; unpack it whole")
-    rest = _rest_of(path)
+    rest = rest_of(path)
     storage.pull_marks()
     storage.check_writable()
     for grid in grids:
@@ -124,18 +90,12 @@ def import_archive(
         with nullcontext() if as_json else console.status("Writing to MLflow ..."):
             for grid in grids:
                 _conclude(grid, TEXT.format(truth=TRUTH[published_truth]), storage)
-            archived_trainings.keep(rest.trainings, GridFolder(storage, name))
+            rest.keep(GridFolder(storage, name))
     if as_json:
         output = {"grids": [_as_dict(grid) for grid in grids], **rest.as_dict(), "storage": str(storage)}
         print(json.dumps(output))
     else:
         _show(grids, rest, storage, console)
-
-
-def _rest_of(archive: Path) -> Rest:
-    trainings, problems = centralised.read_all(layout.trainings(archive))
-    strays = [folder.relative_to(archive).as_posix() for folder in layout.skipped(archive)]
-    return Rest(trainings, problems, strays)
 
 
 def _check_is_archived(name: str, storage: Storage) -> None:

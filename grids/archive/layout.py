@@ -5,12 +5,15 @@ Source: the journal archive of the OCFL papers (ODFL_Archive). A run of a scenar
 `datasets/DATASET/OVERLAP/BALANCE/N/DATASET_N_dataset_blueprint.csv`. Below `temperature_experiments` a
 scenario's one run, without clustering, is somewhere below `DATASET/OVERLAP/BALANCE/N`. Centralised trainings
 of a data set are in and below `experiments/DATASET/centralised_test`. Among all these there may be folders of
-other things, which hold no run.
+other things, which hold no run. Scores of explanations are in
+`explanations/EXPERIMENT/DATASET/DATASET_OVERLAP_BALANCE_N_ALGORITHM.csv`, those of centralised models in
+`experiments/DATASET/centralised_test/explanations/DATASET_explanations.csv`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from operator import contains
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +47,9 @@ ALGORITHMS = {
     "HDBSCAN": "ocfl-hdbscan-as-published",
 }
 NEVER_CLUSTERS = "bnc"
+EXPLANATIONS = "explanations"
+DISTRIBUTIONS = {"experiment1A": "members", "experiment1B": "others", "experiment1C": "server"}
+"""Folder of an experiment -> whose images were explained."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,19 @@ class FoundTraining:
     folder: Path
     name: str
     """The folder, from that of the data set on."""
+
+
+@dataclass(frozen=True)
+class FoundExplanations:
+    """A file with scores of explanations that has not been read yet."""
+
+    path: Path
+    dataset: str
+    scenario: Scenario | None = None
+    """None for a centralised training, like `algorithm` and `on`."""
+    algorithm: str | None = None
+    on: str | None = None
+    """One of the values of `DISTRIBUTIONS`."""
 
 
 def experiments(archive: Path) -> list[Found]:
@@ -126,6 +145,50 @@ def skipped(archive: Path) -> list[Path]:
         strays += [folder for folder in _folders(scenario) if _algorithm_of(folder, names) is None]
     used = [training.folder for training in trainings(archive)]
     return [stray for stray in strays if not any(folder.is_relative_to(stray) for folder in used)]
+
+
+def explanations(archive: Path) -> tuple[list[FoundExplanations], list[Path]]:
+    """Return the files with scores of explanations, and what else is in their folders.
+
+    Files are ordered by distribution, scenario and algorithm; centralised trainings come last.
+    """
+    found: dict[tuple[int, int, int], FoundExplanations] = {}
+    strays: list[Path] = []
+    top = archive / EXPLANATIONS
+    order = (list(DISTRIBUTIONS), list(SCENARIOS), list(ALGORITHMS))
+    for path in _leaves(top, [DISTRIBUTIONS, NAMES[0]]) if top.is_dir() else ():
+        names, algorithm = path.stem.rpartition("_")[::2]
+        parts = names.split("_")
+        is_known = len(parts) == len(NAMES) and all(map(contains, NAMES, parts)) and algorithm in ALGORITHMS
+        if path.suffix != ".csv" or not is_known or parts[0] != path.parent.name:
+            strays.append(path)
+            continue
+        scenario = Scenario(*(known[name] for known, name in zip(NAMES, parts, strict=True)))
+        experiment = path.parent.parent.name
+        places = zip(order, (experiment, scenario.name, algorithm), strict=True)
+        one, two, three = (known.index(name) for known, name in places)
+        found[one, two, three] = FoundExplanations(
+            path, scenario.dataset, scenario, ALGORITHMS[algorithm], DISTRIBUTIONS[experiment]
+        )
+    centralised = (
+        FoundExplanations(
+            archive / EXPERIMENTS / name / CENTRALISED / EXPLANATIONS / f"{name}_explanations.csv", dataset
+        )
+        for name, dataset in NAMES[0].items()
+    )
+    return [
+        *(found[key] for key in sorted(found)),
+        *(each for each in centralised if each.path.exists()),
+    ], strays
+
+
+def _leaves(top: Path, levels: Sequence[Container[str]]) -> Iterator[Path]:
+    """Yield what is below folders of known names, and whatever else stands beside these."""
+    for path in sorted(top.iterdir()):
+        if levels and path.is_dir() and path.name in levels[0]:
+            yield from _leaves(path, levels[1:])
+        elif not path.name.startswith("."):
+            yield path
 
 
 def check(archive: Path) -> None:

@@ -14,7 +14,7 @@ from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.format import DamagedFile, OlderFormat, seal, unseal
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.atomic import disk_errors, write_text
+from fedgrid.engine.storage.atomic import disk_errors, write_bytes, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results import kept_plugins
@@ -176,15 +176,18 @@ class GridFolder:
             return ConfigError(f"no grid in {self._storage} yet; `fedgrid run {self.name}` starts one")
         return unknown("grid", self.name, grids)
 
-    def write(self, name: str, text: str) -> None:
-        """Write a text file into the folder, or into a folder of it.
+    def write(self, name: str, content: str | bytes) -> None:
+        """Write a file into the folder, or into a folder of it.
 
         Raises:
             RunError: if it cannot be written.
         """
         with disk_errors(self.path):
             (self.path / name).parent.mkdir(parents=True, exist_ok=True)
-            write_text(self.path / name, text)
+            if isinstance(content, str):
+                write_text(self.path / name, content)
+            else:
+                write_bytes(self.path / name, content)
             self._storage.push(self._name(name))
 
     def _name(self, name: str) -> str:

@@ -52,9 +52,20 @@ def test_notebook_example_of_the_reports_runs(monkeypatch: pytest.MonkeyPatch, c
     assert "\\begin{table" in capsys.readouterr().out
 
 
+def test_example_of_the_explanations_runs(capsys) -> None:
+    [code] = [text for path, kind, _, text in BLOCKS if path.name == "explanations.md" and kind == "python"]
+    exec(code, {})
+    assert "Summary(images=3, insertion=0.1" in capsys.readouterr().out
+
+
 def test_no_example_is_left_out() -> None:
     """Others are run by test_own_algorithm.py and test_data.py, and by tests/grids/presets/test_docs.py."""
     elsewhere = {"algorithms.md", "data.md", "presets.md"}
-    here = {("README.md", "yaml"), ("searches.md", "yaml"), ("reports.md", "python")}
+    here = {
+        ("README.md", "yaml"),
+        ("searches.md", "yaml"),
+        ("reports.md", "python"),
+        ("explanations.md", "python"),
+    }
     rest = {(path.name, kind) for path, kind, file, _ in BLOCKS if not file and path.name not in elsewhere}
     assert rest == here

@@ -46,6 +46,12 @@ def published() -> list[dict[str, str]]:
     return [row for row in rows if row["dataset"] in ("MNIST", "CIFAR10")]
 
 
+def published_explanations(**parts: str) -> list[dict[str, str]]:
+    """Rows of `published_xai.csv`, which lies beside the archive, with these values."""
+    rows = rows_of(ARCHIVE.parent / "published_xai.csv")
+    return [row for row in rows if all(row[key] == value for key, value in parts.items())]
+
+
 def run_of(row: Mapping[str, str]) -> Run:
     return tuple(row[key] for key in ("dataset", "overlap", "balance", "n", "algorithm"))
 

@@ -9,6 +9,7 @@ SCENARIO: Names = ("MNIST", "nonoverlaping", "balanced", "15")
 SIZES = (5, 5, 5)
 CLASSES = ((0, 1, 2, 3), (4, 5, 6), (7, 8, 9))
 METRICS = ("before_update_metrics", "after_update_generalizability", "after_update_metrics")
+STATISTICS = ("mean", "median", "var", "std", "p05", "p25", "p50", "p75", "p95")
 ROUNDS = 3
 TITLES = [
     *("test_loss", "accuracy", "f1score", "precision", "recall"),
@@ -84,6 +85,24 @@ def write_centralised(archive: Path, dataset: str = "MNIST", inner: str = "") ->
     epoch = "" if inner else "1"
     write(folder / "final_test.csv", [scored, [epoch, "0.375", "0.9375", "0.5", "1", "1", "1"]])
     return folder
+
+
+SCORED = [f"{score}_{name}" for score in ("ins", "del") for name in STATISTICS]
+
+
+def write_explanations(archive: Path, algorithm: str, rows: Sequence[tuple[str, float, float]]) -> Path:
+    """Write scores of explanations of `SCENARIO`, 1A: cluster, insertion, deletion, as all statistics."""
+    name = f"{'_'.join(SCENARIO)}_{algorithm}.csv"
+    path = archive.joinpath("explanations", "experiment1A", SCENARIO[0], name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_scores(path, "cluster", rows)
+
+
+def write_scores(path: Path, key: str, rows: Sequence[tuple[str, float, float]]) -> Path:
+    """Write scores of explanations by cluster, or by `iteration`."""
+    lines = [[name, *[str(one)] * len(STATISTICS), *[str(two)] * len(STATISTICS)] for name, one, two in rows]
+    write(path, [[key, *SCORED], *lines])
+    return path
 
 
 def write_blueprint(archive: Path, strange: int | None = None) -> Path:

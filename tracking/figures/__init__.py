@@ -4,6 +4,7 @@ They use their own settings and no pyplot, so that the same records give the sam
 """
 
 from fedgrid.tracking.figures.axes import over_axis, sweep
+from fedgrid.tracking.figures.boxes import explanation_boxes
 from fedgrid.tracking.figures.centralised import update_norms
 from fedgrid.tracking.figures.cost import cost_to_target
 from fedgrid.tracking.figures.curves import (
@@ -39,6 +40,7 @@ __all__ = [
     "communities",
     "cost_to_target",
     "critical_difference",
+    "explanation_boxes",
     "f1_per_round",
     "fairness_per_round",
     "global_accuracy_per_round",

@@ -18,10 +18,11 @@ UNKNOWN = "no scenario has a result of every algorithm"
 
 
 def critical_difference(
-    ranks: Mapping[str, float], cliques: Sequence[Sequence[str]], num_scenarios: int
+    ranks: Mapping[str, float], cliques: Sequence[Sequence[str]], num_scenarios: int, first: str = "1 is best"
 ) -> Figure:
-    """Draw average ranks on a line, 1 is best, and bars that join algorithms without a significant
-    difference.
+    """Draw average ranks on a line, and bars that join algorithms without a significant difference.
+
+    `first` says what rank 1 is.
 
     An algorithm whose rank is NaN is left out. Source: Demsar, Statistical comparisons of classifiers over
     multiple data sets, JMLR 7, 2006, Figure 1.
@@ -40,7 +41,8 @@ def critical_difference(
         if not known:
             say(axes, UNKNOWN)
             return figure
-        _draw_axis(axes, [side + inches * rank for rank in range(max(2, len(known)))], num_scenarios)
+        places = [side + inches * rank for rank in range(max(2, len(known)))]
+        _draw_axis(axes, places, num_scenarios, first)
         for level, low, high in bars:
             ends = [side + inches * (low - 1) - 0.04, side + inches * (high - 1) + 0.04]
             y = AXIS + 0.13 + BAR * level
@@ -54,13 +56,13 @@ def critical_difference(
     return figure
 
 
-def _draw_axis(axes: Axes, places: Sequence[float], num_scenarios: int) -> None:
+def _draw_axis(axes: Axes, places: Sequence[float], num_scenarios: int, first: str) -> None:
     axes.plot([places[0], places[-1]], [AXIS, AXIS], color=INK, linewidth=0.8)
     axes.vlines(places, AXIS - 0.05, AXIS, color=INK, linewidth=0.8)
     for rank, place in enumerate(places, start=1):
         axes.text(place, AXIS - 0.08, str(rank), ha="center", va="bottom")
     noun = "scenario" if num_scenarios == 1 else "scenarios"
-    label = f"average rank over {num_scenarios} {noun}, 1 is best"
+    label = f"average rank over {num_scenarios} {noun}, {first}"
     axes.text(PAGE / 2, 0.04, label, ha="center", va="top")
 
 

@@ -9,6 +9,9 @@ own classes.
 FLIS: Morafah et al. 2022. `flis.csv` has Tables 1 and 2 in percent as printed, algorithms by their names
 here; the row of FLIS-HC at 30 % is missing, because the text at hand has lost it. `flis_cost.csv` has Table
 3: rounds at 20 % label skew, and megabits per client at 30 %, as many as the text at hand has.
+
+`explanations.csv` has the scores of explanations of the OCFL authors' runs, ten digits of `INDE_avg.csv` in
+their archive; on the images of others, 42 of 140 are missing there.
 """
 
 import csv
@@ -82,6 +85,19 @@ def flis_cost() -> Mapping[tuple[str, str], tuple[str, str]]:
     """Return (data set, algorithm) -> rounds and megabits of FLIS's Table 3; empty: not reached."""
     return {
         (row["dataset"], row["algorithm"]): (row["rounds"], row["mbit"]) for row in _rows("flis_cost.csv")
+    }
+
+
+@cache
+def explanations() -> Mapping[tuple[Scenario, str, str], tuple[float, float]]:
+    """Return (scenario, algorithm, distribution) -> insertion and deletion of its run."""
+    return {
+        (
+            (row["dataset"], int(row["clients"]), row["overlap"], row["balance"]),
+            row["algorithm"],
+            row["on"],
+        ): (float(row["insertion"]), float(row["deletion"]))
+        for row in _rows("explanations.csv")
     }
 
 

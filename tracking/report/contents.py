@@ -1,6 +1,6 @@
 """The sections, tables and figures of a grid's report, and of a comparison of two grids."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import combinations
 
@@ -10,12 +10,13 @@ from fedgrid.tracking.against.ocfl import against_published
 from fedgrid.tracking.claims.table import claims
 from fedgrid.tracking.report import settings
 from fedgrid.tracking.report.blocks import of_dataset
+from fedgrid.tracking.report.explanations import explanation_sections
 from fedgrid.tracking.report.page import Choice, Page, Plate, Section
+from fedgrid.tracking.report.ranks import diagram
 from fedgrid.tracking.scoring import measures, statistics
 from fedgrid.tracking.scoring.axes import along, axes_of, of_setting, values_of
 from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
-from fedgrid.tracking.scoring.paired_tests import ALPHA
-from fedgrid.tracking.scoring.statistics import Comparison
+from fedgrid.tracking.scoring.explanations import Explained
 from fedgrid.tracking.scoring.study import Study, plain
 from fedgrid.tracking.tables import clustering, comparison, scenarios
 from fedgrid.tracking.tables.axes import over_axis, sweep
@@ -42,11 +43,16 @@ fewer runs than the grid has shows their number; a cell without any result is em
 
 
 def report_page(
-    study: Study, *, other: Study | None = None, published: bool = False, terms: Terms = AS_USUAL
+    study: Study,
+    *,
+    other: Study | None = None,
+    published: bool = False,
+    terms: Terms = AS_USUAL,
+    explained: Sequence[Explained] = (),
 ) -> Page:
     """Return the report of a grid, if asked with a comparison to the published numbers or to another grid.
 
-    `terms` are those of the cost of a target score.
+    `terms` are those of the cost of a target score; `explained` are scores of explanations, if there are any.
     """
     sections = [
         _overview(study),
@@ -60,6 +66,7 @@ def report_page(
             for dataset in study.datasets
             for section in _by_setting(study.where(dataset=dataset), partial(of_dataset, terms=terms))
         ),
+        *explanation_sections(explained),
         _temperature(study),
         Section("scenarios", "Every scenario", items=(scenarios.per_scenario(study),)),
         Section("conventions", "Conventions", CONVENTIONS),
@@ -95,7 +102,7 @@ def _facts(study: Study) -> tuple[tuple[str, str], ...]:
 def _overview(study: Study) -> Section:
     scores = (measures.FINAL_ARI, measures.MEAN_ARI, *measures.last_f1(study))
     compared = [(measure.name, statistics.compare(study, measure)) for measure in scores]
-    diagrams = tuple((name, _diagram(name, result)) for name, result in compared if result.algorithms)
+    diagrams = tuple((name, diagram(name, result)) for name, result in compared if result.algorithms)
     tests = tuple((name, significance(result)) for name, result in compared)
     sizes = tuple((name, effects(result)) for name, result in compared if result.pairs)
     return Section(
@@ -163,26 +170,6 @@ def _by_setting(study: Study, section_of: Callable[[Study], Section]) -> Iterato
     """Yield a section for each combination of the further axes' values, so that no table mixes them."""
     for setting in study.settings:
         yield settings.of_setting(section_of(of_setting(study, setting)), setting)
-
-
-def _diagram(name: str, result: Comparison) -> Plate:
-    ranks = dict(zip(result.algorithms, result.ranks, strict=True))
-    bars = (
-        "Critical-difference diagram: a bar joins algorithms between which the exact signed-rank test with "
-        f"Holm's correction finds no significant difference (level {ALPHA}).",
-    )
-    return Plate(
-        f"ranks-{name.replace(' ', '-')}",
-        f"Average ranks: {name}",
-        " ".join(
-            [
-                f"Average ranks {result.where}; 1 is best.",
-                *(bars if result.pairs else ()),
-                *result.remarks,
-            ]
-        ),
-        partial(figures.critical_difference, ranks, result.cliques, result.num_scenarios),
-    )
 
 
 def _lacking(study: Study) -> Section:

@@ -15,6 +15,7 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import page_table
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import Writer
+from fedgrid.grids.results import archived_explanations
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import load
 from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
@@ -57,12 +58,13 @@ def write_report(
 
     Raises:
         ConfigError: if there is no such grid, or none of its runs is finished.
-        RunError: if it cannot be written.
+        RunError: if it cannot be written, or a file of the grid is damaged.
     """
     _check_known(storage, name, *([against] if against not in (None, PUBLISHED) else []))
     study = _read(name, storage, console, sizes=terms.traffic != "training")
     other = _read(against, storage, console) if against not in (None, PUBLISHED) else None
-    page = report_page(study, other=other, published=against == PUBLISHED, terms=terms)
+    explained = archived_explanations.explained(GridFolder(storage, name))
+    page = report_page(study, other=other, published=against == PUBLISHED, terms=terms, explained=explained)
     folder = to or GridFolder(storage, name).path / "report"
     written = _write(page, folder, console)
     if to is None:

@@ -9,6 +9,7 @@ from mlflow.tracking import MlflowClient
 from fedgrid.engine.format import unseal
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.archived import MODELS
+from fedgrid.grids.results.archived_explanations import of_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
@@ -21,6 +22,7 @@ from tests.helpers.small_archive import (
     write,
     write_blueprint,
     write_centralised,
+    write_explanations,
     write_metrics,
     write_run,
 )
@@ -251,25 +253,40 @@ def test_what_stands_among_the_runs_is_read_or_skipped_in_a_line_each(archive, s
     broken = write_centralised(archive, "BLOODMNIST", "second") / "training_loss.csv"
     replace(broken, 3, "106.5", "many")
     (archive / "experiments" / "MNIST" / "plots" / "old").mkdir(parents=True)
+    scores = write_explanations(archive, "HDBSCAN", [("AA", 0.5, 0.25)])
+    scores.with_name("plot.png").touch()
+    strange = write_explanations(archive, "kmeans", [("AA", 1.5, 0.25)])
     result = fedgrid("import", archive, "--name", "theirs", "--storage", storage)
     assert (result.code, result.err) == (0, "")
-    assert result.out.splitlines()[-6:-3] == [
+    assert result.out.splitlines()[-9:-3] == [
         "centralised trainings: 2 (mnist, bloodmnist); `fedgrid centralised mnist` shows them beside its own",
+        "scores of explanations: 1 models (mnist); `fedgrid report` has their tables",
         "skipped, no runs in them: experiments/MNIST/plots",
+        "skipped, no scores of explanations: explanations/experiment1A/MNIST/plot.png",
         f"skipped, a centralised training: {broken}:3: weights_norm 'many'; expected a number",
+        f"skipped, scores of explanations: {strange}:2: ins_mean '1.5'; expected a number from 0 to 1",
     ]
     output = imported(archive, storage)
     assert counts(output) == {"imported": 0, "unchanged": 2}
     assert output["centralised"] == ["mnist: centralised_test", "bloodmnist: centralised_test/first"]
     assert [problem.partition(":")[0] for problem in output["skipped"]] == [
         "experiments/MNIST/plots",
+        "explanations/experiment1A/MNIST/plot.png",
         str(broken),
+        str(strange),
     ]
+    assert output["explanations"] == 1
+    [row] = of_grid(GridFolder(Storage(storage), "theirs"))
+    assert (row["algorithm"], row["on"], row["insertion_mean"]) == (
+        "ocfl-hdbscan-as-published",
+        "members",
+        0.5,
+    )
 
 
 def test_import_without_other_folders_says_nothing_of_them(done, archive):
     output = imported(archive, done)
-    assert (output["centralised"], output["skipped"]) == ([], [])
+    assert (output["centralised"], output["explanations"], output["skipped"]) == ([], 0, [])
 
 
 def test_malformed_file_ends_the_import_before_its_run_is_written(archive, storage):

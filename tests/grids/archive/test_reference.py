@@ -223,6 +223,15 @@ def test_its_report_has_every_published_cell(report, published):
 
 
 @pytest.mark.slow
+def test_its_report_has_the_scores_of_explanations(report):
+    """MNIST's BNC, members: the mean of four runs; none on images of others, who are all in one cluster."""
+    row = next(row for row in rows_of(report[1] / "explanations-15.csv") if "mnist" in row["data sets"])
+    assert (row["algorithm"], row["others: gap"]) == ("BNC", "")
+    expected = {"insertion": 0.6259035328, "deletion": 0.3827121071}
+    assert {name: float(row[f"members: {name}"]) for name in expected} == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.slow
 def test_its_personalisation_is_that_of_the_two_whole_runs(report, whole):
     """Each is the only run of its algorithm with metrics, so that the means over scenarios are its own."""
     rows = cells(report[1] / "personalisation-published-mnist.csv")

@@ -1,0 +1,93 @@
+"""The OCFL authors' scores of explanations, as an imported grid keeps them: `explanations.parquet`."""
+
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedgrid.algorithms import registry
+from fedgrid.engine.errors import RunError
+from fedgrid.engine.format import DamagedFile
+from fedgrid.engine.integrity.files import read_table, stamped
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.tracking.scoring.explanations import Explained
+
+AS_PUBLISHED = " as published"
+FILE = "explanations.parquet"
+CENTRALISED = "centralised"
+"""The algorithm of rows that are of a centralised training."""
+STATISTICS = ("mean", "median", "variance", "deviation", "p05", "p25", "p50", "p75", "p95")
+"""Of a score, over the batches of images that a model explained."""
+SCHEMA = pa.schema(
+    [
+        pa.field("dataset", pa.string()),
+        pa.field("clients", pa.int32()),
+        pa.field("overlap", pa.string()),
+        pa.field("balance", pa.string()),
+        pa.field("algorithm", pa.string()),
+        pa.field("on", pa.string()),
+        pa.field("cluster", pa.string()),
+        pa.field("epoch", pa.int32()),
+        *(
+            pa.field(f"{score}_{statistic}", pa.float64())
+            for score in ("insertion", "deletion")
+            for statistic in STATISTICS
+        ),
+    ]
+)
+"""A row for each cluster of a run and distribution (`members`, `others`, `server`), or for an epoch of a
+centralised training, which has neither clients, splits nor distribution."""
+
+
+def keep(rows: Sequence[Mapping[str, Any]], grid: GridFolder) -> None:
+    """Write the rows into the folder of an imported grid, unless they are there, or there are none.
+
+    Raises:
+        RunError: if they cannot be written.
+    """
+    path = grid.path / FILE
+    before = path.read_bytes() if path.exists() else None
+    if before is None and not rows:
+        return
+    data = BytesIO()
+    pq.write_table(stamped(pa.Table.from_pylist(list(rows), schema=SCHEMA)), data, write_page_checksum=True)
+    if data.getvalue() != before:
+        grid.write(FILE, data.getvalue())
+
+
+def explained(grid: GridFolder) -> tuple[Explained, ...]:
+    """Return the rows of an imported grid that are of its runs, as a report needs them.
+
+    Raises:
+        RunError, ConfigError: as `of_grid`.
+    """
+    return tuple(
+        Explained(
+            scenario=(row["dataset"], row["clients"], row["overlap"], row["balance"]),
+            algorithm=(title := registry.title(row["algorithm"])),
+            published=title.removesuffix(AS_PUBLISHED),
+            on=row["on"],
+            insertion=row["insertion_mean"],
+            deletion=row["deletion_mean"],
+        )
+        for row in of_grid(grid)
+        if row["algorithm"] != CENTRALISED
+    )
+
+
+def of_grid(grid: GridFolder) -> list[dict[str, Any]]:
+    """Return the rows of an imported grid, none if it has no such file.
+
+    Raises:
+        RunError: the file is damaged.
+        ConfigError: it is of a newer fedgrid.
+    """
+    try:
+        rows: list[dict[str, Any]] = read_table(grid.path / FILE, SCHEMA).to_pylist()
+    except FileNotFoundError:
+        return []
+    except DamagedFile as error:
+        raise RunError(f"{error}: import the archive again") from error
+    return rows

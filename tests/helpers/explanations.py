@@ -1,0 +1,29 @@
+"""Scores of explanations: those of the authors' 15-client runs, and small ones by hand."""
+
+from functools import cache
+
+from fedgrid.tracking.published import numbers
+from fedgrid.tracking.scoring.explanations import Explained
+
+
+@cache
+def theirs() -> tuple[Explained, ...]:
+    """The published scores of runs, as if each run had one model."""
+    return tuple(
+        Explained(scenario, algorithm, algorithm, on, *scores)
+        for (scenario, algorithm, on), scores in numbers.explanations().items()
+    )
+
+
+def explained(
+    algorithm: str,
+    insertion: float,
+    deletion: float,
+    *,
+    on: str = "members",
+    dataset: str = "mnist",
+    overlap: str = "overlapping",
+    balance: str = "balanced",
+) -> Explained:
+    scenario = (dataset, 15, overlap, balance)
+    return Explained(scenario, algorithm, algorithm, on, insertion, deletion)

@@ -1,0 +1,135 @@
+"""Scores of explanations, compared between algorithms in the right direction and as published.
+
+Source: Zuziak et al. 2025, arXiv:2509.01587, section 5: scores of a run are plain means over its clusters'
+models; ranks are of algorithms in a scenario. The paper ranks deletion as if high were good. Here low is.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan, nan
+from statistics import fmean
+
+from fedgrid.tracking.scoring.paired_tests import ALPHA
+from fedgrid.tracking.scoring.statistics import Comparison, Scores, compare_scores
+from fedgrid.tracking.scoring.study import Scenario
+
+DISTRIBUTIONS = {
+    "members": "images of the cluster's own clients",
+    "others": "images of the other clients",
+    "server": "the server's images",
+}
+"""Whose images were explained, in words."""
+AS_PUBLISHED = "as published"
+AGAINST = "BNC"
+"""The algorithm without clusters: what a gain of clustering is measured against."""
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Mean scores of one model's explanations of the images of one distribution."""
+
+    scenario: Scenario
+    algorithm: str
+    """Its name in tables."""
+    published: str
+    """Its name in the published tables."""
+    on: str
+    """A key of `DISTRIBUTIONS`."""
+    insertion: float
+    deletion: float
+
+    @property
+    def gap(self) -> float:
+        """Insertion minus deletion."""
+        return self.insertion - self.deletion
+
+
+@dataclass(frozen=True)
+class ExplanationScore:
+    """A score of explanations."""
+
+    name: str
+    of: Callable[[Explained], float]
+    highest: bool
+    """Whether more is better."""
+
+
+INSERTION = ExplanationScore("insertion", lambda each: each.insertion, highest=True)
+DELETION = ExplanationScore("deletion", lambda each: each.deletion, highest=False)
+GAP = ExplanationScore("gap", lambda each: each.gap, highest=True)
+SCORES = (INSERTION, DELETION, GAP)
+
+
+def of_runs(explained: Sequence[Explained], on: str, score: ExplanationScore) -> Scores:
+    """Return the mean over clusters of each run, by algorithm and scenario; without those that are NaN.
+
+    An algorithm without any score is there too, with no scenario.
+    """
+    values: dict[str, dict[Scenario, list[float]]] = {each.algorithm: {} for each in explained}
+    for each in explained:
+        if each.on == on:
+            values[each.algorithm].setdefault(each.scenario, []).append(score.of(each))
+    return {
+        algorithm: {
+            scenario: {0: mean} for scenario, found in runs.items() if not isnan(mean := fmean(found))
+        }
+        for algorithm, runs in values.items()
+    }
+
+
+def compare_explanations(
+    explained: Sequence[Explained], on: str, score: ExplanationScore, *, as_published: bool = False
+) -> Comparison:
+    """Compare algorithms by a score over all scenarios of `explained`; `as_published` ranks the highest
+    first.
+
+    A missing score drops its scenario; an algorithm with less than half of them is dropped itself. The
+    remarks say so.
+    """
+    suffix = f" {AS_PUBLISHED}" if as_published else ""
+    return compare_scores(
+        of_runs(explained, on, score),
+        f"{score.name} on {on}{suffix}",
+        highest=as_published or score.highest,
+        num_scenarios=len({each.scenario for each in explained}),
+        dataset_of=lambda scenario: str(scenario[0]),
+    )
+
+
+def published_ranks(scores: Scores) -> Mapping[str, float]:
+    """Return the mean ranks as published, 1 for the highest score, NaN for an algorithm without any.
+
+    In each scenario only the algorithms with a score are ranked, so that the means of several algorithms are
+    over different scenarios and against different rivals.
+    """
+    from scipy.stats import rankdata
+
+    ranks: dict[str, list[float]] = {algorithm: [] for algorithm in scores}
+    for scenario in dict.fromkeys(scenario for runs in scores.values() for scenario in runs):
+        there = [algorithm for algorithm, runs in scores.items() if scenario in runs]
+        placed = rankdata([-scores[algorithm][scenario][0] for algorithm in there])
+        for algorithm, rank in zip(there, placed, strict=True):
+            ranks[algorithm].append(float(rank))
+    return {algorithm: fmean(found) if found else nan for algorithm, found in ranks.items()}
+
+
+def verdict(by_gap: Comparison) -> str:
+    """Return a sentence on whether clustering helps once confidence is taken out, by the gap."""
+    if AGAINST not in by_gap.algorithms or not by_gap.pairs:
+        return ""
+    where = f"over {by_gap.num_scenarios} scenarios"
+    apart = [pair for pair in by_gap.pairs if AGAINST in (pair.one, pair.other) and pair.differs]
+    if by_gap.friedman_p is not None and by_gap.friedman_p >= ALPHA:
+        apart = []
+    if not apart:
+        found = f"no algorithm is found to differ from {AGAINST} {where}"
+        return f"By {by_gap.measure}, which takes confidence out, {found}."
+    better = [pair.one for pair in apart if pair.other == AGAINST]
+    worse = [pair.other for pair in apart if pair.one == AGAINST]
+    words = [f"better than {AGAINST}: {', '.join(better) or 'none'}", f"worse: {', '.join(worse) or 'none'}"]
+    return f"By {by_gap.measure}, which takes confidence out, {where}: {'; '.join(words)}."
+
+
+def of_clients(explained: Sequence[Explained], clients: int) -> tuple[Explained, ...]:
+    """Return those of scenarios with so many clients."""
+    return tuple(each for each in explained if each.scenario[1] == clients)
