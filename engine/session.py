@@ -12,7 +12,7 @@ import numpy as np
 
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.engine.checkpoint import Progress
-from fedgrid.engine.clients.machine import Machine
+from fedgrid.engine.clients.machine import Machine, slow_precision, that_matter
 from fedgrid.engine.clients.messages import ClientData, Setup
 from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import OnDemand, Pool
@@ -125,6 +125,8 @@ class Session:
             of_model = config.model, dataset.shape, dataset.num_classes, config.root_seed
             progress = federation.begin(partial(initial_vector, *of_model))
         folder.log(f"goes on after round {progress.rounds_done}" if progress.rounds_done else "starts")
+        if (slow := slow_precision(machines, config.training.precision)) is not None:
+            folder.log(f"warning: {slow}")
         cache = self._open_cache(config, storage, setup, machines)
         if progress.rounds_done == federation.rounds:
             _with_room(folder.finish, cache)
@@ -159,7 +161,7 @@ class Session:
 
     def _machines(self, config: RunConfig) -> Sequence[Machine]:
         """Return the machines that the clients train on: one kind, unless several are accepted."""
-        machines = self._pool.machines()
+        machines = that_matter(self._pool.machines(), config.training.precision)
         if len(machines) > 1 and not self._accept:
             kinds = " and ".join(", ".join(machine.values()) for machine in machines)
             raise ConfigError(

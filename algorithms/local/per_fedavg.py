@@ -15,10 +15,10 @@ server's images w itself is tested.
 Shapes: W entries of a state vector that are parameters.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, NonNegativeInt
@@ -148,6 +148,15 @@ class PerFedAvg(FedOpt):
     """FedOpt over meta-steps; each client is tested after steps of its own."""
 
     settings: PerFedAvgSettings
+
+    def objection(self, training: Mapping[str, Any]) -> str | None:
+        """Return why: a difference of gradients drowns in the rounding of bfloat16."""
+        if training.get("precision") == "bfloat16" and self.settings.variant == "hessian-free":
+            return (
+                "training.precision = bfloat16: variant hessian-free takes a difference of gradients, "
+                "which is lost in rounding to eight bits; set variant: first-order, or precision: float32"
+            )
+        return super().objection(training)
 
     def start_order_key(self) -> tuple[float, ...]:
         """From round 1 on."""

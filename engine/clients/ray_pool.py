@@ -22,7 +22,7 @@ from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.actor import Client
 from fedgrid.engine.clients.deadlines import Deadlines
-from fedgrid.engine.clients.machine import Machine
+from fedgrid.engine.clients.machine import BFLOAT16, Machine, that_matter
 from fedgrid.engine.clients.messages import EvaluateReport, EvaluateTask, Memory, Reply, Setup, TrainTask
 from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.data.images import ImageSet
@@ -197,8 +197,9 @@ class RayPool:
             return
         machine = ray.get(self._actors[index].machine.remote(), timeout=START_TIMEOUT)
         before = self._machines[index]
-        if machine != before:
-            self._machines[index] = machine
+        precision = BFLOAT16 if self._setup is None else self._setup.training.precision
+        self._machines[index] = machine
+        if len(that_matter([before, machine], precision)) > 1:
             was, now = (sorted(one.items() - other.items()) for one, other in permutations((before, machine)))
             raise RunError(
                 f"client {hosted}, {when}: its actor died, and the next one is on another kind of machine "

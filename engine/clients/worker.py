@@ -34,6 +34,7 @@ from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.models.flat_vectors import FlatModule, squared_norm
 from fedgrid.engine.models.initialisation import blank
+from fedgrid.engine.models.mixed_precision import MixedPrecision
 from fedgrid.engine.models.normalisation import Normalised
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training import choice, evaluation, local
@@ -81,8 +82,11 @@ class ClientWorker:
         shape = channels, height, width
         setup.training.check_size(shape)
         module = blank(setup.model, shape, setup.num_classes).to(device)
-        by = setup.normalised_by
-        self._flat = FlatModule(module if by is None else Normalised(module, by.means, by.deviations, device))
+        if (by := setup.normalised_by) is not None:
+            module = Normalised(module, by.means, by.deviations, device)
+        if setup.training.precision == "bfloat16":
+            module = MixedPrecision(module, device)
+        self._flat = FlatModule(module)
         self._setup = setup
         self._train_sets = {data.client: _DeviceSet.of(data.train, device) for data in setup.clients}
         self._test_sets = _shared({data.client: data.test for data in setup.clients}, device)

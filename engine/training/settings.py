@@ -8,6 +8,7 @@ from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.engine.errors import ConfigError
 
 Augment = Literal["crop", "flip"]
+Precision = Literal["float32", "bfloat16"]
 PAD = 4
 """Pixels on each side of an image that is cropped at random."""
 
@@ -35,7 +36,11 @@ class LocalTraining(Section):
     """What models get to see: pixels from 0 to 1, or those with mean 0 and deviation 1 in each channel over
     the data set's pool. Tests too."""
 
-    later = ("augment", "normalise")
+    precision: Precision = "float32"
+    """What a model computes in, in training and in tests: `bfloat16` is float32 with eight significant bits
+    instead of 24. Weights, optimizer, BatchNorm's statistics, logits and losses are float32 in either."""
+
+    later = ("augment", "normalise", "precision")
 
     @field_validator("augment", mode="before")
     @classmethod

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from fedgrid.engine import centralised
 from fedgrid.engine.centralised import CentralisedConfig
 from fedgrid.engine.checkpoint import Progress as TrainingProgress
+from fedgrid.engine.clients.machine import slow_precision, that_matter
 from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.data.identity import digest_of_dataset
@@ -138,7 +139,10 @@ def _trained(
             folder.forget()
         folder.read()
         begun = folder.open()
-        now = made_with(None, digest_of_dataset(config.dataset, data_dir), pool.machines())
+        machines = that_matter(pool.machines(), config.training.precision)
+        if (slow := slow_precision(machines, config.training.precision)) is not None:
+            warn(slow)
+        now = made_with(None, digest_of_dataset(config.dataset, data_dir), machines)
         lease.confirm()
         folder.note_made_with(now, begun.rounds_done if begun else 0, accept=accept)
         _train(folder, begun, pool, lease, data_dir, console, quiet=quiet)

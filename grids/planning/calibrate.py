@@ -20,7 +20,7 @@ from fedgrid.engine.partition.natural import NATURAL
 from fedgrid.engine.partition.scenarios import Facts, Scenario
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.training.evaluation import TEST_BATCH
-from fedgrid.engine.training.settings import Augment, LocalTraining
+from fedgrid.engine.training.settings import Augment, LocalTraining, Precision
 
 BUDGET = 20.0
 """Seconds that all measurements together may take."""
@@ -58,12 +58,20 @@ class Workload:
     batch_size: int
     optimizer: Literal["sgd", "adam"]
     augment: tuple[Augment, ...] = ()
+    precision: Precision = "float32"
 
     @classmethod
     def of(cls, config: RunConfig, dataset: Dataset) -> "Workload":
         """Return the workload of a run."""
         training = config.training
-        return cls(config.model, dataset.shape, training.batch_size, training.optimizer, training.augment)
+        return cls(
+            config.model,
+            dataset.shape,
+            training.batch_size,
+            training.optimizer,
+            training.augment,
+            training.precision,
+        )
 
 
 @dataclass(frozen=True)
@@ -212,6 +220,7 @@ def _worker(workload: Workload, sizes: Sequence[int], device: str) -> ClientWork
         batch_size=workload.batch_size,
         optimizer=workload.optimizer,
         augment=workload.augment,
+        precision=workload.precision,
         learning_rate=1e-6,
     )
     setup = Setup(

@@ -118,6 +118,16 @@ def test_training_defaults_to_the_data_sets():
     assert other.run_id != config.run_id == complete("digits", NOWHERE, epochs=15).run_id
 
 
+def test_precision_is_that_of_a_run(tiny):
+    options = {"model": "digitnet", "epochs": 1}
+    (wide, _), (narrow, _) = (
+        trained(complete(tiny, NOWHERE, training={"precision": each}, **options))[0]
+        for each in ("float32", "bfloat16")
+    )
+    moved = np.linalg.norm(narrow.state.models[0] - wide.state.models[0])
+    assert 0 < moved < 0.01 * np.linalg.norm(wide.state.models[0])
+
+
 def test_own_images_have_a_short_name(tiny):
     assert complete(tiny, NOWHERE).name == "npz_tiny-tinyvgg-s0"
 

@@ -176,6 +176,7 @@ OF_THE_TRUNK = [
     {"training": {"tf32": True}},
     {"training": {"augment": ["crop"]}},
     {"training": {"normalise": "dataset"}},
+    {"training": {"precision": "bfloat16"}},
     {"split": {"num_clusters": 2}},
     {"split": {"draws": 10}},
     {"split": {"test_share": 0.2}},

@@ -50,9 +50,9 @@ RUNS = {
         balance="imbalanced",
         evaluation={"every": 2},
     ),
-    "clients that come and go, in flipped groups": config(
+    "clients that come and go, in flipped groups, in bfloat16": config(
         "ocfl-kmeans",
-        {"keep_optimizer_state": True, "momentum": 0.5, "learning_rate": 0.05},
+        {"keep_optimizer_state": True, "momentum": 0.5, "learning_rate": 0.05, "precision": "bfloat16"},
         overlap="flipped",
         split={"server_images": 60, "tested_on": "official", "num_clusters": 2},
         participation=0.5,

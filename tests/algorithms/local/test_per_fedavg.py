@@ -210,3 +210,13 @@ def test_settings_out_of_range_are_refused_in_one_line(settings, words):
         config({"name": "per-fedavg", **settings})
     assert all(word in str(caught.value) for word in words)
     assert "\n" not in str(caught.value)
+
+
+def test_hessian_free_steps_are_refused_in_bfloat16_where_their_difference_is_all_rounding():
+    training = {"precision": "bfloat16"}
+    with pytest.raises(ConfigError) as caught:
+        config({"name": "per-fedavg", "variant": "hessian-free"}, training=training)
+    for part in ("per-fedavg", "training.precision", "variant: first-order", "float32"):
+        assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert config("per-fedavg", training=training).training.precision == "bfloat16"

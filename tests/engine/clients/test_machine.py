@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from fedgrid.engine.clients.machine import UNKNOWN, driver, fixed_numerics, this_machine
+from fedgrid.engine.clients.machine import (
+    UNKNOWN,
+    driver,
+    fixed_numerics,
+    slow_precision,
+    that_matter,
+    this_machine,
+)
 
 VERSION = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder)
 GCC version:  gcc version 12.3.0
@@ -26,7 +33,45 @@ def test_a_machine_is_its_libraries_and_processor():
     assert machine["torch build"] == torch.__version__
     assert machine["numpy"] == np.__version__
     assert machine["processor"] == torch.backends.cpu.get_cpu_capability()
-    assert set(machine) == {"device", "torch build", "numpy", "processor"}
+    assert set(machine) == {"device", "torch build", "numpy", "processor", "bfloat16"}
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "told"),
+    [
+        (
+            {"avx512_f": True, "avx512_bf16": True, "amx_bf16": True, "avx10_1": False},
+            "amx_bf16, avx512_bf16",
+        ),
+        ({"avx512_f": True, "avx512_bf16": False, "l1d_cache_size": 32768}, "emulated"),
+        ({"neon": True, "sve_bf16": True, "bf16": True}, "bf16, sve_bf16"),
+    ],
+)
+def test_a_processor_is_told_by_its_instructions_for_bfloat16(capabilities, told, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert this_machine("cpu")["bfloat16"] == told
+
+
+def test_older_torch_does_not_know_the_instructions(monkeypatch):
+    monkeypatch.delattr(torch.cpu, "get_capabilities")
+    assert this_machine("cpu")["bfloat16"] == UNKNOWN
+
+
+AMX, AVX512, OLD = (
+    {"processor": "AVX512", "bfloat16": each} for each in ("amx_bf16", "avx512_bf16", "emulated")
+)
+
+
+def test_instructions_for_bfloat16_matter_only_to_runs_in_bfloat16():
+    assert that_matter([AMX, AVX512, AMX], "bfloat16") == [AMX, AVX512]
+    assert that_matter([AMX, AVX512, OLD], "float32") == [{"processor": "AVX512"}]
+
+
+def test_emulated_bfloat16_is_told_with_what_to_choose_instead():
+    assert slow_precision([AMX, AVX512], "bfloat16") is None
+    assert slow_precision([OLD], "float32") is None
+    for part in ("training.precision = bfloat16", "emulates", "float32"):
+        assert part in slow_precision([AMX, OLD], "bfloat16")
 
 
 def test_a_machine_with_a_gpu_is_also_its_model_driver_and_libraries(monkeypatch):

@@ -1,5 +1,6 @@
 """A pool knows what machines its actors are on, and does not mix them silently."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -53,3 +54,17 @@ def test_actor_that_starts_again_on_another_kind_of_machine_ends_the_run(pool_on
     with pytest.raises(RunError, match="client 1, round 3: .*AVX512.* in the place of .*AVX2"):
         pool._replace(1, "killed", "round 3")
     assert pool.machines() == [OLD, NEW]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_other_instructions_for_bfloat16_end_only_a_run_in_bfloat16(pool_on, monkeypatch, precision):
+    amx, none = ({**NEW, "bfloat16": each} for each in ("amx_bf16", "emulated"))
+    pool = pool_on(amx, amx, none)
+    pool.machines()
+    pool._home = {0: 0}
+    pool._setup = SimpleNamespace(training=SimpleNamespace(precision=precision))
+    monkeypatch.setattr(pool, "_prepare", lambda index: None)
+    ends = pytest.raises(RunError, match="emulated.* in the place of .*amx_bf16")
+    with ends if precision == "bfloat16" else nullcontext():
+        pool._replace(0, "killed", "round 3")
+    assert pool.machines() == [amx, none]

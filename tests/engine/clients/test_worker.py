@@ -66,15 +66,16 @@ def comparable(result):
     return numbers, counts, result.update.tobytes(), kept
 
 
-@pytest.mark.parametrize("model", ["digitnet", "tinyvgg"])
-def test_one_worker_of_four_clients_gives_the_bits_of_four_workers_of_one(model):
+@pytest.mark.parametrize(
+    ("model", "precision"), [("digitnet", "float32"), ("tinyvgg", "float32"), ("tinyvgg", "bfloat16")]
+)
+def test_one_worker_of_four_clients_gives_the_bits_of_four_workers_of_one(model, precision):
     models = [initial(model)]
     tasks = [task(client, evaluate=True) for client in range(4)]
-    together = host(model=model, momentum=0.9, keep_optimizer_state=True).train(tasks, models, {})
+    options = {"momentum": 0.9, "keep_optimizer_state": True, "precision": precision}
+    together = host(model=model, **options).train(tasks, models, {})
     apart = [
-        host([CLIENTS[client]], model, momentum=0.9, keep_optimizer_state=True).train(
-            [tasks[client]], models, {}
-        )[0]
+        host([CLIENTS[client]], model, **options).train([tasks[client]], models, {})[0]
         for client in (3, 1, 0, 2)
     ]
     assert [comparable(result) for result in together] == [comparable(apart[i]) for i in (2, 1, 3, 0)]

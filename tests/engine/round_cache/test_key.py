@@ -208,6 +208,7 @@ OTHER = {
         "tf32": True,
         "augment": ("flip",),
         "normalise": "dataset",
+        "precision": "bfloat16",
     },
     Clip: {"clip": 2.0},
     Rule: {"strength": 2.0, "personal": ((0, 2),)},

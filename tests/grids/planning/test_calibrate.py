@@ -103,6 +103,13 @@ def test_augmentation_is_part_of_a_workload():
     assert Workload.of(moving, DIGITS) == replace(DIGITNET, augment=("crop", "flip"))
 
 
+def test_precision_is_part_of_a_workload():
+    narrow = Workload.of(run(training={"precision": "bfloat16"}), DIGITS)
+    assert narrow == replace(DIGITNET, precision="bfloat16")
+    speeds = calibrate([narrow, DIGITNET], budget=0)
+    assert list(speeds) == [narrow, DIGITNET]
+
+
 def test_calibrate_without_budget_times_one_batch():
     wider = Workload("digitnet", (1, 16, 16), batch_size=8, optimizer="adam", augment=("crop",))
     speeds = calibrate([DIGITNET, wider], budget=0)
