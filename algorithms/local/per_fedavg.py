@@ -15,15 +15,15 @@ server's images w itself is tested.
 Shapes: W entries of a state vector that are parameters.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from pydantic import Field, NonNegativeInt
 
-from fedgrid.algorithms.contract.base import State
+from fedgrid.algorithms.contract.base import Conditions, State
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
 from fedgrid.algorithms.fedopt import FedOpt, OwnRuleSettings
@@ -149,14 +149,14 @@ class PerFedAvg(FedOpt):
 
     settings: PerFedAvgSettings
 
-    def objection(self, training: Mapping[str, Any]) -> str | None:
+    def problem(self, conditions: Conditions) -> str | None:
         """Return why: a difference of gradients drowns in the rounding of bfloat16."""
-        if training.get("precision") == "bfloat16" and self.settings.variant == "hessian-free":
+        if conditions.training.get("precision") == "bfloat16" and self.settings.variant == "hessian-free":
             return (
                 "training.precision = bfloat16: variant hessian-free takes a difference of gradients, "
                 "which is lost in rounding to eight bits; set variant: first-order, or precision: float32"
             )
-        return super().objection(training)
+        return super().problem(conditions)
 
     def start_order_key(self) -> tuple[float, ...]:
         """From round 1 on."""
