@@ -11,6 +11,16 @@ from tests.helpers.small_cases import partition, play, rng, sets, start, step
 DIMENSIONS = 30
 
 
+@pytest.fixture(autouse=True, scope="module")
+def fewer_draws():
+    """Fewer federations of noise a threshold: seconds instead of half a minute."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(null_test, "DRAWS", 60)
+        null_test._of_noise.cache_clear()
+        yield
+    null_test._of_noise.cache_clear()
+
+
 def federation(sizes, seed, spread=0.4, dimensions=DIMENSIONS):
     """Return client -> update: a common direction, one of each group (of length 1), and noise."""
     draw = np.random.default_rng(seed)
@@ -118,16 +128,16 @@ class TestNullTest:
         assert needed(15, 2) > needed(15, 12)
 
     def test_level_is_the_share_of_noise_that_passes(self):
-        """Fresh noise against the table: 300 draws, level 0.1, so 30 with a deviation of 5."""
+        """Fresh noise, 100 draws at level 0.1: 10, give or take 3, and 4 for the table's own error."""
         passed, draw = 0, np.random.default_rng(5)
-        for _ in range(300):
+        for _ in range(100):
             vectors = draw.standard_normal((12, 12))
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
             cosines = centred_cosines(vectors @ vectors.T)
             groups = null_test.cluster(cosines, rng())
             silhouette = null_test.score(cosines, groups)
             passed += silhouette is not None and silhouette > np.quantile(null_test._of_noise(12, 12), 0.9)
-        assert 10 <= passed <= 50
+        assert 1 <= passed <= 25
 
     def test_same_threshold_whatever_was_asked_before(self):
         first = null_test._of_noise(9, 4)

@@ -79,7 +79,7 @@ def test_run_has_name_tags_and_parameters(storage, store, writer):
     assert (run.data.metrics["alone_seconds"], run.data.metrics["rounds_computed"]) == (2.0, ROUNDS)
     totals = ("seconds", "alone_seconds", "rounds_computed", "peak_memory_mb")
     assert set(run.data.metrics) <= {*described(), "round", *totals}
-    assert len(described()) + 1 == 24
+    assert len(described()) + 1 == 26
     kept = store.artifacts(CONFIG.name)
     assert kept == {"config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "figures"}
     assert store.artifacts(CONFIG.name, "figures") == {"figures/temperature.png", "figures/clusters.png"}

@@ -42,6 +42,7 @@ PROMISED = {
     "paper-as-published": 280,
     "conference": 168,
     "paper-digits": 280,
+    "ours-digits": 320,
     "communities": 20,
     "communities-mixed": 20,
     "communities-digits": 20,
