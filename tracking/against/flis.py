@@ -13,7 +13,7 @@ import numpy as np
 from fedgrid.tracking.against.ocfl import beside
 from fedgrid.tracking.published import numbers
 from fedgrid.tracking.scoring.cost import Cost, cost
-from fedgrid.tracking.scoring.measures import LOCAL_LAST, PA_LAST, Measure
+from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.study import Result, Run, Study
 from fedgrid.tracking.tables.cells import explained, over_seeds
 from fedgrid.tracking.tables.table import (
@@ -36,9 +36,9 @@ ROUNDS_OF, MBIT_OF = "label-skew 0.2", "label-skew 0.3"
 """Table 3 has the rounds of one skew and the traffic of the other."""
 FAR_POINTS = 5.0
 GLOBAL = ("BNC", "FedProx", "FedNova", "SCAFFOLD")
-ONE_DECIMAL = ("fmnist", "cifar10", "svhn")
 SERVED = (*GLOBAL, "Per-FedAvg")
 """Algorithms whose accuracy is of the model that a client is served, not of what it has trained last."""
+ONE_DECIMAL = ("fmnist", "cifar10", "svhn")
 
 NOTES: Mapping[str, str] = {
     FAR: "The two differ by more than five points.",
@@ -65,14 +65,14 @@ OF_ROWS = {
 }
 
 
-def accuracy(result: Result) -> float:
-    """Return FLIS's accuracy of a run, 0 to 1."""
-    return (PA_LAST if result.run.published in SERVED else LOCAL_LAST).of(result)
-
-
 def curve_of(run: Run) -> str:
-    """Return the name of the curve of FLIS's accuracy by round."""
+    """Return the curve that is a run's accuracy: of the last local models, or of the one global model."""
     return "personalised_accuracy" if run.published in SERVED else "last_local_accuracy"
+
+
+def accuracy(result: Result) -> float:
+    """Return the paper's accuracy of a run, of its last round."""
+    return result.last(curve_of(result.run))
 
 
 PERCENT = Measure("accuracy, %", lambda result: 100 * accuracy(result), digits=2)
@@ -115,10 +115,10 @@ def _accuracy(study: Study, scenario: str) -> Table:
     table = Table(
         f"against-flis-{scenario.replace(' ', '-')}",
         f"FLIS, Tables 1 and 2: {scenario}",
-        "Ours / published: accuracy in percent of each client's last local model on the test images of "
-        "its labels, mean over clients, ± standard deviation over runs; of the global model for FedAvg "
-        "(BNC), FedProx, FedNova, SCAFFOLD and, adapted by the client, Per-FedAvg. How many rounds and "
-        "repetitions the published numbers are of is not stated.",
+        "Ours / published: accuracy in percent of each client's last local model (BNC, FedProx, FedNova, "
+        "SCAFFOLD: of the global model, Per-FedAvg: of the adapted one) on the test images of its labels, "
+        "mean over clients, ± standard deviation over runs. How many "
+        "rounds and repetitions the published numbers are of is not stated.",
         tuple(map(Column, study.datasets)),
         tuple(rows),
         corner="algorithm",
