@@ -36,6 +36,14 @@ def test_grid_of_the_readme_loads(tmp_path: Path) -> None:
     assert len(load_grid(str(file), {}, [], NOWHERE).runs) == 2 * 2 * 2 * 3
 
 
+def test_grid_of_precisions_loads(tmp_path: Path) -> None:
+    file = tmp_path / "precision-mnist.yaml"
+    file.write_text(yaml_of("performance.md"))
+    runs = load_grid(str(file), {}, [], NOWHERE).runs
+    assert len(runs) == 2 * 2 * 2 * 2
+    assert {run.training.precision for run in runs} == {"float32", "bfloat16"}
+
+
 def test_search_of_the_docs_loads(tmp_path: Path) -> None:
     file = tmp_path / "my-search.yaml"
     file.write_text(yaml_of("searches.md"))
@@ -63,6 +71,7 @@ def test_no_example_is_left_out() -> None:
     elsewhere = {"algorithms.md", "data.md", "presets.md"}
     here = {
         ("README.md", "yaml"),
+        ("performance.md", "yaml"),
         ("searches.md", "yaml"),
         ("reports.md", "python"),
         ("explanations.md", "python"),
