@@ -36,7 +36,8 @@ class IfcaSettings(FedOptSettings):
     """What a client's loss is of, by which it chooses. With `test` it has seen what it is scored on; with
     `reference` all clients choose the same model, because all see the same losses."""
     shared: Annotated[int, Field(ge=0)] = 0
-    """Number of lower layers, each a kernel and its bias, that all models share: averaged over everybody."""
+    """Number of lower layers, each a kernel and its bias, that all models share: averaged over everybody.
+    More than the model has: one model for all."""
     start: Literal["deal", "fresh", "rejection"] = "fresh"
     """All three draw independent models. `fresh`: clients choose from round 1 on. `deal`: in round 1 models
     are dealt out at random. `rejection`: as fresh, but all are drawn again while too few choose one of them.

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseOn, Message, Payload
+from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseBy, ChooseOn, Message, Payload
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.machine import fixed_numerics
 from fedgrid.engine.clients.messages import (
@@ -227,24 +227,27 @@ class ClientWorker:
     def _choose(self, task: TrainTask, models: Sequence[Vector]) -> int:
         """Return the position of the model that a client trains."""
         order = task.order
-
-        def test(candidate: int) -> Counts:
-            held = self._chosen_on(task.client, task.round_index, order.choose_on)
-            return self._test_of(models[candidate], held)
-
-        return choice.best(order.candidates, test, order.choose_by)
+        return self._best(task, models, order.candidates, order.choose_on, order.choose_by)
 
     def _placed(self, task: EvaluateTask, models: Sequence[Vector], chosen: dict[int, int]) -> EvaluateTask:
         """Return a task in which the client has chosen its own model, if it is to; note which in `chosen`."""
         if task.own is None or task.choose_on is None:
             return task
         with _named(task.client, task.round_index):
-            held = self._chosen_on(task.client, task.round_index, task.choose_on)
-            own = choice.best(
-                range(len(models)), lambda place: self._test_of(models[place], held), task.choose_by
-            )
+            own = self._best(task, models, range(len(models)), task.choose_on, task.choose_by)
         chosen[task.client] = own
         return replace(task, own=own)
+
+    def _best(
+        self,
+        task: TrainTask | EvaluateTask,
+        models: Sequence[Vector],
+        candidates: Sequence[int],
+        on: ChooseOn,
+        by: ChooseBy,
+    ) -> int:
+        held = self._chosen_on(task.client, task.round_index, on)
+        return choice.best(candidates, lambda place: self._test_of(models[place], held), by)
 
     def _reference_images(self) -> "_DeviceSet":
         if self._reference_set is None:

@@ -14,11 +14,13 @@ E. Alpaydin and C. Kaynak, digits (1998), as in scikit-learn.
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from fedgrid.engine.data import downloads, image_folders, npz_files, readers
-from fedgrid.engine.data.dataset import Dataset, check_images
+from fedgrid.engine.data.dataset import Dataset, Sizes, check_images
 from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.errors import DataError, unknown
 from fedgrid.engine.storage.user_paths import absolute, cache
@@ -269,8 +271,16 @@ def _measured(dataset: Dataset, data_dir: Path) -> Dataset:
     """Return a data set with the sizes of its file, if these vary and the file is here."""
     if dataset.facts is None or _missing(dataset, data_dir):
         return dataset
-    _, _, pool_size, num_groups = dataset.facts(data_dir / dataset.location)
+    path = data_dir / dataset.location
+    stat = path.stat()
+    _, _, pool_size, num_groups = _sizes(dataset.facts, path, (stat.st_mtime_ns, stat.st_size))
     return replace(dataset, pool_size=pool_size, num_groups=num_groups)
+
+
+@lru_cache(maxsize=8)
+def _sizes(facts: Callable[[Path], Sizes], path: Path, stamp: tuple[int, int]) -> Sizes:
+    """Return the sizes of a file, which each run asks for; `stamp` is new once the file is replaced."""
+    return facts(path)
 
 
 def _own(given: str) -> Path:

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from io import BytesIO
 
 import pyarrow as pa
@@ -188,3 +189,19 @@ class TestRuns:
         assert truth.tolist() == list(range(62))
         assert all(set(client.train.labels) == {client.client} for client in setup.clients)
         assert len(setup.server_set) == 62
+
+
+def test_sizes_are_read_once_and_again_when_the_file_is_replaced(source, tmp_path, monkeypatch):
+    """A grid asks for them for each of its runs, and the real file takes a fifth of a second."""
+    asked = []
+    entry = DATASETS["femnist"]
+    counting = replace(entry, facts=lambda path: asked.append(path) or entry.facts(path))
+    monkeypatch.setitem(DATASETS, "femnist", counting)
+    convert(source, tmp_path / "femnist.npz")
+    assert [find("femnist", tmp_path).pool_size for _ in range(3)] == [558] * 3
+    assert len(asked) == 1
+    (tmp_path / "femnist.npz").unlink()
+    (tmp_path / "one.json").write_text(leaf(WRITERS, count=20))
+    convert(tmp_path / "one.json", tmp_path / "femnist.npz")
+    assert find("femnist", tmp_path).pool_size == 62 * 18
+    assert len(asked) == 2

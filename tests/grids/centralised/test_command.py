@@ -103,17 +103,23 @@ def test_proposal_is_a_preset_and_fits_the_printed_options(finished):
     assert from_file == from_options
 
 
-def test_interrupted_training_resumes_to_the_same_bytes(finished, tmp_path, monkeypatch):
-    storage = new_storage(tmp_path / "runs")
+def interrupted(storage):
+    """Return the result of the command that Ctrl-C ends after the first epoch."""
     save = folder.CentralisedFolder.save
 
     def save_and_stop(self, progress, row):
         save(self, progress, row)
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched:
         patched.setattr(folder.CentralisedFolder, "save", save_and_stop)
-        stopped = fedgrid(*SMALL, "--storage", storage)
+        return fedgrid(*SMALL, "--storage", storage)
+
+
+def test_interrupted_training_resumes_to_the_same_bytes(finished, tmp_path, monkeypatch):
+    storage = new_storage(tmp_path / "runs")
+    save = folder.CentralisedFolder.save
+    stopped = interrupted(storage)
     assert stopped.code == 130
     assert "the same command continues" in stopped.err
     assert {"epochs.parquet", "state-000001.safetensors"} < set(files_of(storage))
@@ -210,15 +216,7 @@ def test_other_images_under_one_name_are_refused_and_fresh_starts_over(tmp_path)
 
 def test_other_torch_is_refused_unless_accepted_and_then_noted(tmp_path, monkeypatch):
     storage = new_storage(tmp_path / "runs")
-    save = folder.CentralisedFolder.save
-
-    def save_and_stop(self, progress, row):
-        save(self, progress, row)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(folder.CentralisedFolder, "save", save_and_stop)
-        assert fedgrid(*SMALL, "--storage", storage).code == 130
+    assert interrupted(storage).code == 130
     before, [first] = files_of(storage), parts(storage)
     versions = made_with._versions()
     monkeypatch.setattr(made_with, "_versions", lambda: {**versions, "torch": "99.1"})
