@@ -246,6 +246,8 @@ class ClientWorker:
         on: ChooseOn,
         by: ChooseBy,
     ) -> int:
+        if len(candidates) == 1:
+            return candidates[0]
         held = self._chosen_on(task.client, task.round_index, on)
         return choice.best(candidates, lambda place: self._test_of(models[place], held), by)
 

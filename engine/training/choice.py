@@ -10,10 +10,8 @@ from fedgrid.engine.training.confusion import Counts
 def best(candidates: Sequence[int], test: Callable[[int], Counts], by: ChooseBy) -> int:
     """Return the candidate with the least loss, or the highest accuracy; ties go to the first.
 
-    A single one is not tested. A loss that is NaN counts as infinite.
+    A loss that is NaN counts as infinite.
     """
-    if len(candidates) == 1:
-        return candidates[0]
     penalties = {candidate: _penalty(test(candidate), by) for candidate in candidates}
     return min(candidates, key=penalties.__getitem__)
 
