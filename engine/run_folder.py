@@ -5,14 +5,10 @@ newer fedgrid is refused, and nothing is changed.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from fedgrid.engine import checkpoint
 from fedgrid.engine.checkpoint import Progress
@@ -20,8 +16,8 @@ from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import DamagedFile, refuse_newer, seal, unseal
 from fedgrid.engine.integrity import done_mark
 from fedgrid.engine.integrity.done_mark import CONFIG, DONE, OF_ROUNDS, TIMES, TIMES_CHECKSUM, times_mark_of
-from fedgrid.engine.integrity.files import read_table
 from fedgrid.engine.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, sealed
+from fedgrid.engine.integrity.record_files import RecordFiles, segments
 from fedgrid.engine.records import RoundRecord, schemas
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.atomic import ASIDE, delete_partial, disk_errors, set_aside, write_text
@@ -48,7 +44,7 @@ class Failure:
 
 
 class RunFolder:
-    """Reads and writes one run's folder; holds the run's records in memory, a few hundred bytes per row.
+    """Reads and writes one run's folder.
 
     A run has one writer. A killed driver can leave a second one behind for a while. Both then write the same
     bytes under temporary names of their own, and the slower one skips rounds that are already stored.
@@ -58,8 +54,7 @@ class RunFolder:
         self.path = folder_of(storage.root, config)
         self.config = config
         self._storage = storage
-        self._schemas = schemas(config.evaluation.global_model, config.own_columns)
-        self._tables: dict[str, pa.Table] = {}
+        self._records = RecordFiles(self.path, schemas(config.evaluation.global_model, config.own_columns))
 
     @property
     def is_done(self) -> bool:
@@ -144,17 +139,8 @@ class RunFolder:
             RunError: it cannot be written; the folder is then as after the round before, and the same call
                 can be made again.
         """
-        rows: Mapping[str, Sequence[Mapping[str, Any]]] = {
-            "rounds": [record.round],
-            "clients": record.clients,
-            "timings": [record.timing],
-        }
-        for name, schema in self._schemas.items():
-            table = self._tables[name]
-            if _last_round(table) >= progress.rounds_done:
-                continue
-            new = pa.Table.from_pylist(list(rows[name]), schema=schema)
-            self._tables[name] = pa.concat_tables([table, new]).combine_chunks()
+        rows = {"rounds": [record.round], "clients": record.clients, "timings": [record.timing]}
+        self._records.add(progress.rounds_done, rows)
         with disk_errors(self.path):
             if progress.rounds_done > self.rounds_done:
                 self._write(progress)
@@ -163,6 +149,9 @@ class RunFolder:
     def finish(self) -> None:
         """Mark the run as finished, with the checksums of its files."""
         with disk_errors(self.path):
+            joined, gone = self._records.join(self.config.training.rounds)
+            self._push(*joined)
+            self._delete(gone)
             if (self.path / TIMES).exists():
                 self._mark(TIMES_CHECKSUM, times_mark_of(self.path))
             self._mark(DONE, done_mark.mark_of(self.path, self.config))
@@ -210,43 +199,26 @@ class RunFolder:
 
     def _newest(self, listed: Mapping[str, str]) -> Progress | None:
         stored = checkpoint.stored_rounds(self.path)
-        tables, damaged = self._read(listed)
-        last_recorded = min(_last_round(table) for table in tables.values())
+        found = self._records.look(listed)
         is_any_undamaged = False
         for number in stored:
             progress = checkpoint.load(self.path, number)
             is_any_undamaged = is_any_undamaged or progress is not None
-            if progress is not None and number <= last_recorded:
+            if progress is not None and number <= found.last_round:
                 later = [other for other in stored if other > number]
-                self._set_aside(checkpoint.files_of(self.path, later))
-                self._tables = {
-                    name: table.filter(pc.field("round") <= number).combine_chunks()
-                    for name, table in tables.items()
-                }
+                self._set_aside([*checkpoint.files_of(self.path, later), *found.damaged])
+                self._delete(self._records.go_on_after(number))
                 return progress
         if stored and not is_any_undamaged:
             names = ", ".join(checkpoint.names(number)[0] for number in stored)
             raise RunError(f"every state in {self.path} is damaged ({names}); move it away to start again")
-        if stored or damaged:
-            why = "; ".join(damaged) or f"the records end before round {stored[-1]}"
+        if stored or found.damaged:
+            why = "; ".join(found.damaged.values()) or f"the records end before round {stored[-1]}"
             self.log(f"warning: {why}: all rounds are run again")
-            self._set_aside([*checkpoint.files_of(self.path, stored), *OF_ROUNDS])
-        self._tables = {name: schema.empty_table() for name, schema in self._schemas.items()}
+            self._set_aside([*checkpoint.files_of(self.path, stored), *OF_ROUNDS, *segments(self.path)])
+        self._delete(segments(self.path))
+        self._records.begin(1)
         return None
-
-    def _read(self, listed: Mapping[str, str]) -> tuple[dict[str, pa.Table], list[str]]:
-        """Return the records on disk, empty where they are missing or damaged, and what is damaged."""
-        tables, damaged = {}, []
-        for name, schema in self._schemas.items():
-            path = self.path / f"{name}.parquet"
-            try:
-                done_mark.check(path, listed)
-                tables[name] = read_table(path, schema)
-            except (FileNotFoundError, DamagedFile) as error:
-                tables[name] = schema.empty_table()
-                if isinstance(error, DamagedFile):
-                    damaged.append(str(error))
-        return tables, damaged
 
     def _listed(self) -> dict[str, str]:
         """Return the checksums of a finished run's files, empty of another run; sets a damaged mark aside."""
@@ -258,8 +230,7 @@ class RunFolder:
             return {}
 
     def _write(self, progress: Progress) -> None:
-        tables = {f"{name}.parquet": table for name, table in self._tables.items()}
-        self._push(*checkpoint.save(self.path, progress, tables))
+        self._push(*checkpoint.save(self.path, progress, self._records.newest()))
         self._drop_before(progress)
 
     def _drop_before(self, progress: Progress) -> None:
@@ -267,6 +238,13 @@ class RunFolder:
         oldest = progress.rounds_done - checkpoint.KEEP
         old = (number for number in checkpoint.stored_rounds(self.path) if number <= oldest)
         gone = checkpoint.drop(self.path, old) + checkpoint.delete_leftovers(self.path, oldest)
+        if gone:
+            self._storage.remove(*(f"{self.path.name}/{name}" for name in gone))
+
+    def _delete(self, names: Iterable[str]) -> None:
+        gone = list(names)
+        for name in gone:
+            (self.path / name).unlink(missing_ok=True)
         if gone:
             self._storage.remove(*(f"{self.path.name}/{name}" for name in gone))
 
@@ -287,7 +265,3 @@ class RunFolder:
 
     def _push(self, *names: str) -> None:
         self._storage.push(*(f"{self.path.name}/{name}" for name in names))
-
-
-def _last_round(table: pa.Table) -> int:
-    return pc.max(table["round"]).as_py() or 0

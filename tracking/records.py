@@ -1,10 +1,12 @@
 """Reads a run's Parquet records into arrays by column, nulls as NaN.
 
 All numbers of `rounds.parquet` are read, whatever their names, so that a new one needs no change here. A
-column that a file lacks, because an earlier version wrote it, is all NaN. Shapes: R rounds, K clients.
+column that a file lacks, because an earlier version wrote it, is all NaN. A run that goes on may have more
+rounds in segments: `clients-000069.parquet` starts with round 69. Shapes: R rounds, K clients.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,8 +105,8 @@ def read(run_folder: Path) -> Records:
     Raises:
         RecordsError: if there is no complete round yet, or the files do not match.
     """
-    rounds = _table(run_folder / "rounds.parquet", ROUND_KEYS).sort_by("round")
-    clients = _table(run_folder / "clients.parquet", CLIENT_KEYS, (*CLIENT_COLUMNS, "part")).sort_by(
+    rounds = table(run_folder, "rounds", ROUND_KEYS).sort_by("round")
+    clients = table(run_folder, "clients", CLIENT_KEYS, (*CLIENT_COLUMNS, "part")).sort_by(
         [("round", "ascending"), ("client", "ascending")]
     )
     whole_R = np.intersect1d(rounds["round"].to_numpy(), clients["round"].to_numpy())
@@ -141,8 +143,8 @@ def _client_columns(clients: pa.Table) -> dict[str, Array]:
 def _seconds(run_folder: Path, rounds_R: Array) -> Array:
     """Return the seconds of these rounds, NaN for one that is not in `timings.parquet`."""
     seconds_R = np.full(rounds_R.shape, np.nan)
-    if (path := run_folder / "timings.parquet").exists():
-        timings = _table(path, ("round", "seconds"), ("alone_seconds",))
+    if (run_folder / "timings.parquet").exists():
+        timings = table(run_folder, "timings", ("round", "seconds"), ("alone_seconds",))
         by_round = {row["round"]: row for row in timings.to_pylist()}
         for place, number in enumerate(rounds_R.tolist()):
             row = by_round.get(number, {})
@@ -152,14 +154,45 @@ def _seconds(run_folder: Path, rounds_R: Array) -> Array:
     return seconds_R
 
 
-def _table(path: Path, keys: Sequence[str], columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the table with those of `columns` (None: all) that it has, and its `keys`."""
-    if not path.exists():
-        raise RecordsError(f"no {path.name} in {path.parent}; a run's folder has one after its first round")
+def table(
+    run_folder: Path, name: str, keys: Sequence[str] = ("round",), columns: Sequence[str] | None = None
+) -> pa.Table:
+    """Return a table of a run's records with those of `columns` (None: all) that it has, and its `keys`.
+
+    Raises:
+        RecordsError: it is missing, or cannot be read.
+    """
+    later = {}
+    for path in sorted(run_folder.glob(f"{name}-*.parquet")):
+        with suppress(FileNotFoundError):  # The run has just ended, and its first file is whole by now.
+            later[path] = _read(path, keys, columns)
+    first = run_folder / f"{name}.parquet"
+    try:
+        found = [_read(first, keys, columns)]
+    except FileNotFoundError as error:
+        raise RecordsError(f"no {first.name} in {run_folder}; a run has one after its first round") from error
+    for rows in later.values():
+        # After a crash, or while a run ends, several files have the same rounds.
+        if len(new := rows.filter(pc.field("round") > pc.max(found[-1]["round"]))):
+            found.append(new)
+    return pa.concat_tables(found)
+
+
+def num_rounds(run_folder: Path) -> int:
+    """Return the number of recorded rounds, 0 if there are none or they cannot be read."""
+    try:
+        return len(table(run_folder, "rounds", columns=()))
+    except RecordsError:
+        return 0
+
+
+def _read(path: Path, keys: Sequence[str], columns: Sequence[str] | None) -> pa.Table:
     try:
         there = pq.read_schema(path).names
         wanted = there if columns is None else [name for name in columns if name in there]
         return pq.read_table(path, columns=[*dict.fromkeys((*keys, *wanted))])
+    except FileNotFoundError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise RecordsError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
 

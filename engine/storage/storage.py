@@ -150,10 +150,11 @@ class Storage:
         if self.uri:
             self._at_uri("read", mirror)
 
-    def pull(self, folder: str, skip: tuple[str, ...] = ()) -> None:
+    def pull(self, folder: str, skip: tuple[str, ...] = (), only: str = "") -> None:
         """Make a folder equal to that at the URI: fetch files that differ, delete those missing there.
 
-        Names that start with one of `skip`, such as `figures/`, are left alone.
+        Names that start with one of `skip`, such as `figures/`, are left alone, as are those that do not
+        start with `only`.
 
         Raises:
             RunError: the URI cannot be read.
@@ -161,10 +162,12 @@ class Storage:
 
         def mirror(remote: fs.FileSystem, base: str) -> None:
             skipped = tuple(f"{folder}/{start}" for start in skip)
-            listed = listing(remote, base, folder).items()
-            there = {name: info for name, info in listed if not name.startswith(skipped)}
-            here = [name for name in self._files(folder) if not name.startswith(skipped)]
-            self._mirror(remote, there, here)
+
+            def concerns(name: str) -> bool:
+                return name.startswith(f"{folder}/{only}") and not name.startswith(skipped)
+
+            there = {name: info for name, info in listing(remote, base, folder).items() if concerns(name)}
+            self._mirror(remote, there, [name for name in self._files(folder) if concerns(name)])
 
         if self.uri:
             self._at_uri("read", mirror)

@@ -7,10 +7,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from fedgrid.engine.epsilons import Proposal
 from fedgrid.engine.training.settings import Training
+from fedgrid.tracking.records import table
 
 SAME = ("optimizer", "learning_rate", "batch_size", "momentum", "weight_decay")
 """Keys of the training that set the size of a step. Epochs and rounds may differ."""
@@ -51,7 +50,7 @@ def plain_rounds(root: Path, dataset: str, model: str, training: Training) -> li
             config["training"][key] == getattr(training, key) for key in SAME
         )
         if alike and config["algorithm"]["similarity_over"] == "parameters":
-            rows = pq.read_table(records, columns=["clusters", "mean_norm", "max_norm"]).to_pylist()
+            rows = table(records.parent, "rounds", columns=("clusters", "mean_norm", "max_norm")).to_pylist()
             split = next((index for index, row in enumerate(rows) if row["clusters"] > 1), len(rows))
             before = rows[: split + 1]
             # Runs imported from an archive have no norms.

@@ -1,11 +1,14 @@
 """Writes a grid's runs to MLflow, one after another; rounds that it lacks are read from their folders."""
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from fedgrid.engine.format import DamagedFile, seal, unseal
+from fedgrid.engine.integrity.record_files import write_joined
+from fedgrid.engine.records import schemas
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import write_text
@@ -98,7 +101,7 @@ class Writer:
         added = experiment.log_rounds(entry, [(number, metrics(scores)) for number, scores in new], millis)
         del self._doubtful[config.run_id]
         if status is not None:
-            self._finish(entry, folder, status)
+            self._finish(entry, config, folder, status)
         return added
 
     def has(self, config: RunConfig, status: Status, rounds: int) -> bool:
@@ -181,9 +184,10 @@ class Writer:
         name = name_of(config, self._axes)
         return experiment.start(config.run_id, name, given, config.model_dump(mode="json")), True
 
-    def _finish(self, entry: LoggedRun, folder: Path, status: Status) -> None:
+    def _finish(self, entry: LoggedRun, config: RunConfig, folder: Path, status: Status) -> None:
         experiment = self._connected()
-        experiment.log_artifacts(entry, [folder / name for name in ARTIFACTS if (folder / name).exists()])
+        with _artifacts(config, folder) as files:
+            experiment.log_artifacts(entry, files)
         experiment.log_artifacts(entry, sorted((folder / "figures").glob("*")), "figures")
         experiment.log_totals(entry, _totals(folder))
         experiment.finish(entry, status)
@@ -194,6 +198,18 @@ class Writer:
         if folder.is_dir():
             with one_line(self._uri):
                 write_text(folder / MARK, seal(mark))
+
+
+@contextmanager
+def _artifacts(config: RunConfig, folder: Path) -> Iterator[list[Path]]:
+    """Yield those of a run's `ARTIFACTS` that there are; records in segments are joined for it."""
+    with TemporaryDirectory(prefix="fedgrid-") as scratch:
+        columns = schemas(config.evaluation.global_model, config.own_columns)
+        joined: list[Path] = []
+        with suppress(FileNotFoundError, DamagedFile):  # As they are: the next launch says what is wrong.
+            joined = write_joined(folder, Path(scratch), columns)
+        found = {name: folder / name for name in ARTIFACTS} | {path.name: path for path in joined}
+        yield [path for path in found.values() if path.exists()]
 
 
 def _recorded(folder: Path, after: int) -> list[tuple[int, RoundScores]]:

@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.tracking.mlflow.runs import Status
 from fedgrid.tracking.mlflow.store import TrackingError
+from fedgrid.tracking.records import num_rounds
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ def sync(runs: Sequence[RunConfig], storage: Path, log: RunLog, text: str) -> Sy
             folder = folder_of(storage, config)
             status = status_of(folder)
             if status is None or (
-                log.writer.has(config, status, _num_rounds(folder))
+                log.writer.has(config, status, num_rounds(folder))
                 and (status != "FINISHED" or log.is_logged(config))
             ):
                 continue
@@ -65,10 +63,3 @@ def status_of(folder: Path) -> Status | None:
     if (folder / "failed.json").exists():
         return "FAILED"
     return "KILLED" if (folder / "rounds.parquet").exists() else None
-
-
-def _num_rounds(folder: Path) -> int:
-    try:
-        return int(pq.read_metadata(folder / "rounds.parquet").num_rows)
-    except (OSError, pa.ArrowException):
-        return 0

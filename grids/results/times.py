@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedgrid.engine.integrity.files import read_table
+from fedgrid.engine.integrity.record_files import read_records
 from fedgrid.engine.records import TIMINGS
 
 
@@ -45,7 +45,7 @@ def times_of(folder: Path) -> Times:
         DamagedFile: they cannot be read.
     """
     try:
-        rows = read_table(folder / "timings.parquet", TIMINGS).to_pylist()
+        rows = read_records(folder, "timings", TIMINGS).to_pylist()
     except FileNotFoundError:
         return Times()
     return Times(

@@ -171,4 +171,7 @@ def _timings_in(runs: Sequence[RunConfig], storage: Storage) -> Iterator[Path]:
     with TemporaryDirectory(prefix="fedgrid-") as folder:
         copy = Storage(Path(folder), storage.uri)
         copy.refresh(*(f"{folder_of(copy.root, run).name}/{TIMINGS}" for run in runs))
+        for run in runs:
+            if not is_finished(storage, run):
+                copy.pull(folder_of(copy.root, run).name, only="timings-")
         yield copy.root
