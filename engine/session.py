@@ -28,7 +28,7 @@ from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.partition.kinds import transform_of
 from fedgrid.engine.partition.scenarios import GroupTransform
-from fedgrid.engine.partition.server_images import hold_out, mixed, server_sets
+from fedgrid.engine.partition.server_images import hold_out, mixed, server_parts, server_sets
 from fedgrid.engine.partition.split import ClientSplit, client_sets, split_pool, with_official_tests
 from fedgrid.engine.plugins import active
 from fedgrid.engine.records import RoundRecord
@@ -262,7 +262,6 @@ def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
     rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
     sets_K = client_sets(splits, pool_set, rest, transform)
     server_set, reference_set = _server_images(config, official, transform)
-    bounds = np.linspace(0, len(server_set), config.clients + 1).round().astype(int)
     setup = Setup(
         model=config.model,
         num_classes=num_classes,
@@ -270,7 +269,7 @@ def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
         seed=config.root_seed,
         clients=tuple(ClientData(part.client, *sets) for part, sets in zip(splits, sets_K, strict=True)),
         server_set=server_set,
-        server_parts={client: slice(bounds[client], bounds[client + 1]) for client in range(config.clients)},
+        server_parts=server_parts(len(server_set), config.clients),
         reference_set=reference_set,
         normalised_by=statistics_for(config.training, pool_set),
         uplink=config.uplink if config.make_algorithm().sends_updates else (),

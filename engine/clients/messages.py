@@ -13,7 +13,7 @@ from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, O
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.uplink import Uplink
-from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.data.images import HeldImages, ImageSet, ImageView
 from fedgrid.engine.data.pixel_statistics import PixelStatistics
 from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.training.confusion import Counts
@@ -28,8 +28,15 @@ class ClientData:
     """What one client holds."""
 
     client: int
-    train: ImageSet
-    test: ImageSet
+    train: HeldImages
+    test: HeldImages
+
+    def copied(self) -> "ClientData":
+        """Return the same with images of its own, to be sent elsewhere without those of other clients."""
+        train, test = (
+            held.copied() if isinstance(held, ImageView) else held for held in (self.train, self.test)
+        )
+        return ClientData(self.client, train, test)
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class RayPool:
         self._deaths = [0] * len(self._actors)
         self._deadlines = Deadlines(monotonic)
         self._home = _deal({data.client: len(data.train) for data in setup.clients}, len(self._actors))
-        self._data = {data.client: ray.put(data) for data in setup.clients}
+        self._data = {data.client: ray.put(data.copied()) for data in setup.clients}
         self._images = ray.put(setup.server_set), ray.put(setup.reference_set)
         self._setup = replace(setup, clients=(), server_set=NO_IMAGES, reference_set=None)
         self._each(range(len(self._actors)), self._prepare, "prepare", "before round 1")

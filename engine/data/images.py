@@ -48,6 +48,35 @@ class ImageSet:
         return replace(self, images=np.empty((0, *self.images.shape[1:]), np.uint8))
 
 
+@dataclass(frozen=True)
+class ImageView:
+    """Some images of a set, taken from it when they are asked for: thousands of clients share one pool."""
+
+    source: ImageSet
+    positions: Positions
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @property
+    def images(self) -> Images:
+        """A copy of the images."""
+        return self.source.images[self.positions]
+
+    @property
+    def labels(self) -> ClassLabels:
+        """A copy of their classes."""
+        return self.source.labels[self.positions]
+
+    def copied(self) -> ImageSet:
+        """Return the images and classes as a set of their own."""
+        return ImageSet(self.images, self.labels)
+
+
+HeldImages = ImageSet | ImageView
+"""What a client holds, read by `images`, `labels` and `len`."""
+
+
 def check_memory(path: Path, num_bytes: int) -> None:
     """Check that images of so many bytes can be held by this machine, before any of them is read.
 

@@ -60,7 +60,9 @@ def read(path: Path) -> Pair:
     images, labels = [part.images for part in pool], [part.labels for part in pool]
     groups = [part.groups for part in pool if part.groups is not None]
     every_group = np.concatenate(groups) if groups else None
-    return ImageSet(np.concatenate(images), np.concatenate(labels), every_group), server
+    # A pool of one part is not copied: it may be most of the memory.
+    every_image = images[0] if len(images) == 1 else np.concatenate(images)
+    return ImageSet(every_image, np.concatenate(labels), every_group), server
 
 
 def facts(path: Path) -> tuple[int, Shape, int, int | None]:

@@ -40,6 +40,20 @@ def mixed(held: ImageSet, transform: GroupTransform, num_groups: int, seed: int,
     return mixture
 
 
+def server_parts(num_images: int, num_clients: int, batch: int = 128) -> dict[int, slice]:
+    """Return which of the server's test images each client tests served models on: parts that tile the set.
+
+    With more clients than images, a few of the clients test a `batch` each, and the others none: a pass of
+    the model takes about as long for one image as for many.
+    """
+    num_parts = num_clients if num_clients <= num_images else max(1, round(num_images / batch))
+    bounds = np.linspace(0, num_images, num_parts + 1).round().astype(int)
+    parts = dict.fromkeys(range(num_clients), slice(0, 0))
+    for part in range(num_parts):
+        parts[part * num_clients // num_parts] = slice(bounds[part], bounds[part + 1])
+    return parts
+
+
 def hold_out(server: ImageSet, count: int | None, seed: int) -> tuple[ImageSet, ImageSet | None]:
     """Return the official test images that are left to test on, and the reference images.
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedgrid.engine.data.images import ClassLabels, Groups, ImageSet, Positions
+from fedgrid.engine.data.images import ClassLabels, Groups, HeldImages, ImageSet, ImageView, Positions
 from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.partition import kinds
 from fedgrid.engine.partition.groups import Balance
@@ -130,18 +130,19 @@ def client_sets(
     pool: ImageSet,
     official: ImageSet,
     transform: GroupTransform | None,
-) -> list[tuple[ImageSet, ImageSet]]:
+) -> list[tuple[HeldImages, HeldImages]]:
     """Return each client's training and test images, as `transform` makes them for its hidden group.
 
-    Clients of a group with the same official test images share one object: a hundred of them may have the
-    whole test set each.
+    Without a transform they are views of `pool` and `official`: no image is copied. Clients of a group with
+    the same official test images share one object: a hundred of them may have the whole test set each.
     """
+    pool, official = pool.without_groups(), official.without_groups()
 
-    def held(images: ImageSet, positions: Positions, group: int) -> ImageSet:
-        taken = images.take(positions).without_groups()
-        return taken if transform is None else transform(taken, group)
+    def held(images: ImageSet, positions: Positions, group: int) -> HeldImages:
+        view = ImageView(images, positions)
+        return view if transform is None else transform(view.copied(), group)
 
-    shared: dict[tuple[int, bytes], ImageSet] = {}
+    shared: dict[tuple[int, bytes], HeldImages] = {}
     sets_K = []
     for part in parts_K:
         if part.is_official:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from fedgrid.engine.clients.messages import Memory, Setup, TrainTask
+from fedgrid.engine.data.images import ImageView
 
 CODE = ("engine/**/*.py", "algorithms/contract/*.py")
 """What trains, tests and compares: a change of one line makes every key another one."""
@@ -80,6 +81,8 @@ def digest(value: object) -> str:
             parts = ["mapping", *sorted(f"{digest(key)} {digest(inner)}" for key, inner in value.items())]
         case Sequence():
             parts = ["sequence", *(digest(inner) for inner in value)]
+        case ImageView():
+            return digest(value.copied())
         case _ if is_dataclass(value) and not isinstance(value, type):
             parts = [type(value).__qualname__, digest(_fields(value))]
         case _:

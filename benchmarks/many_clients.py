@@ -1,0 +1,121 @@
+"""A federation of thousands of clients, a few of which train in a round: memory, and time outside training.
+
+python -m benchmarks.many_clients --rounds 10
+
+The images are as FEMNIST's (28x28, 62 classes, one group a writer), made up; each client holds those of a
+writer. All in this process and on one core: 2 % of the clients train in a round, and only these are tested
+(`participation: 0.02`, `evaluation.clients: asked`). The first round is left out: it deals the images out.
+"""
+
+import argparse
+import cProfile
+import pstats
+import tempfile
+import time
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedgrid.engine.clients.peak_memory import own_peak
+from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.run_config import RunConfig, complete
+from fedgrid.engine.session import Session
+from fedgrid.engine.storage.storage import Storage
+
+SIDE, CLASSES, OF_TEN = 28, 62, 10
+FILE = "writers.npz"
+
+
+def main() -> None:
+    """Print seconds a round in training and elsewhere, and the peak of the memory."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--clients", type=int, default=3550)
+    parser.add_argument("--images", type=int, default=226, help="of a client")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--model", default="lenet5")
+    parser.add_argument("--algorithm", default="bnc")
+    parser.add_argument("--profile", action="store_true", help="Print where the time goes.")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory(prefix="fedgrid-many-") as name:
+        folder = Path(name)
+        # In a process of its own: its memory is none of the federation's.
+        making = get_context("spawn").Process(
+            target=make_images, args=(folder / FILE, given.clients, given.images)
+        )
+        making.start()
+        making.join()
+        profile = cProfile.Profile() if given.profile else None
+        measure(config(folder / FILE, given), folder, profile)
+        if profile is not None:
+            pstats.Stats(profile).sort_stats("cumulative").print_stats(45)
+
+
+def make_images(path: Path, clients: int, images: int) -> None:
+    """Write an npz file of random images, `images` a client, a tenth as many for the server."""
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for part, each in (("train", images), ("test", max(1, images // OF_TEN))):
+        count = clients * each
+        # A few random images, again and again: their numbers do not matter, and the file stays small.
+        arrays[f"{part}_images"] = np.resize(
+            rng.integers(0, 256, (1000, SIDE, SIDE), np.uint8), (count, SIDE, SIDE)
+        )
+        arrays[f"{part}_labels"] = np.arange(count) % CLASSES
+        arrays[f"{part}_group"] = np.arange(count) // each
+    np.savez(path, allow_pickle=False, **arrays)
+
+
+def config(path: Path, given: argparse.Namespace) -> RunConfig:
+    """Return the run."""
+    return complete(
+        {
+            "dataset": f"npz:{path}",
+            "overlap": "natural",
+            "clients": given.clients,
+            "model": given.model,
+            "algorithm": given.algorithm,
+            "participation": 0.02,
+            "evaluation": {"clients": "asked", "local_server": False},
+            "split": {"server_images": 1000},
+            "training": {"rounds": given.rounds, "local_epochs": given.epochs, "batch_size": 10},
+        },
+        path.parent,
+    )
+
+
+def measure(run: RunConfig, folder: Path, profile: cProfile.Profile | None) -> None:
+    """Run it; print what its rounds cost."""
+    session = Session(InProcessPool(), folder)
+    began = time.perf_counter()
+    session.open(run, Storage.of(folder / "runs"))
+    print(f"opened in {time.perf_counter() - began:.1f} s; {own_peak().megabytes:.0f} MB", flush=True)
+    first = session.next_round().timing
+    print(f"round 1: {first['seconds']:.2f} s, of it training {first['train_seconds']:.2f}", flush=True)
+    began, training = time.perf_counter(), 0.0
+    if profile is not None:
+        profile.enable()
+    for _ in range(run.training.rounds - 2):
+        training += session.next_round().timing["train_seconds"]
+    if profile is not None:
+        profile.disable()
+    whole = time.perf_counter() - began
+    rounds = run.training.rounds - 2
+    print(
+        f"{whole / rounds:.2f} s a round, of it training {training / rounds:.2f}; the rest over training "
+        f"{whole / training - 1:.2f}; peak {own_peak().megabytes:.0f} MB",
+        flush=True,
+    )
+    began = time.perf_counter()
+    session.next_round()
+    print(
+        f"the last round, with all records joined: {time.perf_counter() - began:.1f} s; "
+        f"peak {own_peak().megabytes:.0f} MB"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""Folders of runs of three clients whose rounds are made up, as a federation would have them saved."""
+
+from pathlib import Path
+
+import numpy as np
+
+from fedgrid.algorithms.contract.base import State
+from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.clients.messages import TrainReport
+from fedgrid.engine.clients.peak_memory import PeakMemory
+from fedgrid.engine.records import TESTS, RoundRecord, client_row, schemas
+from fedgrid.engine.run_config import complete
+from fedgrid.engine.run_folder import RunFolder
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.training.confusion import Counts
+
+NUM_CLIENTS, ROUNDS = 3, 4
+TABLES = ("rounds.parquet", "clients.parquet", "timings.parquet")
+
+
+def config(**given):
+    return complete({"clients": NUM_CLIENTS, "training": {"rounds": ROUNDS}, **given}, Path("no-data-needed"))
+
+
+def run_folder(root, **given):
+    return RunFolder(Storage.of(root), config(**given))
+
+
+def open_folder(root):
+    folder = run_folder(root)
+    return folder, folder.open()
+
+
+def progress(number):
+    labels_K = np.arange(NUM_CLIENTS) % 2
+    return Progress(number, State((np.full(4, number, np.float32),) * 2, labels_K), {})
+
+
+def record(number):
+    """Odd rounds have no evaluation and no norms; client 2's update is not finite."""
+    tested = number % 2 == 0
+    counts = Counts(np.array([[number, 1], [0, 0]]), 1 / 3)
+    labels_K = progress(number).state.labels_K
+    return RoundRecord(
+        round={
+            **dict.fromkeys(schemas()["rounds"].names),
+            "round": number,
+            "temperature": 1 / (number + 1),
+            "clusters": 2,
+            "clustered": tested,
+            "mean_norm": 0.1 if tested else None,
+            "bytes_down": 100,
+            "bytes_up": 10,
+            "excluded": 1,
+            "warnings": 1,
+        },
+        clients=[
+            client_row(
+                number=number,
+                client=client,
+                part="trained" if client != 2 else "excluded",
+                report=report(client, number),
+                labels_K=labels_K,
+                truth_K=labels_K,
+                train_images=7,
+                test_images=3,
+                tests=dict.fromkeys(TESTS, counts if tested else None),
+            )
+            for client in range(NUM_CLIENTS)
+        ],
+        timing={
+            "round": number,
+            "seconds": 1.5,
+            "train_seconds": 1.0,
+            "cluster_seconds": 0.0,
+            "evaluate_seconds": 0.5,
+            "slowest_client": 1,
+            "slowest_client_seconds": 0.75,
+            "peak_memory_mb": 300.0,
+        },
+        warnings=(f"round {number}: client 2 left out, its update is NaN or infinite",),
+    )
+
+
+def report(client, number):
+    usable = client != 2
+    return TrainReport(
+        client=client,
+        chosen=0,
+        train_loss=1 / number if usable else np.nan,
+        train_accuracy=0.5,
+        update_norm=0.1 if usable else np.inf,
+        usable=usable,
+        local=None,
+        local_server=None,
+        seconds=0.5,
+        peak_memory=PeakMemory("host:1", 300.0),
+    )
+
+
+def save(folder, *numbers):
+    for number in numbers:
+        folder.save(record(number), progress(number))
+
+
+def content(path):
+    """Return the bytes of everything but the log, and what was set aside."""
+    return {
+        kept.name: kept.read_bytes() for kept in path.iterdir() if kept.is_file() and kept.name != "log.txt"
+    }
+
+
+def aside(path):
+    """Return the names of the damaged files that were set aside."""
+    return sorted(kept.name for kept in path.glob("damaged-*/*"))
