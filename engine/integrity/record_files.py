@@ -217,11 +217,24 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     for table in tables:
         missing = GROUP_ROWS - sum(map(len, waiting))
         while len(table) >= missing:
-            yield pa.concat_tables([*waiting, table.slice(0, missing)]).combine_chunks()
-            waiting, table, missing = [], table.slice(missing), GROUP_ROWS
+            waiting.append(table.slice(0, missing))
+            yield _in_one_piece(waiting)
+            table, missing = table.slice(missing), GROUP_ROWS
         waiting.append(table)
     if sum(map(len, waiting)):
-        yield pa.concat_tables(waiting).combine_chunks()
+        yield _in_one_piece(waiting)
+
+
+def _in_one_piece(tables: list[pa.Table]) -> pa.Table:
+    """Return the rows of all tables, and empty the list; column by column: memory has no column twice."""
+    parts = pa.concat_tables(tables)
+    schema = parts.schema
+    tables.clear()
+    columns = []
+    while parts.num_columns:
+        columns.append(parts.column(0).combine_chunks())
+        parts = parts.remove_column(0)
+    return pa.table(columns, schema=schema)
 
 
 def _after(table: pa.Table, number: int) -> pa.Table:
