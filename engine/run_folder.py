@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 from fedgrid.engine import checkpoint
@@ -54,7 +55,11 @@ class RunFolder:
         self.path = folder_of(storage.root, config)
         self.config = config
         self._storage = storage
-        self._records = RecordFiles(self.path, schemas(config.evaluation.global_model, config.own_columns))
+
+    @cached_property
+    def _records(self) -> RecordFiles:
+        # Made when it is needed: `status` asks thousands of folders whether they are done.
+        return RecordFiles(self.path, schemas(self.config.evaluation.global_model, self.config.own_columns))
 
     @property
     def is_done(self) -> bool:

@@ -56,6 +56,8 @@ class Section(BaseModel):
 def _booleans_taken_for_numbers(given: object, taken: object) -> Iterator[tuple[tuple[str, ...], bool]]:
     """Yield those in `given`, with their path: pydantic takes true for 1."""
     for key, value in given.items() if isinstance(given, Mapping) else ():
+        if isinstance(value, str | float | None) or type(value) is int:
+            continue  # Nearly all: thousands of runs are read at once.
         stored = getattr(taken, key, None) if isinstance(key, str) else None
         if isinstance(value, bool) and isinstance(stored, int | float) and not isinstance(stored, bool):
             yield (key,), value

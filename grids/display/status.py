@@ -18,7 +18,7 @@ from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import duration
 from fedgrid.grids.results.axes import further_axes, name_of
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import damage, is_finished
+from fedgrid.grids.results.outcome import state_of
 from fedgrid.redaction import printable
 
 
@@ -54,12 +54,11 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     driver = holder(storage)
     is_running = driver is not None and driver.what == name
     progress: Mapping[str, Any] = (grid.read_progress() or {}) if is_running else {}
-    axes = further_axes(runs)
-    names = {run.run_id: name_of(run, axes) for run in runs}
-    under_way = [{**run, "run": names.get(run["run_id"], run["run"])} for run in progress.get("running", [])]
-    failures = _failed(runs, storage)
-    damaged = {run.run_id: why for run in runs if (why := damage(storage, run))}
-    done = sum(is_finished(storage, run) for run in runs)
+    under_way = _named(progress.get("running", []), runs)
+    states = [(run, *state_of(storage, run)) for run in runs]
+    damaged = {run.run_id: why for run, _, why in states if why}
+    failures = _failed([run for run, is_finished, _ in states if not is_finished], storage)
+    done = sum(is_finished for _, is_finished, _ in states)
     return {
         "grid": name,
         "driver": driver.process if driver is not None and is_running else None,
@@ -100,6 +99,16 @@ def _failed(runs: Sequence[RunConfig], storage: Storage) -> list[dict[str, Any]]
         {"run": run.name, "run_id": run.run_id, "cause": failure.cause, "attempts": failure.attempts}
         for run, failure in found
         if failure is not None
+    ]
+
+
+def _named(under_way: Sequence[Mapping[str, Any]], runs: Sequence[RunConfig]) -> list[dict[str, Any]]:
+    """Return the runs under way, with their further axes in their names."""
+    by_id = {run.run_id: run for run in runs} if under_way else {}
+    axes = further_axes(runs) if under_way else ()
+    return [
+        {**each, "run": name_of(by_id[each["run_id"]], axes) if each["run_id"] in by_id else each["run"]}
+        for each in under_way
     ]
 
 

@@ -25,16 +25,18 @@ def further_axes(configs: Sequence[RunConfig]) -> tuple[str, ...]:
     every combination of their values is run; otherwise they are variants of the algorithm. The data set is
     one too if two of them have the same short name, as `folder:a/data` and `folder:b/data`.
     """
-    settings = [key for key in axis_keys() if key.startswith(SETTING)]
-    others = [key for key in axis_keys() if not key.startswith(SETTING) and key not in AXES]
-    runs = [values_of(config, (*AXES, *others)) for config in configs]
+    differing = _differing(configs)
+    keys = [key for key in axis_keys() if key.partition(".")[0] in differing]
+    settings = [key for key in keys if key.startswith(SETTING)]
+    others = [key for key in keys if not key.startswith(SETTING) and key not in AXES]
+    runs = [values_of(config, (*AXES, *others)) for config in configs] if others else []
     found: list[str] = []
     for key in others:
         if _differ(runs, (*SCENARIO, ALGORITHM, *found), key):
             found.append(key)
     if len({config.dataset for config in configs}) > len({config.short_dataset for config in configs}):
         found.insert(0, DATASET)
-    return (*found, *_settings(configs, (*AXES, *found), settings))
+    return (*found, *(_settings(configs, (*AXES, *found), settings) if settings else ()))
 
 
 def values_of(config: RunConfig, axes: Sequence[str]) -> Values:
@@ -57,6 +59,16 @@ def setting_of(config: RunConfig, axes: Sequence[str]) -> str:
     """Return what sets a run's scenario apart, empty if nothing does: `, split.majority 0.5`."""
     pairs = pairs_of(config, [axis for axis in axes if not axis.startswith(SETTING)])
     return "".join(f", {axis} {value}" for axis, value in pairs)
+
+
+def _differing(configs: Sequence[RunConfig]) -> set[str]:
+    """Return the keys at the top of a configuration in which runs differ, often a few."""
+    names = set(RunConfig.model_fields) if configs else set()
+    return {
+        name
+        for name in names
+        if any(getattr(config, name) != getattr(configs[0], name) for config in configs)
+    }
 
 
 def _settings(configs: Sequence[RunConfig], alike: Sequence[str], settings: Sequence[str]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """How a run ended, read from its folder."""
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +39,20 @@ def is_finished(storage: Storage, config: RunConfig) -> bool:
     Raises:
         NewerFormat: a newer fedgrid wrote it.
     """
+    return state_of(storage, config)[0]
+
+
+def state_of(storage: Storage, config: RunConfig) -> tuple[bool, str | None]:
+    """Return whether a run `is_finished`, and its `damage`.
+
+    Raises:
+        NewerFormat: a newer fedgrid wrote it.
+    """
     folder = folder_of(storage.root, config)
-    return (folder / DONE).exists() and (folder / SCORES).exists() and damage(storage, config) is None
+    if not os.path.exists(f"{folder}/{DONE}"):
+        return False, None
+    why = _damage(storage, config, folder)
+    return why is None and os.path.exists(f"{folder}/{SCORES}"), why
 
 
 def damage(storage: Storage, config: RunConfig) -> str | None:
@@ -50,10 +63,11 @@ def damage(storage: Storage, config: RunConfig) -> str | None:
     Raises:
         NewerFormat: a newer fedgrid wrote it.
     """
-    folder = folder_of(storage.root, config)
-    if not (folder / DONE).exists():
-        return None
-    there = tuple(_signature(folder / name) for name in (DONE, SCORES, TIMES, TIMES_CHECKSUM, *LISTED))
+    return state_of(storage, config)[1]
+
+
+def _damage(storage: Storage, config: RunConfig, folder: Path) -> str | None:
+    there = tuple(_signature(f"{folder}/{name}") for name in (DONE, SCORES, TIMES, TIMES_CHECKSUM, *LISTED))
     seen, why = _CHECKED.get(folder, (None, None))
     if seen != there:
         why = _damaged_scores(folder) or RunFolder(storage, config).damage()
@@ -75,10 +89,10 @@ def _damaged_scores(folder: Path) -> str | None:
     return None
 
 
-def _signature(path: Path) -> Signature:
+def _signature(path: str) -> Signature:
     """Return numbers that change with a file."""
     try:
-        about = path.stat()
+        about = os.stat(path)
     except FileNotFoundError:
         return ()
     return about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino

@@ -1,0 +1,116 @@
+"""A grid of thousands of finished runs of one round: what each command takes that reads them all.
+
+python -m benchmarks.many_runs --runs 10000
+
+A few runs are real; the others are copies of their files, with marks of their own. MLflow has only the real
+ones, and the marks say that it has the others too.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from shutil import copyfile
+
+import yaml
+from rich.console import Console
+
+from fedgrid.engine.data.datasets import default_data_dir
+from fedgrid.engine.format import seal
+from fedgrid.engine.integrity.done_mark import DONE, mark_of, times_mark_of
+from fedgrid.engine.integrity.made_with import MADE_WITH
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_folder import RunFolder, folder_of
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.execution.launch_types import LaunchOptions
+from fedgrid.grids.execution.run import run_grid
+from fedgrid.grids.mlflow_log.run_writer import MARK
+from fedgrid.grids.presets.grid import Grid, load_grid
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.outcome import SCORES
+
+REAL = 3
+COPIED = ("rounds.parquet", "clients.parquet", "timings.parquet", MADE_WITH, SCORES)
+GRID = {
+    "clients": 3,
+    "algorithm": "bnc",
+    "split": {"draws": 40, "server_images": 50},
+    "training": {"rounds": 1, "local_epochs": 1},
+}
+COMMANDS = {
+    "expansion (--dry-run)": ("run", "many.yaml", "--dry-run"),
+    "status": ("status", "many"),
+    "run, nothing to do": ("run", "many.yaml", "--in-process"),
+    "run --json, nothing to do": ("run", "many.yaml", "--in-process", "--json"),
+    "report": ("report", "many"),
+}
+
+
+def main() -> None:
+    """Make the grid and time the commands."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--folder", type=Path, help="Keep the grid there, and use one that is there.")
+    parser.add_argument("--only", help="Only the commands whose title starts so.")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="fedgrid-many-") as name:
+        folder = given.folder or Path(name)
+        if not (folder / "many.yaml").exists():
+            make(folder, given.runs)
+        print(f"{'':28}{'seconds':>9}{'of a core':>11}{'peak MB':>9}")
+        for title, command in COMMANDS.items():
+            if title.startswith(given.only or ""):
+                seconds, cpu, megabytes = measure(folder, *command)
+                print(f"{title:28}{seconds:9.1f}{cpu:11.1f}{megabytes:9.0f}", flush=True)
+
+
+def make(folder: Path, runs: int) -> None:
+    """Run the first runs, and copy them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    storage = Storage.of(folder / "runs")
+    whole = write_grid(folder, runs)
+    real = whole.runs[:REAL]
+    options = LaunchOptions(default_data_dir(), in_process=True, as_json=True, store=None)
+    run_grid(whole, storage, options, Console(quiet=True), only=real)
+    for index, run in enumerate(whole.runs[REAL:]):
+        copy(storage, real[index % REAL], run)
+    GridFolder(storage, whole.name).keep(whole.runs, whole.text, whole.source)
+
+
+def write_grid(folder: Path, runs: int) -> Grid:
+    """Write the preset of a grid with so many seeds, and return it."""
+    path = folder / "many.yaml"
+    path.write_text(yaml.safe_dump({**GRID, "seeds": f"0..{runs - 1}"}))
+    return load_grid(str(path), {}, [], default_data_dir())
+
+
+def copy(storage: Storage, source: RunConfig, run: RunConfig) -> None:
+    """Make a run's folder with the records of another run."""
+    before, folder = folder_of(storage.root, source), folder_of(storage.root, run)
+    folder.mkdir()
+    for name in COPIED:
+        copyfile(before / name, folder / name)
+    (folder / "config.json").write_text(RunFolder(storage, run)._config_text())
+    (folder / "timings.sha256").write_text(times_mark_of(folder))
+    (folder / DONE).write_text(mark_of(folder, run))
+    uri = f"sqlite:///{storage.root / 'mlflow.db'}"
+    (folder / MARK).write_text(seal({"uri": uri, "mlflow_run_id": "copied", "rounds": 1}))
+
+
+def measure(folder: Path, *arguments: str) -> tuple[float, float, float]:
+    """Run a command; return its seconds, those of the processor, and its peak of memory in MB."""
+    command = [sys.executable, "-c", "from fedgrid.grids.cli.main import main; main()", *arguments]
+    began = time.perf_counter()
+    process = subprocess.Popen([*command, "--storage", "runs"], cwd=folder, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(arguments)} ended with {process.returncode}")
+    return time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1e3
+
+
+if __name__ == "__main__":
+    main()
