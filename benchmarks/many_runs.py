@@ -43,8 +43,8 @@ GRID = {
 COMMANDS = {
     "expansion (--dry-run)": ("run", "many.yaml", "--dry-run"),
     "status": ("status", "many"),
-    "run, nothing to do": ("run", "many.yaml", "--in-process"),
-    "run --json, nothing to do": ("run", "many.yaml", "--in-process", "--json"),
+    "run, nothing to do": ("run", "many.yaml", "--in-process", "--accept-changes"),
+    "run --json, nothing to do": ("run", "many.yaml", "--in-process", "--accept-changes", "--json"),
     "report": ("report", "many"),
 }
 

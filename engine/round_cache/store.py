@@ -34,6 +34,9 @@ ROUND_TRIP = 0.1
 """Seconds that writing and reading a file at a URI takes, however small it is."""
 AIR = 0.1
 """Share of the limit that an eviction frees beyond need: finding the cheapest entries reads them all."""
+WRITERS = 32  # Processes that may write at once within the limit: each lists the cache after its share.
+_SHARES: dict[tuple[str, int], int] = {}
+"""Storage and limit -> bytes that this process may write before it lists the cache."""
 HEADROOM = 1 << 30
 HEADROOM_SHARE = 0.05
 """Bytes, and share of a smaller disk, that stay free for the records and states of runs."""
@@ -122,7 +125,7 @@ class RoundStore:
         temporary = path.with_name(f"{path.name}{PARTIAL}{token_hex(4)}")
         data = encode(entry, name)
         try:
-            if not make_room(self._storage, self._limit, len(data)):
+            if not self._has_room(len(data)):
                 return
             try:
                 _put(path, temporary, data)
@@ -143,7 +146,8 @@ class RoundStore:
     def free_disk(self) -> None:
         """Evict entries until the disk has room for the run itself, whose last attempt may have filled it."""
         try:
-            make_room(self._storage, self._limit, force=True)
+            if self._limit is None or not self._has_room(0):
+                make_room(self._storage, self._limit, force=True)
         except (OSError, FedgridError) as error:
             self._complain(f"the round cache cannot be trimmed ({error})")
 
@@ -160,12 +164,24 @@ class RoundStore:
 
     def take_warnings(self) -> list[str]:
         """Return the warnings since the last call."""
-        warnings, self.warnings = self.warnings, []
-        return warnings
+        taken, self.warnings = self.warnings, []
+        return taken
 
     def lock(self, name: str) -> RoundLock:
         """Return the lock of a round; of a storage at a URI it holds among the runs of this machine."""
         return RoundLock(self._storage.root / self._trunk / f"{name}.lock")
+
+    def _has_room(self, size: int) -> bool:
+        """Return whether an entry fits, after making room; lists the cache only if its share is used up."""
+        if self._limit is None:
+            return make_room(self._storage, None, size)
+        at = str(self._storage), self._limit
+        if size <= _SHARES.get(at, -1) and _lacking(self._storage, size) <= 0:
+            _SHARES[at] -= size
+            return True
+        fits, free = _made_room(self._storage, self._limit, size, force=False)
+        _SHARES[at] = max(0, free - size) // WRITERS
+        return fits
 
     def _is_worthwhile(self, entry: CacheEntry) -> bool:
         size = sum(array.nbytes for array in entry.arrays.values())
@@ -206,25 +222,29 @@ def drop(storage: Storage, entries: list[StoredFile]) -> None:
 def make_room(storage: Storage, limit: int | None, size: int = 0, *, force: bool = False) -> bool:
     """Evict what is cheapest to recompute, by the byte, until `size` more bytes fit; False if they cannot.
 
-    They fit below the limit, if there is one, and below the headroom of the disk. If they cannot, nothing is
+    They fit below the limit, if there is one, and below the disk's headroom. If they cannot, nothing is
     evicted, unless by `force`: then all is, for other files on the disk.
 
     Raises:
         OSError, RunError: if the storage cannot be read or written.
     """
+    return _made_room(storage, limit, size, force=force)[0]
+
+
+def _made_room(storage: Storage, limit: int | None, size: int, *, force: bool) -> tuple[bool, int]:
+    """Return what `make_room` does, and how many bytes are free below the limit before the new ones."""
     lacking = _lacking(storage, size)
     if limit is None and lacking <= 0:
-        return True
+        return True, 0
     entries = kept(storage)
     total = sum(entry.size for entry in entries)
     excess = lacking
     if limit is not None and total + size > limit:
         excess = max(excess, total + size - limit + int(AIR * (limit - size)))
     fits = excess <= 0 or ((limit is None or size <= limit) and lacking <= total)
-    if excess <= 0 or not (fits or force):
-        return fits
-    _drop_cheapest(storage, entries, excess)
-    return fits
+    if excess > 0 and (fits or force):
+        total -= _drop_cheapest(storage, entries, excess)
+    return fits, (limit or 0) - total
 
 
 def evict(storage: Storage, size: int, share: float = 0.0) -> bool:
@@ -242,15 +262,16 @@ def evict(storage: Storage, size: int, share: float = 0.0) -> bool:
     return entries != []
 
 
-def _drop_cheapest(storage: Storage, entries: list[StoredFile], excess: int) -> None:
-    """Delete as many bytes, or all entries."""
-    going = []
+def _drop_cheapest(storage: Storage, entries: list[StoredFile], excess: int) -> int:
+    """Delete as many bytes, or all entries; return their size."""
+    going: list[StoredFile] = []
     for entry in sorted(entries, key=lambda entry: _cost(storage, entry) / max(1, entry.size)):
         if excess <= 0:
             break
         going.append(entry)
         excess -= entry.size
     drop(storage, going)
+    return sum(entry.size for entry in going)
 
 
 def _put(path: Path, temporary: Path, data: bytes) -> None:

@@ -44,6 +44,18 @@ def values_of(config: RunConfig, axes: Sequence[str]) -> Values:
     return {axis: value_text(config, axis) for axis in axes}
 
 
+def settings_of(configs: Sequence[RunConfig], settings: Sequence[str]) -> list[Values]:
+    """Return each run's values of some settings of its algorithm; computed once for each algorithm."""
+    known: dict[str, Values] = {}
+    found = []
+    for config in configs:
+        algorithm = repr(config.algorithm)
+        if algorithm not in known:
+            known[algorithm] = values_of(config, settings)
+        found.append(known[algorithm])
+    return found
+
+
 def pairs_of(config: RunConfig, axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return axis and value of the axes that a run has, as `tracking.scoring.study.Run.axes` holds them."""
     return tuple((axis, value) for axis, value in values_of(config, axes).items() if value is not None)
@@ -74,9 +86,9 @@ def _differing(configs: Sequence[RunConfig]) -> set[str]:
 def _settings(configs: Sequence[RunConfig], alike: Sequence[str], settings: Sequence[str]) -> tuple[str, ...]:
     """Return the settings in which runs differ that are alike in all else, if they have all combinations."""
     groups: dict[tuple[str | None, ...], list[Values]] = {}
-    for config in configs:
+    for config, values in zip(configs, settings_of(configs, settings), strict=True):
         group = tuple(values_of(config, alike).values())
-        groups.setdefault(group, []).append(values_of(config, settings))
+        groups.setdefault(group, []).append(values)
     found: dict[str, None] = {}
     for members in groups.values():
         counts = {key: len({values[key] for values in members}) for key in settings}

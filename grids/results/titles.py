@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from fedgrid.algorithms import registry
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys
-from fedgrid.grids.results.axes import values_of
+from fedgrid.grids.results.axes import settings_of, values_of
 
 UNSET = (None, "null")
 PLUGIN = "plugin"
@@ -20,8 +20,8 @@ def titles(configs: Sequence[RunConfig], axes: Sequence[str]) -> list[str]:
     alike = (*AXES, *(axis for axis in axes if not axis.startswith(SETTING)))
     common = _common_plugins(configs)
     values = [
-        {**values_of(config, settings), PLUGIN: _versions(config, common[config.algorithm["name"]])}
-        for config in configs
+        {**of_settings, PLUGIN: _versions(config, common[config.algorithm["name"]])}
+        for config, of_settings in zip(configs, settings_of(configs, settings), strict=True)
     ]
     shown = _differing([tuple(values_of(config, alike).values()) for config in configs], values)
     found = []

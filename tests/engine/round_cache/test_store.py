@@ -334,6 +334,17 @@ class TestLimit:
         keep(store(storage), [1.0] * 20)
         assert rounds(storage) == set(range(1, 21))
 
+    def test_the_cache_is_listed_once_a_share_of_the_room_is_used_up(self, storage, monkeypatch):
+        """With 398, 385 and 372 entries of room, 12, 12 and 11 more are written before the next listing."""
+        keep(store(storage), [1.0])
+        listed = []
+        monkeypatch.setattr(module, "kept", lambda *given: listed.append(given) or kept(*given))
+        run = store(storage, limit=400 * total(storage))
+        for number in range(2, 42):
+            run.write(f"{number:06d}-ab-reports", entry(*np.zeros(250), cost=1.0))
+        assert len(rounds(storage)) == 41
+        assert len(listed) == 4
+
     def test_where_it_is_enough_nothing_goes(self, storage):
         keep(store(storage), [1.0] * 10)
         exactly = total(storage)
