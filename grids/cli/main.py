@@ -5,6 +5,7 @@ or a cluster that is not up), 130 interrupted.
 `fedgrid --help` imports only `commands`; each command imports what it needs when it runs.
 """
 
+import gc
 import logging
 import sys
 from typing import NoReturn
@@ -31,6 +32,11 @@ from fedgrid.redaction import printable, redacted
 
 LONGEST = 2000
 """Characters of a message."""
+NEW_OBJECTS = 50_000
+"""New objects after which Python looks for garbage, instead of 700.
+
+The imports of a run make a million objects that stay; to look at them again and again took a second.
+"""
 
 app = typer.Typer(
     help="Grids of clustered federated learning experiments.",
@@ -45,6 +51,7 @@ for group in (run, search, launched, reports, archive, submit, centralised, list
 
 def main() -> None:
     """Run the command line; every known error is one line on standard error."""
+    gc.set_threshold(NEW_OBJECTS)
     # Of a home folder that cannot be written: it then takes a temporary one.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
