@@ -20,7 +20,13 @@ Sets = tuple[ImageSet, ImageSet]
 
 
 def client_data(
-    sets_K: Sequence[Sets], new_sets: Sequence[Sets], drift: Drift, faults: Faults, num_classes: int
+    sets_K: Sequence[Sets],
+    new_sets: Sequence[Sets],
+    drift: Drift,
+    faults: Faults,
+    num_classes: int,
+    *,
+    sends: bool = True,
 ) -> tuple[ClientData, ...]:
     """Return what the clients of a run are given.
 
@@ -30,6 +36,7 @@ def client_data(
         drift: who moves, when and where to.
         faults: who attacks, and how.
         num_classes: L, of the whole data set.
+        sends: whether clients send their updates at all; if not, there is nothing to multiply.
     """
     new = dict(zip(drift, new_sets, strict=True))
 
@@ -46,7 +53,7 @@ def client_data(
             trained_on(client, train),
             test,
             after_move(client) if client in drift else None,
-            faults.factor(client),
+            faults.factor(client) if sends else 1.0,
             faults.name(client),
         )
         for client, (train, test) in enumerate(sets_K)
