@@ -50,5 +50,14 @@ class Oracle(FedOpt):
         return (1.0,)
 
     def reveal(self, state: State, groups_K: Labels) -> State:
-        """Return the state with a cluster for each hidden group, all with the initial model."""
-        return split(state, 0, [np.flatnonzero(groups_K == group).tolist() for group in np.unique(groups_K)])
+        """Return the state with a cluster for each hidden group, all with the initial model.
+
+        Clients that move to another group later go to the cluster where most of that group is.
+        """
+        members = [np.flatnonzero(groups_K == group) for group in np.unique(groups_K)]
+        if len(state.models) == 1:
+            return split(state, 0, [clients.tolist() for clients in members])
+        labels_K = state.labels_K.copy()
+        for clients in members:
+            labels_K[clients] = np.bincount(state.labels_K[clients]).argmax()
+        return replace(state, labels_K=labels_K)

@@ -23,6 +23,7 @@ from fedgrid.engine.clients.messages import TrainReport, TrainTask
 from fedgrid.engine.clients.model_tests import ModelTests, run_tests
 from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import Pool
+from fedgrid.engine.disturbances.held import Changes
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.records import RoundRecord, client_row, round_row
 from fedgrid.engine.round_cache.cached_round import CachedRound, OtherBits
@@ -51,6 +52,8 @@ class Federation:
     threads: int = 1
     weights: str = "none"
     """`RunConfig.weights`."""
+    changes: Changes = Changes()
+    """Attackers, and clients whose data change: `truth_K` and the numbers of images are those of round 1."""
 
     def begin(self, fresh: Fresh) -> Progress:
         """Return the progress before the first round; `fresh` draws initial models."""
@@ -80,6 +83,9 @@ class Federation:
         start = time.perf_counter()
         round_index = progress.rounds_done
         evaluate = self._evaluates(round_index)
+        if self.changes.begins(round_index):
+            truth_K = self.changes.truth(self.truth_K, round_index)
+            progress = replace(progress, state=self.algorithm.reveal(progress.state, truth_K))
         state, said = self._meet_newcomers(progress, pool)
         orders = self._orders(state, round_index)
         with self._work(orders, state, progress, pool, cache) as work:
@@ -252,7 +258,7 @@ class Federation:
         parts = dict.fromkeys(self.participation.present(round_index), "not asked")
         parts |= {order.client: "dropped" for order in orders}
         parts |= {client: "trained" if sent[client].usable else "excluded" for client in sent}
-        return [
+        rows = [
             client_row(
                 number=round_index + 1,
                 client=client,
@@ -272,6 +278,8 @@ class Federation:
             )
             for client in range(len(state.labels_K))
         ]
+        self.changes.note(rows, round_index)
+        return rows
 
 
 def _notes(number: int, excluded: Sequence[int], diagnostics: Diagnostics) -> tuple[str, ...]:

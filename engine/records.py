@@ -14,6 +14,7 @@ import pyarrow as pa
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.engine import round_metrics
 from fedgrid.engine.clients.messages import TrainReport
+from fedgrid.engine.disturbances.faults import FAULT
 from fedgrid.engine.round_metrics import RoundOutcome
 from fedgrid.engine.training.confusion import Counts, Scores, scores
 
@@ -51,6 +52,7 @@ def rounds_schema(columns: Collection[str] = NONE) -> pa.Schema:
 def clients_schema(global_model: bool = False, columns: Collection[str] = NONE) -> pa.Schema:
     """Return the columns of `clients.parquet`; arguments as of `schemas`."""
     tests = TESTS + GLOBAL_TESTS * global_model
+    fault = {FAULT: pa.string()} if FAULT in columns else {}
     members = {MEMBERS: pa.list_(pa.int32())} if MEMBERS in columns else {}
     return pa.schema(
         {
@@ -68,6 +70,7 @@ def clients_schema(global_model: bool = False, columns: Collection[str] = NONE) 
             "update_norm": pa.float64(),
             **{f"{test}_{name}": kind for test in tests for name, kind in SCORES.items()},
             **members,
+            **fault,
         }
     )
 
@@ -105,7 +108,7 @@ of each since it started (`engine.clients.peak_memory`)."""
 def schemas(global_model: bool = False, columns: Collection[str] = NONE) -> dict[str, pa.Schema]:
     """Return name of the file, without its suffix -> columns.
 
-    `global_model` is `evaluation.global_model`, `columns` the algorithm's own.
+    `global_model` is `evaluation.global_model`, `columns` are `RunConfig.own_columns`.
     """
     clients = clients_schema(global_model, columns)
     return {"rounds": rounds_schema(columns), "clients": clients, "timings": TIMINGS}

@@ -128,7 +128,8 @@ class Algorithm(ABC):
         """
 
     def reveal(self, state: State, groups_K: Labels) -> State:
-        """Return the state that knows the hidden groups, shape (K,). Called once, after `init`.
+        """Return the state that knows the hidden groups, shape (K,). Called after `init`, and before each
+        round in which clients move to other groups (`RunConfig.drift`).
 
         Only a simulation can say this, so only a reference that no server could run may use it.
         """

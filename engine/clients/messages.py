@@ -24,12 +24,30 @@ Memory = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
+class Moved:
+    """What a client holds once its data have changed."""
+
+    round_index: int
+    """The first round, from 0, in which it does."""
+    group: int
+    """Its new hidden group, from 0."""
+    train: ImageSet
+    test: ImageSet
+
+
+@dataclass(frozen=True)
 class ClientData:
     """What one client holds."""
 
     client: int
     train: ImageSet
     test: ImageSet
+    moved: Moved | None = None
+    """What it holds after it has moved to another hidden group; None: it never does."""
+    factor: float = 1.0
+    """By what it multiplies the update that it sends; of honest clients 1."""
+    fault: str = ""
+    """How it attacks the training, for the records; of honest clients nothing."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,23 @@ def server_sets(server: ImageSet, split: Split, seed: int) -> tuple[ImageSet, Im
     return server_subset(rest, split.server_images, seed), reference
 
 
+def sets_of_groups(
+    official: ImageSet, split: Split, transform: GroupTransform | None, seed: int
+) -> tuple[ImageSet, ImageSet | None]:
+    """Return `server_sets` of the official test images, each with equal shares of what groups make of them.
+
+    Raises:
+        ConfigError: as `server_sets`.
+    """
+    test_set, reference_set = server_sets(official.without_groups(), split, seed)
+    if transform is None:
+        return test_set, reference_set
+    of_groups = transform, split.num_clusters, seed
+    return mixed(test_set, *of_groups, "server images"), (
+        None if reference_set is None else mixed(reference_set, *of_groups, "reference images")
+    )
+
+
 def mixed(held: ImageSet, transform: GroupTransform, num_groups: int, seed: int, purpose: str) -> ImageSet:
     """Return the images, in their order, each as one of `num_groups` hidden groups would have it.
 
