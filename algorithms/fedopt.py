@@ -82,6 +82,11 @@ class FedOpt(Algorithm):
         """How clients train."""
         return self.settings.local or PlainTraining()
 
+    @property
+    def averages_updates(self) -> bool:
+        """Yes."""
+        return True
+
     def start_order_key(self) -> tuple[float, ...]:
         """Never: it is FedAvg."""
         return (inf,)

@@ -6,9 +6,8 @@ temperature and cluster, aggregate inside the clusters, test the new cluster mod
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 
@@ -31,8 +30,8 @@ from fedgrid.engine.round_cache.session_cache import SessionCache
 from fedgrid.engine.round_metrics import RoundOutcome
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training.settings import Evaluation
-
-R = TypeVar("R")
+from fedgrid.engine.uplink.accountant import Accountant
+from fedgrid.engine.uplink.privacy import CentralNoise
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,8 @@ class Federation:
     """`RunConfig.weights`."""
     changes: Changes = Changes()
     """Attackers, and clients whose data change: `truth_K` and the numbers of images are those of round 1."""
+    accountant: Accountant = Accountant()
+    """Of privacy; without noise it counts nothing."""
 
     def begin(self, fresh: Fresh) -> Progress:
         """Return the progress before the first round; `fresh` draws initial models."""
@@ -90,27 +91,33 @@ class Federation:
         orders = self._orders(state, round_index)
         with self._work(orders, state, progress, pool, cache) as work:
             reports = work.reports()
-            updates = self._updates(reports, work, round_index)
+            noise = self.accountant.central_noise(round_index)
+            updates = self._updates(reports, work, round_index, noise)
             before = state
+            sent = [report.client for report in reports]
             excluded = [report.client for report in reports if not report.usable]
             traffic = self._traffic(orders, reports, said)
 
             def step() -> tuple[State, Diagnostics, dict[str, object]]:
                 after, diagnostics = self._step(before, round_index, updates)
+                diagnostics = self.accountant.warned(diagnostics, progress.spent_K, orders)
                 outcome = RoundOutcome(updates, after, diagnostics, *traffic, excluded=len(excluded))
                 return after, diagnostics, round_row(round_index + 1, outcome, self.algorithm.columns)
 
-            (state, diagnostics, row), step_seconds = _timed(work, step)
-            after = progress.after_round(state, work.memories())
+            (state, diagnostics, row), step_seconds = work.timed(step)
+            spent_K = self.accountant.after(progress.spent_K, len(self.truth_K), orders, sent, noise)
+            after = progress.after_round(state, work.memories(), spent_K)
             tested = after.memories, self._testing(round_index, orders), self.evaluation
-            tests, evaluate_seconds = _timed(
-                work, lambda: run_tests(work, self.algorithm, state, *tested) if evaluate else ModelTests()
+            tests, evaluate_seconds = work.timed(
+                lambda: run_tests(work, self.algorithm, state, *tested) if evaluate else ModelTests()
             )
             if cache is not None and work.trained:
-                self._cache_means_of_old_partition(orders, before, state, updates)
+                clean = self._updates(reports, work, round_index)
+                self._cache_means_of_old_partition(orders, before, state, clean)
+        rows = self._client_rows(round_index, reports, state, diagnostics, tests, orders)
         record = RoundRecord(
-            round=row,
-            clients=self._client_rows(round_index, reports, state, diagnostics, tests, orders),
+            round=self.accountant.of_round(row, spent_K),
+            clients=self.accountant.of_clients(rows, spent_K),
             timing={
                 "round": round_index + 1,
                 "cluster_seconds": step_seconds,
@@ -190,7 +197,13 @@ class Federation:
             return [order.client for order in orders]
         return self.participation.present(round_index)
 
-    def _updates(self, reports: Sequence[TrainReport], work: ClientRound, round_index: int) -> Updates:
+    def _updates(
+        self,
+        reports: Sequence[TrainReport],
+        work: ClientRound,
+        round_index: int,
+        noise: CentralNoise | None = None,
+    ) -> Updates:
         usable = [report for report in reports if report.usable]
         if reports and not usable:
             clients = ", ".join(str(report.client) for report in reports)
@@ -213,6 +226,7 @@ class Federation:
             steps=steps,
             weights={"none": None, "images": images, "batches": steps}[self.weights],
             sampled=self.participation.sampled(round_index),
+            noise=noise,
         )
 
     def _step(self, state: State, round_index: int, updates: Updates) -> tuple[State, Diagnostics]:
@@ -286,10 +300,3 @@ def _notes(number: int, excluded: Sequence[int], diagnostics: Diagnostics) -> tu
     """Return the round's warnings in words."""
     notes = [f"client {client} left out, its update is NaN or infinite" for client in excluded]
     return tuple(f"round {number}: {note}" for note in (*notes, *diagnostics.warnings))
-
-
-def _timed(work: ClientRound, function: Callable[[], R]) -> tuple[R, float]:
-    """Return what a function returns, and the seconds that took but for training and waiting."""
-    start, before = time.perf_counter(), work.train_seconds + work.waited_seconds
-    result = function()
-    return result, time.perf_counter() - start - (work.train_seconds + work.waited_seconds - before)

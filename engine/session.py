@@ -39,6 +39,7 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.atomic import DiskFull
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.uplink.accountant import Accountant
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ class Session:
             threads=self._threads,
             weights=config.weights,
             changes=Changes.of(setup.clients),
+            accountant=Accountant.of(config.privacy, config.uplink, algorithm, config.root_seed),
         )
         if progress is None:
             of_model = config.model, dataset.shape, dataset.num_classes, config.root_seed

@@ -16,7 +16,6 @@ from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients import worker
 from fedgrid.engine.clients.messages import ClientData, Setup, TrainTask
-from fedgrid.engine.clients.uplink import Clip
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.data.pixel_statistics import PixelStatistics
 from fedgrid.engine.models import flat_vectors, networks, normalisation
@@ -25,6 +24,7 @@ from fedgrid.engine.round_cache import key
 from fedgrid.engine.round_cache.key import Digests, digest, of_setup, of_task
 from fedgrid.engine.training import augmentation, evaluation, local
 from fedgrid.engine.training.settings import LocalTraining, Training
+from fedgrid.engine.uplink.steps import Clip
 
 
 def image_set(seed, num_images=4):

@@ -8,13 +8,13 @@ import pytest
 
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients.messages import ClientData, Setup, TrainTask
-from fedgrid.engine.clients.uplink import Clip, UplinkTransform, send
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.training.settings import LocalTraining
+from fedgrid.engine.uplink.steps import Clip, UplinkStep, send
 
 NOWHERE = Path("no-data-needed")
 
@@ -72,7 +72,7 @@ def test_without_transforms_the_update_itself_is_sent():
 def test_transforms_are_applied_in_their_order():
     """Clipped to 1, then doubled: (1.2, 1.6). Doubled first, clipped to 1: (0.6, 0.8)."""
 
-    class Double(UplinkTransform):
+    class Double(UplinkStep):
         double: bool = True
 
         def apply(self, sent, num_parameters, rng):
@@ -84,7 +84,7 @@ def test_transforms_are_applied_in_their_order():
     assert sent(vector(3, 4), Double(), Clip(clip=1.0)).update == pytest.approx([0.6, 0.8])
 
 
-class Scale(UplinkTransform):
+class Scale(UplinkStep):
     """Multiplies an update, and pretends to need one byte."""
 
     scale: float
@@ -93,7 +93,7 @@ class Scale(UplinkTransform):
         return replace(sent, update=sent.update * np.float32(self.scale), num_bytes=1)
 
 
-class Noise(UplinkTransform):
+class Noise(UplinkStep):
     """Replaces an update by random numbers."""
 
     noise: float
