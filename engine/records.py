@@ -35,9 +35,16 @@ GLOBAL_TESTS = ("global_own", "global_server")
 """The same of the one model for all, where `evaluation.global_model` asks for it."""
 
 
-COUNTS, MEMBERS = "counts", "members"
+COUNTS, MEMBERS, MESSAGE = "counts", "members", "message"
 """Columns of algorithms that fill them (`Algorithm.columns`): how many clients chose each model in a round;
-the clients whose models a client's cluster averages, where clusters may overlap."""
+the clients whose models a client's cluster averages, where clusters may overlap; with `message` those of
+`MESSAGE_BYTES` and `MESSAGE_SECONDS`."""
+MESSAGE_BYTES = {"message_bytes": pa.int64(), "encoder_bytes": pa.int64()}
+"""Of `rounds.parquet`: what newcomers said about their data in this round, and what their encoder cost: its
+federated training before round 1, and its way to them. Both are part of the round's traffic."""
+MESSAGE_SECONDS = {"message_seconds": pa.float64(), "epoch_seconds": pa.float64()}
+"""Of `timings.parquet`: means over clients of the time of a message, and of a local epoch without tests; null
+in rounds without any."""
 NONE: frozenset[str] = frozenset()
 
 
@@ -45,7 +52,8 @@ def rounds_schema(columns: Collection[str] = NONE) -> pa.Schema:
     """Return the columns of `rounds.parquet`: the round's number, then `ROUND_METRICS`."""
     numbers = {metric.name: metric.type for metric in round_metrics.ROUND_METRICS}
     counts = {COUNTS: pa.list_(pa.int32())} if COUNTS in columns else {}
-    return pa.schema({"round": pa.int32(), **numbers, **counts})
+    message = MESSAGE_BYTES if MESSAGE in columns else {}
+    return pa.schema({"round": pa.int32(), **numbers, **counts, **message})
 
 
 def clients_schema(global_model: bool = False, columns: Collection[str] = NONE) -> pa.Schema:
@@ -108,7 +116,9 @@ def schemas(global_model: bool = False, columns: Collection[str] = NONE) -> dict
     `global_model` is `evaluation.global_model`, `columns` the algorithm's own.
     """
     clients = clients_schema(global_model, columns)
-    return {"rounds": rounds_schema(columns), "clients": clients, "timings": TIMINGS}
+    of_message = MESSAGE_SECONDS if MESSAGE in columns else {}
+    timings = pa.schema([*TIMINGS, *pa.schema(of_message)])
+    return {"rounds": rounds_schema(columns), "clients": clients, "timings": timings}
 
 
 PARTS = ("trained", "excluded", "dropped", "not asked", "not joined")
@@ -130,8 +140,10 @@ class RoundRecord:
 
 def round_row(number: int, outcome: RoundOutcome, columns: Collection[str] = NONE) -> dict[str, Any]:
     """Return the row of `rounds.parquet`; `number` counts from 1, `columns` are the algorithm's own."""
-    counts = {COUNTS: outcome.diagnostics.counts} if COUNTS in columns else {}
-    return {"round": number, **round_metrics.values(outcome), **counts}
+    own: dict[str, Any] = {COUNTS: outcome.diagnostics.counts} if COUNTS in columns else {}
+    if MESSAGE in columns:
+        own |= {name: getattr(outcome, name) for name in MESSAGE_BYTES}
+    return {"round": number, **round_metrics.values(outcome), **own}
 
 
 def client_row(

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.engine.before_training.pretraining import ENCODER, pretraining_of
 from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.clients.machine import Machine, slow_precision, that_matter
 from fedgrid.engine.clients.messages import ClientData, Setup
@@ -18,7 +19,6 @@ from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import OnDemand, Pool
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.data.identity import load_known
-from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.data.pixel_statistics import statistics_for
 from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
@@ -27,8 +27,7 @@ from fedgrid.engine.integrity.made_with import made_with
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.partition.kinds import transform_of
-from fedgrid.engine.partition.scenarios import GroupTransform
-from fedgrid.engine.partition.server_images import hold_out, mixed, server_sets
+from fedgrid.engine.partition.server_images import hold_out, sets_of_groups
 from fedgrid.engine.partition.split import ClientSplit, client_sets, split_pool, with_official_tests
 from fedgrid.engine.plugins import active
 from fedgrid.engine.records import RoundRecord
@@ -98,11 +97,16 @@ class Session:
         setup, truth = prepare(config, self._data_dir)
         machines = self._machines(config)
         algorithm = config.make_algorithm()
+        rounds_done = progress.rounds_done if progress else 0
+        (_, official), images = _images(config.dataset, self._data_dir)
+        pretraining = pretraining_of(config, algorithm, setup, machines, official, self._data_dir)
+        of_encoder = {} if pretraining is None else {ENCODER: pretraining.id}
         folder.note_made_with(
-            made_with(algorithm, _images(config.dataset, self._data_dir)[1], machines),
-            progress.rounds_done if progress else 0,
-            accept=self._accept,
+            {**made_with(algorithm, images, machines), **of_encoder}, rounds_done, accept=self._accept
         )
+        encoder = None
+        if pretraining is not None and rounds_done < config.training.rounds:
+            encoder = pretraining.encoder(self._pool, storage, folder.log)
         self._pool.prepare(setup)
         dataset = find(config.dataset, self._data_dir)
         federation = Federation(
@@ -120,6 +124,7 @@ class Session:
             ),
             threads=self._threads,
             weights=config.weights,
+            encoder=encoder,
         )
         if progress is None:
             of_model = config.model, dataset.shape, dataset.num_classes, config.root_seed
@@ -261,7 +266,7 @@ def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
     transform = transform_of(config.overlap, config.split, num_classes)
     rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
     sets_K = client_sets(splits, pool_set, rest, transform)
-    server_set, reference_set = _server_images(config, official, transform)
+    server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, transform)
     bounds = np.linspace(0, len(server_set), config.clients + 1).round().astype(int)
     setup = Setup(
         model=config.model,
@@ -277,17 +282,3 @@ def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
         plugins=active.sources(config.plugin_digests),
     )
     return setup, np.array([part.cluster for part in splits], np.int64)
-
-
-def _server_images(
-    config: RunConfig, official: ImageSet, transform: GroupTransform | None
-) -> tuple[ImageSet, ImageSet | None]:
-    """Return the server's test set and its reference images: of all hidden groups, if these differ."""
-    sets = server_sets(official.without_groups(), config.split, config.root_seed)
-    if transform is None:
-        return sets
-    of_groups = transform, config.split.num_clusters, config.root_seed
-    test_set, reference_set = sets
-    return mixed(test_set, *of_groups, "server images"), (
-        None if reference_set is None else mixed(reference_set, *of_groups, "reference images")
-    )

@@ -2,7 +2,7 @@
 
 Source: Prigent, Chelli, Costan, Cudennec, Schubert, Antoniu, Efficient Resource-Constrained Federated
 Learning Clustering with Local Data Compression on the Edge-to-Cloud Continuum, HiPC 2024, section III, and
-its code. An encoder that several runs name is trained once (`engine.pretraining`).
+its code. An encoder that several runs name is trained once (`engine.before_training.pretraining`).
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -65,3 +65,8 @@ class EncoderSettings(Section):
                 f"{REFERENCE}, or encoder.federated to a number of rounds; {{name: pixels}} needs neither"
             )
         return self
+
+
+def kind_of(settings: EncoderSettings, shape: tuple[int, int, int]) -> Kind:
+    """Return what kind of encoder the settings ask for, for images of a shape (channels, height, width)."""
+    return settings.name or ("dense" if shape[0] == 1 else "convolutional")

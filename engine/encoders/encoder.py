@@ -1,4 +1,4 @@
-"""An encoder: images to codes and back. Training one is the work of `engine.pretraining`.
+"""An encoder: images to codes and back. Training one is the work of `engine.before_training.pretraining`.
 
 Shapes: N images, Z entries of a code, P entries of an autoencoder's state vector, D pixels of an image.
 """
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedgrid.algorithms.contract.encoder import EncoderSettings, Kind
+from fedgrid.algorithms.contract.encoder import Kind
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models import flat_vectors
 from fedgrid.engine.models.autoencoders import Autoencoder
@@ -28,11 +28,6 @@ STATE, MEAN, COMPONENTS = "state", "mean", "components"
 components, (Z, D). All float32."""
 NUM_CLASSES = 1
 """Of an autoencoder, on whose shape classes have no effect."""
-
-
-def kind_of(settings: EncoderSettings, shape: Shape) -> Kind:
-    """Return what kind of encoder the settings ask for, for images of a shape."""
-    return settings.name or ("dense" if shape[0] == 1 else "convolutional")
 
 
 def model_of(kind: Kind) -> str:

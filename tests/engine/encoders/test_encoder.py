@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.contract.encoder import EncoderSettings
+from fedgrid.algorithms.contract.encoder import EncoderSettings, kind_of
 from fedgrid.engine.encoders.encoder import (
     COMPONENTS,
     MEAN,
@@ -11,7 +11,6 @@ from fedgrid.engine.encoders.encoder import (
     Encoder,
     decode,
     encode,
-    kind_of,
     model_of,
     principal,
 )
