@@ -109,6 +109,9 @@ was taken from the cache (`engine.round_cache.cached_round`). `reached_clients` 
 taken without the cache. `peak_memory_mb` is the sum over the server's and the clients' processes of the peak
 of each since it started (`engine.clients.peak_memory`)."""
 
+EVERY_TIMING = pa.schema([*TIMINGS, *pa.schema(MESSAGE_SECONDS)])
+"""Those of any algorithm."""
+
 
 def schemas(global_model: bool = False, columns: Collection[str] = NONE) -> dict[str, pa.Schema]:
     """Return name of the file, without its suffix -> columns.
@@ -116,8 +119,7 @@ def schemas(global_model: bool = False, columns: Collection[str] = NONE) -> dict
     `global_model` is `evaluation.global_model`, `columns` the algorithm's own.
     """
     clients = clients_schema(global_model, columns)
-    of_message = MESSAGE_SECONDS if MESSAGE in columns else {}
-    timings = pa.schema([*TIMINGS, *pa.schema(of_message)])
+    timings = EVERY_TIMING if MESSAGE in columns else TIMINGS
     return {"rounds": rounds_schema(columns), "clients": clients, "timings": timings}
 
 
