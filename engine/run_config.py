@@ -15,6 +15,7 @@ from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.disturbances.drift import Move, problem_with
 from fedgrid.engine.disturbances.faults import FAULT, Faults
+from fedgrid.engine.encoders.checks import check_encoder
 from fedgrid.engine.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.format import FORMAT
 from fedgrid.engine.models.registry import MODELS, check_size
@@ -160,7 +161,7 @@ class RunConfig(Section):
 
     @property
     def own_columns(self) -> frozenset[str]:
-        """Columns that not all records have: the algorithm's own, `fault` with attackers, `epsilon` with noise.
+        """Columns that not all records have: the algorithm's own, `fault` under attack, `epsilon` with noise.
 
         None of a plugin's that is not loaded.
         """
@@ -245,7 +246,7 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
         raise explain(error, RunConfig) from error
     check_size(config.model, dataset.shape)
     config.training.check_size(dataset.shape)
-    _check_algorithm(config)
+    _check_algorithm(config, data_dir)
     of_model = config.model, dataset.shape, dataset.num_classes
     problem = privacy.problem(config.uplink, config.privacy, config.make_algorithm(), *of_model)
     if problem is not None:
@@ -253,8 +254,8 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     return config
 
 
-def _check_algorithm(config: RunConfig) -> None:
-    """Check that the algorithm's settings fit the federation.
+def _check_algorithm(config: RunConfig, data_dir: Path) -> None:
+    """Check that the algorithm's settings fit the federation, and its encoder the images.
 
     Raises:
         ConfigError: otherwise.
@@ -269,6 +270,8 @@ def _check_algorithm(config: RunConfig) -> None:
     problem = algorithm.problem(conditions)
     if problem is not None:
         raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))
+    if (message := algorithm.message()) is not None:
+        check_encoder(message.encoder, config.dataset, conditions.has_reference_images, data_dir)
 
 
 def _complete_algorithm(given: object) -> dict[str, Any]:
