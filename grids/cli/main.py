@@ -20,6 +20,7 @@ from fedgrid.grids.cli.commands import (
     centralised,
     launched,
     listings,
+    look,
     reports,
     run,
     search,
@@ -39,7 +40,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for group in (run, search, launched, reports, archive, submit, centralised, listings, ui):
+for group in (run, search, launched, look, reports, archive, submit, centralised, listings, ui):
     app.add_typer(group.app)
 
 

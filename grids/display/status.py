@@ -16,7 +16,7 @@ from fedgrid.engine.storage.driver import holder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import duration
-from fedgrid.grids.results.axes import further_axes, name_of
+from fedgrid.grids.results.axes import name_of, naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, is_finished
 from fedgrid.redaction import printable
@@ -54,8 +54,8 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     driver = holder(storage)
     is_running = driver is not None and driver.what == name
     progress: Mapping[str, Any] = (grid.read_progress() or {}) if is_running else {}
-    axes = further_axes(runs)
-    names = {run.run_id: name_of(run, axes) for run in runs}
+    keys = naming_keys(runs)
+    names = {run.run_id: name_of(run, keys) for run in runs}
     under_way = [{**run, "run": names.get(run["run_id"], run["run"])} for run in progress.get("running", [])]
     failures = _failed(runs, storage)
     damaged = {run.run_id: why for run in runs if (why := damage(storage, run))}
