@@ -34,7 +34,9 @@ CHOOSING = ("ifca", "flis-dc", "flis-dc-as-published")
 """Algorithms whose clients choose among models in every round."""
 FROM_ROUND_1 = (*CHOOSING, "flis-hc", "flis-hc-as-published")
 """Algorithms that cluster from the first round on."""
-CLUSTERING = [name for name in NAMES if name not in (*ONE_CLUSTER, ALONE)]
+BEFORE_ROUND_1 = ("embeddings", "embeddings-as-published", "ladd")
+"""Algorithms that cluster by what clients say when they join."""
+CLUSTERING = [name for name in NAMES if name not in (*ONE_CLUSTER, *BEFORE_ROUND_1, ALONE)]
 LATER = [name for name in CLUSTERING if name not in FROM_ROUND_1]
 """Algorithms that are plain averaging until they cluster."""
 RIGHT = [name for name in NAMES if not name.endswith("-as-published") and name != ALONE]
