@@ -112,7 +112,9 @@ class FedOpt(Algorithm):
         """Place latecomers, choose the partition of this round, then average the updates within it."""
         state, updates, placed = place(state, updates)
         state, diagnostics = self.recluster(state, round_index, updates, rng)
-        return self.aggregate(state, updates, rng), replace(diagnostics, placed=placed)
+        return self.aggregate(state, updates, rng), replace(
+            diagnostics, placed={**placed, **diagnostics.placed}
+        )
 
     def global_model(self, state: State) -> Vector | None:
         """Return the only model; None once there are several."""

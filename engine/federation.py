@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labe
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.contract.updates import Updates
+from fedgrid.engine.before_training.meeting import Meeting, meet
 from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.clients.client_round import ClientRound
 from fedgrid.engine.clients.messages import TrainReport, TrainTask
@@ -31,6 +32,9 @@ from fedgrid.engine.round_cache.session_cache import SessionCache
 from fedgrid.engine.round_metrics import RoundOutcome
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training.settings import Evaluation
+
+if TYPE_CHECKING:
+    from fedgrid.engine.encoders.encoder import Encoder
 
 R = TypeVar("R")
 
@@ -54,6 +58,8 @@ class Federation:
     """`RunConfig.weights`."""
     changes: Changes = Changes()
     """Attackers, and clients whose data change: `truth_K` and the numbers of images are those of round 1."""
+    encoder: "Encoder | None" = None
+    """What the algorithm's message asks for."""
 
     def begin(self, fresh: Fresh) -> Progress:
         """Return the progress before the first round; `fresh` draws initial models."""
@@ -86,7 +92,8 @@ class Federation:
         if self.changes.begins(round_index):
             now_K, before_K = (self.changes.truth(self.truth_K, at) for at in (round_index, round_index - 1))
             progress = replace(progress, state=self.algorithm.reveal(progress.state, now_K, before_K))
-        state, said = self._meet_newcomers(progress, pool)
+        newcomers = self.participation.newcomers(round_index)
+        state, said = meet(self.algorithm, newcomers, progress, pool, self.layout, self.seed, self.encoder)
         orders = self._orders(state, round_index)
         with self._work(orders, state, progress, pool, cache) as work:
             reports = work.reports()
@@ -97,7 +104,9 @@ class Federation:
 
             def step() -> tuple[State, Diagnostics, dict[str, object]]:
                 after, diagnostics = self._step(before, round_index, updates)
-                outcome = RoundOutcome(updates, after, diagnostics, *traffic, excluded=len(excluded))
+                outcome = RoundOutcome(
+                    updates, after, diagnostics, *traffic, len(excluded), said.up, sum(said.encoder)
+                )
                 return after, diagnostics, round_row(round_index + 1, outcome, self.algorithm.columns)
 
             (state, diagnostics, row), step_seconds = _timed(work, step)
@@ -116,22 +125,11 @@ class Federation:
                 "cluster_seconds": step_seconds,
                 "evaluate_seconds": evaluate_seconds,
                 **work.account(self.run_id, time.perf_counter() - start),
+                **said.seconds(work.trained),
             },
             warnings=_notes(round_index + 1, excluded, diagnostics),
         )
         return after, record
-
-    def _meet_newcomers(self, progress: Progress, pool: Pool) -> tuple[State, int]:
-        """Return the state that has heard the messages of those that join in this round, and their bytes."""
-        message, round_index = self.algorithm.message(), progress.rounds_done
-        before = self.participation.present(round_index - 1) if round_index else ()
-        newcomers = sorted(set(self.participation.present(round_index)) - set(before))
-        if message is None or not newcomers:
-            return progress.state, 0
-        said = dict(zip(newcomers, pool.describe(newcomers, message), strict=True))
-        num_bytes = sum(array.nbytes for payload in said.values() for array in payload.values())
-        rng = generator(self.seed, "messages", round_index=round_index)
-        return self.algorithm.meet(progress.state, said, self.layout, rng), num_bytes
 
     def _orders(self, state: State, round_index: int) -> Sequence[Order]:
         """Return the algorithm's orders, by client.
@@ -172,14 +170,17 @@ class Federation:
         inputs = tasks, state.models, progress.memories, pool, round_index
         return ClientRound(*inputs) if cache is None else CachedRound(*inputs, cache)
 
-    def _traffic(self, orders: Sequence[Order], reports: Sequence[TrainReport], said: int) -> tuple[int, int]:
-        """Return the bytes of a round, down and up; `said` are those of newcomers' messages."""
+    def _traffic(
+        self, orders: Sequence[Order], reports: Sequence[TrainReport], said: Meeting
+    ) -> tuple[int, int]:
+        """Return the bytes of a round, down and up, with those of newcomers' messages."""
         by_client = {order.client: self.algorithm.traffic(order, self.layout) for order in orders}
         up = 0
         for report in reports:
             declared = by_client[report.client].up
             up += report.bytes_up if declared is None else declared
-        return sum(traffic.down for traffic in by_client.values()), said + up
+        down = sum(traffic.down for traffic in by_client.values())
+        return down + said.encoder[0], up + said.encoder[1] + said.up
 
     def _evaluates(self, round_index: int) -> bool:
         return (round_index + 1) % self.evaluation.every == 0 or round_index + 1 == self.rounds

@@ -16,6 +16,7 @@ from fedgrid.engine.clients.uplink import Uplink
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.disturbances.drift import Move, problem_with
 from fedgrid.engine.disturbances.faults import FAULT, Faults
+from fedgrid.engine.encoders.checks import check_encoder
 from fedgrid.engine.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.format import FORMAT
 from fedgrid.engine.models.registry import MODELS, check_size
@@ -235,12 +236,12 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
         raise explain(error, RunConfig) from error
     check_size(config.model, dataset.shape)
     config.training.check_size(dataset.shape)
-    _check_algorithm(config)
+    _check_algorithm(config, data_dir)
     return config
 
 
-def _check_algorithm(config: RunConfig) -> None:
-    """Check that the algorithm's settings fit the federation.
+def _check_algorithm(config: RunConfig, data_dir: Path) -> None:
+    """Check that the algorithm's settings fit the federation, and its encoder the images.
 
     Raises:
         ConfigError: otherwise.
@@ -255,6 +256,8 @@ def _check_algorithm(config: RunConfig) -> None:
     problem = algorithm.problem(conditions)
     if problem is not None:
         raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))
+    if (message := algorithm.message()) is not None:
+        check_encoder(message.encoder, config.dataset, conditions.has_reference_images, data_dir)
 
 
 def _complete_algorithm(given: object) -> dict[str, Any]:

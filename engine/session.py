@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.engine.before_training.pretraining import ENCODER, pretraining_of
 from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.clients.machine import Machine, slow_precision, that_matter
 from fedgrid.engine.clients.messages import Setup
@@ -98,11 +99,16 @@ class Session:
         setup, truth = prepare(config, self._data_dir)
         machines = self._machines(config)
         algorithm = config.make_algorithm()
+        rounds_done = progress.rounds_done if progress else 0
+        (_, official), images = _images(config.dataset, self._data_dir)
+        pretraining = pretraining_of(config, algorithm, setup, machines, official, self._data_dir)
+        of_encoder = {} if pretraining is None else {ENCODER: pretraining.id}
         folder.note_made_with(
-            made_with(algorithm, _images(config.dataset, self._data_dir)[1], machines),
-            progress.rounds_done if progress else 0,
-            accept=self._accept,
+            {**made_with(algorithm, images, machines), **of_encoder}, rounds_done, accept=self._accept
         )
+        encoder = None
+        if pretraining is not None and rounds_done < config.training.rounds:
+            encoder = pretraining.encoder(self._pool, storage, folder.log)
         self._pool.prepare(setup)
         dataset = find(config.dataset, self._data_dir)
         federation = Federation(
@@ -121,6 +127,7 @@ class Session:
             threads=self._threads,
             weights=config.weights,
             changes=Changes.of(setup.clients),
+            encoder=encoder,
         )
         if progress is None:
             of_model = config.model, dataset.shape, dataset.num_classes, config.root_seed
@@ -265,7 +272,7 @@ def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
     of_split = config.split_scenario, num_classes, config.split, config.seed
     moved = moved_parts(config.drift, splits, pool_set, rest, *of_split)
     sets = client_sets(splits, *source), client_sets(moved, *source)
-    server_set, reference_set = sets_of_groups(official, config.split, transform, config.root_seed)
+    server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, transform)
     bounds = np.linspace(0, len(server_set), config.clients + 1).round().astype(int)
     sends = config.make_algorithm().sends_updates
     setup = Setup(

@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order
+from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order, Payload
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.uplink import Uplink
@@ -76,6 +76,15 @@ class Setup:
 
 
 @dataclass(frozen=True)
+class Described:
+    """What a client has said about its data (`Message`)."""
+
+    payload: Payload
+    seconds: float
+    """Wall-clock time of encoding and describing its images; goes to the timings only."""
+
+
+@dataclass(frozen=True)
 class TrainTask:
     """One client's training in one round."""
 
@@ -125,6 +134,8 @@ class TrainReport:
     """Optimizer steps that it took."""
     bytes_up: int = 0
     """Size of what it sent: the update as the uplink encodes it, and the rule's outputs."""
+    epoch_seconds: float = 0.0
+    """Wall-clock time of an epoch of its training, without tests; goes to the timings only."""
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,12 @@ from zlib import crc32
 import numpy as np
 import torch
 
-from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseBy, ChooseOn, Message, Payload
+from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseBy, ChooseOn, Message
 from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.clients.holdings import DeviceSet, Holdings
+from fedgrid.engine.clients.device_sets import DeviceSet, Holdings
 from fedgrid.engine.clients.machine import fixed_numerics
 from fedgrid.engine.clients.messages import (
+    Described,
     EvaluateReport,
     EvaluateTask,
     Memory,
@@ -30,6 +31,7 @@ from fedgrid.engine.clients.messages import (
 )
 from fedgrid.engine.clients.peak_memory import own_peak
 from fedgrid.engine.clients.uplink import send
+from fedgrid.engine.encoders.encoder import Encoder
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.models.flat_vectors import FlatModule, squared_norm
 from fedgrid.engine.models.initialisation import blank
@@ -58,7 +60,7 @@ class ClientWorker:
         if setup.training.precision == "bfloat16":
             module = MixedPrecision(module, device)
         self._flat = FlatModule(module)
-        self._setup = setup
+        self._setup, self._device = setup, device
         self._holdings = Holdings(setup.clients, device)
         self._factors = {data.client: data.factor for data in setup.clients}
         self._server_set = DeviceSet.of(setup.server_set, device)
@@ -114,13 +116,18 @@ class ClientWorker:
             for task in tasks
         ]
 
-    def describe(self, clients: Sequence[int], message: Message) -> list[Payload]:
-        """Return what each client says about its training images."""
-        described = []
+    def describe(
+        self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
+    ) -> list[Described]:
+        """Return what each client says about its training images, or about their codes."""
+        codec, described = encoder and encoder.on(self._device), []
         for client in clients:
             held, rng = self._holdings.train(client, 0), generator(self._setup.seed, "message", client=client)
+            started = perf_counter()
             with self._fixed(), _named(client, None):
-                described.append(message.describe(held.images, held.labels, self._setup.num_classes, rng))
+                images = codec.encode_classes(held.images, held.labels) if codec else held.images
+                payload = message.describe(images, held.labels, self._setup.num_classes, rng)
+            described.append(Described(payload, perf_counter() - started))
         return described
 
     def _train(self, task: TrainTask, models: Sequence[Vector], memory: Memory) -> Reply:
@@ -130,6 +137,7 @@ class ClientWorker:
         rng = generator(self._setup.seed, "batches", **at)
         chosen = self._choose(task, models)
         on_server = self._test_of(models[chosen], self._server_set) if task.untrained else None
+        begun = perf_counter()
         result = local.train(
             self._flat,
             models[chosen],
@@ -142,6 +150,7 @@ class ClientWorker:
             payload=order.payload,
             reference=None if self._reference_set is None else self._reference_set.images,
         )
+        epoch_seconds = (perf_counter() - begun) / self._setup.training.local_epochs
         local.check_names(order.rule, result)
         trained = np.subtract(result.model, models[chosen], out=result.model)
         is_finite = not order.rule.personal or bool(np.isfinite(trained).all())
@@ -168,6 +177,7 @@ class ClientWorker:
             images=len(held.labels),
             steps=result.steps,
             bytes_up=sent.num_bytes + sum(array.nbytes for array in result.outputs.values()),
+            epoch_seconds=epoch_seconds,
         )
         inferred = {PREDICTIONS: self._infer(models[chosen] + sent.update)} if order.infer else {}
         return Reply(report, sent.update, {**result.outputs, **inferred}, result.memory)
@@ -224,12 +234,12 @@ class ClientWorker:
         held = self._chosen_on(task.client, task.round_index, on)
         return choice.best(candidates, lambda place: self._test_of(models[place], held), by)
 
-    def _reference_images(self) -> "DeviceSet":
+    def _reference_images(self) -> DeviceSet:
         if self._reference_set is None:
             raise ConfigError("there are no reference images: set split.reference_images")
         return self._reference_set
 
-    def _chosen_on(self, client: int, round_index: int, choose_on: ChooseOn) -> "DeviceSet":
+    def _chosen_on(self, client: int, round_index: int, choose_on: ChooseOn) -> DeviceSet:
         held = self._holdings.train(client, round_index)
         if choose_on == "train":
             return held

@@ -1,4 +1,4 @@
-"""The images of a worker's clients on a device, by client and round."""
+"""Images and labels on a device, as a worker trains and tests on them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -18,7 +18,7 @@ class DeviceSet:
 
     @classmethod
     def of(cls, held: ImageSet, device: str) -> "DeviceSet":
-        """Put images on a device."""
+        """Return a copy of images on a torch device."""
         # `np.array` copies: what comes from shared memory is read-only and may go away.
         images = torch.from_numpy(np.array(held.images.transpose(0, 2, 3, 1), order="C"))
         labels = torch.from_numpy(np.array(held.labels))
@@ -27,7 +27,7 @@ class DeviceSet:
         )
 
     def part(self, where: slice) -> "DeviceSet":
-        """Return some of the images."""
+        """Return a view of some of them."""
         return DeviceSet(self.images[where], self.labels[where])
 
 
