@@ -93,8 +93,8 @@ class Federation:
         round_index = progress.rounds_done
         evaluate = self._evaluates(round_index)
         if self.changes.begins(round_index):
-            truth_K = self.changes.truth(self.truth_K, round_index)
-            progress = replace(progress, state=self.algorithm.reveal(progress.state, truth_K))
+            now_K, before_K = (self.changes.truth(self.truth_K, at) for at in (round_index, round_index - 1))
+            progress = replace(progress, state=self.algorithm.reveal(progress.state, now_K, before_K))
         newcomers = self.participation.newcomers(round_index)
         state, said = meet(self.algorithm, newcomers, progress, pool, self.layout, self.seed, self.encoder)
         orders = self._orders(state, round_index)

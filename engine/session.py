@@ -274,7 +274,7 @@ def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
     of_split = config.split_scenario, num_classes, config.split, config.seed
     moved = moved_parts(config.drift, splits, pool_set, rest, *of_split)
     sets = client_sets(splits, *source), client_sets(moved, *source)
-    server_set, reference_set = sets_of_groups(official, config.split, transform, config.root_seed)
+    server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, transform)
     bounds = np.linspace(0, len(server_set), config.clients + 1).round().astype(int)
     sends = config.make_algorithm().sends_updates
     setup = Setup(

@@ -49,6 +49,11 @@ class ClientData:
     fault: str = ""
     """How it attacks the training, for the records; of honest clients nothing."""
 
+    def at(self, round_index: int) -> tuple[ImageSet, ImageSet]:
+        """Return the training and test images that it holds in a round, from 0."""
+        held = self if self.moved is None or round_index < self.moved.round_index else self.moved
+        return held.train, held.test
+
 
 @dataclass(frozen=True)
 class Setup:

@@ -17,7 +17,7 @@ import torch
 
 from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseBy, ChooseOn, Message
 from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.clients.holdings import DeviceSet, Holdings
+from fedgrid.engine.clients.device_sets import DeviceSet, Holdings
 from fedgrid.engine.clients.machine import fixed_numerics
 from fedgrid.engine.clients.messages import (
     Described,

@@ -27,17 +27,18 @@ def server_sets(server: ImageSet, split: Split, seed: int) -> tuple[ImageSet, Im
 
 
 def sets_of_groups(
-    official: ImageSet, split: Split, transform: GroupTransform | None, seed: int
+    official: ImageSet, split: Split, seed: int, transform: GroupTransform | None
 ) -> tuple[ImageSet, ImageSet | None]:
-    """Return `server_sets` of the official test images, each with equal shares of what groups make of them.
+    """Return the server's test set and its reference images: of all hidden groups, if these differ.
 
     Raises:
         ConfigError: as `server_sets`.
     """
-    test_set, reference_set = server_sets(official.without_groups(), split, seed)
+    sets = server_sets(official.without_groups(), split, seed)
     if transform is None:
-        return test_set, reference_set
+        return sets
     of_groups = transform, split.num_clusters, seed
+    test_set, reference_set = sets
     return mixed(test_set, *of_groups, "server images"), (
         None if reference_set is None else mixed(reference_set, *of_groups, "reference images")
     )

@@ -15,6 +15,7 @@ from fedgrid.tracking.tables import clustering, personalisation
 from fedgrid.tracking.tables.cells import split_name, title_of
 from fedgrid.tracking.tables.cost import cost
 from fedgrid.tracking.tables.definitions import definitions
+from fedgrid.tracking.tables.disturbances import disturbances
 from fedgrid.tracking.tables.fairness import fairness
 
 PUBLISHED, CLUSTERS = "as published", "of the clusters' models"
@@ -165,6 +166,7 @@ def of_dataset(study: Study, terms: Terms = AS_USUAL) -> Section:
             ),
             *(table for table in (definitions(study),) if len(table.columns) > 1),
             fairness(study),
+            *(table for table in (disturbances(study),) if table is not None),
             Choice(tuple(_segments(study, dataset))),
             *_communities(study, dataset),
         ),
