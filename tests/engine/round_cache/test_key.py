@@ -24,7 +24,7 @@ from fedgrid.engine.round_cache import key
 from fedgrid.engine.round_cache.key import Digests, digest, of_setup, of_task
 from fedgrid.engine.training import augmentation, evaluation, local
 from fedgrid.engine.training.settings import LocalTraining, Training
-from fedgrid.engine.uplink.steps import Clip
+from fedgrid.engine.uplink.steps import Clip, Noise, Quantise, TopK
 
 
 def image_set(seed, num_images=4):
@@ -211,6 +211,9 @@ OTHER = {
         "precision": "bfloat16",
     },
     Clip: {"clip": 2.0},
+    Noise: {"noise": 0.6},
+    TopK: {"topk": 0.2},
+    Quantise: {"quantise": 5},
     Rule: {"strength": 2.0, "personal": ((0, 2),)},
 }
 """For every type that is part of a key, another value for each of its fields."""
@@ -223,6 +226,9 @@ EXAMPLES = {
     PixelStatistics: PixelStatistics((0.1,), (0.3,)),
     LocalTraining: training(momentum=0.0).local,
     Clip: Clip(clip=1.0),
+    Noise: Noise(noise=0.5),
+    TopK: TopK(topk=0.1),
+    Quantise: Quantise(quantise=4),
     Rule: Rule(),
 }
 
