@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from fedgrid.grids.cli.actions import completion
 from fedgrid.grids.cli.commands.app import console, data_folder
 from fedgrid.grids.cli.commands.options import AsJson, DataDir, GridName, StorageAt
 
@@ -48,7 +49,11 @@ def runs(
 def show(
     what: Annotated[
         str,
-        typer.Argument(help="A grid; or a run: its name, or the beginning of its id.", show_default=False),
+        typer.Argument(
+            help="A grid; or a run: its name, or the beginning of its id.",
+            show_default=False,
+            autocompletion=completion.grids_and_runs,
+        ),
     ],
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
