@@ -9,6 +9,7 @@ from fedgrid.tracking.against.flis import against_flis
 from fedgrid.tracking.against.ocfl import against_published
 from fedgrid.tracking.against.prigent import against_prigent
 from fedgrid.tracking.claims.table import claims
+from fedgrid.tracking.exposure.privacy import over_epsilon
 from fedgrid.tracking.report import settings
 from fedgrid.tracking.report.blocks import of_dataset
 from fedgrid.tracking.report.explanations import explanation_sections
@@ -21,7 +22,6 @@ from fedgrid.tracking.scoring.explanations import Explained
 from fedgrid.tracking.scoring.study import Study, plain
 from fedgrid.tracking.tables import clustering, comparison, scenarios
 from fedgrid.tracking.tables.axes import over_axis, sweep
-from fedgrid.tracking.tables.privacy import over_epsilon
 from fedgrid.tracking.tables.significance import effects, significance
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 
