@@ -135,8 +135,9 @@ class Algorithm(ABC):
             rng: seeded by the run.
         """
 
-    def reveal(self, state: State, groups_K: Labels) -> State:
-        """Return the state that knows the hidden groups, shape (K,). Called once, after `init`.
+    def reveal(self, state: State, groups_K: Labels, before_K: Labels | None = None) -> State:
+        """Return the state that knows the hidden groups, shape (K,). Called once after `init`, and again,
+        with the groups before, in each round in which clients move to others (`RunConfig.drift`).
 
         Only a simulation can say this, so only a reference that no server could run may use it.
         """

@@ -7,7 +7,9 @@ from itertools import combinations
 from fedgrid.tracking import figures
 from fedgrid.tracking.against.flis import against_flis
 from fedgrid.tracking.against.ocfl import against_published
+from fedgrid.tracking.against.prigent import against_prigent
 from fedgrid.tracking.claims.table import claims
+from fedgrid.tracking.exposure.privacy import over_epsilon
 from fedgrid.tracking.report import settings
 from fedgrid.tracking.report.blocks import of_dataset
 from fedgrid.tracking.report.explanations import explanation_sections
@@ -20,7 +22,6 @@ from fedgrid.tracking.scoring.explanations import Explained
 from fedgrid.tracking.scoring.study import Study, plain
 from fedgrid.tracking.tables import clustering, comparison, scenarios
 from fedgrid.tracking.tables.axes import over_axis, sweep
-from fedgrid.tracking.tables.privacy import over_epsilon
 from fedgrid.tracking.tables.significance import effects, significance
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 
@@ -207,9 +208,12 @@ def _published(study: Study) -> Iterator[Section]:
     flis = against_flis(study)
     if flis:
         yield Section("published-flis", "Beside the published numbers: FLIS", items=flis)
+    prigent = against_prigent(study)
+    if prigent:
+        yield Section("published-prigent", "Beside the published numbers: Prigent et al.", items=prigent)
     for setting in study.settings:
         tables = against_published(of_setting(study, setting))
-        if tables or not (flis or setting != study.settings[0]):
+        if tables or not (flis or prigent or setting != study.settings[0]):
             text = "" if tables else NOTHING_PUBLISHED
             section = Section("published", "Beside the published numbers", text, items=tables)
             yield settings.of_setting(section, setting)

@@ -15,7 +15,7 @@ from fedgrid.algorithms.contract import local_rule, products, updates
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients import worker
-from fedgrid.engine.clients.messages import ClientData, Setup, TrainTask
+from fedgrid.engine.clients.messages import ClientData, Moved, Setup, TrainTask
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.data.pixel_statistics import PixelStatistics
 from fedgrid.engine.models import flat_vectors, networks, normalisation
@@ -191,7 +191,14 @@ OTHER = {
         "normalised_by": PixelStatistics((0.1,), (0.3,)),
     },
     PixelStatistics: {"means": (0.2,), "deviations": (0.4,)},
-    ClientData: {"client": 7, "train": image_set(30), "test": image_set(31)},
+    ClientData: {
+        "client": 7,
+        "train": image_set(30),
+        "test": image_set(31),
+        "moved": Moved(1, 0, image_set(30), image_set(31)),
+        "factor": -1.0,
+        "fault": "sign_flip",
+    },
     ImageSet: {
         "groups": np.zeros(4, np.int64),
         "images": image_set(32).images,

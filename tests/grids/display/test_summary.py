@@ -51,7 +51,7 @@ def test_summary_without_cache_hits_names_no_other_time(tmp_path):
 
 def test_summary_names_the_epsilons_of_runs_with_noise(shared, tmp_path):
     """Each round is a squared distance of 1 / 100; `epsilon` itself is tested against opacus."""
-    noisy = (config(uplink=[{"clip": 1.0}, {"noise": 10}]),)
+    noisy = (config(seed=1, uplink=[{"clip": 1.0}, {"noise": 10}]),)
     text = shown(run_all(tmp_path, None, noisy), runs=noisy)
     expected = epsilon(noisy[0].training.rounds / 10**2, 1e-5)
     assert f"\nepsilon of a client at the end: {expected:.3g}, delta 1e-05; " in text
