@@ -27,7 +27,8 @@ def described() -> dict[str, str]:
     Declared in `engine.round_metrics` and in `tracking.scoring.scores`. They are few because MLflow's UI
     slows down with more; the others are in the Parquet artifacts.
     """
-    recorded = {metric.name: metric.meaning for metric in round_metrics.ROUND_METRICS if metric.in_mlflow}
+    metrics = (*round_metrics.ROUND_METRICS, *round_metrics.NOISE_METRICS)
+    recorded = {metric.name: metric.meaning for metric in metrics if metric.in_mlflow}
     return recorded | {score.name: score.meaning for score in declared(RoundScores) if score.in_mlflow}
 
 
