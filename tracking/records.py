@@ -65,13 +65,13 @@ class Records:
     """The numbers of each round, shape (R,)."""
     clients: Columns
     """`CLIENT_COLUMNS`, each of shape (R, K), clients ascending; NaN where there was no test. And `asked`: 1
-    where the client was to train, else 0."""
+    where the client was to train, else 0. Of runs with attackers also `attacker`: 1 of those, else 0."""
     seconds_R: Array
     """Wall-clock time of each round, as it would have been without the round cache; NaN if unknown."""
 
     @property
     def truth_K(self) -> Array:
-        """The hidden group of each client."""
+        """The hidden group of each client in the first round; `clients['true_cluster']` is of every round."""
         return np.asarray(self.clients["true_cluster"][0])
 
 
@@ -82,6 +82,8 @@ def of_rows(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any
     columns = {name: np.array([[_number(row[name]) for row in rows]]) for name in there}
     if "part" in rows[0]:
         columns["asked"] = np.array([[float(row["part"] in ASKED) for row in rows]])
+    if "fault" in rows[0]:
+        columns["attacker"] = np.array([[float(row["fault"] is not None) for row in rows]])
     return Records(
         np.array([round_row["round"]]),
         Columns(
@@ -106,7 +108,7 @@ def read(run_folder: Path) -> Records:
         RecordsError: if there is no complete round yet, or the files do not match.
     """
     rounds = _table(run_folder / "rounds.parquet", ROUND_KEYS).sort_by("round")
-    clients = _table(run_folder / "clients.parquet", CLIENT_KEYS, (*CLIENT_COLUMNS, "part")).sort_by(
+    clients = _table(run_folder / "clients.parquet", CLIENT_KEYS, (*CLIENT_COLUMNS, "part", "fault")).sort_by(
         [("round", "ascending"), ("client", "ascending")]
     )
     whole_R = np.intersect1d(rounds["round"].to_numpy(), clients["round"].to_numpy())
@@ -138,12 +140,14 @@ def read(run_folder: Path) -> Records:
 
 
 def _client_columns(clients: pa.Table) -> dict[str, Array]:
-    """Return the columns that a table has of `CLIENT_COLUMNS`, and `asked`."""
+    """Return the columns that a table has of `CLIENT_COLUMNS`, `asked` and `attacker`."""
     there = [name for name in CLIENT_COLUMNS if name in clients.column_names]
     columns = {name: clients[name].to_numpy() for name in there}
     if "part" in clients.column_names:
         asked = pc.is_in(clients["part"], value_set=pa.array(ASKED))
         columns["asked"] = asked.to_numpy().astype(np.float64)
+    if "fault" in clients.column_names:
+        columns["attacker"] = clients["fault"].is_valid().to_numpy().astype(np.float64)
     return columns
 
 

@@ -7,12 +7,13 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from fedgrid.tracking import figures
+from fedgrid.tracking.exposure.before_training import before_training, has_messages
+from fedgrid.tracking.exposure.disturbances import disturbances
 from fedgrid.tracking.figures.curves import is_recorded
 from fedgrid.tracking.report.page import Choice, Plate, Section
 from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables import clustering, personalisation
-from fedgrid.tracking.tables.before_training import before_training, has_messages
 from fedgrid.tracking.tables.cells import split_name, title_of
 from fedgrid.tracking.tables.cost import cost
 from fedgrid.tracking.tables.definitions import definitions
@@ -166,6 +167,7 @@ def of_dataset(study: Study, terms: Terms = AS_USUAL) -> Section:
             ),
             *(table for table in (definitions(study),) if len(table.columns) > 1),
             fairness(study),
+            *(table for table in (disturbances(study),) if table is not None),
             Choice(tuple(_segments(study, dataset))),
             *_communities(study, dataset),
         ),

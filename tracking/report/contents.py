@@ -9,6 +9,7 @@ from fedgrid.tracking.against.flis import against_flis
 from fedgrid.tracking.against.ocfl import against_published
 from fedgrid.tracking.against.prigent import against_prigent
 from fedgrid.tracking.claims.table import claims
+from fedgrid.tracking.exposure.privacy import over_epsilon
 from fedgrid.tracking.report import settings
 from fedgrid.tracking.report.blocks import of_dataset
 from fedgrid.tracking.report.explanations import explanation_sections
@@ -58,6 +59,7 @@ def report_page(
     sections = [
         _overview(study),
         *_axes(study),
+        *_privacy(study),
         *_claims(study),
         *([_lacking(study)] if study.unfinished else []),
         *(_published(study) if published else []),
@@ -136,6 +138,19 @@ def _axes(study: Study) -> tuple[Section, ...]:
         )
     )
     return (Section("axes", "Axes", items=(*items, *_sweeps(study))),) if items else ()
+
+
+def _privacy(study: Study) -> Iterator[Section]:
+    """Yield a section on what privacy costs, if any run has noise."""
+    if measures.recorded(study, (measures.EPSILON,)):
+        plate = Plate(
+            "over-epsilon",
+            "Scores over epsilon",
+            "A point for each setting of the grid; means and bands as in the figures of axes. Level: an "
+            "algorithm whose clients send nothing.",
+            partial(figures.over_epsilon, study),
+        )
+        yield Section("privacy", "Privacy", items=(over_epsilon(study), plate))
 
 
 def _claims(study: Study) -> Iterator[Section]:
