@@ -30,7 +30,7 @@ EARLY = {
     "embeddings": {"encoder": "pixels"},
     "embeddings-as-published": {"encoder": "pixels", "threshold": 10.0},
 }
-"""Settings with which an algorithm acts in round 2, as all of OCFL do by themselves, or cheaply before round 1."""
+"""Settings with which an algorithm acts in round 2, as all of OCFL do by themselves, or cheaply before it."""
 
 
 def config(algorithm="bnc", clients=CLIENTS, **given):
