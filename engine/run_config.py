@@ -13,8 +13,9 @@ from fedgrid.algorithms.contract.base import Algorithm, Conditions
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.clients.uplink import Uplink
+from fedgrid.engine.data.dataset import Dataset
 from fedgrid.engine.data.datasets import find
-from fedgrid.engine.errors import ConfigError, unknown, unknown_key
+from fedgrid.engine.errors import ConfigError, hint, unknown, unknown_key
 from fedgrid.engine.format import FORMAT
 from fedgrid.engine.models.registry import MODELS, check_size
 from fedgrid.engine.partition.kinds import kind_of
@@ -157,6 +158,15 @@ def _id_of(values: Mapping[str, Any]) -> str:
     return sha256(_canonical(values).encode()).hexdigest()[:12]
 
 
+SETTABLE = tuple(key for key in RunConfig.model_fields if key != PLUGINS)
+"""Keys that a file or an option may set."""
+INNER = {
+    inner: f"{key}.{inner}"
+    for key, field in reversed(RunConfig.model_fields.items())
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+    for inner in field.annotation.model_fields
+}
+"""Key of a section -> the same with its section; of two of one name, that of the first section."""
 DEFAULTS: dict[str, Any] = {
     "dataset": "digits",
     "overlap": "nonoverlapping",
@@ -176,8 +186,9 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
         ConfigError: a key, name or value does not exist, or the images are too small for the model.
         DataError: a `folder:` or `npz:` data set cannot be read.
     """
-    if PLUGINS in given:
-        raise unknown_key(PLUGINS, "", [key for key in RunConfig.model_fields if key != PLUGINS], (PLUGINS,))
+    for key in given:
+        if key not in SETTABLE:
+            raise unknown_key(key, "", SETTABLE, (key,), INNER)
     values = {**DEFAULTS, **given}
     dataset = find(str(values["dataset"]), data_dir)
     training = values.get("training", {})
@@ -195,7 +206,7 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     values["overlap"] = str(values["overlap"])
     defaults = kind_of(values["overlap"]).DEFAULTS
     if isinstance(split := values.get("split", {}), Mapping):
-        values["split"] = {**defaults, **split}
+        values["split"] = _with_class_numbers({**defaults, **split}, dataset)
     try:
         config = RunConfig(**values)
     except ValidationError as error:
@@ -204,6 +215,27 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     config.training.check_size(dataset.shape)
     _check_algorithm(config)
     return config
+
+
+def _with_class_numbers(split: dict[str, Any], dataset: Dataset) -> dict[str, Any]:
+    """Return the section with classes by number that are given by name, as in `first_group: [cat, dog]`.
+
+    Raises:
+        ConfigError: the data set has no class of that name.
+    """
+    first = split.get("first_group")
+    if not isinstance(first, list | tuple) or not any(isinstance(name, str) for name in first):
+        return split
+    names = dataset.class_names or tuple(map(str, range(dataset.num_classes)))
+    for name in first:
+        if isinstance(name, str) and name not in names:
+            raise ConfigError(
+                f"split.first_group: {dataset.name} has no class '{name}'; {hint(name, names)}its classes: "
+                f"{', '.join(names)}",
+                ("split", "first_group"),
+            )
+    numbers = [names.index(name) if isinstance(name, str) else name for name in first]
+    return {**split, "first_group": numbers}
 
 
 def _check_algorithm(config: RunConfig) -> None:
