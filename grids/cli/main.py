@@ -17,6 +17,7 @@ from typer.exceptions import TyperException
 from fedgrid.engine.errors import ConfigError, DataError, FedgridError
 from fedgrid.grids.cli.commands import (
     archive,
+    attack,
     centralised,
     launched,
     listings,
@@ -38,7 +39,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for group in (run, search, launched, look, reports, archive, submit, centralised, listings, tools):
+for group in (run, search, launched, look, reports, attack, archive, submit, centralised, listings, tools):
     app.add_typer(group.app)
 
 

@@ -103,7 +103,7 @@ def _found(config: RunConfig, key: str) -> tuple[Any] | None:
 def text_of(value: Any) -> str:
     """Return the text of a value, the same for the same number: 1.0 and 1 are `1`, '1e-3' is `0.001`.
 
-    Of a mapping with a name: `fedprox (mu 0.5)`.
+    Of a mapping with a name: `fedprox (mu 0.5)`. Of a list of sections or mappings: `clip 1, noise 0.5`.
     """
     if value is None:
         return "null"
@@ -117,6 +117,9 @@ def text_of(value: Any) -> str:
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
         settings = ", ".join(f"{key} {text_of(value[key])}" for key in sorted(value) if key != "name")
         return f"{value['name']} ({settings})" if settings else str(value["name"])
+    if isinstance(value, list | tuple) and any(isinstance(each, Mapping | BaseModel) for each in value):
+        parts = [each.model_dump() if isinstance(each, BaseModel) else each for each in value]
+        return ", ".join(f"{key} {text_of(inner)}" for part in parts for key, inner in dict(part).items())
     return json.dumps(value, sort_keys=True, default=str)
 
 

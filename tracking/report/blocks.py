@@ -7,6 +7,8 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from fedgrid.tracking import figures
+from fedgrid.tracking.exposure.before_training import before_training, has_messages
+from fedgrid.tracking.exposure.disturbances import disturbances
 from fedgrid.tracking.figures.curves import is_recorded
 from fedgrid.tracking.report.page import Choice, Plate, Section
 from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
@@ -170,6 +172,7 @@ def of_dataset(study: Study, terms: Terms = AS_USUAL, *, published: bool = False
             ),
             *(table for table in (definitions(study),) if len(table.columns) > 1),
             fairness(study),
+            *(table for table in (disturbances(study),) if table is not None),
             Choice(tuple(_segments(study, dataset))),
             *_communities(study, dataset),
         ),
@@ -227,9 +230,9 @@ def _block(study: Study, terms: Terms, published: bool) -> Section:
         COST,
         partial(figures.cost_to_target, study, terms),
     )
-    return Section(
-        name, title, items=(_in_order(tables, published), *curves, spent, cost(study, terms), maps)
-    )
+    said = (before_training(study),) if has_messages(study) else ()
+    items = (_in_order(tables, published), *curves, spent, cost(study, terms), *said, maps)
+    return Section(name, title, items=items)
 
 
 def _in_order(options: tuple[tuple[str, Table], ...], published: bool) -> Choice:
