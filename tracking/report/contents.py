@@ -56,6 +56,7 @@ def report_page(
 
     `terms` are those of the cost of a target score; `explained` are scores of explanations, if there are any.
     """
+    section_of = partial(of_dataset, terms=terms, published=published or study.is_archived)
     sections = [
         _overview(study),
         *_axes(study),
@@ -67,7 +68,10 @@ def report_page(
         *(
             section
             for dataset in study.datasets
-            for section in _by_setting(study.where(dataset=dataset), partial(of_dataset, terms=terms))
+            for section in _by_setting(
+                study.where(dataset=dataset),
+                section_of,
+            )
         ),
         *explanation_sections(explained),
         _temperature(study),
