@@ -19,6 +19,7 @@ from pydantic import Field
 
 from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, State
 from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.local_method import one_model_each
 from fedgrid.algorithms.contract.orders import BYTES_PER_ENTRY, ChooseOn, Order, Presence, Served, Traffic
 from fedgrid.algorithms.contract.section import PositiveInt
 from fedgrid.algorithms.contract.updates import Updates, Vector
@@ -73,7 +74,7 @@ class Ifca(SharedLayers):
             )
         if self.settings.choose_on == "reference" and not conditions.has_reference_images:
             return "choose_on reference needs images that the server holds: set split.reference_images"
-        return super().problem(conditions)
+        return one_model_each(self.settings.local) or super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return the state of C independent models that nobody has chosen."""

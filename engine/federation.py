@@ -6,9 +6,9 @@ temperature and cluster, aggregate inside the clusters, test the new cluster mod
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,15 +28,16 @@ from fedgrid.engine.disturbances.held import Changes
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.records import RoundRecord, client_row, round_row
 from fedgrid.engine.round_cache.cached_round import CachedRound, OtherBits
+from fedgrid.engine.round_cache.old_partition import cache_means_of_old_partition
 from fedgrid.engine.round_cache.session_cache import SessionCache
 from fedgrid.engine.round_metrics import RoundOutcome
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training.settings import Evaluation
+from fedgrid.engine.uplink.accountant import Accountant
+from fedgrid.engine.uplink.privacy import CentralNoise
 
 if TYPE_CHECKING:
     from fedgrid.engine.encoders.encoder import Encoder
-
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Federation:
     """`RunConfig.weights`."""
     changes: Changes = Changes()
     """Attackers, and clients whose data change: `truth_K` and the numbers of images are those of round 1."""
+    accountant: Accountant = Accountant()
+    """Of privacy; without noise it counts nothing."""
     encoder: "Encoder | None" = None
     """What the algorithm's message asks for."""
 
@@ -97,29 +100,35 @@ class Federation:
         orders = self._orders(state, round_index)
         with self._work(orders, state, progress, pool, cache) as work:
             reports = work.reports()
-            updates = self._updates(reports, work, round_index)
+            noise = self.accountant.central_noise(round_index)
+            updates = self._updates(reports, work, round_index, noise)
             before = state
+            sent = [report.client for report in reports]
             excluded = [report.client for report in reports if not report.usable]
             traffic = self._traffic(orders, reports, said)
 
             def step() -> tuple[State, Diagnostics, dict[str, object]]:
                 after, diagnostics = self._step(before, round_index, updates)
+                diagnostics = self.accountant.warned(diagnostics, progress.spent_K, orders)
                 outcome = RoundOutcome(
                     updates, after, diagnostics, *traffic, len(excluded), said.up, sum(said.encoder)
                 )
                 return after, diagnostics, round_row(round_index + 1, outcome, self.algorithm.columns)
 
-            (state, diagnostics, row), step_seconds = _timed(work, step)
-            after = progress.after_round(state, work.memories())
+            (state, diagnostics, row), step_seconds = work.timed(step)
+            spent_K = self.accountant.after(progress.spent_K, len(self.truth_K), orders, sent, noise)
+            after = progress.after_round(state, work.memories(), spent_K)
             tested = after.memories, self._testing(round_index, orders), self.evaluation
-            tests, evaluate_seconds = _timed(
-                work, lambda: run_tests(work, self.algorithm, state, *tested) if evaluate else ModelTests()
+            tests, evaluate_seconds = work.timed(
+                lambda: run_tests(work, self.algorithm, state, *tested) if evaluate else ModelTests()
             )
             if cache is not None and work.trained:
-                self._cache_means_of_old_partition(orders, before, state, updates)
+                clean = self._updates(reports, work, round_index)
+                cache_means_of_old_partition(orders, before, state, clean)
+        rows = self._client_rows(round_index, reports, state, diagnostics, tests, orders)
         record = RoundRecord(
-            round=row,
-            clients=self._client_rows(round_index, reports, state, diagnostics, tests, orders),
+            round=self.accountant.of_round(row, spent_K),
+            clients=self.accountant.of_clients(rows, spent_K),
             timing={
                 "round": round_index + 1,
                 "cluster_seconds": step_seconds,
@@ -191,7 +200,13 @@ class Federation:
             return [order.client for order in orders]
         return self.participation.present(round_index)
 
-    def _updates(self, reports: Sequence[TrainReport], work: ClientRound, round_index: int) -> Updates:
+    def _updates(
+        self,
+        reports: Sequence[TrainReport],
+        work: ClientRound,
+        round_index: int,
+        noise: CentralNoise | None = None,
+    ) -> Updates:
         usable = [report for report in reports if report.usable]
         if reports and not usable:
             clients = ", ".join(str(report.client) for report in reports)
@@ -214,6 +229,7 @@ class Federation:
             steps=steps,
             weights={"none": None, "images": images, "batches": steps}[self.weights],
             sampled=self.participation.sampled(round_index),
+            noise=noise,
         )
 
     def _step(self, state: State, round_index: int, updates: Updates) -> tuple[State, Diagnostics]:
@@ -230,21 +246,6 @@ class Federation:
                 score = silhouette(self.algorithm.distances(updates), groups)
                 diagnostics = replace(diagnostics, silhouette=score)
         return state, diagnostics
-
-    def _cache_means_of_old_partition(
-        self, orders: Sequence[Order], before: State, after: State, updates: Updates
-    ) -> None:
-        """Compute the means that runs need which keep the old partition: only this run has the updates.
-
-        Clusters that start from one model count as one: other runs have not parted their clients yet.
-        """
-        labels_K = before.labels_K
-        if not all(order.candidates == (int(labels_K[order.client]),) for order in orders):
-            return
-        places = {id(model): place for place, model in enumerate(before.models)}
-        old = updates.groups(np.array([places[id(before.models[label])] for label in labels_K]))
-        if sorted(old.values()) != sorted(updates.groups(after.labels_K).values()):
-            updates.means(list(old.values()))
 
     def _client_rows(
         self,
@@ -287,10 +288,3 @@ def _notes(number: int, excluded: Sequence[int], diagnostics: Diagnostics) -> tu
     """Return the round's warnings in words."""
     notes = [f"client {client} left out, its update is NaN or infinite" for client in excluded]
     return tuple(f"round {number}: {note}" for note in (*notes, *diagnostics.warnings))
-
-
-def _timed(work: ClientRound, function: Callable[[], R]) -> tuple[R, float]:
-    """Return what a function returns, and the seconds that took but for training and waiting."""
-    start, before = time.perf_counter(), work.train_seconds + work.waited_seconds
-    result = function()
-    return result, time.perf_counter() - start - (work.train_seconds + work.waited_seconds - before)

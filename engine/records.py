@@ -17,6 +17,7 @@ from fedgrid.engine.clients.messages import TrainReport
 from fedgrid.engine.disturbances.faults import FAULT
 from fedgrid.engine.round_metrics import RoundOutcome
 from fedgrid.engine.training.confusion import Counts, Scores, scores
+from fedgrid.engine.uplink.accountant import CLUSTER_EPSILON, EPSILON
 
 SCORES = {
     "loss": pa.float64(),
@@ -53,8 +54,9 @@ def rounds_schema(columns: Collection[str] = NONE) -> pa.Schema:
     """Return the columns of `rounds.parquet`: the round's number, then `ROUND_METRICS`."""
     numbers = {metric.name: metric.type for metric in round_metrics.ROUND_METRICS}
     counts = {COUNTS: pa.list_(pa.int32())} if COUNTS in columns else {}
+    spent = {EPSILON: pa.float64()} if EPSILON in columns else {}
     message = MESSAGE_BYTES if MESSAGE in columns else {}
-    return pa.schema({"round": pa.int32(), **numbers, **counts, **message})
+    return pa.schema({"round": pa.int32(), **numbers, **counts, **spent, **message})
 
 
 def clients_schema(global_model: bool = False, columns: Collection[str] = NONE) -> pa.Schema:
@@ -62,6 +64,7 @@ def clients_schema(global_model: bool = False, columns: Collection[str] = NONE) 
     tests = TESTS + GLOBAL_TESTS * global_model
     fault = {FAULT: pa.string()} if FAULT in columns else {}
     members = {MEMBERS: pa.list_(pa.int32())} if MEMBERS in columns else {}
+    spent = dict.fromkeys((EPSILON, CLUSTER_EPSILON), pa.float64()) if EPSILON in columns else {}
     return pa.schema(
         {
             "round": pa.int32(),
@@ -79,6 +82,7 @@ def clients_schema(global_model: bool = False, columns: Collection[str] = NONE) 
             **{f"{test}_{name}": kind for test in tests for name, kind in SCORES.items()},
             **members,
             **fault,
+            **spent,
         }
     )
 
@@ -119,7 +123,7 @@ EVERY_TIMING = pa.schema([*TIMINGS, *pa.schema(MESSAGE_SECONDS)])
 def schemas(global_model: bool = False, columns: Collection[str] = NONE) -> dict[str, pa.Schema]:
     """Return name of the file, without its suffix -> columns.
 
-    `global_model` is `evaluation.global_model`, `columns` are `RunConfig.own_columns`.
+    `global_model` is `evaluation.global_model`, `columns` are the run's own (`RunConfig.own_columns`).
     """
     clients = clients_schema(global_model, columns)
     timings = EVERY_TIMING if MESSAGE in columns else TIMINGS

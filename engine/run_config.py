@@ -12,7 +12,6 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from fedgrid.algorithms.contract.base import Algorithm, Conditions
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.algorithms.registry import ALGORITHMS, create
-from fedgrid.engine.clients.uplink import Uplink
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.disturbances.drift import Move, problem_with
 from fedgrid.engine.disturbances.faults import FAULT, Faults
@@ -26,6 +25,10 @@ from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.plugins import active
 from fedgrid.engine.seeds import root_seed
 from fedgrid.engine.training.settings import Evaluation, Training
+from fedgrid.engine.uplink import privacy
+from fedgrid.engine.uplink.accountant import EPSILON
+from fedgrid.engine.uplink.privacy import Privacy
+from fedgrid.engine.uplink.steps import Uplink
 from fedgrid.engine.validation import explain
 
 PLUGINS = "plugin_digests"
@@ -63,6 +66,8 @@ class RunConfig(Section):
 
     uplink: Uplink = ()
     """What happens to an update between client and server, in this order, as in `[{clip: 1.0}]`."""
+    privacy: Privacy = Privacy()
+    """What an epsilon means, and the server's noise."""
 
     weights: Literal["none", "images", "batches"] = "none"
     """Weight of a client in the server's means: `none`, all are equal, as in OCFL; the `images` it trains on,
@@ -74,7 +79,7 @@ class RunConfig(Section):
     drift: dict[Annotated[int, Field(ge=0)], Move] = {}
     """Clients whose data move to another hidden group, as in `{3: {round: 25, to: 2}}`."""
 
-    later = ("participation", "dropout", "joins", "uplink", PLUGINS, "faults", "drift")
+    later = ("participation", "dropout", "joins", "uplink", "privacy", PLUGINS, "faults", "drift")
 
     @field_validator("joins")
     @classmethod
@@ -156,10 +161,15 @@ class RunConfig(Section):
 
     @property
     def own_columns(self) -> frozenset[str]:
-        """The columns that not every run's records have; none of a plugin's algorithm that is not loaded."""
+        """Columns that not all records have: the algorithm's own, `fault` under attack, `epsilon` with noise.
+
+        None of a plugin's that is not loaded.
+        """
         name, settings = _name_and_settings(self.algorithm)
-        columns = create(name, settings).columns if name in ALGORITHMS else frozenset()
-        return columns | {FAULT} if self.faults.clients else columns
+        own = create(name, settings).columns if name in ALGORITHMS else frozenset()
+        attacked = {FAULT} if self.faults.clients else set()
+        private = {EPSILON} if privacy.is_private(self.uplink, self.privacy) else set()
+        return own | attacked | private
 
     def written(self) -> dict[str, Any]:
         """Return the configuration and its format, as in the file `config.json`."""
@@ -237,6 +247,10 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     check_size(config.model, dataset.shape)
     config.training.check_size(dataset.shape)
     _check_algorithm(config, data_dir)
+    of_model = config.model, dataset.shape, dataset.num_classes
+    problem = privacy.problem(config.uplink, config.privacy, config.make_algorithm(), *of_model)
+    if problem is not None:
+        raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
     return config
 
 

@@ -40,6 +40,7 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.atomic import DiskFull
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.uplink.accountant import Accountant
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,7 @@ class Session:
             threads=self._threads,
             weights=config.weights,
             changes=Changes.of(setup.clients),
+            accountant=Accountant.of(config.privacy, config.uplink, algorithm, config.root_seed),
             encoder=encoder,
         )
         if progress is None:

@@ -31,6 +31,8 @@ CLIENT_COLUMNS = (
     *GLOBAL,
 )
 
+OF_MESSAGES = ("message_seconds", "epoch_seconds")
+"""Columns of `timings.parquet` of algorithms whose clients describe their data before training."""
 ROUND_KEYS = ("round", "clustered")
 CLIENT_KEYS = ("round", "client", "cluster", "true_cluster")
 """Columns without which a file cannot be read."""
@@ -119,14 +121,21 @@ def read(run_folder: Path) -> Records:
         )
     shape = (len(whole_R), len(clients) // len(whole_R))
     numbers = [field.name for field in rounds.schema if field.name != "round" and _is_number(field.type)]
+    by_round = _timings(run_folder)
     return Records(
         whole_R,
-        Columns(shape[:1], {name: rounds[name].to_numpy() for name in numbers}),
+        Columns(
+            shape[:1],
+            {
+                **{name: rounds[name].to_numpy() for name in numbers},
+                **{name: _of_rounds(by_round, whole_R, name) for name in OF_MESSAGES},
+            },
+        ),
         Columns(
             shape,
             {name: values.reshape(shape) for name, values in _client_columns(clients).items()},
         ),
-        _seconds(run_folder, whole_R),
+        _seconds(by_round, whole_R),
     )
 
 
@@ -142,18 +151,25 @@ def _client_columns(clients: pa.Table) -> dict[str, Array]:
     return columns
 
 
-def _seconds(run_folder: Path, rounds_R: Array) -> Array:
+def _timings(run_folder: Path) -> Mapping[int, Mapping[str, Any]]:
+    """Return round -> its row of `timings.parquet`, with those columns that are read; empty without one."""
+    path = run_folder / "timings.parquet"
+    if not path.exists():
+        return {}
+    timings = _table(path, ("round", "seconds"), ("alone_seconds", *OF_MESSAGES))
+    return {row["round"]: row for row in timings.to_pylist()}
+
+
+def _of_rounds(by_round: Mapping[int, Mapping[str, Any]], rounds_R: Array, name: str) -> Array:
+    found = [_number(by_round.get(number, {}).get(name)) for number in rounds_R.tolist()]
+    return np.array(found, np.float64)
+
+
+def _seconds(by_round: Mapping[int, Mapping[str, Any]], rounds_R: Array) -> Array:
     """Return the seconds of these rounds, NaN for one that is not in `timings.parquet`."""
-    seconds_R = np.full(rounds_R.shape, np.nan)
-    if (path := run_folder / "timings.parquet").exists():
-        timings = _table(path, ("round", "seconds"), ("alone_seconds",))
-        by_round = {row["round"]: row for row in timings.to_pylist()}
-        for place, number in enumerate(rounds_R.tolist()):
-            row = by_round.get(number, {})
-            # Records of a version without a round cache lack `alone_seconds`.
-            alone = row.get("alone_seconds")
-            seconds_R[place] = _number(row.get("seconds") if alone is None else alone)
-    return seconds_R
+    alone_R = _of_rounds(by_round, rounds_R, "alone_seconds")
+    # Records of a version without a round cache lack `alone_seconds`.
+    return np.where(np.isnan(alone_R), _of_rounds(by_round, rounds_R, "seconds"), alone_R)
 
 
 def _table(path: Path, keys: Sequence[str], columns: Sequence[str] | None = None) -> pa.Table:

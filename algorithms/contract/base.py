@@ -111,6 +111,14 @@ class Algorithm(ABC):
         """Which of `counts` and `members` of `Diagnostics` it fills: columns that others' records lack."""
         return frozenset()
 
+    @property
+    def averages_updates(self) -> bool:
+        """Whether all that models learn of clients are means of updates (`Updates.means`).
+
+        Only then does noise that the server adds to these means cover its models.
+        """
+        return False
+
     def problem(self, conditions: Conditions) -> str | None:
         """Return in one line why the settings do not fit the run, and what to set; None if they do."""
         return None

@@ -72,7 +72,7 @@ class Traffic:
 
     down: int
     up: int | None = None
-    """None: as measured at the client (its update as the uplink encodes it, and the reply's outputs)."""
+    """None: as measured at the client (its update and the reply's outputs, as the uplink encodes them)."""
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,24 @@ class Tree:
 
         If the guards accept none, the least number of members does not count; one cluster if there is none.
         """
-        ranked = sorted(self.cuts(), key=lambda step: (-self.index_after(step), -step))
+        return self._first(sorted(self.cuts(), key=lambda step: (-self.index_after(step), -step)), guards)
+
+    def widest_gap(self, guards: Guards) -> Cut:
+        """Return the cut before the merge that is the most times higher than the one below it.
+
+        Guards as of `best_ch`, and at most half as many clusters as vectors. Ours: flips raise the merges
+        within groups to about one height, sqrt(2 D p (1 - p)), above which those between groups stand out;
+        the index prefers fewer clusters the more bits are flipped.
+        """
+        steps = [step for step in self.cuts() if self._num - step <= self._num / 2]
+        least = np.finfo(np.float64).tiny
+
+        def times_higher(step: int) -> float:
+            return float(np.log(self.heights[step]) - np.log(max(self.heights[step - 1], least)))
+
+        return self._first(sorted(steps, key=lambda step: (-times_higher(step), -step)), guards)
+
+    def _first(self, ranked: list[int], guards: Guards) -> Cut:
         for least_members in (guards.least_members, 1):
             for step in ranked:
                 if self._num - step >= guards.least_clusters:

@@ -23,7 +23,7 @@ from fedgrid.algorithms.embeddings.before_training import BeforeTraining, Before
 from fedgrid.algorithms.embeddings.class_means import ClassMeans, Flip, vector_of
 from fedgrid.algorithms.embeddings.cut import Guards, Tree
 
-Threshold = Literal["best-ch", "bayesian", "bayesian-reversed"] | Annotated[float, Field(gt=0)]
+Threshold = Literal["best-ch", "bayesian", "bayesian-reversed", "widest-gap"] | Annotated[float, Field(gt=0)]
 
 
 class EmbeddingsSettings(BeforeTrainingSettings):
@@ -40,11 +40,13 @@ class EmbeddingsSettings(BeforeTrainingSettings):
     threshold: Threshold = "best-ch"
     """The height at which Ward's tree is cut. `best-ch`: that of the greatest Calinski-Harabasz index;
     `bayesian`: the best one that 35 steps of an optimisation find (text); `bayesian-reversed`: the same for
-    the negative index, between 1 and 100 (code)."""
+    the negative index, between 1 and 100 (code); `widest-gap` (ours): where a merge is the most times higher
+    than the one below it, which flips mislead less."""
     least_clusters: PositiveInt = 2
     """Of a cut that is accepted, unless the threshold is a number. The release has 3."""
-    least_members: PositiveInt = 1
-    """Of each of its clusters; does not count if no cut has as many. The release has 5 to 100."""
+    least_members: PositiveInt = 2
+    """Of each of its clusters; does not count if no cut has as many. The release has 5 to 100. With 1, a few
+    clients that send the same bits and many that are alone can have the greatest index."""
 
 
 class Embeddings(BeforeTraining):
@@ -72,6 +74,8 @@ class Embeddings(BeforeTraining):
         guards = Guards(self.settings.least_clusters, self.settings.least_members)
         if threshold == "best-ch":
             return tree.best_ch(guards).labels_N
+        if threshold == "widest-gap":
+            return tree.widest_gap(guards).labels_N
         if isinstance(threshold, str):
             seed = int(rng.integers(2**31))
             return tree.bayesian(guards, seed, reversed_sign=threshold != "bayesian").labels_N

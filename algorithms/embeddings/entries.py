@@ -20,7 +20,7 @@ EMBEDDINGS = (
         "ladd",
         "LADD",
         "clusters before round 1, by the low frequencies of each class's images",
-        "Shenaj et al. 2023, as in Prigent et al. 2024",
+        "Shenaj et al. 2023",
         Ladd,
         LaddSettings(),
     ),
@@ -30,7 +30,7 @@ EMBEDDINGS_AS_PUBLISHED = (
     AlgorithmEntry(
         "embeddings-as-published",
         "Embeddings as published",
-        "the worst of the cuts that it accepts; classes scaled by themselves, two layers shared",
+        "as its release: the worst cut that it accepts, two layers shared",
         SOURCE,
         Embeddings,
         EmbeddingsSettings(
@@ -40,6 +40,7 @@ EMBEDDINGS_AS_PUBLISHED = (
             least_clusters=3,
             least_members=10,
             shared=2,
+            similarity_over="state",
         ),
     ),
 )

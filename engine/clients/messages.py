@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order, Payload
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.peak_memory import PeakMemory
-from fedgrid.engine.clients.uplink import Uplink
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.data.pixel_statistics import PixelStatistics
 from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.training.confusion import Counts
 from fedgrid.engine.training.settings import LocalTraining
+from fedgrid.engine.uplink.steps import Uplink
 
 Memory = Mapping[str, NDArray[Any]]
 """What a client is handed again in its next round, by name: the optimizer's state, a rule's arrays."""
@@ -138,7 +138,7 @@ class TrainReport:
     steps: int = 0
     """Optimizer steps that it took."""
     bytes_up: int = 0
-    """Size of what it sent: the update as the uplink encodes it, and the rule's outputs."""
+    """Size of what it sent, as the uplink encodes it: the update and the rule's outputs."""
     epoch_seconds: float = 0.0
     """Wall-clock time of an epoch of its training, without tests; goes to the timings only."""
 

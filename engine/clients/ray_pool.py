@@ -95,7 +95,7 @@ class RayPool:
         self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
     ) -> list[Described]:
         """Return what each of `clients` says about its data, each in its actor."""
-        shares, put = self._by_actor(clients, lambda client: client), ray.put(encoder)
+        shares, put = self._by_actor(clients, lambda client: client), encoder and ray.put(encoder)
 
         def submit(index: int) -> list[Ref]:
             return [self._actors[index].describe.remote(shares[index], message, put)]

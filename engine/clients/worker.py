@@ -30,7 +30,6 @@ from fedgrid.engine.clients.messages import (
     TrainTask,
 )
 from fedgrid.engine.clients.peak_memory import own_peak
-from fedgrid.engine.clients.uplink import send
 from fedgrid.engine.encoders.encoder import Encoder
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.models.flat_vectors import FlatModule, squared_norm
@@ -40,6 +39,7 @@ from fedgrid.engine.models.normalisation import Normalised
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training import choice, evaluation, local
 from fedgrid.engine.training.confusion import Counts
+from fedgrid.engine.uplink.replies import send_reply
 
 
 class ClientWorker:
@@ -154,10 +154,15 @@ class ClientWorker:
         local.check_names(order.rule, result)
         trained = np.subtract(result.model, models[chosen], out=result.model)
         is_finite = not order.rule.personal or bool(np.isfinite(trained).all())
-        for start, stop in order.rule.personal:
-            trained[start:stop] = 0
-        sent = send(
-            trained, self._setup.uplink, len(self._flat.weights), generator(self._setup.seed, "uplink", **at)
+        sent = send_reply(
+            trained,
+            result.outputs,
+            order.rule,
+            memory,
+            self._setup.uplink,
+            len(self._flat.weights),
+            self._setup.seed,
+            **at,
         )
         if (factor := self._factors[task.client]) != 1:
             sent = replace(sent, update=sent.update * np.float32(factor))
@@ -176,11 +181,11 @@ class ClientWorker:
             checksum=crc32(sent.update.data),
             images=len(held.labels),
             steps=result.steps,
-            bytes_up=sent.num_bytes + sum(array.nbytes for array in result.outputs.values()),
+            bytes_up=sent.num_bytes,
             epoch_seconds=epoch_seconds,
         )
         inferred = {PREDICTIONS: self._infer(models[chosen] + sent.update)} if order.infer else {}
-        return Reply(report, sent.update, {**result.outputs, **inferred}, result.memory)
+        return Reply(report, sent.update, {**sent.outputs, **inferred}, {**result.memory, **sent.residuals})
 
     def _infer(self, model: Vector) -> np.ndarray:
         """Return the predictions of a model on the server's reference images."""

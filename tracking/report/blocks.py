@@ -7,6 +7,8 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from fedgrid.tracking import figures
+from fedgrid.tracking.exposure.before_training import before_training, has_messages
+from fedgrid.tracking.exposure.disturbances import disturbances
 from fedgrid.tracking.figures.curves import is_recorded
 from fedgrid.tracking.report.page import Choice, Plate, Section
 from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
@@ -15,7 +17,6 @@ from fedgrid.tracking.tables import clustering, personalisation
 from fedgrid.tracking.tables.cells import split_name, title_of
 from fedgrid.tracking.tables.cost import cost
 from fedgrid.tracking.tables.definitions import definitions
-from fedgrid.tracking.tables.disturbances import disturbances
 from fedgrid.tracking.tables.fairness import fairness
 
 PUBLISHED, CLUSTERS = "as published", "of the clusters' models"
@@ -224,7 +225,8 @@ def _block(study: Study, terms: Terms) -> Section:
         COST,
         partial(figures.cost_to_target, study, terms),
     )
-    return Section(name, title, items=(Choice(tables), *curves, spent, cost(study, terms), maps))
+    said = (before_training(study),) if has_messages(study) else ()
+    return Section(name, title, items=(Choice(tables), *curves, spent, cost(study, terms), *said, maps))
 
 
 def _alternatives(options: tuple[tuple[str, Plate], ...]) -> Plate | Choice:
