@@ -77,7 +77,7 @@ def attack_grid(
         rows = files.read()
         if rows is None:
             try:
-                rows = _attack(files, data_dir)
+                rows = _attack(files, runs[config.run_id].algorithm, data_dir)
                 attacked += 1
                 if not as_json:
                     print_plain(console, f"attacked {config.name}: {runs[config.run_id].algorithm}")
@@ -104,7 +104,7 @@ def attack_grid(
     return failed
 
 
-def _attack(files: AttackFiles, data_dir: Path) -> list[Row]:
+def _attack(files: AttackFiles, title: str, data_dir: Path) -> list[Row]:
     """Attack one run, keep the results and return them."""
     # Importing torch takes seconds.
     from fedgrid.engine.attacks.attack import attacked
@@ -121,7 +121,7 @@ def _attack(files: AttackFiles, data_dir: Path) -> list[Row]:
     if found:
         from fedgrid.grids.attack.pictures import drawn
 
-        pictures["images"] = drawn(found, files.config.name)
+        pictures["images"] = drawn(found, f"{files.config.scenario}, seed {files.config.seed}: {title}")
     files.write(rows, pictures)
     return list(rows)
 
