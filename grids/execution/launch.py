@@ -113,7 +113,7 @@ def launch(
                 retention.conclude(grid.until)
         watch.conclude()
         summary = write_summary(grid.runs, storage, folder.path)
-        means = _means(grid.runs, storage)
+        means = _means(grid.runs, storage) if then == () else {}
         log.summary([summary], watch.tally.done, len(watch.failures), means, stopped=watch.stopping)
     _push_mlflow_marks(grid, storage)
     return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
@@ -164,6 +164,7 @@ def _run(
 
 
 def _means(runs: Sequence[RunConfig], storage: Storage) -> Means:
+    """Return the mean scores of the finished runs by algorithm; a search has its own summary."""
     done = [run for run in runs if is_finished(storage, run)]
     scores = [finished(storage.root, run).scores or {} for run in done]
     return means_of(titles(done, further_axes(runs)), scores)
