@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from fedgrid.engine.errors import ConfigError, in_one_line
+from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.plugins.plugin import Plugin, load
 from fedgrid.engine.plugins.source import PluginSource, read
 from fedgrid.tracking.report.page import Page, Plate, Section
@@ -87,7 +87,7 @@ def _called(plugin: Plugin, function: Callable[..., Any], study: Study, kind: ty
     try:
         found = function(study)
     except Exception as error:
-        raise ConfigError(f"{where} failed: {type(error).__name__}: {in_one_line(error)}") from error
+        raise ConfigError(f"{where} failed: {type(error).__name__}: {error}") from error
     if not isinstance(found, kind):
         raise ConfigError(f"{where} returned {type(found).__name__}; expected a {kind.__name__}")
     return found

@@ -49,8 +49,9 @@ class Frames:
             return head
         frame = self.to_pandas()
         varied = [name for name in _identity(self.finished[0].run) if frame[name].nunique() > 1]
-        shown = frame[[*dict.fromkeys(["algorithm", *varied, *SHOWN])]].drop(columns=["run_id", "name"])
-        html = shown.to_html(index=False, max_rows=ROWS, float_format=lambda value: f"{value:.3f}", border=0)
+        columns = dict.fromkeys(["algorithm", *varied, *SHOWN])
+        shown = frame[[name for name in columns if name in frame and name not in ("run_id", "name")]]
+        html = shown.to_html(index=False, max_rows=ROWS, float_format=lambda value: f"{value:.3g}", border=0)
         return f"{head}{html}"
 
 
