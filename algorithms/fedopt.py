@@ -82,6 +82,11 @@ class FedOpt(Algorithm):
         """How clients train."""
         return self.settings.local or PlainTraining()
 
+    @property
+    def averages_updates(self) -> bool:
+        """Yes."""
+        return True
+
     def start_order_key(self) -> tuple[float, ...]:
         """Never: it is FedAvg."""
         return (inf,)
@@ -117,7 +122,9 @@ class FedOpt(Algorithm):
         """Place latecomers, choose the partition of this round, then average the updates within it."""
         state, updates, placed = place(state, updates)
         state, diagnostics = self.recluster(state, round_index, updates, rng)
-        return self.aggregate(state, updates, rng), replace(diagnostics, placed=placed)
+        return self.aggregate(state, updates, rng), replace(
+            diagnostics, placed={**placed, **diagnostics.placed}
+        )
 
     def global_model(self, state: State) -> Vector | None:
         """Return the only model; None once there are several."""

@@ -20,10 +20,9 @@ from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.sync import sync
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results import kept_plugins
-from fedgrid.grids.results.axes import further_axes
+from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import PRESET, GridFolder
 from fedgrid.grids.results.outcome import damage
-from fedgrid.grids.results.titles import variants
 
 
 def launched(name: str, storage: Storage) -> Grid:
@@ -36,7 +35,7 @@ def launched(name: str, storage: Storage) -> Grid:
     folder = GridFolder(storage, name)
     runs = folder.runs()
     text = (folder.path / PRESET).read_text(errors="replace")
-    return Grid(name, runs, text, further_axes(runs), source=folder.source())
+    return Grid(name, runs, text, naming_keys(runs), source=folder.source())
 
 
 def retry(
@@ -95,7 +94,7 @@ def sync_grid(name: str, storage: Storage, console: Console, *, rename: bool = F
         RunError: if MLflow cannot be reached.
     """
     grid = launched(name, storage)
-    log = RunLog(name, storage.root, warn, axes=(*grid.varied, *variants(grid.runs, grid.varied)))
+    log = RunLog(name, storage.root, warn, axes=naming_keys(grid.runs))
     with Lease(storage, name, warn):
         for run in grid.runs:
             storage.pull(RunFolder(storage, run).path.name, skip=("state-", ASIDE))

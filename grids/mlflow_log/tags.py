@@ -15,7 +15,8 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.presets.axis_keys import AXES, SETTING
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.axes import pairs_of
-from fedgrid.tracking.mlflow.runs import Metrics, flatten, plain
+from fedgrid.tracking.mlflow.names import flatten, plain
+from fedgrid.tracking.mlflow.runs import Metrics
 from fedgrid.tracking.scoring.group import Score, declared
 from fedgrid.tracking.scoring.scores import RoundScores
 

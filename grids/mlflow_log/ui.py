@@ -14,9 +14,8 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import Writer
-from fedgrid.grids.results.axes import further_axes
+from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.titles import variants
 from fedgrid.tracking.mlflow import ui
 from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
 
@@ -57,9 +56,7 @@ def _announce(grid: str | None, runs: Sequence[RunConfig], root: Path, port: int
 
 def _prepared(grid: str, runs: Sequence[RunConfig], root: Path) -> bool:
     """Prepare the view of a grid that an earlier version logged; return whether it shows all runs."""
-    axes = further_axes(runs)
-    keys = (*axes, *variants(runs, axes))
-    writer = Writer(tracking_uri(root), grid, root, artifact_root(root), keys)
+    writer = Writer(tracking_uri(root), grid, root, artifact_root(root), naming_keys(runs))
     with suppress(TrackingError):
         return writer.describe(anew=False)
     return True

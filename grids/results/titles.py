@@ -32,15 +32,6 @@ def titles(configs: Sequence[RunConfig], axes: Sequence[str]) -> list[str]:
     return found
 
 
-def variants(configs: Sequence[RunConfig], axes: Sequence[str]) -> tuple[str, ...]:
-    """Return the settings, none of them an axis, in which runs differ that are alike in all axes."""
-    settings = [key for key in axis_keys() if key.startswith(SETTING)]
-    alike = (*AXES, *(axis for axis in axes if not axis.startswith(SETTING)))
-    cells = [tuple(values_of(config, alike).values()) for config in configs]
-    shown = _differing(cells, [values_of(config, settings) for config in configs])
-    return tuple(key for key in shown if key not in axes)
-
-
 def _common_plugins(configs: Sequence[RunConfig]) -> dict[str, set[str]]:
     """Return, by algorithm, the digests of the plugins that all of its runs have."""
     common: dict[str, set[str]] = {}

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 from fedgrid.redaction import redacted
 from fedgrid.tracking.mlflow.dataset_input import DatasetInput
+from fedgrid.tracking.mlflow.names import flatten, plain
 from fedgrid.tracking.mlflow.notes import is_ours, noted
 from fedgrid.tracking.mlflow.store import TrackingError, connect, one_line
 from fedgrid.tracking.mlflow.view import VIEW_TAG
@@ -256,20 +257,21 @@ class Experiment:
             entry.rounds = last
 
 
-def plain(key: str) -> str:
-    """Return the name of a metric without its section."""
-    return key.rpartition("/")[2]
+def delete_runs(uri: str, name: str, storage_id: str) -> int:
+    """Mark a storage's runs in an experiment as deleted, and return their number; `mlflow gc` removes them.
 
-
-def flatten(params: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return `{"split.alpha": "1.0"}` of `{"split": {"alpha": 1.0}}`."""
-    flat: dict[str, str] = {}
-    for name, value in params.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = str(value)
-    return flat
+    Raises:
+        TrackingError: the store fails; some of them may be marked.
+    """
+    client = connect(uri)
+    with one_line(uri):
+        found = client.get_experiment_by_name(name)
+        if found is None or found.lifecycle_stage == "deleted":
+            return 0
+        entries = _entries(client, str(found.experiment_id), storage_id)
+        for entry in entries.values():
+            client.delete_run(entry.mlflow_run_id)
+    return len(entries)
 
 
 def _entries(client: Any, experiment_id: str, storage_id: str) -> dict[str, LoggedRun]:

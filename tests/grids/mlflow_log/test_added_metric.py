@@ -19,7 +19,8 @@ from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.mlflow_log.notes import of_metrics
 from fedgrid.grids.mlflow_log.tags import described, metrics
 from fedgrid.tracking import records
-from fedgrid.tracking.mlflow.runs import Metrics, plain
+from fedgrid.tracking.mlflow.names import plain
+from fedgrid.tracking.mlflow.runs import Metrics
 from fedgrid.tracking.scoring import scores
 from fedgrid.tracking.scoring.group import declared
 from tests.helpers.small_runs import ROUNDS, config, play

@@ -9,7 +9,8 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from fedgrid.tracking.mlflow import runs as mlflow_runs
-from fedgrid.tracking.mlflow.runs import Experiment, LoggedRun, flatten
+from fedgrid.tracking.mlflow.names import flatten
+from fedgrid.tracking.mlflow.runs import Experiment, LoggedRun
 from fedgrid.tracking.mlflow.store import TrackingError, default_uri
 from tests.helpers.command_line import new_storage
 
