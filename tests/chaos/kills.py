@@ -154,7 +154,7 @@ def _faults(client: MlflowClient, runs: list, rounds: int) -> Iterator[str]:
     for run in runs:
         if run.info.status != "FINISHED":
             yield f"{run.info.run_name}: {run.info.status}"
-        steps = [metric.step for metric in client.get_metric_history(run.info.run_id, "ari")]
+        steps = [metric.step for metric in client.get_metric_history(run.info.run_id, "clustering/ari")]
         if sorted(steps) != list(range(1, rounds + 1)):
             yield f"{run.info.run_name}: rounds {steps}"
 

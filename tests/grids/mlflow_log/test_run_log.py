@@ -15,6 +15,7 @@ from mlflow.tracking import MlflowClient
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.mlflow_log.run_log import Pauses, RunLog, artifact_root
+from fedgrid.grids.mlflow_log.tags import run_name
 from fedgrid.tracking.mlflow import ui
 from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import new_storage, started, stop
@@ -96,7 +97,7 @@ def test_two_concurrent_runs_are_logged_completely(storage, store, log, warnings
         assert (store.status(config), store.steps(config)) == ("FINISHED", [1, 2, 3, 4])
         assert log.is_logged(config)
     assert store.runs["mine"].info.status == "FINISHED"
-    assert store.runs["mine"].data.metrics == {"runs_done": 2, "runs_failed": 0}
+    assert store.runs["mine"].data.metrics == {"grid/runs_done": 2, "grid/runs_failed": 0}
     assert warnings == []
 
 
@@ -173,7 +174,7 @@ def test_outage_of_the_store_keeps_no_scores_in_memory(storage, log, outage):
     outage.away.set()
     log.start(A)
     train(log, storage, A, 1, 2)
-    assert [number for number, _ in log._waiting[A.run_id].rounds] == [1, 2]
+    assert [number for number, *_ in log._waiting[A.run_id].rounds] == [1, 2]
     log._write()
     train(log, storage, A, 3, ROUNDS)
     assert [update.rounds for update in log._waiting.values()] == [[]]
@@ -240,7 +241,7 @@ def test_deleted_run_is_logged_again(storage, store, log):
         train(log, storage, A, 1, 2)
     successor = RunLog("mine", storage, print, pauses=PROMPT)
     successor.forget([A, B])
-    assert A.name not in store.runs
+    assert run_name(A) not in store.runs
 
 
 def test_malformed_tracking_uri_is_refused(storage, monkeypatch):

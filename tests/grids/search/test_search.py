@@ -102,8 +102,8 @@ def test_mlflow_has_the_best_and_the_trial_of_each_run(undisturbed):
     assert parent.info.status == "FINISHED"
     assert (parent.data.tags["objective"], parent.data.tags["search"]) == ("validation", "complete")
     assert parent.data.tags["best.label_free.threshold"] == str(best["params"]["threshold"])
-    assert parent.data.metrics["best_label_free"] == best["scores"]["validation"]
-    assert parent.data.metrics["best_oracle"] == written["best"]["oracle"]["scores"]["ari"]
+    assert parent.data.metrics["search/best_label_free"] == best["scores"]["validation"]
+    assert parent.data.metrics["search/best_oracle"] == written["best"]["oracle"]["scores"]["ari"]
     kept = {artifact.path for artifact in client.list_artifacts(parent.info.run_id)}
     assert {"preset.yaml", "search.json", "search.csv", "figures"} <= kept
     runs = client.search_runs([experiment], "tags.`mlflow.parentRunId` != ''")
