@@ -253,6 +253,11 @@ def deal(config: RunConfig, pair: Pair, data_dir: Path) -> tuple[ClientSplit, ..
     return parts_K
 
 
+def dealt(config: RunConfig, data_dir: Path) -> tuple[ClientSplit, ...]:
+    """Return which client holds which images, in the order of the images of `prepare`."""
+    return deal(config, _images(config.dataset, data_dir)[0], data_dir)
+
+
 def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
     """Load and deal out the images of a run; return what clients need and their true clusters, shape (K,)."""
     (pool_set, official), _ = _images(config.dataset, data_dir)

@@ -74,11 +74,20 @@ def counts(num_pixels: int, step: int) -> tuple[int, ...]:
     Raises:
         ConfigError: `step` is not 1 to `num_pixels`.
     """
+    check_step(num_pixels, step)
+    return (*range(0, num_pixels, step), num_pixels)
+
+
+def check_step(num_pixels: int, step: int) -> None:
+    """Check that a step is 1 to `num_pixels` pixels.
+
+    Raises:
+        ConfigError: it is not.
+    """
     if not 1 <= step <= num_pixels:
         raise ConfigError(
             f"{step} pixels a step in an image of {num_pixels} pixels; choose 1 to {num_pixels}"
         )
-    return (*range(0, num_pixels, step), num_pixels)
 
 
 @torch.inference_mode()
