@@ -20,16 +20,14 @@ from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.clients.machine import fixed_numerics
 from fedgrid.engine.clients.messages import EvaluateTask, Memory, Setup
 from fedgrid.engine.clients.worker import ClientWorker
-from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.explanations.baselines import baseline_of, mean_colour
 from fedgrid.engine.explanations.curves import class_score
+from fedgrid.engine.explanations.layers import named_layer
 from fedgrid.engine.explanations.measures import score_image
 from fedgrid.engine.explanations.records import SCHEMA, Row, score_columns
-from fedgrid.engine.explanations.saliency import Saliency, feature_layer, grad_cam, input_gradients
+from fedgrid.engine.explanations.saliency import Saliency, grad_cam, input_gradients
 from fedgrid.engine.explanations.samples import SERVER, Sample, Source, position_of, samples
 from fedgrid.engine.explanations.settings import Explaining
-from fedgrid.engine.models.initialisation import blank
-from fedgrid.engine.models.registry import INPUT, MODELS
 from fedgrid.engine.partition.split import ClientSplit
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.seeds import generator
@@ -110,26 +108,15 @@ def explain_run(
 
 
 def layer_of(model: str, setup: Setup) -> str | None:
-    """Return the name, inside a worker's module, of the layer that is explained; None: the pixels are.
+    """Return the name of the layer that is explained in a worker's module; None: the pixels are.
 
     Raises:
-        ConfigError: the model's definition does not name one.
+        ConfigError: the model's definition does not say.
     """
-    named = MODELS[model].saliency_layer
-    if named is None:
-        images = setup.server_set.images
-        module = blank(model, images.shape[1:], setup.num_classes).eval()
-        found = feature_layer(module, torch.zeros(images.shape[1:]))
-        raise ConfigError(
-            f"model '{model}' does not say which layer is explained: give its ModelEntry saliency_layer="
-            f"'{found or INPUT}'"
-            + (" (its last feature map)" if found else " (input gradients: it has no feature map)")
-        )
-    if named == INPUT:
-        return None
+    named = named_layer(model, setup.server_set.images.shape[1:])
     # The worker wraps the module to normalise images, and to compute in bfloat16.
     wrappers = (setup.normalised_by is not None) + (setup.training.precision == "bfloat16")
-    return "module." * wrappers + named
+    return named and "module." * wrappers + named
 
 
 class Explainer:

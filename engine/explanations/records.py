@@ -1,11 +1,12 @@
 """The records of explained images: a row an image, with its scores, its curves and, of a few, its map."""
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from fedgrid.engine.explanations.measures import ImageScores
+if TYPE_CHECKING:
+    from fedgrid.engine.explanations.measures import ImageScores
 
 CURVES = ("insertion", "deletion", "random_insertion", "random_deletion")
 SCORES = (*CURVES, "p_full", "p_base")
@@ -39,7 +40,7 @@ numbers. `map` and `pixels` (bytes, H x W and channels x H x W) are there for a 
 Row: TypeAlias = dict[str, Any]
 
 
-def score_columns(scores: ImageScores) -> Row:
+def score_columns(scores: "ImageScores") -> Row:
     """Return the columns of an image's scores and curves."""
     by_map, by_chance = scores.curves
     curves = by_map.insertion, by_map.deletion, by_chance.insertion, by_chance.deletion

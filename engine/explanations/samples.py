@@ -56,16 +56,9 @@ class Source:
     """Makes the draws of a run its own, as published."""
 
 
-def most_images(splits_K: Sequence[ClientSplit], server_images: int) -> tuple[int, str]:
-    """Return how many images each client can have explained at most, and in words what limits it."""
-    fewest = min(splits_K, key=lambda part: len(part.test))
-    if server_images < len(fewest.test):
-        return server_images, f"the server has {server_images} test images"
-    return len(fewest.test), f"client {fewest.client} has {len(fewest.test)} test images"
-
-
 def samples(settings: Explaining, source: Source) -> list[Sample]:
-    """Return the samples of a run: of each client, or as published of each cluster.
+    """Return the samples of a run: of each client, or as published of each cluster, which may have fewer
+    images than `settings` want.
 
     A client has none of others if all clients are in its cluster.
 
@@ -97,7 +90,12 @@ def _of_client(settings: Explaining, source: Source, client: int) -> Sample | No
         candidates = candidates[:, source.labels_K[candidates[0]] != source.labels_K[client]]
         if not candidates.shape[1]:
             return None
-    return _sample(settings, source, client, candidates, f"client {client}")
+    wanted, there = settings.images, candidates.shape[1]
+    if wanted > there:
+        raise ConfigError(
+            f"--images {wanted}: client {client} has {there} images of {settings.on}; take at most {there}"
+        )
+    return _sample(source, client, candidates[:, :wanted])
 
 
 def _of_cluster(settings: Explaining, source: Source, client: int) -> Sample | None:
@@ -114,18 +112,12 @@ def _of_cluster(settings: Explaining, source: Source, client: int) -> Sample | N
             return None
         candidates = _all(holders, [len(source.splits_K[holder].test) for holder in holders])
     candidates = candidates[:, rng.permutation(candidates.shape[1])]
-    return _sample(settings, source, client, candidates, f"cluster {cluster}")
+    return _sample(source, client, candidates[:, : settings.images])
 
 
-def _sample(
-    settings: Explaining, source: Source, client: int, candidates: NDArray[np.int64], whose: str
-) -> Sample:
-    wanted, there = settings.images, candidates.shape[1]
-    if wanted > there:
-        raise ConfigError(
-            f"--images {wanted}: {whose} has {there} images of {settings.on}; take at most {there}"
-        )
-    holder_N, place_N = candidates[:, :wanted]
+def _sample(source: Source, client: int, chosen: NDArray[np.int64]) -> Sample:
+    """Return the sample of a client's model; `chosen` are holders and places, shape (2, N)."""
+    holder_N, place_N = chosen
     cluster = int(source.labels_K[client])
     members = np.flatnonzero(source.labels_K == cluster)
     trained = np.unique(np.concatenate([source.splits_K[member].train for member in members.tolist()]))

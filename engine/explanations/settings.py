@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Literal
 
 from fedgrid.algorithms.contract.section import PositiveInt, Section
-from fedgrid.engine.explanations.curves import check_step, pixels_a_step
+from fedgrid.engine.explanations.steps import check_step, pixels_a_step
 from fedgrid.engine.format import FORMAT
 
 On = Literal["members", "others", "server"]

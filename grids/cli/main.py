@@ -18,6 +18,7 @@ from fedgrid.engine.errors import ConfigError, DataError, FedgridError
 from fedgrid.grids.cli.commands import (
     archive,
     centralised,
+    explain,
     launched,
     listings,
     reports,
@@ -39,7 +40,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for group in (run, search, launched, reports, archive, submit, centralised, listings, ui):
+for group in (run, search, launched, explain, reports, archive, submit, centralised, listings, ui):
     app.add_typer(group.app)
 
 

@@ -37,6 +37,26 @@ class Explained:
     """A key of `DISTRIBUTIONS`."""
     insertion: float
     deletion: float
+    seed: int = 0
+    weight: float = 1.0
+    """In the mean of its run: the number of images; 1 of published ones, whose clusters count alike."""
+    excess: float = nan
+    """The gap minus that of the same images in a random order. NaN of published ones, like all below."""
+    relative_insertion: float = nan
+    """Mean of insertion divided by the full image's probability."""
+    relative_deletion: float = nan
+    relative_excess: float = nan
+    p_full: float = nan
+    """Mean probability of the full image."""
+    empty: float = nan
+    """Share of empty maps."""
+    accuracy: float = nan
+    unseen_gap: float = nan
+    """The gap over images that no client of the cluster trains on."""
+    unseen: float = nan
+    """Number of such images."""
+    is_trained_here: bool = False
+    """Whether it is of a run of one's own."""
 
     @property
     def gap(self) -> float:
@@ -52,29 +72,67 @@ class ExplanationScore:
     of: Callable[[Explained], float]
     highest: bool
     """Whether more is better."""
+    weight: Callable[[Explained], float] = lambda each: each.weight
+    """Of a model in the mean of its run."""
 
 
 INSERTION = ExplanationScore("insertion", lambda each: each.insertion, highest=True)
 DELETION = ExplanationScore("deletion", lambda each: each.deletion, highest=False)
 GAP = ExplanationScore("gap", lambda each: each.gap, highest=True)
 SCORES = (INSERTION, DELETION, GAP)
+EXCESS = ExplanationScore("excess", lambda each: each.excess, highest=True)
+UNSEEN_GAP = ExplanationScore(
+    "gap of unseen", lambda each: each.unseen_gap, highest=True, weight=lambda each: each.unseen
+)
+OWN_SCORES = (
+    INSERTION,
+    DELETION,
+    GAP,
+    EXCESS,
+    ExplanationScore("insertion / p", lambda each: each.relative_insertion, highest=True),
+    ExplanationScore("deletion / p", lambda each: each.relative_deletion, highest=False),
+    ExplanationScore("excess / p", lambda each: each.relative_excess, highest=True),
+    UNSEEN_GAP,
+    ExplanationScore("p", lambda each: each.p_full, highest=True),
+    ExplanationScore("empty", lambda each: each.empty, highest=False),
+    ExplanationScore("accuracy", lambda each: each.accuracy, highest=True),
+)
+"""Those of one's own runs."""
 
 
 def of_runs(explained: Sequence[Explained], on: str, score: ExplanationScore) -> Scores:
-    """Return the mean over clusters of each run, by algorithm and scenario; without those that are NaN.
+    """Return the mean over the models of each run, by algorithm, scenario and seed; without NaNs.
 
     An algorithm without any score is there too, with no scenario.
     """
-    values: dict[str, dict[Scenario, list[float]]] = {each.algorithm: {} for each in explained}
+    found: dict[str, dict[Scenario, dict[int, list[tuple[float, float]]]]] = {
+        each.algorithm: {} for each in explained
+    }
     for each in explained:
         if each.on == on:
-            values[each.algorithm].setdefault(each.scenario, []).append(score.of(each))
-    return {
+            seeds = found[each.algorithm].setdefault(each.scenario, {})
+            seeds.setdefault(each.seed, []).append((score.of(each), score.weight(each)))
+    means = {
         algorithm: {
-            scenario: {0: mean} for scenario, found in runs.items() if not isnan(mean := fmean(found))
+            scenario: {seed: mean for seed, models in seeds.items() if not isnan(mean := _mean(models))}
+            for scenario, seeds in runs.items()
         }
-        for algorithm, runs in values.items()
+        for algorithm, runs in found.items()
     }
+    return {
+        algorithm: {scenario: seeds for scenario, seeds in runs.items() if seeds}
+        for algorithm, runs in means.items()
+    }
+
+
+def _mean(models: Sequence[tuple[float, float]]) -> float:
+    """Return the weighted mean of (score, weight); a model of no weight does not count, even if it is NaN."""
+    counted = [(value, weight) for value, weight in models if weight]
+    if not counted:
+        return nan
+    if all(weight == counted[0][1] for _, weight in counted):
+        return fmean(value for value, _ in counted)
+    return fmean([value for value, _ in counted], [weight for _, weight in counted])
 
 
 def compare_explanations(
@@ -107,7 +165,7 @@ def published_ranks(scores: Scores) -> Mapping[str, float]:
     ranks: dict[str, list[float]] = {algorithm: [] for algorithm in scores}
     for scenario in dict.fromkeys(scenario for runs in scores.values() for scenario in runs):
         there = [algorithm for algorithm, runs in scores.items() if scenario in runs]
-        placed = rankdata([-scores[algorithm][scenario][0] for algorithm in there])
+        placed = rankdata([-fmean(scores[algorithm][scenario].values()) for algorithm in there])
         for algorithm, rank in zip(there, placed, strict=True):
             ranks[algorithm].append(float(rank))
     return {algorithm: fmean(found) if found else nan for algorithm, found in ranks.items()}
