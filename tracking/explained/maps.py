@@ -18,7 +18,7 @@ from fedgrid.tracking.records import Array
 
 COLOURS = "viridis"
 """Perceptually even and safe for colour blindness; the same for grey and colour images."""
-SHARE = 0.6
+SHARE = 0.7
 """Of the map in a picture; the rest is the image in grey."""
 MOST_COLUMNS = 8
 """Panels in a row, the image itself included."""

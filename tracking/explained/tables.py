@@ -19,11 +19,11 @@ DIGITS = 3
 NO_BEST = ("p", "empty")
 """Scores of which more is neither good nor bad."""
 CAPTION = (
-    "Means over images (as published: over clusters), then seeds and scenarios. A high insertion is good, a low "
-    "deletion. Both rise with p, the probability of the explained class for the whole image. Gap: insertion - "
-    "deletion. Excess: the gap minus that of a random order, what the map earns. / p: divided by p, image by "
-    "image, which takes confidence out. Gap of unseen: over images that no client of the cluster trains on. "
-    "Empty: share of maps that order no pixels."
+    "Means over images (as published: over clusters), then seeds and scenarios. A high insertion is good, a "
+    "low deletion. Both rise with p, the probability of the explained class for the whole image. Gap: "
+    "insertion - deletion. Excess: the gap minus that of a random order, what the map earns. / p: divided by "
+    "p, image by image, which takes confidence out. Gap of unseen: over images that no client of the cluster "
+    "trains on. Empty: share of maps that order no pixels."
 )
 
 

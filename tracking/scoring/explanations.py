@@ -7,6 +7,7 @@ models; ranks are of algorithms in a scenario. The paper ranks deletion as if hi
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
+from operator import attrgetter
 from statistics import fmean
 
 from fedgrid.tracking.scoring.paired_tests import ALPHA
@@ -71,31 +72,31 @@ class ExplanationScore:
     name: str
     of: Callable[[Explained], float]
     highest: bool
-    """Whether more is better."""
-    weight: Callable[[Explained], float] = lambda each: each.weight
+    """Whether more is better. These functions are getters of attributes, which another process may get."""
+    weight: Callable[[Explained], float] = attrgetter("weight")
     """Of a model in the mean of its run."""
 
 
-INSERTION = ExplanationScore("insertion", lambda each: each.insertion, highest=True)
-DELETION = ExplanationScore("deletion", lambda each: each.deletion, highest=False)
-GAP = ExplanationScore("gap", lambda each: each.gap, highest=True)
+INSERTION = ExplanationScore("insertion", attrgetter("insertion"), highest=True)
+DELETION = ExplanationScore("deletion", attrgetter("deletion"), highest=False)
+GAP = ExplanationScore("gap", attrgetter("gap"), highest=True)
 SCORES = (INSERTION, DELETION, GAP)
-EXCESS = ExplanationScore("excess", lambda each: each.excess, highest=True)
+EXCESS = ExplanationScore("excess", attrgetter("excess"), highest=True)
 UNSEEN_GAP = ExplanationScore(
-    "gap of unseen", lambda each: each.unseen_gap, highest=True, weight=lambda each: each.unseen
+    "gap of unseen", attrgetter("unseen_gap"), highest=True, weight=attrgetter("unseen")
 )
 OWN_SCORES = (
     INSERTION,
     DELETION,
     GAP,
     EXCESS,
-    ExplanationScore("insertion / p", lambda each: each.relative_insertion, highest=True),
-    ExplanationScore("deletion / p", lambda each: each.relative_deletion, highest=False),
-    ExplanationScore("excess / p", lambda each: each.relative_excess, highest=True),
+    ExplanationScore("insertion / p", attrgetter("relative_insertion"), highest=True),
+    ExplanationScore("deletion / p", attrgetter("relative_deletion"), highest=False),
+    ExplanationScore("excess / p", attrgetter("relative_excess"), highest=True),
     UNSEEN_GAP,
-    ExplanationScore("p", lambda each: each.p_full, highest=True),
-    ExplanationScore("empty", lambda each: each.empty, highest=False),
-    ExplanationScore("accuracy", lambda each: each.accuracy, highest=True),
+    ExplanationScore("p", attrgetter("p_full"), highest=True),
+    ExplanationScore("empty", attrgetter("empty"), highest=False),
+    ExplanationScore("accuracy", attrgetter("accuracy"), highest=True),
 )
 """Those of one's own runs."""
 
