@@ -96,21 +96,30 @@ def summarised(read: Sequence[ReadJob], missing: int = 0) -> ExplainedGrid:
 
 
 def _about(read: Sequence[ReadJob]) -> str:
-    kinds = dict.fromkeys(each.settings.model_copy(update={"on": "members", "round": 1}) for each in read)
-    if len(kinds) > 1:
-        return "These runs were explained with different settings, so that they are not to be compared."
-    (kind,) = kinds
-    if kind.as_published:
+    """Return how images were explained, in a sentence; a warning where that differs between algorithms."""
+    cells: dict[tuple[Any, ...], set[str]] = {}
+    for each in read:
+        kind = each.settings.model_copy(update={"round": 1})
+        cells.setdefault((each.run.scenario, each.run.seed, each.settings.on), set()).add(kind.key)
+    if any(len(kinds) > 1 for kinds in cells.values()):
+        return "Algorithms of one scenario were explained with different settings: do not compare them."
+    settings = [each.settings for each in read]
+    images, rounds = (_range([getattr(one, name) for one in settings]) for name in ("images", "round"))
+    if settings[0].as_published:
         return (
-            f"As published: at most {kind.images} images of each cluster, a map of the label and curves of "
-            "the prediction, a black baseline, 10 pixels a step; batches of 32 and clusters count alike."
+            f"As published, after round {rounds}: at most {images} images of each cluster, a map of the "
+            "label, curves of the prediction, black pixels, 10 a step; batches of 32 and clusters are equal."
         )
-    rounds = dict.fromkeys(each.settings.round for each in read)
+    steps = _range([one.steps for one in settings])
     return (
-        f"{kind.images} images of each client, explained by the model that it is served after round "
-        f"{', '.join(map(str, rounds))}: map and curves of the prediction, {kind.steps} steps, absent pixels "
-        f"{_baseline(kind)}."
+        f"{images} images of each client, explained by the model that it is served after round {rounds}: map "
+        f"and curves of the prediction, at most {steps} steps, absent pixels "
+        f"{' or '.join(dict.fromkeys(map(_baseline, settings)))}."
     )
+
+
+def _range(values: Sequence[int]) -> str:
+    return str(values[0]) if min(values) == max(values) else f"{min(values)} to {max(values)}"
 
 
 def _baseline(kind: Explaining) -> str:

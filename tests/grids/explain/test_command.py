@@ -19,6 +19,7 @@ from fedgrid.grids.explain.execute import run_on_ray
 from fedgrid.grids.explain.job import JobFiles
 from fedgrid.grids.explain.read import own_explained
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.tracking.scoring.explanations import DISTRIBUTIONS
 from tests.helpers.explained import GRID, RUNS, explanations, finished_grid
 from tests.helpers.small_grid import NOWHERE
 
@@ -113,11 +114,10 @@ def test_report_shows_what_was_asked_for_last(whole, tmp_path, monkeypatch):
     run(root, monkeypatch, Asked(("members",), images=1, steps=4))
     storage = Storage(root)
     found = own_explained(GridFolder(storage, GRID), storage)[""]
-    weights = {
-        on: sum(each.weight for each in found.explained if each.on == on) for on in ("members", "others")
-    }
-    assert weights["members"] == 2 * 3
-    assert "explained with different settings" in found.about
+    images = {on: [each.weight for each in found.explained if each.on == on] for on in DISTRIBUTIONS}
+    assert (sum(images["members"]), sum(images["server"])) == (1 * 3 * 2, 0)
+    assert set(images["others"]) == {2.0}, "asked for before, with two images of each client"
+    assert found.about.startswith("1 to 2 images of each client")
 
 
 @pytest.mark.ray
