@@ -19,7 +19,7 @@ from fedgrid.algorithms.clustering.graph import Groups, Library, communities, si
 from fedgrid.algorithms.clustering.trusted import symmetric_trusted_distances, trusted_distances
 from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State, split
 from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.local_method import rule_alone
+from fedgrid.algorithms.contract.local_method import one_model_each, rule_alone
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
@@ -71,6 +71,11 @@ class Communities(FedOpt):
         zeros_K = np.zeros(num_clients, np.int64)
         return State((fresh(0),), zeros_K, {"last_seen_K": last_seen_K, "start_K": zeros_K})
 
+    @property
+    def averages_updates(self) -> bool:
+        """With `late`; else it averages the clients' latest models."""
+        return self.settings.late is not None
+
     def start_order_key(self) -> tuple[float, ...]:
         """In every round, or once, in round `late`."""
         return (self.settings.late or 1,)
@@ -78,7 +83,9 @@ class Communities(FedOpt):
     def problem(self, conditions: Conditions) -> str | None:
         """Return that of the clients' training; without `late`, models are averaged."""
         averages_models = self.settings.late is None
-        return (rule_alone(self.settings.local) if averages_models else None) or super().problem(conditions)
+        refusals = (rule_alone, one_model_each) if averages_models else (one_model_each,)
+        found = [refusal(self.settings.local) for refusal in refusals]
+        return next(filter(None, found), None) or super().problem(conditions)
 
     def orders(
         self, state: State, round_index: int, present: Presence, rng: np.random.Generator

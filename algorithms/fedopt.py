@@ -82,6 +82,11 @@ class FedOpt(Algorithm):
         """How clients train."""
         return self.settings.local or PlainTraining()
 
+    @property
+    def averages_updates(self) -> bool:
+        """Yes."""
+        return True
+
     def start_order_key(self) -> tuple[float, ...]:
         """Never: it is FedAvg."""
         return (inf,)
@@ -97,14 +102,19 @@ class FedOpt(Algorithm):
             name: np.full((1, layout.size), starts[name], np.float32)
             for name in MOMENTS[self.settings.server_optimizer]
         }
+        arrays |= self.local.init(layout, num_clients)
         return State((fresh(0),), np.zeros(num_clients, np.int64), arrays)
 
     def orders(
         self, state: State, round_index: int, present: Presence, rng: np.random.Generator
     ) -> Sequence[Order]:
         """Send each sampled client its cluster's model, and how to train it."""
-        rule = self.local.rule()
-        return [Order(client, (int(state.labels_K[client]),), rule=rule) for client in present.sampled]
+        rule, payloads = self.local.rule(), self.local.payloads(state)
+        cluster_of = dict(enumerate(state.labels_K.tolist()))
+        return [
+            Order(client, (cluster_of[client],), rule=rule, payload=payloads[cluster_of[client]])
+            for client in present.sampled
+        ]
 
     def step(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
@@ -112,7 +122,9 @@ class FedOpt(Algorithm):
         """Place latecomers, choose the partition of this round, then average the updates within it."""
         state, updates, placed = place(state, updates)
         state, diagnostics = self.recluster(state, round_index, updates, rng)
-        return self.aggregate(state, updates, rng), replace(diagnostics, placed=placed)
+        return self.aggregate(state, updates, rng), replace(
+            diagnostics, placed={**placed, **diagnostics.placed}
+        )
 
     def global_model(self, state: State) -> Vector | None:
         """Return the only model; None once there are several."""
@@ -134,6 +146,7 @@ class FedOpt(Algorithm):
         models = list(state.models)
         moments = {name: state.arrays[name].copy() for name in MOMENTS[self.settings.server_optimizer]}
         parameters = slice(updates.layout.num_parameters)
+        state = self.local.learn(state, updates)
         groups = updates.groups(state.labels_K)
         for cluster, mean_P in zip(groups, self.local.means(updates, list(groups.values())), strict=True):
             model_P = state.models[cluster]

@@ -1,18 +1,23 @@
 """The setting `local` of an averaging algorithm: another way for its clients to train.
 
 A method is a local rule and, where the rule changes what an update stands for, another mean of the updates.
-It keeps nothing between rounds, so that it works under any partition of the clients.
+What the server must know about each client for it, it keeps by client and not by cluster, so that it works
+under any partition.
 
-Shapes: P entries of a state vector.
+Shapes: C cluster models, P entries of a state vector.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, SerializeAsAny
 
+from fedgrid.algorithms.contract.base import State
+from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
+from fedgrid.algorithms.contract.orders import Payload
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.contract.updates import Updates, Vector
 
@@ -30,6 +35,18 @@ class LocalMethod(Section, ABC):
         """Return the mean update of each group of clients, float32, shape (P,)."""
         return updates.means(groups)
 
+    def init(self, layout: Layout, num_clients: int) -> Mapping[str, NDArray[Any]]:
+        """Return what it keeps in the state's arrays, one row a client."""
+        return {}
+
+    def payloads(self, state: State) -> Sequence[Payload]:
+        """Return for each cluster model what its members' orders carry for the rule, length C."""
+        return [{}] * len(state.models)
+
+    def learn(self, state: State, updates: Updates) -> State:
+        """Return the state with what it keeps brought up to date by a round's replies."""
+        return state
+
     def problem(self, training: Mapping[str, Any]) -> str | None:
         """Return in one line why it cannot work with these settings of `training`; None if it can."""
         return None
@@ -42,6 +59,16 @@ def rule_alone(local: LocalMethod | None) -> str | None:
     return (
         f"local = {local.name} changes how updates are averaged, but here models are; take one that changes "
         "only how clients train, such as local: {name: fedprox}"
+    )
+
+
+def one_model_each(local: LocalMethod | None) -> str | None:
+    """Return why a method does not fit where the server does not know which model a client will train."""
+    if local is None or type(local).payloads is LocalMethod.payloads:
+        return None
+    return (
+        f"local = {local.name} needs to know a client's cluster before it trains, but here clients choose "
+        "their model or start from another one; take another method, such as local: {name: fedprox}"
     )
 
 

@@ -24,7 +24,7 @@ from fedgrid.algorithms.contract.base import (
     State,
 )
 from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.local_method import AnyLocalMethod, rule_alone
+from fedgrid.algorithms.contract.local_method import AnyLocalMethod, one_model_each, rule_alone
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import ChooseBy, ChooseOn, Order, Presence, Served
 from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector, mean_of
@@ -83,9 +83,16 @@ class FlisDc(Algorithm):
         """Each participant's cluster."""
         return frozenset({"members"})
 
+    @property
+    def averages_updates(self) -> bool:
+        """Yes: a client's model is one that the server sent plus its update."""
+        return True
+
     def problem(self, conditions: Conditions) -> str | None:
         """Refuse a run without reference images, and a `local` that is more than a rule."""
-        return rule_alone(self.settings.local) if conditions.has_reference_images else NEEDS_REFERENCES
+        if not conditions.has_reference_images:
+            return NEEDS_REFERENCES
+        return rule_alone(self.settings.local) or one_model_each(self.settings.local)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return the state of one model for all."""

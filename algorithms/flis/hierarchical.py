@@ -24,7 +24,7 @@ from fedgrid.algorithms.clustering.agglomerative import agglomerate
 from fedgrid.algorithms.clustering.clusterers import labels_to_groups
 from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State
 from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.local_method import rule_alone
+from fedgrid.algorithms.contract.local_method import one_model_each, rule_alone
 from fedgrid.algorithms.contract.orders import Order, Presence, Served
 from fedgrid.algorithms.contract.updates import Matrix, Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
@@ -74,6 +74,11 @@ class FlisHc(FedOpt):
         """Where clients have neighbours in the place of clusters, each one's neighbours."""
         return frozenset({"members"} if self.settings.variant == "neighbours" else ())
 
+    @property
+    def averages_updates(self) -> bool:
+        """Where there are clusters; neighbours average models."""
+        return self.settings.variant != "neighbours"
+
     def start_order_key(self) -> tuple[float, ...]:
         """From round 1 on."""
         return (1.0,)
@@ -83,7 +88,9 @@ class FlisHc(FedOpt):
         if not conditions.has_reference_images:
             return NEEDS_REFERENCES
         averages_models = self.settings.variant == "neighbours"
-        return (rule_alone(self.settings.local) if averages_models else None) or super().problem(conditions)
+        refusals = (rule_alone, one_model_each) if averages_models else (one_model_each,)
+        found = [refusal(self.settings.local) for refusal in refusals]
+        return next(filter(None, found), None) or super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return FedOpt's state; without the optimizer's moments where there are no clusters."""

@@ -2,13 +2,14 @@
 
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
+from fedgrid.algorithms.local.control_variates import ControlledTraining
 from fedgrid.algorithms.local.fednova import FedNova, FedNovaSettings, NormalisedTraining
 from fedgrid.algorithms.local.fedprox import FedProx, FedProxSettings, ProximalTraining
 from fedgrid.algorithms.local.lg_fedavg import LgFedAvg, LgFedAvgSettings
 from fedgrid.algorithms.local.per_fedavg import PerFedAvg, PerFedAvgSettings
 from fedgrid.algorithms.local.scaffold import Scaffold, ScaffoldSettings
 
-LOCAL_METHODS |= {"fedprox": ProximalTraining, "fednova": NormalisedTraining}
+LOCAL_METHODS |= {"fedprox": ProximalTraining, "fednova": NormalisedTraining, "scaffold": ControlledTraining}
 
 LOCAL_ENTRIES = (
     AlgorithmEntry(

@@ -18,14 +18,23 @@ from ray.exceptions import (
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from fedgrid.algorithms.contract.orders import Message, Payload
+from fedgrid.algorithms.contract.orders import Message
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.actor import Client
 from fedgrid.engine.clients.deadlines import Deadlines
 from fedgrid.engine.clients.machine import BFLOAT16, Machine, that_matter
-from fedgrid.engine.clients.messages import EvaluateReport, EvaluateTask, Memory, Reply, Setup, TrainTask
+from fedgrid.engine.clients.messages import (
+    Described,
+    EvaluateReport,
+    EvaluateTask,
+    Memory,
+    Reply,
+    Setup,
+    TrainTask,
+)
 from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.encoders.encoder import Encoder
 from fedgrid.engine.errors import RunError
 
 MAX_DEATHS = 3
@@ -82,18 +91,20 @@ class RayPool:
         self._setup = replace(setup, clients=(), server_set=NO_IMAGES, reference_set=None)
         self._each(range(len(self._actors)), self._prepare, "prepare", "before round 1")
 
-    def describe(self, clients: Sequence[int], message: Message) -> list[Payload]:
+    def describe(
+        self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
+    ) -> list[Described]:
         """Return what each of `clients` says about its data, each in its actor."""
-        shares = self._by_actor(clients, lambda client: client)
+        shares, put = self._by_actor(clients, lambda client: client), encoder and ray.put(encoder)
 
         def submit(index: int) -> list[Ref]:
-            return [self._actors[index].describe.remote(shares[index], message)]
+            return [self._actors[index].describe.remote(shares[index], message, put)]
 
         results = self._each(shares, submit, "describe", "the clients' messages")
         said = {
-            client: payload
-            for index, [payloads] in results.items()
-            for client, payload in zip(shares[index], payloads, strict=True)
+            client: described
+            for index, [each] in results.items()
+            for client, described in zip(shares[index], each, strict=True)
         }
         return [said[client] for client in clients]
 

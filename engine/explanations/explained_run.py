@@ -22,6 +22,7 @@ from fedgrid.engine.clients.messages import EvaluateTask, Memory, Setup
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.explanations.baselines import baseline_of, mean_colour
 from fedgrid.engine.explanations.curves import class_score
+from fedgrid.engine.explanations.held import held_in
 from fedgrid.engine.explanations.layers import named_layer
 from fedgrid.engine.explanations.measures import score_image
 from fedgrid.engine.explanations.records import SCHEMA, Row, score_columns
@@ -31,7 +32,7 @@ from fedgrid.engine.explanations.settings import Explaining
 from fedgrid.engine.partition.split import ClientSplit
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.seeds import generator
-from fedgrid.engine.session import dealt, prepare
+from fedgrid.engine.session import prepare
 from fedgrid.engine.training.evaluation import to_inputs
 
 SHOWN = 1
@@ -53,14 +54,14 @@ class Servers(ClientWorker):
                 self._test_adapted(task, models, memory)
         return self._flat.module.eval()
 
-    def images(self, holder: int, place: int) -> tuple[Tensor, int]:
+    def image(self, holder: int, place: int, round_index: int) -> tuple[Tensor, int]:
         """Return a test image of a client, or of the server, as the model sees it, and its class."""
-        held = self._server_set if holder == SERVER else self._test_sets[holder]
+        held = self._server_set if holder == SERVER else self._holdings.test(holder, round_index)
         return to_inputs(held.images[place]), int(held.labels[place])
 
-    def colour(self, client: int) -> Tensor:
+    def colour(self, client: int, round_index: int) -> Tensor:
         """Return the mean colour of a client's training images, shape (channels,)."""
-        return mean_colour(self._train_sets[client].images)
+        return mean_colour(self._holdings.train(client, round_index).images)
 
 
 def explain_run(
@@ -85,7 +86,8 @@ def explain_run(
         ConfigError: more images than there are, more steps than pixels, or a model that names no layer.
         DataError: the images are missing.
     """
-    splits = dealt(config, data_dir)
+    round_index = settings.round - 1
+    splits = held_in(config, data_dir, round_index)
     setup, _ = prepare(config, data_dir)
     layer = layer_of(config.model, setup)
     pixels = settings.pixels(int(np.prod(setup.server_set.images.shape[2:])))
@@ -96,13 +98,13 @@ def explain_run(
     served = config.make_algorithm().served(state)
     rows: list[Row] = []
     for sample in drawn:
-        models, task = _model(settings, sample, served, state.labels_K, settings.round - 1)
+        models, task = _model(settings, sample, served, state.labels_K, round_index)
         module = servers.module(task, models, progress.memories.get(sample.client, {}))
         explainer = Explainer(
-            settings, module, layer, pixels, config.root_seed, servers.colour(sample.client)
+            settings, module, layer, pixels, config.root_seed, servers.colour(sample.client, round_index)
         )
         with fixed_numerics(config.training.tf32):
-            rows += _rows(sample, explainer, servers, splits)
+            rows += _rows(sample, explainer, servers, splits, round_index)
         done(len(sample.holder_N))
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
@@ -173,11 +175,15 @@ class Explainer:
 
 
 def _rows(
-    sample: Sample, explainer: Explainer, servers: Servers, splits: Sequence[ClientSplit]
+    sample: Sample,
+    explainer: Explainer,
+    servers: Servers,
+    splits: Sequence[ClientSplit],
+    round_index: int,
 ) -> Iterator[Row]:
     each = zip(sample.holder_N.tolist(), sample.place_N.tolist(), sample.trained_on_N.tolist(), strict=True)
     for number, (holder, place, trained_on) in enumerate(each):
-        image_CHW, label = servers.images(holder, place)
+        image_CHW, label = servers.image(holder, place, round_index)
         # The same random order for every algorithm, and for every model that explains the image.
         rng = generator(explainer.seed, f"random order of image {place}", client=holder)
         yield {

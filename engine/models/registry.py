@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from fedgrid.engine.errors import ConfigError, unknown
@@ -41,13 +42,11 @@ class ModelEntry:
     `INPUT` for a model without feature maps, which input gradients explain. None: not known."""
 
 
-def _lazy(function: str) -> Build:
-    """Return a function of `engine.models.networks`, imported at its first call."""
+def _lazy(function: str, module: str = "networks") -> Build:
+    """Return a function of a module of `engine.models`, imported at its first call."""
 
     def build(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-        from fedgrid.engine.models import networks
-
-        make: Build = getattr(networks, function)
+        make: Build = getattr(import_module(f"fedgrid.engine.models.{module}"), function)
         return make(channels, height, width, num_classes)
 
     return build
@@ -139,6 +138,24 @@ _ENTRIES = (
 MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}
 """By name: those of the package, then those of the plugins in use (`engine.plugins`)."""
 
+AUTOENCODERS: dict[str, ModelEntry] = {
+    "autoencoder-dense": ModelEntry(
+        "autoencoder-dense",
+        "pixels-50-20-50-pixels with ReLU; codes of 20 numbers",
+        "Prigent et al. 2024",
+        _lazy("dense", "autoencoders"),
+        parameters={"1x28x28": 81_304},
+    ),
+    "autoencoder-convolutional": ModelEntry(
+        "autoencoder-convolutional",
+        "4x4 convolutions of stride 2, 12, 24 and 48 wide, with BatchNorm, and their mirror image",
+        "Prigent et al. 2024",
+        _lazy("convolutional", "autoencoders"),
+        parameters={"3x32x32": 47_601},
+    ),
+}
+"""Models of images, for the encoders of `engine.encoders`; no run can train one as its own model."""
+
 
 def check_size(name: str, shape: tuple[int, int, int]) -> None:
     """Check that images of a shape (channels, height, width) are large enough for the named model.
@@ -146,7 +163,7 @@ def check_size(name: str, shape: tuple[int, int, int]) -> None:
     Raises:
         ConfigError: they are not.
     """
-    least = MODELS[name].minimum_side
+    least = _entry(name).minimum_side
     _, height, width = shape
     if min(height, width) < least:
         raise ConfigError(
@@ -167,7 +184,12 @@ def build(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module
     Raises:
         ConfigError: unknown name, or images too small for the model.
     """
-    if name not in MODELS:
-        raise unknown("model", name, MODELS)
+    entry = _entry(name)
     check_size(name, shape)
-    return MODELS[name].build(*shape, num_classes)
+    return entry.build(*shape, num_classes)
+
+
+def _entry(name: str) -> ModelEntry:
+    if name not in MODELS and name not in AUTOENCODERS:
+        raise unknown("model", name, MODELS)
+    return MODELS.get(name) or AUTOENCODERS[name]

@@ -7,7 +7,7 @@ or a cluster that is not up), 130 interrupted.
 
 import logging
 import sys
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -17,15 +17,17 @@ from typer.exceptions import TyperException
 from fedgrid.engine.errors import ConfigError, DataError, FedgridError
 from fedgrid.grids.cli.commands import (
     archive,
+    attack,
     centralised,
     explain,
     launched,
     listings,
+    look,
     reports,
     run,
     search,
     submit,
-    ui,
+    tools,
 )
 from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED
 from fedgrid.redaction import printable, redacted
@@ -34,14 +36,48 @@ LONGEST = 2000
 """Characters of a message."""
 
 app = typer.Typer(
-    help="Grids of clustered federated learning experiments.",
     epilog="Example: `fedgrid run quickstart`",
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for group in (run, search, launched, explain, reports, archive, submit, centralised, listings, ui):
+for group in (
+    run,
+    search,
+    launched,
+    look,
+    explain,
+    reports,
+    attack,
+    archive,
+    submit,
+    centralised,
+    listings,
+    tools,
+):
     app.add_typer(group.app)
+
+
+def show_version(asked: bool) -> None:
+    """Print the version, and with what its code came, if that was asked for."""
+    if asked:
+        from importlib.metadata import version
+
+        from fedgrid.grids.mlflow_log.tags import commit
+
+        print(f"fedgrid {version('fedgrid')} (commit {commit()})")
+        raise typer.Exit
+
+
+@app.callback()
+def of_all_commands(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version, with its commit.", is_eager=True, callback=show_version
+        ),
+    ] = False,
+) -> None:
+    """Grids of clustered federated learning experiments."""
 
 
 def main() -> None:
@@ -50,7 +86,7 @@ def main() -> None:
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         # Typer turns an interruption into this exit code and prints nothing.
-        code = app(args=sys.argv[1:] or ["--help"], standalone_mode=False) or 0
+        code = app(args=sys.argv[1:] or ["--help"], prog_name="fedgrid", standalone_mode=False) or 0
     except KeyboardInterrupt:
         code = INTERRUPTED
     except TyperException as error:

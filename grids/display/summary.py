@@ -72,16 +72,15 @@ def print_finished(runs: Sequence[RunConfig], storage: Storage, axes: Sequence[s
 def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> Path:
     """Write `summary.csv` into `folder`: a row for each finished run, as in the results table."""
     path = folder / "summary.csv"
-    done = (finished(storage.root, run) for run in runs if is_finished(storage, run))
     axes = further_axes(runs)
+    rows = [result_row(finished(storage.root, run), axes) for run in runs if is_finished(storage, run)]
+    # Scores of attackers and moved clients are only in the rows of runs that have some.
+    columns = list(dict.fromkeys(name for row in rows for name in row))
     with path.open("w", newline="") as file:
-        writer: csv.DictWriter[str] | None = None
-        for outcome in done:
-            row = result_row(outcome, axes)
-            if writer is None:
-                writer = csv.DictWriter(file, row)
-                writer.writeheader()
-            writer.writerow(row)
+        writer = csv.DictWriter(file, columns)
+        if rows:
+            writer.writeheader()
+        writer.writerows(rows)
     return path
 
 

@@ -33,6 +33,14 @@ RESULT_COLUMNS = {
 }
 """Score -> heading. Personalised: a cluster's model on its clients' own test sets; generalised: on the
 server's test set."""
+OWN_COLUMNS = {
+    "attackers_apart": "apart",
+    "honest_ari": "honest\nARI",
+    "honest_personalised_accuracy": "honest\npers.",
+    "moved_found": "moved,\nfound",
+    "moved": "rounds",
+}
+"""The same of scores that only runs with attackers or moved clients have (docs/attacks.md)."""
 
 ROOMY = 100
 """From this many columns on, the results have two spaces between their columns."""
@@ -80,6 +88,7 @@ def result_row(outcome: Outcome, axes: Sequence[str] = ()) -> dict[str, Any]:
         "seed": outcome.config.seed,
         **values_of(outcome.config, axes),
         **{name: scores.get(name) for name in RESULT_COLUMNS},
+        **{name: scores[name] for name in OWN_COLUMNS if name in scores},
         "seconds": round(outcome.times.seconds, 1),
         "alone_seconds": round(outcome.times.alone_seconds, 1),
         "error": outcome.error,
@@ -104,12 +113,14 @@ def result_table(outcomes: Sequence[Outcome], width: int) -> Group:
 def _section_table(name: str, outcomes: Sequence[tuple[str, Outcome]], width: int, *, alone: bool) -> Table:
     table = titled_table(f"Final round, {name}", width)
     table.add_column("algo-\nrithm")
-    for heading in [*RESULT_COLUMNS.values(), "sec.", *(["alone"] if alone else [])]:
+    there = {score for _, outcome in outcomes for score in outcome.scores or {}}
+    columns = {**RESULT_COLUMNS, **{key: name for key, name in OWN_COLUMNS.items() if key in there}}
+    for heading in [*columns.values(), "sec.", *(["alone"] if alone else [])]:
         table.add_column(heading, justify="right", no_wrap=True)
     for title, outcome in outcomes:
         row = result_row(outcome)
         times = [outcome.times.seconds, *([outcome.times.alone_seconds] if alone else [])]
-        table.add_row(title, *(_cell(row[name]) for name in RESULT_COLUMNS), *map(_seconds, times))
+        table.add_row(title, *(_cell(row.get(name)) for name in columns), *map(_seconds, times))
     return table
 
 

@@ -20,7 +20,7 @@ from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.sync import sync
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results import kept_plugins
-from fedgrid.grids.results.axes import further_axes
+from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import PRESET, GridFolder
 from fedgrid.grids.results.outcome import damage
 
@@ -35,7 +35,7 @@ def launched(name: str, storage: Storage) -> Grid:
     folder = GridFolder(storage, name)
     runs = folder.runs()
     text = (folder.path / PRESET).read_text(errors="replace")
-    return Grid(name, runs, text, further_axes(runs), source=folder.source())
+    return Grid(name, runs, text, naming_keys(runs), source=folder.source())
 
 
 def retry(

@@ -1,6 +1,6 @@
 """Which runs a command line asks to explain, and with which settings; all checks before anything starts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -146,7 +146,7 @@ def jobs_of(
     for run in finished:
         _check_model(run, asked, data_dir)
     rounds = {run.run_id: _round(run, asked, storage) for run in finished}
-    images = _images(finished, asked, data_dir)
+    images = _images(finished, asked, rounds, data_dir)
     jobs = [
         Job(run, asked.settings(on, rounds[run.run_id], images[run.trunk]))
         for run in finished
@@ -183,7 +183,9 @@ def _check_model(run: RunConfig, asked: Asked, data_dir: Path) -> None:
         raise ConfigError(f"--steps: {error}") from error
 
 
-def _images(runs: Sequence[RunConfig], asked: Asked, data_dir: Path) -> dict[str, int]:
+def _images(
+    runs: Sequence[RunConfig], asked: Asked, rounds: Mapping[str, int], data_dir: Path
+) -> dict[str, int]:
     """Return how many images each client, or as published each cluster, has explained: by trunk of runs."""
     if asked.as_published:
         return {run.trunk: asked.images or PUBLISHED_IMAGES for run in runs}
@@ -191,20 +193,21 @@ def _images(runs: Sequence[RunConfig], asked: Asked, data_dir: Path) -> dict[str
     found = {}
     # By data set: the images of one at a time are in memory.
     for trunk, run in sorted(firsts.items(), key=lambda item: item[1].dataset):
-        most, why = min(_limits(run, asked, data_dir))
+        most, why = min(_limits(run, asked, rounds[run.run_id], data_dir))
         if asked.images is not None and asked.images > most:
             raise ConfigError(f"--images {asked.images}: {why} in {run.scenario}; choose 1 to {most}")
         found[trunk] = min(IMAGES, most) if asked.images is None else asked.images
     return found
 
 
-def _limits(run: RunConfig, asked: Asked, data_dir: Path) -> Iterator[tuple[int, str]]:
+def _limits(run: RunConfig, asked: Asked, number: int, data_dir: Path) -> Iterator[tuple[int, str]]:
     """Yield how many images there are to explain, and of whom."""
     # Importing torch takes seconds.
+    from fedgrid.engine.explanations.held import held_in
     from fedgrid.engine.session import prepare
 
-    setup, _ = prepare(run, data_dir)
-    fewest = min(setup.clients, key=lambda data: len(data.test))
+    fewest = min(held_in(run, data_dir, number - 1), key=lambda part: len(part.test))
     yield len(fewest.test), f"client {fewest.client} has {len(fewest.test)} test images"
     if "server" in asked.on:
+        setup, _ = prepare(run, data_dir)
         yield len(setup.server_set), f"the server has {len(setup.server_set)} test images"

@@ -32,7 +32,7 @@ def known_nodes() -> tuple[Node, ...] | None:
 
     if ray.is_initialized():
         return cluster_nodes()
-    return local_nodes() if _address() == LOCAL else None
+    return local_nodes() if address() == LOCAL else None
 
 
 def nodes_to_run_on() -> tuple[Node, ...]:
@@ -60,20 +60,20 @@ def connected() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    address = _address()
-    make_private(create=address == LOCAL)
+    place = address()
+    make_private(create=place == LOCAL)
     with last_words():
-        yield from _initialised(address)
+        yield from _initialised(place)
 
 
-def _initialised(address: str) -> Iterator[None]:
+def _initialised(place: str) -> Iterator[None]:
     import ray
 
     try:
         with _deferred_interrupt():
             ray.init(
-                address=address,
-                include_dashboard=False if address == LOCAL else None,
+                address=place,
+                include_dashboard=False if place == LOCAL else None,
                 logging_level=logging.ERROR,
                 log_to_driver=False,
             )
@@ -110,7 +110,7 @@ def num_to_place(runs: Sequence[RunConfig], *, by_trunk: bool = False) -> int:
     return len({run.trunk for run in runs}) if by_trunk else len(runs)
 
 
-def _address() -> str:
+def address() -> str:
     """Return the address of the cluster to use; `LOCAL` if a new one is to be started."""
     return os.environ.get("RAY_ADDRESS") or _noted() or LOCAL
 

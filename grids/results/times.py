@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.integrity.files import read_table
-from fedgrid.engine.records import TIMINGS
+from fedgrid.engine.records import EVERY_TIMING
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def times_of(folder: Path) -> Times:
         DamagedFile: they cannot be read.
     """
     try:
-        rows = read_table(folder / "timings.parquet", TIMINGS).to_pylist()
+        rows = read_table(folder / "timings.parquet", EVERY_TIMING).to_pylist()
     except FileNotFoundError:
         return Times()
     return Times(

@@ -43,14 +43,15 @@ RUNS = {
         {"name": "ocfl-hdbscan", "server_optimizer": "momentum", "server_momentum": 0.3},
         {"keep_optimizer_state": True, "momentum": 0.9, "learning_rate": 0.03},
     ),
-    "kept Adam, unequal clients": config(
+    "kept Adam, unequal clients, every step of the uplink": config(
         "ocfl-hdbscan",
         {"keep_optimizer_state": True, "optimizer": "adam", "learning_rate": 3e-3},
         overlap="overlapping",
         balance="imbalanced",
         evaluation={"every": 2},
+        uplink=[{"clip": 1.0}, {"noise": 0.003}, {"topk": 0.5}, {"quantise": 8}],
     ),
-    "clients that come and go, in flipped groups, in bfloat16": config(
+    "clients that come and go, attack and move, in flipped groups, in bfloat16": config(
         "ocfl-kmeans",
         {"keep_optimizer_state": True, "momentum": 0.5, "learning_rate": 0.05, "precision": "bfloat16"},
         overlap="flipped",
@@ -58,6 +59,8 @@ RUNS = {
         participation=0.5,
         dropout=0.2,
         joins={5: 2, 3: 4},
+        faults={"label_flip": [1], "sign_flip": [2], "scale": {2: 3}},
+        drift={0: {"round": 3, "to": 1}},
     ),
 }
 

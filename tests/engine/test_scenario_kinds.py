@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from fedgrid.engine.clients import worker
+from fedgrid.engine.clients import device_sets, worker
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.data.datasets import find, load
 from fedgrid.engine.data.identity import digest_of
@@ -91,8 +91,10 @@ def test_clients_with_the_same_official_tests_hold_them_once(monkeypatch):
     setup, _ = prepare(config("digits", "rotated", tested_on="official"), NOWHERE)
     assert len({id(client.test) for client in setup.clients}) == 4
     assert all(setup.clients[k].test is setup.clients[k + 4].test for k in range(4))
-    put, of = [], worker._DeviceSet.of
-    monkeypatch.setattr(worker._DeviceSet, "of", lambda held, device: put.append(held) or of(held, device))
+    put, of = [], device_sets.DeviceSet.of
+    monkeypatch.setattr(
+        device_sets.DeviceSet, "of", lambda held, device: put.append(held) or of(held, device)
+    )
     worker.ClientWorker(pickle.loads(pickle.dumps(setup)))
     assert [len(held) for held in put].count(355) == 4 + 1, "and the server's"
 

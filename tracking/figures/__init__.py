@@ -3,7 +3,7 @@
 They use their own settings and no pyplot, so that the same records give the same bytes.
 """
 
-from fedgrid.tracking.figures.axes import over_axis, sweep
+from fedgrid.tracking.figures.axes import over_axis, over_epsilon, sweep
 from fedgrid.tracking.figures.boxes import explanation_boxes
 from fedgrid.tracking.figures.centralised import update_norms
 from fedgrid.tracking.figures.cost import cost_to_target
@@ -47,6 +47,7 @@ __all__ = [
     "learning_gap",
     "loss_gap",
     "over_axis",
+    "over_epsilon",
     "save",
     "segments",
     "silhouette_per_round",

@@ -209,6 +209,23 @@ def flatten(params: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
+def delete_runs(uri: str, name: str, storage_id: str) -> int:
+    """Mark a storage's runs in an experiment as deleted, and return their number; `mlflow gc` removes them.
+
+    Raises:
+        TrackingError: the store fails; some of them may be marked.
+    """
+    client = connect(uri)
+    with one_line(uri):
+        found = client.get_experiment_by_name(name)
+        if found is None or found.lifecycle_stage == "deleted":
+            return 0
+        entries = _entries(client, str(found.experiment_id), storage_id)
+        for entry in entries.values():
+            client.delete_run(entry.mlflow_run_id)
+    return len(entries)
+
+
 def _entries(client: Any, experiment_id: str, storage_id: str) -> dict[str, LoggedRun]:
     entries: dict[str, LoggedRun] = {}
     of_storage = f"tags.`{STORAGE_TAG}` = '{storage_id}'"

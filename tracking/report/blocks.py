@@ -7,6 +7,8 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from fedgrid.tracking import figures
+from fedgrid.tracking.exposure.before_training import before_training, has_messages
+from fedgrid.tracking.exposure.disturbances import disturbances
 from fedgrid.tracking.figures.curves import is_recorded
 from fedgrid.tracking.report.page import Choice, Plate, Section
 from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
@@ -165,6 +167,7 @@ def of_dataset(study: Study, terms: Terms = AS_USUAL) -> Section:
             ),
             *(table for table in (definitions(study),) if len(table.columns) > 1),
             fairness(study),
+            *(table for table in (disturbances(study),) if table is not None),
             Choice(tuple(_segments(study, dataset))),
             *_communities(study, dataset),
         ),
@@ -222,7 +225,8 @@ def _block(study: Study, terms: Terms) -> Section:
         COST,
         partial(figures.cost_to_target, study, terms),
     )
-    return Section(name, title, items=(Choice(tables), *curves, spent, cost(study, terms), maps))
+    said = (before_training(study),) if has_messages(study) else ()
+    return Section(name, title, items=(Choice(tables), *curves, spent, cost(study, terms), *said, maps))
 
 
 def _alternatives(options: tuple[tuple[str, Plate], ...]) -> Plate | Choice:

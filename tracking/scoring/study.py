@@ -106,6 +106,7 @@ class Result:
     """Name -> score of each round, shape (R,), NaN in rounds without it: `tracking.scoring.scores.curves`."""
     labels_RK: Array
     truth_K: Array
+    """The hidden groups of round 1."""
 
     def mean(self, curve: str, *, last: int = 0) -> float:
         """Return the mean over the rounds that have a value, NaN if none has.
@@ -257,15 +258,15 @@ def read_result(run: Run) -> Result:
         RecordsError: if there are no records.
     """
     found = records.read(run.folder)
-    labels_RK, truth_K = found.clients["cluster"], found.truth_K
+    labels_RK, truth_RK = found.clients["cluster"], found.clients["true_cluster"]
     return Result(
         run,
-        clustering(labels_RK, truth_K, found.rounds["clustered"]),
-        published_clustering(labels_RK, truth_K, ami_is_ari=run.published == AMI_IS_ARI),
+        clustering(labels_RK, truth_RK, found.rounds["clustered"]),
+        published_clustering(labels_RK, truth_RK, ami_is_ari=run.published == AMI_IS_ARI),
         found.round_R,
         curves(found),
         labels_RK,
-        truth_K,
+        found.truth_K,
     )
 
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from fedgrid.grids.cli.actions import completion
 from fedgrid.grids.cli.commands.app import console, exit_with, given, launch_options, use_plugins
 from fedgrid.grids.cli.commands.options import (
     AcceptChanges,
@@ -34,7 +35,11 @@ app = typer.Typer()
 def search(
     what: Annotated[
         str,
-        typer.Argument(help="An algorithm, or a YAML file with search: in it.", show_default=False),
+        typer.Argument(
+            help="An algorithm, or a YAML file with search: in it.",
+            show_default=False,
+            autocompletion=completion.algorithms_and_files,
+        ),
     ],
     dataset: Dataset = None,
     overlap: Overlap = None,

@@ -28,6 +28,12 @@ def test_normalised_means_are_refused_where_models_are_averaged(name):
     assert config({"name": name, "local": "fedprox"}, split=split).run_id
 
 
+@pytest.mark.parametrize("name", ["ifca", "louvain", "flis-dc", "flis-hc"])
+def test_variates_are_refused_where_the_server_does_not_say_which_model_is_trained(name):
+    with pytest.raises(ConfigError, match=f"{name}: local = scaffold .* choose .*fedprox"):
+        config({"name": name, "local": "scaffold"}, split={"reference_images": 20})
+
+
 @pytest.mark.parametrize("name", TAKES_IT)
 def test_every_order_carries_the_rule_before_and_after_a_clustering(name):
     algorithm = create(name, {"local": {"name": "fedprox", "mu": 0.5}})
@@ -96,6 +102,7 @@ def test_registry_holds_the_methods_by_their_own_names():
     assert {name: method().name for name, method in LOCAL_METHODS.items()} == {
         "fedprox": "fedprox",
         "fednova": "fednova",
+        "scaffold": "scaffold",
     }
 
 

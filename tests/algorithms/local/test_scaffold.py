@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fedgrid.algorithms.contract.base import split
 from fedgrid.algorithms.contract.orders import Presence
 from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.registry import create
@@ -32,22 +33,29 @@ def reference(server_rate=1.0):
         yield x, c
 
 
+def start(algorithm):
+    return algorithm.init(layout(2), 3, lambda number: np.zeros(2, np.float64), rng())
+
+
+def after_round(algorithm, state, sampled, memories, weights=None):
+    """Return the state after a round of `sampled`, and write the clients' `memories`."""
+    replies = {}
+    for order in algorithm.orders(state, 0, Presence((0, 1, 2), sampled), rng()):
+        i, model = order.client, state.models[order.candidates[0]]
+        replies[i], memories[i] = train(
+            order, model, CURVATURES[i], TARGETS[i], RATE, STEPS[i], memories.get(i, {})
+        )
+    absent = set(range(3)) - set(sampled)
+    updates = Updates(QuadraticSource(replies), layout(2), clients=replies, absent=absent, weights=weights)
+    return algorithm.step(state, 0, updates, rng())[0]
+
+
 def ours(rounds=SAMPLED, weights=None, memories=None, **settings):
     """Return the same from the algorithm and its local rule; `memories` are the clients'."""
     algorithm = create("scaffold", settings)
-    state = algorithm.init(layout(2), 3, lambda number: np.zeros(2, np.float64), rng())
-    memories = {} if memories is None else memories
-    for round_index, sampled in enumerate(rounds):
-        replies = {}
-        for order in algorithm.orders(state, round_index, Presence((0, 1, 2), sampled), rng()):
-            i = order.client
-            replies[i], memories[i] = train(
-                order, state.models[0], CURVATURES[i], TARGETS[i], RATE, STEPS[i], memories.get(i, {})
-            )
-        source = QuadraticSource(replies)
-        absent = set(range(3)) - set(sampled)
-        updates = Updates(source, layout(2), clients=replies, absent=absent, weights=weights)
-        state, _ = algorithm.step(state, round_index, updates, rng())
+    state, memories = start(algorithm), {} if memories is None else memories
+    for sampled in rounds:
+        state = after_round(algorithm, state, sampled, memories, weights)
         yield state.models[0], state.arrays["variate"]
 
 
@@ -133,3 +141,55 @@ def test_beats_averaging_where_clients_share_no_class_and_take_many_steps(seed, 
         last = [row for row in rows(run, tmp_path, "clients") if row["round"] == 12]
         accuracies[name] = last[0]["cluster_server_accuracy"]
     assert accuracies["scaffold"] > accuracies["bnc"] + 0.02, accuracies
+
+
+UNDER_BNC = {"local": {"name": "scaffold"}}
+
+
+@pytest.mark.parametrize("weights", [None, {0: 1, 1: 3, 2: 4}])
+def test_as_a_method_under_plain_averaging_it_is_the_algorithm(weights):
+    """While weights are equal, or all take part: the method weighs each client's own variate."""
+    rounds = SAMPLED if weights is None else [(0, 1, 2)] * 4
+    algorithm, memories = create("bnc", UNDER_BNC), {}
+    state = start(algorithm)
+    for sampled, (model, variate) in zip(rounds, ours(rounds, weights), strict=True):
+        state = after_round(algorithm, state, sampled, memories, weights)
+        assert state.models[0] == pytest.approx(model, abs=1e-6)
+        [order, *_] = algorithm.orders(state, 0, Presence((0, 1, 2), (0,)), rng())
+        assert order.payload["variate"] == pytest.approx(variate, abs=1e-6)
+
+
+def optimum(clients):
+    """Return the least of the sum of these clients' quadratics."""
+    matrix = sum(CURVATURES[i] for i in clients)
+    return np.linalg.solve(matrix, sum(CURVATURES[i] @ TARGETS[i] for i in clients))
+
+
+def test_after_a_split_each_cluster_reaches_its_own_optimum():
+    """With the parent's variate all three would be pulled towards the parent's optimum for good."""
+    algorithm, memories = create("bnc", UNDER_BNC), {}
+    state = start(algorithm)
+    for _ in range(20):
+        state = after_round(algorithm, state, (0, 1, 2), memories)
+    state = split(state, 0, [[0, 1], [2]])
+    before = {i: memory["variate"] for i, memory in memories.items()}
+    orders = algorithm.orders(state, 0, Presence((0, 1, 2), (0, 1, 2)), rng())
+    assert sum(orders[i].payload["variate"] - before[i] for i in (0, 1)) == pytest.approx(0, abs=1e-6)
+    for number in range(200):
+        sampled = ((0, 1, 2), (0, 2), (1,))[number % 3]
+        state = after_round(algorithm, state, sampled, memories)
+    for members in ((0, 1), (2,)):
+        assert state.models[state.labels_K[members[0]]] == pytest.approx(optimum(members), abs=1e-3)
+
+
+def test_clustered_runs_share_their_rounds_until_they_cluster(tmp_path):
+    """And what the server keeps of each client survives an interruption."""
+    named = {"name": "ocfl-kmeans", **UNDER_BNC}
+    play(config({"name": "bnc", **UNDER_BNC}), tmp_path)
+    play(config(named), tmp_path)
+    assert rows(config(named), tmp_path)[0]["trained_clients"] == 0
+    whole = play(config(named), tmp_path / "whole", store=None)
+    play(config(named), tmp_path / "cut", store=None, until=2)
+    again = play(config(named), tmp_path / "cut", store=None)
+    for name in ("state-000003.safetensors", "clients.parquet"):
+        assert (again / name).read_bytes() == (whole / name).read_bytes()

@@ -53,6 +53,12 @@ PROMISED = {
     "bettinelli-resolution": 120,
     "bettinelli-attribution": 80,
     "bettinelli-digits": 40,
+    "prigent": 5,
+    "prigent-cifar10": 5,
+    "prigent-femnist": 5,
+    "prigent-flips": 22,
+    "prigent-flips-cifar10": 22,
+    "prigent-digits": 15,
 }
 
 

@@ -8,13 +8,13 @@ import pytest
 
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients.messages import ClientData, Setup, TrainTask
-from fedgrid.engine.clients.uplink import Clip, UplinkTransform, send
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.training.settings import LocalTraining
+from fedgrid.engine.uplink.steps import Clip, Noise, Quantise, TopK, UplinkStep, largest, send
 
 NOWHERE = Path("no-data-needed")
 
@@ -63,6 +63,101 @@ class TestClip:
             Clip(clip=norm)
 
 
+class TestNoise:
+    def test_its_size_is_the_multiplier_times_the_clip(self):
+        """0.5 x 2 = 1. The deviation of 40,000 draws has a standard error of 1 / sqrt(80,000)."""
+        update = np.zeros(40_000, np.float32)
+        noisy = sent(update, Clip(clip=2.0), Noise(noise=0.5), num_parameters=40_000).update
+        assert noisy.std() == pytest.approx(1.0, abs=4 / np.sqrt(80_000))
+        assert noisy.mean() == pytest.approx(0.0, abs=4 / np.sqrt(40_000))
+
+    def test_other_multipliers_scale_the_same_noise(self):
+        """Common random numbers: runs that differ in the noise only are compared in pairs."""
+        zero = np.zeros(9, np.float32)
+        one, ten = (sent(zero, Clip(clip=1.0), Noise(noise=each), num_parameters=9) for each in (0.1, 1.0))
+        assert ten.update == pytest.approx(10 * one.update)
+
+    def test_none_is_the_update_itself(self):
+        update = vector(3, 4)
+        assert sent(update, Clip(clip=1e30), Noise(noise=0)).update is update
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    def test_covers_an_update_that_no_clip_bounds_by_sending_nothing_of_it(self, bad):
+        assert np.isnan(sent(vector(3, bad), Clip(clip=1.0), Noise(noise=0.1)).update).all()
+
+    def test_leaves_the_bytes_as_they_were(self):
+        assert sent(vector(3, 4), Clip(clip=1.0), Noise(noise=1)).num_bytes == 8
+
+
+def top(update, share, residual=None, num_parameters=None):
+    size = len(update) if num_parameters is None else num_parameters
+    rng = np.random.default_rng(0)
+    return send(
+        vector(*update), [TopK(topk=share)], size, rng, None if residual is None else vector(*residual)
+    )
+
+
+class TestTopK:
+    def test_sends_the_largest_magnitudes_and_keeps_the_rest(self):
+        found = top((1, -4, 2, 0.5), 0.5)
+        assert found.update.tolist() == [0, -4, 2, 0]
+        assert found.residual.tolist() == [1, 0, 0, 0.5]
+        assert found.num_bytes == 1 + 2 * 4, "four bits say which, two float32 are sent"
+
+    def test_adds_what_was_not_sent_before(self):
+        """1 + 1.5 is now among the largest."""
+        found = top((1, -4, 2, 0.5), 0.5, (1.5, 0, 0, 0.5))
+        assert found.update.tolist() == [2.5, -4, 0, 0]
+        assert found.residual.tolist() == [0, 0, 2, 1]
+
+    def test_nothing_is_lost_over_rounds(self):
+        """All that was sent and the last residual add up to all updates."""
+        updates = np.random.default_rng(1).standard_normal((20, 50)).astype(np.float32)
+        residual, total = None, np.zeros(50)
+        for update in updates:
+            found = send(update, [TopK(topk=0.1)], 50, np.random.default_rng(0), residual)
+            assert np.count_nonzero(found.update) == 5
+            residual, total = found.residual, total + found.update
+        assert total + residual == pytest.approx(updates.sum(axis=0), abs=1e-4)
+
+    def test_of_equal_ones_the_first_are_sent(self):
+        assert largest(vector(1, -2, 2, 2, 1), 2).tolist() == [1, 2]
+
+    def test_buffers_are_sent_whole(self):
+        found = top((1, -4, 7), 0.5, num_parameters=2)
+        assert found.update.tolist() == [0, -4, 7]
+        assert found.num_bytes == 1 + 4 + 4
+
+    def test_a_share_of_one_is_the_update_itself(self):
+        found = top((1, -4), 1.0)
+        assert (found.update.tolist(), found.num_bytes, found.residual) == ([1, -4], 8, None)
+
+    def test_an_update_that_is_not_finite_is_sent_as_it_is(self):
+        found = top((1, np.nan), 0.5)
+        assert (found.num_bytes, found.residual) == (8, None)
+        assert np.isnan(found.update[1])
+
+
+class TestQuantise:
+    def test_bytes_are_those_of_the_encoding_and_of_whole_buffers(self):
+        """10 parameters of 3 bits in 4 bytes, their two bounds in 8, a buffer in 4."""
+        update = np.arange(11, dtype=np.float32)
+        found = sent(update, Quantise(quantise=3), num_parameters=10)
+        assert found.num_bytes == 4 + 8 + 4
+        assert found.update[10] == 10, "the buffer"
+        assert set(found.update[:10]) <= {np.float32(level * 9 / 7) for level in range(8)}
+
+    def test_after_topk_only_what_is_sent_is_rounded(self):
+        """2 places in a bitmap of a byte, 2 values of 1 bit in a byte, two bounds."""
+        found = sent(vector(1, -4, 2, 0.5), TopK(topk=0.5), Quantise(quantise=1), num_parameters=4)
+        assert found.update.tolist() == [0, -4, 2, 0]
+        assert found.num_bytes == 1 + 1 + 8
+
+    def test_an_update_that_is_not_finite_is_sent_as_it_is(self):
+        update = vector(1, np.inf)
+        assert sent(update, Quantise(quantise=1)).update is update
+
+
 def test_without_transforms_the_update_itself_is_sent():
     update = vector(3, 4)
     assert sent(update).update is update
@@ -72,7 +167,7 @@ def test_without_transforms_the_update_itself_is_sent():
 def test_transforms_are_applied_in_their_order():
     """Clipped to 1, then doubled: (1.2, 1.6). Doubled first, clipped to 1: (0.6, 0.8)."""
 
-    class Double(UplinkTransform):
+    class Double(UplinkStep):
         double: bool = True
 
         def apply(self, sent, num_parameters, rng):
@@ -84,7 +179,7 @@ def test_transforms_are_applied_in_their_order():
     assert sent(vector(3, 4), Double(), Clip(clip=1.0)).update == pytest.approx([0.6, 0.8])
 
 
-class Scale(UplinkTransform):
+class Scale(UplinkStep):
     """Multiplies an update, and pretends to need one byte."""
 
     scale: float
@@ -93,7 +188,7 @@ class Scale(UplinkTransform):
         return replace(sent, update=sent.update * np.float32(self.scale), num_bytes=1)
 
 
-class Noise(UplinkTransform):
+class Drawn(UplinkStep):
     """Replaces an update by random numbers."""
 
     noise: float
@@ -136,9 +231,9 @@ class TestReports:
         assert plain.report.local_server.loss_sum == clipped.report.local_server.loss_sum
 
     def test_random_transforms_draw_by_client_and_round(self):
-        first, second = trained([Noise(noise=1)], clients=(0, 1))
-        (alone,) = trained([Noise(noise=1)], clients=(1,))
-        (later,) = trained([Noise(noise=1)], clients=(1,), round_index=1)
+        first, second = trained([Drawn(noise=1)], clients=(0, 1))
+        (alone,) = trained([Drawn(noise=1)], clients=(1,))
+        (later,) = trained([Drawn(noise=1)], clients=(1,), round_index=1)
         assert second.update.tobytes() == alone.update.tobytes()
         assert len({each.update.tobytes() for each in (first, second, later)}) == 3
 
@@ -178,6 +273,17 @@ class TestConfig:
             ([{}], ["uplink", "clip"]),
             ({"clip": 1.0}, ["uplink"]),
             ([{"clip": True}], ["uplink", "clip"]),
+            ([{"noise": 0.5}], ["uplink", "noise", "without clip", "{clip: 1.0}"]),
+            ([{"clip": 1.0}, {"noise": -1}], ["uplink", "noise", "-1"]),
+            ([{"quantise": 9}], ["uplink", "quantise", "9", "8"]),
+            ([{"quantise": 0}], ["uplink", "quantise", "0", "1"]),
+            ([{"quantise": 1.5}], ["uplink", "quantise", "1.5"]),
+            ([{"topk": 0}], ["uplink", "topk", "0"]),
+            ([{"topk": 1.5}], ["uplink", "topk", "1.5"]),
+            ([{"clip": 1.0}, {"quantise": 4}, {"noise": 1}], ["uplink", "noise after quantise", "order"]),
+            ([{"topk": 0.1}, {"clip": 1.0}], ["uplink", "clip after topk", "order"]),
+            ([{"topk": 0.1}, {"topk": 0.1}], ["uplink", "topk", "twice"]),
+            ([{"clip": 1.0, "noise": 1}], ["uplink", "one key"]),
         ],
     )
     def test_what_is_not_understood_is_refused_by_name(self, uplink, named):
