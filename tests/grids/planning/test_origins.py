@@ -36,7 +36,7 @@ def write_images(path, seed=0):
     }
     np.savez(
         path,
-        **{f"{part}images_of": images[part].astype(np.uint8) for part in labels},
+        **{f"{part}_images": images[part].astype(np.uint8) for part in labels},
         **{f"{part}_labels": labels[part] for part in labels},
     )
 
