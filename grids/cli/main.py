@@ -20,6 +20,7 @@ from fedgrid.grids.cli.commands import (
     archive,
     attack,
     centralised,
+    explain,
     launched,
     listings,
     look,
@@ -45,7 +46,20 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for group in (run, search, launched, look, reports, attack, archive, submit, centralised, listings, tools):
+for group in (
+    run,
+    search,
+    launched,
+    look,
+    explain,
+    reports,
+    attack,
+    archive,
+    submit,
+    centralised,
+    listings,
+    tools,
+):
     app.add_typer(group.app)
 
 

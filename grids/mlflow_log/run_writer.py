@@ -163,6 +163,16 @@ class Writer:
             experiment.log_folder(parent, folder, "report")
         return parent is not None
 
+    def write_explanations(
+        self, config: RunConfig, scores: Mapping[str, float], files: Sequence[Path], folder: str
+    ) -> bool:
+        """Log scores and files to a run, the files in `folder`; return whether the store has the run."""
+        entry = self._connected().entries.get(config.run_id)
+        if entry is not None:
+            self._connected().log_totals(entry, scores)
+            self._connected().log_artifacts(entry, files, folder)
+        return entry is not None
+
     def write_search(
         self,
         files: Sequence[Path],
