@@ -12,8 +12,8 @@ from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.display.summary import print_finished
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.run import launch_remaining
+from fedgrid.grids.mlflow_log.mark import MARK
 from fedgrid.grids.mlflow_log.run_log import RunLog
-from fedgrid.grids.mlflow_log.run_writer import MARK
 from fedgrid.grids.planning.origins import check_origins
 from fedgrid.grids.presets.axis_keys import SETTING
 from fedgrid.grids.results.grid_folder import GridFolder
