@@ -109,7 +109,7 @@ def launch(
             if retention is not None and not watch.stopping:
                 retention.conclude(grid.until)
         watch.conclude()
-        summary = write_summary(grid.runs, storage, folder.path)
+        summary = write_summary(folder.runs(), storage, folder.path)
         log.summary([summary], watch.tally.done, len(watch.failures), stopped=watch.stopping)
     _push_mlflow_marks(grid, storage)
     return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
