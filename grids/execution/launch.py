@@ -112,7 +112,7 @@ def launch(
             if retention is not None and not watch.stopping:
                 retention.conclude(grid.until)
         watch.conclude()
-        summary = write_summary(grid.runs, storage, folder.path)
+        summary = write_summary(folder.runs(), storage, folder.path)
         means = _means(grid.runs, storage) if then == () else {}
         log.summary([summary], watch.tally.done, len(watch.failures), means, stopped=watch.stopping)
     _push_mlflow_marks(grid, storage)
