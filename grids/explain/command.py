@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import claim
@@ -72,6 +73,8 @@ def explain_grid(
     jobs, waiting = jobs_of(runs, asked, storage, data_dir)
     for made in check_origins([job.config for job in jobs[:: len(asked.on)]], storage, data_dir, accept=True):
         warn(f"{made}; they are explained by what is here")
+    for run in dict.fromkeys(JobFiles(storage, job).run.name for job in jobs):
+        storage.pull(run, skip=("state-", "figures/", ASIDE))
     todo = [job for job in jobs if JobFiles(storage, job).about() is None]
     if dry_run:
         show_plan(jobs, todo, waiting, data_dir, nodes_to_run_on(), as_json=as_json, console=console)

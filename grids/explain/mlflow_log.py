@@ -30,7 +30,7 @@ def log(jobs: Sequence[Job], read: Mapping[str, ReadJob], storage: Storage, writ
     Raises:
         TrackingError: the store fails; the same call logs the rest later.
     """
-    unknown = 0
+    unknown: set[str] = set()
     for job in jobs:
         files = JobFiles(storage, job)
         found = read.get(f"{job.config.run_id} {job.settings.key}")
@@ -43,12 +43,12 @@ def log(jobs: Sequence[Job], read: Mapping[str, ReadJob], storage: Storage, writ
                 job.config, metrics_of(found), [files.records, files.mark, *pictures], FOLDER
             )
         if not known:
-            unknown += 1
+            unknown.add(job.config.run_id)
             continue
         with disk_errors(files.run):
             write_text(mark, seal({"uri": redacted(uri)}))
             files.push(mark)
-    return unknown
+    return len(unknown)
 
 
 def metrics_of(read: ReadJob) -> dict[str, float]:

@@ -114,19 +114,21 @@ def sentence(grid: ExplainedGrid, on: str) -> str:
         return ""
     better, worse = ([each for each in found if sign * each.difference > 0] for sign in (1, -1))
     words = [
-        f"{len(chosen)} of {len(found)} algorithms {verb} ({_listed(chosen)})"
+        f"{len(chosen)} of {len(found)} algorithms {verb}: {_listed(chosen)}"
         for chosen, verb in ((better, "gain"), (worse, "lose"))
         if chosen
     ]
+    counts = [each.images for each in found]
+    images = str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
     return (
         f"On {DISTRIBUTIONS[on]}, once confidence is taken out (excess over a random order, divided by p, "
-        f"image by image against {AGAINST}): {'; '.join(words) or 'no difference'}."
+        f"image by image against {AGAINST}, {images} images): {'; '.join(words) or 'no difference'}."
     )
 
 
 def _listed(found: Sequence[Paired]) -> str:
     ranked = sorted(found, key=lambda each: -abs(each.difference))
+    first = f"{ranked[0].algorithm} {ranked[0].difference:+.3f} (better on {ranked[0].better:.0%})"
     return ", ".join(
-        f"{each.algorithm} {each.difference:+.3f}, better on {each.better:.0%} of {each.images}"
-        for each in ranked
+        [first, *(f"{each.algorithm} {each.difference:+.3f} ({each.better:.0%})" for each in ranked[1:])]
     )

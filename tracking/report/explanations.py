@@ -32,7 +32,7 @@ from fedgrid.tracking.tables.table import Table
 
 INTRODUCTION = (
     "Insertion rises, and deletion falls, if a map finds the pixels that a model's answer rests on; but both "
-    "rise with the model's confidence, which the gap takes out. The paper ranks a high deletion as good."
+    "rise with the model's confidence, which counts less in the gap. The paper ranks a high deletion as good."
 )
 WRONG_WAY = "As published: rank 1 is the highest deletion, which is the worst."
 

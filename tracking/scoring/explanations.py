@@ -173,7 +173,7 @@ def published_ranks(scores: Scores) -> Mapping[str, float]:
 
 
 def verdict(by_gap: Comparison) -> str:
-    """Return a sentence on whether clustering helps once confidence is taken out, by the gap."""
+    """Return a sentence on whether clustering helps by the gap, in which confidence counts less."""
     if AGAINST not in by_gap.algorithms or not by_gap.pairs:
         return ""
     where = f"over {by_gap.num_scenarios} scenarios"
@@ -182,11 +182,11 @@ def verdict(by_gap: Comparison) -> str:
         apart = []
     if not apart:
         found = f"no algorithm is found to differ from {AGAINST} {where}"
-        return f"By {by_gap.measure}, which takes confidence out, {found}."
+        return f"By {by_gap.measure}, in which confidence counts less, {found}."
     better = [pair.one for pair in apart if pair.other == AGAINST]
     worse = [pair.other for pair in apart if pair.one == AGAINST]
     words = [f"better than {AGAINST}: {', '.join(better) or 'none'}", f"worse: {', '.join(worse) or 'none'}"]
-    return f"By {by_gap.measure}, which takes confidence out, {where}: {'; '.join(words)}."
+    return f"By {by_gap.measure}, in which confidence counts less, {where}: {'; '.join(words)}."
 
 
 def of_clients(explained: Sequence[Explained], clients: int) -> tuple[Explained, ...]:

@@ -2,9 +2,11 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from mlflow.tracking import MlflowClient
 from rich.console import Console
 
 from fedgrid.engine.errors import ConfigError
@@ -12,14 +14,19 @@ from fedgrid.engine.integrity import done_mark
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.storage_id import claim
 from fedgrid.grids.explain import command
 from fedgrid.grids.explain.choose import Asked, jobs_of
 from fedgrid.grids.explain.command import explain_grid
 from fedgrid.grids.explain.execute import run_on_ray
 from fedgrid.grids.explain.job import JobFiles
 from fedgrid.grids.explain.read import own_explained
+from fedgrid.grids.mlflow_log.run_log import artifact_root
+from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.tracking.mlflow.store import default_uri
 from fedgrid.tracking.scoring.explanations import DISTRIBUTIONS
+from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.explained import GRID, RUNS, explanations, finished_grid
 from tests.helpers.small_grid import NOWHERE
 
@@ -118,6 +125,26 @@ def test_report_shows_what_was_asked_for_last(whole, tmp_path, monkeypatch):
     assert (sum(images["members"]), sum(images["server"])) == (1 * 3 * 2, 0)
     assert set(images["others"]) == {2.0}, "asked for before, with two images of each client"
     assert found.about.startswith("1 to 2 images of each client")
+
+
+def test_mlflow_gets_the_means_the_records_and_the_maps_of_runs_that_it_knows(whole, tmp_path):
+    root = new_storage(tmp_path / "runs")
+    shutil.copytree(whole[0], root, dirs_exist_ok=True)
+    claim(Storage(root))
+    Writer(default_uri(root), GRID, root, artifact_root(root)).write(RUNS[0], (), "FINISHED")
+    options = ("--on", "members,others", "--images", 2, "--steps", 4, "--in-process", "--json")
+    result = fedgrid("explain", GRID, "--storage", root, *options)
+    assert result.code == 0
+    assert "MLflow does not know 1 of the runs: `fedgrid sync small`" in result.err
+    scores = {
+        (row["on"], row["algorithm"], row["score"]): row["value"] for row in result.events[-1]["scores"]
+    }
+    client = MlflowClient(default_uri(root))
+    experiment = client.get_experiment_by_name(GRID)
+    (logged,) = client.search_runs([experiment.experiment_id], f"tags.`fedgrid.run_id` = '{RUNS[0].run_id}'")
+    assert logged.data.metrics["explanation_members_gap"] == scores["members", "BNC", "gap"]
+    files = [Path(each.path).name for each in client.list_artifacts(logged.info.run_id, "explanations")]
+    assert sorted(name.partition("-")[0] for name in files) == ["maps", *["members"] * 2, *["others"] * 2]
 
 
 @pytest.mark.ray

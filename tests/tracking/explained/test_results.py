@@ -43,8 +43,8 @@ def test_images_are_paired_and_those_of_one_algorithm_alone_do_not_count():
 def test_sentence_says_which_algorithms_gain_and_which_lose():
     found = grid(BNC={image(0): 0.25}, SCL={image(0): 0.5}, BCL={image(0): 0.125}, IFCA={image(0): 0.75})
     words = sentence(found, "members")
-    assert "2 of 3 algorithms gain (IFCA +0.500, better on 100% of 1, SCL +0.250" in words
-    assert "1 of 3 algorithms lose (BCL -0.125, better on 0% of 1)" in words
+    assert "1 images): 2 of 3 algorithms gain: IFCA +0.500 (better on 100%), SCL +0.250 (100%); " in words
+    assert words.endswith("1 of 3 algorithms lose: BCL -0.125 (better on 0%).")
     assert sentence(grid(SCL={image(0): 0.5}), "members") == ""
 
 
