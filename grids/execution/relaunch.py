@@ -94,7 +94,7 @@ def sync_grid(name: str, storage: Storage, console: Console, *, rename: bool = F
         RunError: if MLflow cannot be reached.
     """
     grid = launched(name, storage)
-    log = RunLog(name, storage.root, warn, axes=naming_keys(grid.runs))
+    log = RunLog(name, storage.root, warn, axes=grid.varied)
     with Lease(storage, name, warn):
         for run in grid.runs:
             storage.pull(RunFolder(storage, run).path.name, skip=("state-", ASIDE))

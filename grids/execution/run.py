@@ -34,7 +34,8 @@ def run_grid(
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if the grid as a whole cannot go on.
     """
-    log = RunLog(grid.name, storage.root, warn, axes=naming_keys(grid.runs))
+    axes = tuple(dict.fromkeys((*grid.varied, *naming_keys(grid.runs))))
+    log = RunLog(grid.name, storage.root, warn, axes=axes)
     storage.pull_marks()
     chosen = grid.runs if only is None else only
     check_source(grid, storage)
