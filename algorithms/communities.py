@@ -71,6 +71,11 @@ class Communities(FedOpt):
         zeros_K = np.zeros(num_clients, np.int64)
         return State((fresh(0),), zeros_K, {"last_seen_K": last_seen_K, "start_K": zeros_K})
 
+    @property
+    def averages_updates(self) -> bool:
+        """With `late`; else it averages the clients' latest models."""
+        return self.settings.late is not None
+
     def start_order_key(self) -> tuple[float, ...]:
         """In every round, or once, in round `late`."""
         return (self.settings.late or 1,)

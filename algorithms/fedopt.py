@@ -82,6 +82,11 @@ class FedOpt(Algorithm):
         """How clients train."""
         return self.settings.local or PlainTraining()
 
+    @property
+    def averages_updates(self) -> bool:
+        """Yes, unless the server learns from what clients send beside their updates."""
+        return type(self.local).learn is LocalMethod.learn
+
     def start_order_key(self) -> tuple[float, ...]:
         """Never: it is FedAvg."""
         return (inf,)
@@ -117,7 +122,9 @@ class FedOpt(Algorithm):
         """Place latecomers, choose the partition of this round, then average the updates within it."""
         state, updates, placed = place(state, updates)
         state, diagnostics = self.recluster(state, round_index, updates, rng)
-        return self.aggregate(state, updates, rng), replace(diagnostics, placed=placed)
+        return self.aggregate(state, updates, rng), replace(
+            diagnostics, placed={**placed, **diagnostics.placed}
+        )
 
     def global_model(self, state: State) -> Vector | None:
         """Return the only model; None once there are several."""
@@ -134,7 +141,7 @@ class FedOpt(Algorithm):
 
         A cluster without usable updates keeps its model and its moments. Buffers (BatchNorm statistics
         and counters) take the plain mean whatever the optimizer: they are measurements, not weights.
-        `rng` is for noise that a server adds; averaging draws nothing from it.
+        `rng` is for subclasses that draw; averaging does not. Noise of a server is in the means already.
         """
         models = list(state.models)
         moments = {name: state.arrays[name].copy() for name in MOMENTS[self.settings.server_optimizer]}

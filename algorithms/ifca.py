@@ -23,12 +23,12 @@ from fedgrid.algorithms.contract.local_method import one_model_each
 from fedgrid.algorithms.contract.orders import BYTES_PER_ENTRY, ChooseOn, Order, Presence, Served, Traffic
 from fedgrid.algorithms.contract.section import PositiveInt
 from fedgrid.algorithms.contract.updates import Updates, Vector
-from fedgrid.algorithms.fedopt import MOMENTS, FedOpt, FedOptSettings
+from fedgrid.algorithms.shared_layers import SharedLayers, SharedLayersSettings, share
 
 NEVER = -1
 
 
-class IfcaSettings(FedOptSettings):
+class IfcaSettings(SharedLayersSettings):
     """How many models there are, how they start, and how clients choose."""
 
     num_clusters: PositiveInt = 3
@@ -36,9 +36,6 @@ class IfcaSettings(FedOptSettings):
     choose_on: ChooseOn = "train"
     """What a client's loss is of, by which it chooses. With `test` it has seen what it is scored on; with
     `reference` all clients choose the same model, because all see the same losses."""
-    shared: Annotated[int, Field(ge=0)] = 0
-    """Number of lower layers, each a kernel and its bias, that all models share: averaged over everybody.
-    More than the model has: one model for all."""
     start: Literal["deal", "fresh", "rejection"] = "fresh"
     """All three draw independent models. `fresh`: clients choose from round 1 on. `deal`: in round 1 models
     are dealt out at random. `rejection`: as fresh, but all are drawn again while too few choose one of them.
@@ -49,7 +46,7 @@ class IfcaSettings(FedOptSettings):
     """With `rejection`: how often the models are drawn again at most; each time costs a round."""
 
 
-class Ifca(FedOpt):
+class Ifca(SharedLayers):
     """FedOpt in clusters that the clients choose.
 
     Memory: `choice_K` (int64), each client's last choice, -1 before the first; `chose_K` (bool), whether that
@@ -83,7 +80,7 @@ class Ifca(FedOpt):
         """Return the state of C independent models that nobody has chosen."""
         state = super().init(layout, num_clients, fresh, rng)
         count = self.settings.num_clusters
-        models = _share(self._shared(layout), [fresh(number) for number in range(count)])
+        models = share(self.shared_entries(layout), [fresh(number) for number in range(count)])
         moments = {name: np.repeat(array, count, axis=0) for name, array in state.arrays.items()}
         redraws = self.settings.redraws if self.settings.start == "rejection" else 0
         return State(tuple(models), state.labels_K, moments).keep(
@@ -110,7 +107,7 @@ class Ifca(FedOpt):
 
     def traffic(self, order: Order, layout: Layout) -> Traffic:
         """Return the bytes of an order: what the models share is sent once."""
-        num_shared = int(self._shared(layout).sum())
+        num_shared = int(self.shared_entries(layout).sum())
         repeated = BYTES_PER_ENTRY * num_shared * (len(order.candidates) - 1)
         traffic = super().traffic(order, layout)
         return replace(traffic, down=traffic.down - repeated)
@@ -154,23 +151,6 @@ class Ifca(FedOpt):
         state = replace(state, labels_K=labels_K).keep(choice_K=choice_K, chose_K=chose_K)
         return state, Diagnostics(clustered=True, counts=tuple(counts.tolist()), warnings=warnings)
 
-    def aggregate(self, state: State, updates: Updates, rng: np.random.Generator) -> State:
-        """Average within each cluster, and what is shared over everybody."""
-        apart = super().aggregate(state, updates, rng)
-        shared_P = self._shared(updates.layout)
-        if not shared_P.any():
-            return apart
-        names = MOMENTS[self.settings.server_optimizer]
-        one = State(
-            state.models[:1],
-            np.zeros_like(state.labels_K),
-            {name: state.arrays[name][:1] for name in names},
-        )
-        together = super().aggregate(one, updates, rng)
-        models = [np.where(shared_P, together.models[0], model) for model in apart.models]
-        moments = {name: np.where(shared_P, together.arrays[name], apart.arrays[name]) for name in names}
-        return replace(apart, models=tuple(models)).keep(**moments)
-
     def served(self, state: State) -> Served:
         """Test a client with the model that it has trained; one that was not asked chooses again."""
         choosing = np.flatnonzero(~state.arrays["chose_K"])
@@ -181,27 +161,13 @@ class Ifca(FedOpt):
             choose_on=self.settings.choose_on,
         )
 
-    def _shared(self, layout: Layout) -> NDArray[np.bool_]:
-        """Return which entries all models share, shape (P,): the first layers that have weights."""
-        layers = [name.rpartition(".")[0] for name, _, _ in layout.slices()]
-        shared = list(dict.fromkeys(layers))[: self.settings.shared]
-        shared_P = np.zeros(layout.size, bool)
-        for layer, (_, where, _) in zip(layers, layout.slices(), strict=True):
-            shared_P[where] = layer in shared
-        return shared_P
-
     def _redrawn(self, state: State, layout: Layout, rng: np.random.Generator) -> tuple[Vector, ...]:
         """Return models whose tensors have their entries shuffled: those of a tensor are drawn alike."""
         models = [model.copy() for model in state.models]
         for model in models:
             for _, where, _ in layout.slices():
                 model[where] = rng.permutation(model[where])
-        return tuple(_share(self._shared(layout), models))
-
-
-def _share(shared_P: NDArray[np.bool_], models: Sequence[Vector]) -> list[Vector]:
-    """Return the models with the shared entries of the first."""
-    return [models[0], *(np.where(shared_P, models[0], model) for model in models[1:])]
+        return tuple(share(self.shared_entries(layout), models))
 
 
 def _listed(counts: NDArray[np.int64]) -> str:

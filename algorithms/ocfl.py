@@ -36,13 +36,18 @@ class OcflSettings(CosineSettings, FedOptSettings):
     few_shot: PositiveInt = 1
     """How many rises of the temperature cluster the clients anew; 1 is one-shot."""
 
-    later = ("few_shot",)
+    recluster_every: PositiveInt | None = None
+    """Rounds after which clients that are clustered are clustered anew, whatever the temperature, so that
+    those whose data have changed are found; None: never."""
+
+    later = ("few_shot", "recluster_every")
 
 
 class Ocfl(FedOpt):
     """One-shot clustering, with any clusterer.
 
-    Memory: `temperatures` (float64, the last `window` + 1) and `shots_taken` (int64, shape (1,)).
+    Memory: `temperatures` (float64, the last `window` + 1) and `shots_taken` (int64, shape (1,)); with
+    `recluster_every` also `last_shot` (int64, shape (1,)), the index of its round.
     """
 
     settings: OcflSettings
@@ -69,15 +74,24 @@ class Ocfl(FedOpt):
         """
         part = moving(updates)
         shots_taken = int(state.arrays["shots_taken"][0])
-        if shots_taken == self.settings.few_shot or len(part.clients) < 2:
+        is_due = self._is_due(state, round_index)
+        if (shots_taken >= self.settings.few_shot and not is_due) or len(part.clients) < 2:
             return state, Diagnostics()
         if self.settings.pool_rounds:
             state = pool(state, part)
         latest = np.append(state.arrays["temperatures"], temperature(part.cosine_distances_KK))
         state = state.keep(temperatures=latest[-self.settings.window - 1 :])
-        if not rises(latest.tolist(), self.settings.window):
+        if not (is_due or rises(latest.tolist(), self.settings.window)):
             return state, Diagnostics()
-        return self._shoot(state, part, rng)
+        state, diagnostics = self._shoot(state, part, rng)
+        if self.settings.recluster_every is not None and diagnostics.clustered:
+            state = state.keep(last_shot=np.array([round_index]))
+        return state, diagnostics
+
+    def _is_due(self, state: State, round_index: int) -> bool:
+        """Return whether the clients are clustered, and `recluster_every` rounds have passed since then."""
+        every, last = self.settings.recluster_every, state.arrays.get("last_shot")
+        return every is not None and last is not None and round_index >= int(last[0]) + every
 
     def _shoot(self, state: State, updates: Updates, rng: np.random.Generator) -> tuple[State, Diagnostics]:
         distances_KK = clustering_distances(state, updates, self.settings)

@@ -49,6 +49,17 @@ class Oracle(FedOpt):
         """From round 1 on."""
         return (1.0,)
 
-    def reveal(self, state: State, groups_K: Labels) -> State:
-        """Return the state with a cluster for each hidden group, all with the initial model."""
-        return split(state, 0, [np.flatnonzero(groups_K == group).tolist() for group in np.unique(groups_K)])
+    def reveal(self, state: State, groups_K: Labels, before_K: Labels | None = None) -> State:
+        """Return the state with a cluster for each hidden group, all with the initial model.
+
+        A client that moves later goes to the cluster of the clients that were in its new group before.
+        """
+        if before_K is None:
+            groups = [np.flatnonzero(groups_K == group).tolist() for group in np.unique(groups_K)]
+            return split(state, 0, groups)
+        labels_K = state.labels_K.copy()
+        for client in np.flatnonzero(groups_K != before_K):
+            there = np.flatnonzero(before_K == groups_K[client])
+            if len(there):
+                labels_K[client] = state.labels_K[there[0]]
+        return replace(state, labels_K=labels_K)

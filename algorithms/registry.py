@@ -18,6 +18,7 @@ from fedgrid.algorithms.clustering.clusterers import (
 from fedgrid.algorithms.communities import CommunitiesSettings, Leiden, Louvain
 from fedgrid.algorithms.contract.base import Algorithm, Settings
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
+from fedgrid.algorithms.embeddings.entries import EMBEDDINGS, EMBEDDINGS_AS_PUBLISHED
 from fedgrid.algorithms.evident_groups import EvidentGroups, EvidentGroupsSettings
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.flis.entries import FLIS, FLIS_AS_PUBLISHED
@@ -127,6 +128,7 @@ _ENTRIES = (
         IfcaSettings(),
     ),
     *FLIS,
+    *EMBEDDINGS,
     AlgorithmEntry(
         "solo",
         "SOLO",
@@ -174,6 +176,7 @@ _ENTRIES = (
         _ocfl_as_published(HDBSCANAsPublished()),
     ),
     *FLIS_AS_PUBLISHED,
+    *EMBEDDINGS_AS_PUBLISHED,
 )
 
 ALGORITHMS: dict[str, AlgorithmEntry] = {entry.name: entry for entry in _ENTRIES}

@@ -23,6 +23,7 @@ from fedgrid.engine.clients.messages import Memory
 from fedgrid.engine.format import FORMAT, METADATA, DamagedFile, check_format
 from fedgrid.engine.integrity.files import checksum, stamped
 from fedgrid.engine.storage.atomic import flush, replacing
+from fedgrid.engine.uplink.accountant import Spent
 
 KEEP = 2
 """Number of stored states. If the newest is damaged, the run continues from the one before."""
@@ -42,8 +43,12 @@ class Progress:
     """Client -> what it remembers: the optimizer's state if training keeps it, a local rule's arrays."""
     memory_rounds: Mapping[int, int] = field(default_factory=dict)
     """Client -> the round, counted from 1, that last changed its memory."""
+    spent_K: Spent | None = None
+    """What the clients of a run with noise have spent of their privacy; None without noise."""
 
-    def after_round(self, state: State, memories: Mapping[int, Memory]) -> "Progress":
+    def after_round(
+        self, state: State, memories: Mapping[int, Memory], spent_K: Spent | None = None
+    ) -> "Progress":
         """Return the progress after one more round, in which `memories` changed."""
         number = self.rounds_done + 1
         return Progress(
@@ -51,6 +56,7 @@ class Progress:
             state,
             {**self.memories, **memories},
             {**self.memory_rounds, **dict.fromkeys(memories, number)},
+            spent_K,
         )
 
 
@@ -114,7 +120,7 @@ def load(folder: Path, rounds_done: int) -> Progress | None:
     except (OSError, DamagedFile):
         return None
     state = State(tuple(_part(tensors, "model/").values()), tensors["labels"], _part(tensors, "memory/"))
-    return Progress(int(tensors["rounds_done"]), state, memories, memory_rounds)
+    return Progress(int(tensors["rounds_done"]), state, memories, memory_rounds, tensors.get("spent"))
 
 
 def drop(folder: Path, rounds: Iterable[int]) -> list[str]:
@@ -193,6 +199,7 @@ def _tensors(progress: Progress) -> dict[str, np.ndarray]:
             "labels": state.labels_K,
             **{f"model/{index:06d}": model for index, model in enumerate(state.models)},
             **{f"memory/{name}": array for name, array in state.arrays.items()},
+            **({} if progress.spent_K is None else {"spent": progress.spent_K}),
         }
     )
 

@@ -6,9 +6,9 @@ temperature and cluster, aggregate inside the clusters, test the new cluster mod
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,21 +17,27 @@ from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labe
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.contract.updates import Updates
+from fedgrid.engine.before_training.meeting import Meeting, meet
 from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.clients.client_round import ClientRound
 from fedgrid.engine.clients.messages import TrainReport, TrainTask
 from fedgrid.engine.clients.model_tests import ModelTests, run_tests
 from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import Pool
+from fedgrid.engine.disturbances.held import Changes
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.records import RoundRecord, client_row, round_row
 from fedgrid.engine.round_cache.cached_round import CachedRound, OtherBits
+from fedgrid.engine.round_cache.old_partition import cache_means_of_old_partition
 from fedgrid.engine.round_cache.session_cache import SessionCache
 from fedgrid.engine.round_metrics import RoundOutcome
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training.settings import Evaluation
+from fedgrid.engine.uplink.accountant import Accountant
+from fedgrid.engine.uplink.privacy import CentralNoise
 
-R = TypeVar("R")
+if TYPE_CHECKING:
+    from fedgrid.engine.encoders.encoder import Encoder
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,12 @@ class Federation:
     threads: int = 1
     weights: str = "none"
     """`RunConfig.weights`."""
+    changes: Changes = Changes()
+    """Attackers, and clients whose data change: `truth_K` and the numbers of images are those of round 1."""
+    accountant: Accountant = Accountant()
+    """Of privacy; without noise it counts nothing."""
+    encoder: "Encoder | None" = None
+    """What the algorithm's message asks for."""
 
     def begin(self, fresh: Fresh) -> Progress:
         """Return the progress before the first round; `fresh` draws initial models."""
@@ -80,52 +92,53 @@ class Federation:
         start = time.perf_counter()
         round_index = progress.rounds_done
         evaluate = self._evaluates(round_index)
-        state, said = self._meet_newcomers(progress, pool)
+        if self.changes.begins(round_index):
+            now_K, before_K = (self.changes.truth(self.truth_K, at) for at in (round_index, round_index - 1))
+            progress = replace(progress, state=self.algorithm.reveal(progress.state, now_K, before_K))
+        come = self.participation.newcomers(round_index), self.participation.present(round_index)
+        state, said = meet(self.algorithm, *come, progress, pool, self.layout, self.seed, self.encoder)
         orders = self._orders(state, round_index)
         with self._work(orders, state, progress, pool, cache) as work:
             reports = work.reports()
-            updates = self._updates(reports, work, round_index)
+            noise = self.accountant.central_noise(round_index)
+            updates = self._updates(reports, work, round_index, noise)
             before = state
+            sent = [report.client for report in reports]
             excluded = [report.client for report in reports if not report.usable]
             traffic = self._traffic(orders, reports, said)
 
             def step() -> tuple[State, Diagnostics, dict[str, object]]:
                 after, diagnostics = self._step(before, round_index, updates)
-                outcome = RoundOutcome(updates, after, diagnostics, *traffic, excluded=len(excluded))
+                diagnostics = self.accountant.warned(diagnostics, progress.spent_K, orders)
+                outcome = RoundOutcome(
+                    updates, after, diagnostics, *traffic, len(excluded), said.up, sum(said.encoder)
+                )
                 return after, diagnostics, round_row(round_index + 1, outcome, self.algorithm.columns)
 
-            (state, diagnostics, row), step_seconds = _timed(work, step)
-            after = progress.after_round(state, work.memories())
+            (state, diagnostics, row), step_seconds = work.timed(step)
+            spent_K = self.accountant.after(progress.spent_K, len(self.truth_K), orders, sent, noise)
+            after = progress.after_round(state, work.memories(), spent_K)
             tested = after.memories, self._testing(round_index, orders), self.evaluation
-            tests, evaluate_seconds = _timed(
-                work, lambda: run_tests(work, self.algorithm, state, *tested) if evaluate else ModelTests()
+            tests, evaluate_seconds = work.timed(
+                lambda: run_tests(work, self.algorithm, state, *tested) if evaluate else ModelTests()
             )
             if cache is not None and work.trained:
-                self._cache_means_of_old_partition(orders, before, state, updates)
+                clean = self._updates(reports, work, round_index)
+                cache_means_of_old_partition(orders, before, state, clean)
+        rows = self._client_rows(round_index, reports, state, diagnostics, tests, orders)
         record = RoundRecord(
-            round=row,
-            clients=self._client_rows(round_index, reports, state, diagnostics, tests, orders),
+            round=self.accountant.of_round(row, spent_K),
+            clients=self.accountant.of_clients(rows, spent_K),
             timing={
                 "round": round_index + 1,
                 "cluster_seconds": step_seconds,
                 "evaluate_seconds": evaluate_seconds,
                 **work.account(self.run_id, time.perf_counter() - start),
+                **said.seconds(work.trained),
             },
             warnings=_notes(round_index + 1, excluded, diagnostics),
         )
         return after, record
-
-    def _meet_newcomers(self, progress: Progress, pool: Pool) -> tuple[State, int]:
-        """Return the state that has heard the messages of those that join in this round, and their bytes."""
-        message, round_index = self.algorithm.message(), progress.rounds_done
-        before = self.participation.present(round_index - 1) if round_index else ()
-        newcomers = sorted(set(self.participation.present(round_index)) - set(before))
-        if message is None or not newcomers:
-            return progress.state, 0
-        said = dict(zip(newcomers, pool.describe(newcomers, message), strict=True))
-        num_bytes = sum(array.nbytes for payload in said.values() for array in payload.values())
-        rng = generator(self.seed, "messages", round_index=round_index)
-        return self.algorithm.meet(progress.state, said, self.layout, rng), num_bytes
 
     def _orders(self, state: State, round_index: int) -> Sequence[Order]:
         """Return the algorithm's orders, by client.
@@ -166,14 +179,17 @@ class Federation:
         inputs = tasks, state.models, progress.memories, pool, round_index
         return ClientRound(*inputs) if cache is None else CachedRound(*inputs, cache)
 
-    def _traffic(self, orders: Sequence[Order], reports: Sequence[TrainReport], said: int) -> tuple[int, int]:
-        """Return the bytes of a round, down and up; `said` are those of newcomers' messages."""
+    def _traffic(
+        self, orders: Sequence[Order], reports: Sequence[TrainReport], said: Meeting
+    ) -> tuple[int, int]:
+        """Return the bytes of a round, down and up, with those of newcomers' messages."""
         by_client = {order.client: self.algorithm.traffic(order, self.layout) for order in orders}
         up = 0
         for report in reports:
             declared = by_client[report.client].up
             up += report.bytes_up if declared is None else declared
-        return sum(traffic.down for traffic in by_client.values()), said + up
+        down = sum(traffic.down for traffic in by_client.values())
+        return down + said.encoder[0], up + said.encoder[1] + said.up
 
     def _evaluates(self, round_index: int) -> bool:
         return (round_index + 1) % self.evaluation.every == 0 or round_index + 1 == self.rounds
@@ -184,7 +200,13 @@ class Federation:
             return [order.client for order in orders]
         return self.participation.present(round_index)
 
-    def _updates(self, reports: Sequence[TrainReport], work: ClientRound, round_index: int) -> Updates:
+    def _updates(
+        self,
+        reports: Sequence[TrainReport],
+        work: ClientRound,
+        round_index: int,
+        noise: CentralNoise | None = None,
+    ) -> Updates:
         usable = [report for report in reports if report.usable]
         if reports and not usable:
             clients = ", ".join(str(report.client) for report in reports)
@@ -207,6 +229,7 @@ class Federation:
             steps=steps,
             weights={"none": None, "images": images, "batches": steps}[self.weights],
             sampled=self.participation.sampled(round_index),
+            noise=noise,
         )
 
     def _step(self, state: State, round_index: int, updates: Updates) -> tuple[State, Diagnostics]:
@@ -224,21 +247,6 @@ class Federation:
                 diagnostics = replace(diagnostics, silhouette=score)
         return state, diagnostics
 
-    def _cache_means_of_old_partition(
-        self, orders: Sequence[Order], before: State, after: State, updates: Updates
-    ) -> None:
-        """Compute the means that runs need which keep the old partition: only this run has the updates.
-
-        Clusters that start from one model count as one: other runs have not parted their clients yet.
-        """
-        labels_K = before.labels_K
-        if not all(order.candidates == (int(labels_K[order.client]),) for order in orders):
-            return
-        places = {id(model): place for place, model in enumerate(before.models)}
-        old = updates.groups(np.array([places[id(before.models[label])] for label in labels_K]))
-        if sorted(old.values()) != sorted(updates.groups(after.labels_K).values()):
-            updates.means(list(old.values()))
-
     def _client_rows(
         self,
         round_index: int,
@@ -252,7 +260,7 @@ class Federation:
         parts = dict.fromkeys(self.participation.present(round_index), "not asked")
         parts |= {order.client: "dropped" for order in orders}
         parts |= {client: "trained" if sent[client].usable else "excluded" for client in sent}
-        return [
+        rows = [
             client_row(
                 number=round_index + 1,
                 client=client,
@@ -272,16 +280,11 @@ class Federation:
             )
             for client in range(len(state.labels_K))
         ]
+        self.changes.note(rows, round_index)
+        return rows
 
 
 def _notes(number: int, excluded: Sequence[int], diagnostics: Diagnostics) -> tuple[str, ...]:
     """Return the round's warnings in words."""
     notes = [f"client {client} left out, its update is NaN or infinite" for client in excluded]
     return tuple(f"round {number}: {note}" for note in (*notes, *diagnostics.warnings))
-
-
-def _timed(work: ClientRound, function: Callable[[], R]) -> tuple[R, float]:
-    """Return what a function returns, and the seconds that took but for training and waiting."""
-    start, before = time.perf_counter(), work.train_seconds + work.waited_seconds
-    result = function()
-    return result, time.perf_counter() - start - (work.train_seconds + work.waited_seconds - before)

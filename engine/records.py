@@ -14,8 +14,10 @@ import pyarrow as pa
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.engine import round_metrics
 from fedgrid.engine.clients.messages import TrainReport
+from fedgrid.engine.disturbances.faults import FAULT
 from fedgrid.engine.round_metrics import RoundOutcome
 from fedgrid.engine.training.confusion import Counts, Scores, scores
+from fedgrid.engine.uplink.accountant import CLUSTER_EPSILON, EPSILON
 
 SCORES = {
     "loss": pa.float64(),
@@ -35,9 +37,16 @@ GLOBAL_TESTS = ("global_own", "global_server")
 """The same of the one model for all, where `evaluation.global_model` asks for it."""
 
 
-COUNTS, MEMBERS = "counts", "members"
+COUNTS, MEMBERS, MESSAGE = "counts", "members", "message"
 """Columns of algorithms that fill them (`Algorithm.columns`): how many clients chose each model in a round;
-the clients whose models a client's cluster averages, where clusters may overlap."""
+the clients whose models a client's cluster averages, where clusters may overlap; with `message` those of
+`MESSAGE_BYTES` and `MESSAGE_SECONDS`."""
+MESSAGE_BYTES = {"message_bytes": pa.int64(), "encoder_bytes": pa.int64()}
+"""Of `rounds.parquet`: what newcomers said about their data in this round, and what their encoder cost: its
+federated training before round 1, and its way to them. Both are part of the round's traffic."""
+MESSAGE_SECONDS = {"message_seconds": pa.float64(), "epoch_seconds": pa.float64()}
+"""Of `timings.parquet`: means over clients of the time of a message, and of a local epoch without tests; null
+in rounds without any."""
 NONE: frozenset[str] = frozenset()
 
 
@@ -45,13 +54,18 @@ def rounds_schema(columns: Collection[str] = NONE) -> pa.Schema:
     """Return the columns of `rounds.parquet`: the round's number, then `ROUND_METRICS`."""
     numbers = {metric.name: metric.type for metric in round_metrics.ROUND_METRICS}
     counts = {COUNTS: pa.list_(pa.int32())} if COUNTS in columns else {}
-    return pa.schema({"round": pa.int32(), **numbers, **counts})
+    noise = round_metrics.NOISE_METRICS if EPSILON in columns else ()
+    spent = {metric.name: metric.type for metric in noise}
+    message = MESSAGE_BYTES if MESSAGE in columns else {}
+    return pa.schema({"round": pa.int32(), **numbers, **counts, **spent, **message})
 
 
 def clients_schema(global_model: bool = False, columns: Collection[str] = NONE) -> pa.Schema:
     """Return the columns of `clients.parquet`; arguments as of `schemas`."""
     tests = TESTS + GLOBAL_TESTS * global_model
+    fault = {FAULT: pa.string()} if FAULT in columns else {}
     members = {MEMBERS: pa.list_(pa.int32())} if MEMBERS in columns else {}
+    spent = dict.fromkeys((EPSILON, CLUSTER_EPSILON), pa.float64()) if EPSILON in columns else {}
     return pa.schema(
         {
             "round": pa.int32(),
@@ -68,6 +82,8 @@ def clients_schema(global_model: bool = False, columns: Collection[str] = NONE) 
             "update_norm": pa.float64(),
             **{f"{test}_{name}": kind for test in tests for name, kind in SCORES.items()},
             **members,
+            **fault,
+            **spent,
         }
     )
 
@@ -90,6 +106,7 @@ TIMINGS = pa.schema(
         "trained_clients": pa.int32(),
         "waited_seconds": pa.float64(),
         "alone_seconds": pa.float64(),
+        "ended_ms": pa.int64(),
     }
 )
 """Wall-clock times and peak memory of a round.
@@ -99,16 +116,21 @@ TIMINGS = pa.schema(
 was taken from the cache (`engine.round_cache.cached_round`). `reached_clients` have an update in this round;
 `trained_clients` of them were trained by this run. `alone_seconds` is the time that the round would have
 taken without the cache. `peak_memory_mb` is the sum over the server's and the clients' processes of the peak
-of each since it started (`engine.clients.peak_memory`)."""
+of each since it started (`engine.clients.peak_memory`). `ended_ms` is the Unix time of the round's end in
+milliseconds."""
+
+EVERY_TIMING = pa.schema([*TIMINGS, *pa.schema(MESSAGE_SECONDS)])
+"""Those of any algorithm."""
 
 
 def schemas(global_model: bool = False, columns: Collection[str] = NONE) -> dict[str, pa.Schema]:
     """Return name of the file, without its suffix -> columns.
 
-    `global_model` is `evaluation.global_model`, `columns` the algorithm's own.
+    `global_model` is `evaluation.global_model`, `columns` are the run's own (`RunConfig.own_columns`).
     """
     clients = clients_schema(global_model, columns)
-    return {"rounds": rounds_schema(columns), "clients": clients, "timings": TIMINGS}
+    timings = EVERY_TIMING if MESSAGE in columns else TIMINGS
+    return {"rounds": rounds_schema(columns), "clients": clients, "timings": timings}
 
 
 PARTS = ("trained", "excluded", "dropped", "not asked", "not joined")
@@ -130,8 +152,10 @@ class RoundRecord:
 
 def round_row(number: int, outcome: RoundOutcome, columns: Collection[str] = NONE) -> dict[str, Any]:
     """Return the row of `rounds.parquet`; `number` counts from 1, `columns` are the algorithm's own."""
-    counts = {COUNTS: outcome.diagnostics.counts} if COUNTS in columns else {}
-    return {"round": number, **round_metrics.values(outcome), **counts}
+    own: dict[str, Any] = {COUNTS: outcome.diagnostics.counts} if COUNTS in columns else {}
+    if MESSAGE in columns:
+        own |= {name: getattr(outcome, name) for name in MESSAGE_BYTES}
+    return {"round": number, **round_metrics.values(outcome), **own}
 
 
 def client_row(

@@ -12,17 +12,25 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from fedgrid.algorithms.contract.base import Algorithm, Conditions
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.algorithms.registry import ALGORITHMS, create
-from fedgrid.engine.clients.uplink import Uplink
 from fedgrid.engine.data.datasets import find
+from fedgrid.engine.disturbances.drift import Move, problem_with
+from fedgrid.engine.disturbances.faults import FAULT, Faults
+from fedgrid.engine.encoders.checks import check_encoder
 from fedgrid.engine.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.format import FORMAT
 from fedgrid.engine.models.registry import MODELS, check_size
 from fedgrid.engine.partition.kinds import kind_of
+from fedgrid.engine.partition.majority import with_class_numbers
+from fedgrid.engine.partition.scenarios import Scenario, scenario_of
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.plugins import active
 from fedgrid.engine.seeds import root_seed
 from fedgrid.engine.training.settings import Evaluation, Training
-from fedgrid.engine.validation import explain
+from fedgrid.engine.uplink import privacy
+from fedgrid.engine.uplink.accountant import EPSILON
+from fedgrid.engine.uplink.privacy import Privacy
+from fedgrid.engine.uplink.steps import Uplink
+from fedgrid.engine.validation import explain, inner_keys
 
 PLUGINS = "plugin_digests"
 """The key of a run that `complete` fills in; no file may set it."""
@@ -59,12 +67,20 @@ class RunConfig(Section):
 
     uplink: Uplink = ()
     """What happens to an update between client and server, in this order, as in `[{clip: 1.0}]`."""
+    privacy: Privacy = Privacy()
+    """What an epsilon means, and the server's noise."""
 
     weights: Literal["none", "images", "batches"] = "none"
     """Weight of a client in the server's means: `none`, all are equal, as in OCFL; the `images` it trains on,
     as in FedAvg; the `batches` it trains on, one a local step."""
 
-    later = ("participation", "dropout", "joins", "uplink", PLUGINS)
+    faults: Faults = Faults()
+    """Clients that attack the training, as in `{label_flip: [3], sign_flip: [7], scale: {9: 10}}`."""
+
+    drift: dict[Annotated[int, Field(ge=0)], Move] = {}
+    """Clients whose data move to another hidden group, as in `{3: {round: 25, to: 2}}`."""
+
+    later = ("participation", "dropout", "joins", "uplink", "privacy", PLUGINS, "faults", "drift")
 
     @field_validator("joins")
     @classmethod
@@ -81,6 +97,24 @@ class RunConfig(Section):
             raise ValueError("no client is present in round 1")
         return joins
 
+    @field_validator("faults")
+    @classmethod
+    def _faults_are_possible(cls, faults: Faults, before: ValidationInfo) -> Faults:
+        if "clients" in before.data and (problem := faults.problem(before.data["clients"])):
+            raise ValueError(problem)
+        return faults
+
+    @field_validator("drift")
+    @classmethod
+    def _drift_is_possible(cls, drift: dict[int, Move], before: ValidationInfo) -> dict[int, Move]:
+        found = before.data
+        if drift and {"dataset", "clients", "split", "training", "joins"} <= set(found):
+            scenario = scenario_of(found["dataset"], found["overlap"], found["balance"], found["clients"])
+            problem = problem_with(drift, scenario, found["split"], found["training"].rounds, found["joins"])
+            if problem:
+                raise ValueError(problem)
+        return drift
+
     @cached_property
     def run_id(self) -> str:
         """Id of this configuration, and of what its numbers mean: twelve hexadecimal digits."""
@@ -90,6 +124,11 @@ class RunConfig(Section):
     def scenario(self) -> str:
         """Data set, number of clients and split, as in `mnist-15-overlapping-imbalanced`."""
         return f"{self.short_dataset}-{self.clients}-{self.overlap}-{self.balance}"
+
+    @property
+    def split_scenario(self) -> Scenario:
+        """The scenario as the kinds of scenarios know it."""
+        return scenario_of(self.dataset, self.overlap, self.balance, self.clients)
 
     @property
     def short_dataset(self) -> str:
@@ -123,9 +162,15 @@ class RunConfig(Section):
 
     @property
     def own_columns(self) -> frozenset[str]:
-        """The columns that only this algorithm's records have; none of a plugin's that is not loaded."""
+        """Columns that not all records have: the algorithm's own, `fault` under attack, `epsilon` with noise.
+
+        None of a plugin's that is not loaded.
+        """
         name, settings = _name_and_settings(self.algorithm)
-        return create(name, settings).columns if name in ALGORITHMS else frozenset()
+        own = create(name, settings).columns if name in ALGORITHMS else frozenset()
+        attacked = {FAULT} if self.faults.clients else set()
+        private = {EPSILON} if privacy.is_private(self.uplink, self.privacy) else set()
+        return own | attacked | private
 
     def written(self) -> dict[str, Any]:
         """Return the configuration and its format, as in the file `config.json`."""
@@ -157,6 +202,9 @@ def _id_of(values: Mapping[str, Any]) -> str:
     return sha256(_canonical(values).encode()).hexdigest()[:12]
 
 
+SETTABLE = tuple(key for key in RunConfig.model_fields if key != PLUGINS)
+"""Keys that a file or an option may set."""
+INNER = inner_keys(RunConfig)
 DEFAULTS: dict[str, Any] = {
     "dataset": "digits",
     "overlap": "nonoverlapping",
@@ -176,8 +224,9 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
         ConfigError: a key, name or value does not exist, or the images are too small for the model.
         DataError: a `folder:` or `npz:` data set cannot be read.
     """
-    if PLUGINS in given:
-        raise unknown_key(PLUGINS, "", [key for key in RunConfig.model_fields if key != PLUGINS], (PLUGINS,))
+    for key in given:
+        if key not in SETTABLE:
+            raise unknown_key(key, "", SETTABLE, (key,), INNER)
     values = {**DEFAULTS, **given}
     dataset = find(str(values["dataset"]), data_dir)
     training = values.get("training", {})
@@ -195,19 +244,23 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     values["overlap"] = str(values["overlap"])
     defaults = kind_of(values["overlap"]).DEFAULTS
     if isinstance(split := values.get("split", {}), Mapping):
-        values["split"] = {**defaults, **split}
+        values["split"] = with_class_numbers({**defaults, **split}, dataset.name, dataset.class_names)
     try:
         config = RunConfig(**values)
     except ValidationError as error:
         raise explain(error, RunConfig) from error
     check_size(config.model, dataset.shape)
     config.training.check_size(dataset.shape)
-    _check_algorithm(config)
+    _check_algorithm(config, data_dir)
+    of_model = config.model, dataset.shape, dataset.num_classes
+    problem = privacy.problem(config.uplink, config.privacy, config.make_algorithm(), *of_model)
+    if problem is not None:
+        raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
     return config
 
 
-def _check_algorithm(config: RunConfig) -> None:
-    """Check that the algorithm's settings fit the federation.
+def _check_algorithm(config: RunConfig, data_dir: Path) -> None:
+    """Check that the algorithm's settings fit the federation, and its encoder the images.
 
     Raises:
         ConfigError: otherwise.
@@ -222,6 +275,8 @@ def _check_algorithm(config: RunConfig) -> None:
     problem = algorithm.problem(conditions)
     if problem is not None:
         raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))
+    if (message := algorithm.message()) is not None:
+        check_encoder(message.encoder, config.dataset, conditions.has_reference_images, data_dir)
 
 
 def _complete_algorithm(given: object) -> dict[str, Any]:

@@ -11,24 +11,25 @@ from pathlib import Path
 import numpy as np
 
 from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.engine.before_training.pretraining import ENCODER, pretraining_of
 from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.clients.machine import Machine, slow_precision, that_matter
-from fedgrid.engine.clients.messages import ClientData, Setup
+from fedgrid.engine.clients.messages import Setup
 from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import OnDemand, Pool
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.data.identity import load_known
-from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.data.pixel_statistics import statistics_for
 from fedgrid.engine.data.readers import Pair
+from fedgrid.engine.disturbances.drift import moved_parts
+from fedgrid.engine.disturbances.held import Changes, client_data
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.federation import Federation
 from fedgrid.engine.integrity.made_with import made_with
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.partition.kinds import transform_of
-from fedgrid.engine.partition.scenarios import GroupTransform
-from fedgrid.engine.partition.server_images import hold_out, mixed, server_parts, server_sets
+from fedgrid.engine.partition.server_images import hold_out, server_parts, sets_of_groups
 from fedgrid.engine.partition.split import ClientSplit, client_sets, split_pool, with_official_tests
 from fedgrid.engine.plugins import active
 from fedgrid.engine.records import RoundRecord
@@ -39,6 +40,7 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.atomic import DiskFull
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.uplink.accountant import Accountant
 
 
 @dataclass(frozen=True)
@@ -98,11 +100,16 @@ class Session:
         setup, truth = prepare(config, self._data_dir)
         machines = self._machines(config)
         algorithm = config.make_algorithm()
+        rounds_done = progress.rounds_done if progress else 0
+        (_, official), images = images_of(config.dataset, self._data_dir)
+        pretraining = pretraining_of(config, algorithm, setup, machines, official, self._data_dir)
+        of_encoder = {} if pretraining is None else {ENCODER: pretraining.id}
         folder.note_made_with(
-            made_with(algorithm, _images(config.dataset, self._data_dir)[1], machines),
-            progress.rounds_done if progress else 0,
-            accept=self._accept,
+            {**made_with(algorithm, images, machines), **of_encoder}, rounds_done, accept=self._accept
         )
+        encoder = None
+        if pretraining is not None and rounds_done < config.training.rounds:
+            encoder = pretraining.encoder(self._pool, storage, folder.log)
         self._pool.prepare(setup)
         dataset = find(config.dataset, self._data_dir)
         federation = Federation(
@@ -120,6 +127,9 @@ class Session:
             ),
             threads=self._threads,
             weights=config.weights,
+            changes=Changes.of(setup.clients),
+            accountant=Accountant.of(config.privacy, config.uplink, algorithm, config.root_seed),
+            encoder=encoder,
         )
         if progress is None:
             of_model = config.model, dataset.shape, dataset.num_classes, config.root_seed
@@ -215,7 +225,7 @@ def _with_room(write: Callable[[], None], cache: SessionCache | None) -> None:
 
 
 @lru_cache(maxsize=1)
-def _images(name: str, data_dir: Path) -> tuple[Pair, str]:
+def images_of(name: str, data_dir: Path) -> tuple[Pair, str]:
     """Keep the images of the last data set, and their digest: a grid's next run mostly has the same."""
     return load_known(name, data_dir)
 
@@ -255,38 +265,28 @@ def deal(config: RunConfig, pair: Pair, data_dir: Path) -> tuple[ClientSplit, ..
 
 def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
     """Load and deal out the images of a run; return what clients need and their true clusters, shape (K,)."""
-    (pool_set, official), _ = _images(config.dataset, data_dir)
+    (pool_set, official), _ = images_of(config.dataset, data_dir)
     splits = deal(config, (pool_set, official), data_dir)
     num_classes = find(config.dataset, data_dir).num_classes
     transform = transform_of(config.overlap, config.split, num_classes)
     rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
-    sets_K = client_sets(splits, pool_set, rest, transform)
-    server_set, reference_set = _server_images(config, official, transform)
+    source = pool_set, rest, transform
+    of_split = config.split_scenario, num_classes, config.split, config.seed
+    moved = moved_parts(config.drift, splits, pool_set, rest, *of_split)
+    sets = client_sets(splits, *source), client_sets(moved, *source)
+    server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, transform)
+    sends = config.make_algorithm().sends_updates
     setup = Setup(
         model=config.model,
         num_classes=num_classes,
         training=config.training.local,
         seed=config.root_seed,
-        clients=tuple(ClientData(part.client, *sets) for part, sets in zip(splits, sets_K, strict=True)),
+        clients=client_data(*sets, config.drift, config.faults, num_classes, sends=sends),
         server_set=server_set,
         server_parts=server_parts(len(server_set), config.clients),
         reference_set=reference_set,
         normalised_by=statistics_for(config.training, pool_set),
-        uplink=config.uplink if config.make_algorithm().sends_updates else (),
+        uplink=config.uplink if sends else (),
         plugins=active.sources(config.plugin_digests),
     )
     return setup, np.array([part.cluster for part in splits], np.int64)
-
-
-def _server_images(
-    config: RunConfig, official: ImageSet, transform: GroupTransform | None
-) -> tuple[ImageSet, ImageSet | None]:
-    """Return the server's test set and its reference images: of all hidden groups, if these differ."""
-    sets = server_sets(official.without_groups(), config.split, config.root_seed)
-    if transform is None:
-        return sets
-    of_groups = transform, config.split.num_clusters, config.root_seed
-    test_set, reference_set = sets
-    return mixed(test_set, *of_groups, "server images"), (
-        None if reference_set is None else mixed(reference_set, *of_groups, "reference images")
-    )

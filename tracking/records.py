@@ -33,6 +33,8 @@ CLIENT_COLUMNS = (
     *GLOBAL,
 )
 
+OF_MESSAGES = ("message_seconds", "epoch_seconds")
+"""Columns of `timings.parquet` of algorithms whose clients describe their data before training."""
 ROUND_KEYS = ("round", "clustered")
 CLIENT_KEYS = ("round", "client", "cluster", "true_cluster")
 """Columns without which a file cannot be read."""
@@ -65,13 +67,13 @@ class Records:
     """The numbers of each round, shape (R,)."""
     clients: Columns
     """`CLIENT_COLUMNS`, each of shape (R, K), clients ascending; NaN where there was no test. And `asked`: 1
-    where the client was to train, else 0."""
+    where the client was to train, else 0. Of runs with attackers also `attacker`: 1 of those, else 0."""
     seconds_R: Array
     """Wall-clock time of each round, as it would have been without the round cache; NaN if unknown."""
 
     @property
     def truth_K(self) -> Array:
-        """The hidden group of each client."""
+        """The hidden group of each client in the first round; `clients['true_cluster']` is of every round."""
         return np.asarray(self.clients["true_cluster"][0])
 
 
@@ -82,6 +84,8 @@ def of_rows(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any
     columns = {name: np.array([[_number(row[name]) for row in rows]]) for name in there}
     if "part" in rows[0]:
         columns["asked"] = np.array([[float(row["part"] in ASKED) for row in rows]])
+    if "fault" in rows[0]:
+        columns["attacker"] = np.array([[float(row["fault"] is not None) for row in rows]])
     return Records(
         np.array([round_row["round"]]),
         Columns(
@@ -106,7 +110,7 @@ def read(run_folder: Path) -> Records:
         RecordsError: if there is no complete round yet, or the files do not match.
     """
     rounds = table(run_folder, "rounds", ROUND_KEYS).sort_by("round")
-    clients = _sorted(table(run_folder, "clients", CLIENT_KEYS, (*CLIENT_COLUMNS, "part")))
+    clients = _sorted(table(run_folder, "clients", CLIENT_KEYS, (*CLIENT_COLUMNS, "part", "fault")))
     whole_R = np.intersect1d(rounds["round"].to_numpy(), clients["round"].to_numpy())
     if not len(whole_R):
         raise RecordsError(f"{run_folder} has no finished round yet; let the run go on and try again")
@@ -119,11 +123,18 @@ def read(run_folder: Path) -> Records:
     numbers = [field.name for field in rounds.schema if field.name != "round" and _is_number(field.type)]
     columns = dict(zip(clients.column_names, clients.columns, strict=True))
     del clients
+    by_round = _timings(run_folder)
     return Records(
         whole_R,
-        Columns(shape[:1], {name: rounds[name].to_numpy() for name in numbers}),
+        Columns(
+            shape[:1],
+            {
+                **{name: rounds[name].to_numpy() for name in numbers},
+                **{name: _of_rounds(by_round, whole_R, name) for name in OF_MESSAGES},
+            },
+        ),
         Columns(shape, {name: values.reshape(shape) for name, values in _client_columns(columns).items()}),
-        _seconds(run_folder, whole_R),
+        _seconds(by_round, whole_R),
     )
 
 
@@ -137,26 +148,34 @@ def _sorted(clients: pa.Table) -> pa.Table:
 
 
 def _client_columns(columns: dict[str, pa.ChunkedArray]) -> dict[str, Array]:
-    """Return those of `CLIENT_COLUMNS` that there are, and `asked`; each column is taken out of `columns`."""
-    part = columns.pop("part", None)
+    """Return those of `CLIENT_COLUMNS` that there are, `asked` and `attacker`; `columns` is emptied."""
+    part, fault = columns.pop("part", None), columns.pop("fault", None)
     found = {name: columns.pop(name).to_numpy() for name in CLIENT_COLUMNS if name in columns}
     if part is not None:
         found["asked"] = pc.is_in(part, value_set=pa.array(ASKED)).to_numpy().astype(np.float64)
+    if fault is not None:
+        found["attacker"] = fault.is_valid().to_numpy().astype(np.float64)
     return found
 
 
-def _seconds(run_folder: Path, rounds_R: Array) -> Array:
+def _timings(run_folder: Path) -> Mapping[int, Mapping[str, Any]]:
+    """Return round -> its row of `timings.parquet`, with those columns that are read; empty without one."""
+    if not (run_folder / "timings.parquet").exists():
+        return {}
+    timings = table(run_folder, "timings", ("round", "seconds"), ("alone_seconds", *OF_MESSAGES))
+    return {row["round"]: row for row in timings.to_pylist()}
+
+
+def _of_rounds(by_round: Mapping[int, Mapping[str, Any]], rounds_R: Array, name: str) -> Array:
+    found = [_number(by_round.get(number, {}).get(name)) for number in rounds_R.tolist()]
+    return np.array(found, np.float64)
+
+
+def _seconds(by_round: Mapping[int, Mapping[str, Any]], rounds_R: Array) -> Array:
     """Return the seconds of these rounds, NaN for one that is not in `timings.parquet`."""
-    seconds_R = np.full(rounds_R.shape, np.nan)
-    if (run_folder / "timings.parquet").exists():
-        timings = table(run_folder, "timings", ("round", "seconds"), ("alone_seconds",))
-        by_round = {row["round"]: row for row in timings.to_pylist()}
-        for place, number in enumerate(rounds_R.tolist()):
-            row = by_round.get(number, {})
-            # Records of a version without a round cache lack `alone_seconds`.
-            alone = row.get("alone_seconds")
-            seconds_R[place] = _number(row.get("seconds") if alone is None else alone)
-    return seconds_R
+    alone_R = _of_rounds(by_round, rounds_R, "alone_seconds")
+    # Records of a version without a round cache lack `alone_seconds`.
+    return np.where(np.isnan(alone_R), _of_rounds(by_round, rounds_R, "seconds"), alone_R)
 
 
 def table(

@@ -111,6 +111,14 @@ class Algorithm(ABC):
         """Which of `counts` and `members` of `Diagnostics` it fills: columns that others' records lack."""
         return frozenset()
 
+    @property
+    def averages_updates(self) -> bool:
+        """Whether all that models learn of clients are means of updates (`Updates.means`).
+
+        Only then does noise that the server adds to these means cover its models.
+        """
+        return False
+
     def problem(self, conditions: Conditions) -> str | None:
         """Return in one line why the settings do not fit the run, and what to set; None if they do."""
         return None
@@ -127,8 +135,9 @@ class Algorithm(ABC):
             rng: seeded by the run.
         """
 
-    def reveal(self, state: State, groups_K: Labels) -> State:
-        """Return the state that knows the hidden groups, shape (K,). Called once, after `init`.
+    def reveal(self, state: State, groups_K: Labels, before_K: Labels | None = None) -> State:
+        """Return the state that knows the hidden groups, shape (K,). Called once after `init`, and again,
+        with the groups before, in each round in which clients move to others (`RunConfig.drift`).
 
         Only a simulation can say this, so only a reference that no server could run may use it.
         """
@@ -143,6 +152,19 @@ class Algorithm(ABC):
         there from the start, later for those that join; never if `message` is None.
         """
         return state
+
+    def meets_again(self, round_index: int) -> bool:
+        """Return whether all present clients send their messages again before a round, from 0.
+
+        For clients whose data change (`RunConfig.drift`); by default never.
+        """
+        return False
+
+    def meet_again(
+        self, state: State, messages: Mapping[int, Payload], layout: Layout, rng: np.random.Generator
+    ) -> State:
+        """Return the state that has heard all present clients again, newcomers among them; as `meet`."""
+        return self.meet(state, messages, layout, rng)
 
     def message(self) -> Message | None:
         """Return what each client is to say about its data before its first round; None: nothing."""

@@ -104,7 +104,9 @@ class LocalRule(Section):
     """
 
     outputs: ClassVar[tuple[str, ...]] = ()
-    """Names of the arrays that a reply carries beside its update."""
+    """Names of the arrays that a reply carries beside its update. Float32 ones take the uplink's steps."""
+    public: ClassVar[tuple[str, ...]] = ()
+    """Those of `outputs` that tell nothing but how many images there are, as the server knows: sent as is."""
     remembers: ClassVar[tuple[str, ...]] = ()
     """Names of the arrays that the client is handed again in its next training."""
 

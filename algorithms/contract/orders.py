@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.algorithms.contract.encoder import EncoderSettings
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.contract.updates import Vector
@@ -71,7 +72,7 @@ class Traffic:
 
     down: int
     up: int | None = None
-    """None: as measured at the client (its update as the uplink encodes it, and the reply's outputs)."""
+    """None: as measured at the client (its update and the reply's outputs, as the uplink encodes them)."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,11 @@ class Message(Section):
     It is computed where the data are; only its arrays travel.
     """
 
+    encoder: EncoderSettings | None = None
+    """What encodes the images first; None: nothing does."""
+    round_index: int = 0
+    """The round, from 0, before which it is said, which the engine fills in: a client's data may change."""
+
     @abstractmethod
     def describe(
         self, images: "Tensor", labels: "Tensor", num_classes: int, rng: np.random.Generator
@@ -113,7 +119,8 @@ class Message(Section):
         """Return arrays that describe a client's training images.
 
         Args:
-            images: uint8, shape (N, channels, height, width), 0..255, on the client's device.
+            images: uint8, shape (N, channels, height, width), 0..255, on the client's device. With an
+                `encoder` their codes instead, float32, shape (N, Z).
             labels: int64, shape (N,), 0..L-1.
             num_classes: L, of the whole data set.
             rng: seeded by (run, client).

@@ -19,6 +19,8 @@ from fedgrid.algorithms.contract.source import UPDATE, Arrays, InMemory, Source
 __all__ = ["Matrix", "Updates", "Vector", "mean_of", "shares_of"]
 
 T = TypeVar("T")
+MeanNoise = Callable[[Vector, Sequence[int], Sequence[float] | None, str], Vector]
+"""A mean, its clients, their shares (None: equal), the output it is of -> the mean that the server takes."""
 
 
 class Updates:
@@ -40,6 +42,7 @@ class Updates:
         weights: client id -> positive weight in every mean; None: all are equal.
         sampled: clients that `participation` drew for this round, for algorithms that ask others too; None:
             all that have an update.
+        noise: what the server adds to every mean that it takes; None: nothing.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Updates:
         steps: Mapping[int, int] | None = None,
         weights: Mapping[int, float] | None = None,
         sampled: Iterable[int] | None = None,
+        noise: MeanNoise | None = None,
     ) -> None:
         if isinstance(vectors, Mapping):
             self.clients = tuple(sorted(vectors))
@@ -73,6 +77,7 @@ class Updates:
         self.sampled = frozenset(self.clients if sampled is None else sampled)
         self._width = layout.num_parameters if similarity_over == "parameters" else layout.size
         self._threads = threads
+        self._noise = noise
 
     def select(self, clients: Iterable[int]) -> "Updates":
         """Return the view of those of `clients` that have an update; shares what is computed already."""
@@ -90,6 +95,7 @@ class Updates:
             steps=self.steps,
             weights=self.weights,
             sampled=self.sampled,
+            noise=self._noise,
         )
         part.products = self.products.select(positions)
         return part
@@ -197,7 +203,13 @@ class Updates:
             return [{"mean_P": self._mean(vectors, group, weights)} for group in wanted]
 
         known = dict(zip(by_name, self._source.cached(by_name, compute), strict=True))
-        return [known[_mean_name(output, group, weights)]["mean_P"] for group in groups]
+        means = [known[_mean_name(output, group, weights)]["mean_P"] for group in groups]
+        if self._noise is None:
+            return means
+        return [
+            self._noise(mean_P, group, shares_of(group, weights), output)
+            for mean_P, group in zip(means, groups, strict=True)
+        ]
 
     def _mean(
         self, vectors: Mapping[int, Vector], group: Sequence[int], weights: Mapping[int, float] | None

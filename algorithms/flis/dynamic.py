@@ -83,6 +83,11 @@ class FlisDc(Algorithm):
         """Each participant's cluster."""
         return frozenset({"members"})
 
+    @property
+    def averages_updates(self) -> bool:
+        """Yes: a client's model is one that the server sent plus its update."""
+        return True
+
     def problem(self, conditions: Conditions) -> str | None:
         """Refuse a run without reference images, and a `local` that is more than a rule."""
         if not conditions.has_reference_images:

@@ -74,6 +74,11 @@ class FlisHc(FedOpt):
         """Where clients have neighbours in the place of clusters, each one's neighbours."""
         return frozenset({"members"} if self.settings.variant == "neighbours" else ())
 
+    @property
+    def averages_updates(self) -> bool:
+        """Where there are clusters; neighbours average models."""
+        return self.settings.variant != "neighbours"
+
     def start_order_key(self) -> tuple[float, ...]:
         """From round 1 on."""
         return (1.0,)

@@ -30,6 +30,7 @@ class NormalisedRule(ProximalRule):
     """Counts a_i, and pulls as FedProx does if mu is above 0."""
 
     outputs: ClassVar[tuple[str, ...]] = (NORMALISER,)
+    public: ClassVar[tuple[str, ...]] = (NORMALISER,)
 
     def start(self, local: LocalModel) -> LocalSteps:
         """Return the hooks."""

@@ -100,9 +100,9 @@ class LgFedAvg(FedOpt):
         return super().global_model(state) if rule is PLAIN else None
 
     def traffic(self, order: Order, layout: Layout) -> Traffic:
-        """Return the bytes of the shared entries, in both directions."""
+        """Return the bytes of the shared entries down; personal ones are not sent up either."""
         shared = layout.size - sum(stop - start for start, stop in order.rule.personal)
-        return Traffic(BYTES_PER_ENTRY * shared, None if order.rule is PLAIN else BYTES_PER_ENTRY * shared)
+        return Traffic(BYTES_PER_ENTRY * shared)
 
     def _rule(self, state: State, round_index: int) -> LocalRule:
         if round_index < self.settings.warmup_rounds or not len(state.arrays[PERSONAL]):

@@ -67,6 +67,11 @@ class Scaffold(FedOpt):
 
     settings: ScaffoldSettings
 
+    @property
+    def averages_updates(self) -> bool:
+        """No: the server's variate is a mean of the clients' variates."""
+        return False
+
     def start_order_key(self) -> tuple[float, ...]:
         """Never shares a round with FedAvg: its replies carry variates from round 1 on."""
         return (1.0,)

@@ -9,11 +9,12 @@ import numpy as np
 import ray
 import torch
 
-from fedgrid.algorithms.contract.orders import Message, Payload
+from fedgrid.algorithms.contract.orders import Message
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.machine import Machine, this_machine
 from fedgrid.engine.clients.messages import (
     ClientData,
+    Described,
     EvaluateReport,
     EvaluateTask,
     Memory,
@@ -22,6 +23,7 @@ from fedgrid.engine.clients.messages import (
 )
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.encoders.encoder import Encoder
 from fedgrid.engine.plugins import active
 
 
@@ -34,10 +36,15 @@ def device_of(gpu_share: float) -> str:
 class Client:
     """Hosts one federated client, or several that take turns. Keeps no state that a round depends on."""
 
-    def __init__(self, gpu_share: float) -> None:
+    def __init__(self, gpu_share: float, title: str = "Client") -> None:
+        """Take a share of a GPU, and the title that Ray's dashboard and logs show."""
+        self._title = title
         self._device = device_of(gpu_share)
         if gpu_share:
             torch.cuda.set_per_process_memory_fraction(gpu_share)
+
+    def __repr__(self) -> str:
+        return self._title
 
     def pid(self) -> int:
         """Return the actor's process id."""
@@ -59,9 +66,9 @@ class Client:
         setup = replace(setup, server_set=server_set, reference_set=reference_set, clients=clients)
         self._worker = ClientWorker(setup, self._device)
 
-    def describe(self, clients: Sequence[int], message: Message) -> list[Payload]:
+    def describe(self, clients: Sequence[int], message: Message, encoder: Encoder | None) -> list[Described]:
         """Return what clients of this actor say about their data."""
-        return self._worker.describe(clients, message)
+        return self._worker.describe(clients, message, encoder)
 
     def train(
         self,

@@ -4,12 +4,12 @@ Shapes: K clients of the federation, P entries of a state vector.
 """
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from numpy.typing import NDArray
 
@@ -27,6 +27,8 @@ from fedgrid.engine.clients.messages import (
 )
 from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.training.confusion import Counts
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,12 @@ class ClientRound:
         """What the results taken from other runs would have cost this one."""
         return 0.0
 
+    def timed(self, function: Callable[[], R]) -> tuple[R, float]:
+        """Return what a function returns, and the seconds that took but for training and waiting."""
+        start, before = time.perf_counter(), self.train_seconds + self.waited_seconds
+        result = function()
+        return result, time.perf_counter() - start - (self.train_seconds + self.waited_seconds - before)
+
     def account(self, run_id: str, seconds: float) -> dict[str, object]:
         """Return what a round of `run_id` that took `seconds` cost, and which client was the slowest."""
         slowest = max(self.trained, key=lambda report: report.seconds, default=None)
@@ -115,6 +123,7 @@ class ClientRound:
             "trained_clients": len(self.trained),
             "waited_seconds": self.waited_seconds,
             "alone_seconds": seconds - self.waited_seconds + self.saved_seconds,
+            "ended_ms": int(time.time() * 1000),
         }
 
     def reports(self) -> list[TrainReport]:

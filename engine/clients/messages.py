@@ -4,23 +4,35 @@ Shapes: P entries of a state vector, of which W are parameters.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order
+from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order, Payload
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.peak_memory import PeakMemory
-from fedgrid.engine.clients.uplink import Uplink
 from fedgrid.engine.data.images import HeldImages, ImageSet, ImageView
 from fedgrid.engine.data.pixel_statistics import PixelStatistics
 from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.training.confusion import Counts
 from fedgrid.engine.training.settings import LocalTraining
+from fedgrid.engine.uplink.steps import Uplink
 
 Memory = Mapping[str, NDArray[Any]]
 """What a client is handed again in its next round, by name: the optimizer's state, a rule's arrays."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What a client holds once its data have changed."""
+
+    round_index: int
+    """The first round, from 0, in which it does."""
+    group: int
+    """Its new hidden group, from 0."""
+    train: HeldImages
+    test: HeldImages
 
 
 @dataclass(frozen=True)
@@ -30,13 +42,28 @@ class ClientData:
     client: int
     train: HeldImages
     test: HeldImages
+    moved: Moved | None = None
+    """What it holds after it has moved to another hidden group; None: it never does."""
+    factor: float = 1.0
+    """By what it multiplies the update that it sends; of honest clients 1."""
+    fault: str = ""
+    """How it attacks the training, for the records; of honest clients nothing."""
+
+    def at(self, round_index: int) -> tuple[HeldImages, HeldImages]:
+        """Return the training and test images that it holds in a round, from 0."""
+        held = self if self.moved is None or round_index < self.moved.round_index else self.moved
+        return held.train, held.test
 
     def copied(self) -> "ClientData":
         """Return the same with images of its own, to be sent elsewhere without those of other clients."""
-        train, test = (
-            held.copied() if isinstance(held, ImageView) else held for held in (self.train, self.test)
+        moved = self.moved and replace(
+            self.moved, train=_copied(self.moved.train), test=_copied(self.moved.test)
         )
-        return ClientData(self.client, train, test)
+        return replace(self, train=_copied(self.train), test=_copied(self.test), moved=moved)
+
+
+def _copied(held: HeldImages) -> ImageSet:
+    return held.copied() if isinstance(held, ImageView) else held
 
 
 @dataclass(frozen=True)
@@ -62,6 +89,15 @@ class Setup:
     """Statistics of the pool, by which models normalise their images; None: they do not."""
     plugins: tuple[PluginSource, ...] = ()
     """Those that the run names: a client may need its model or local rule from them."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """What a client has said about its data (`Message`)."""
+
+    payload: Payload
+    seconds: float
+    """Wall-clock time of encoding and describing its images; goes to the timings only."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +149,9 @@ class TrainReport:
     steps: int = 0
     """Optimizer steps that it took."""
     bytes_up: int = 0
-    """Size of what it sent: the update as the uplink encodes it, and the rule's outputs."""
+    """Size of what it sent, as the uplink encodes it: the update and the rule's outputs."""
+    epoch_seconds: float = 0.0
+    """Wall-clock time of an epoch of its training, without tests; goes to the timings only."""
 
 
 @dataclass(frozen=True)

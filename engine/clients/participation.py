@@ -27,6 +27,11 @@ class Participation:
             client for client in range(self.num_clients) if self.joins.get(client, 1) <= round_index + 1
         )
 
+    def newcomers(self, round_index: int) -> list[int]:
+        """Return the clients whose first round this is, ascending: all that are present in the first one."""
+        before = self.present(round_index - 1) if round_index else ()
+        return sorted(set(self.present(round_index)) - set(before))
+
     def sampled(self, round_index: int) -> tuple[int, ...]:
         """Return the present clients that receive an order, ascending; at least one."""
         present = self.present(round_index)

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from fedgrid.algorithms.contract.orders import Message, Payload
+from fedgrid.algorithms.contract.orders import Message
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.machine import Machine, this_machine
-from fedgrid.engine.clients.messages import EvaluateReport, EvaluateTask, Memory, Reply, Setup, TrainTask
+from fedgrid.engine.clients.messages import (
+    Described,
+    EvaluateReport,
+    EvaluateTask,
+    Memory,
+    Reply,
+    Setup,
+    TrainTask,
+)
 
 if TYPE_CHECKING:
     from fedgrid.engine.clients.worker import ClientWorker
+    from fedgrid.engine.encoders.encoder import Encoder
 
 
 class Pool(Protocol):
@@ -23,8 +32,10 @@ class Pool(Protocol):
     def prepare(self, setup: Setup) -> None:
         """Give the clients of a run their data; what an earlier run left is dropped."""
 
-    def describe(self, clients: Sequence[int], message: Message) -> list[Payload]:
-        """Return what each of `clients` says about its training images."""
+    def describe(
+        self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
+    ) -> list[Described]:
+        """Return what each of `clients` says about its training images, or about their codes."""
 
     def train(
         self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]
@@ -52,9 +63,11 @@ class OnDemand:
         """Note what the clients need."""
         self._setup = setup
 
-    def describe(self, clients: Sequence[int], message: Message) -> list[Payload]:
-        """Return what each of `clients` says about its training images."""
-        return self._prepared().describe(clients, message)
+    def describe(
+        self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
+    ) -> list[Described]:
+        """Return what each of `clients` says about its training images, or about their codes."""
+        return self._prepared().describe(clients, message, encoder)
 
     def train(
         self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]
@@ -99,9 +112,11 @@ class InProcessPool:
         assert self._worker is not None, "prepare() comes first"
         return self._worker
 
-    def describe(self, clients: Sequence[int], message: Message) -> list[Payload]:
-        """Return what each of `clients` says about its training images."""
-        return self.worker.describe(clients, message)
+    def describe(
+        self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
+    ) -> list[Described]:
+        """Return what each of `clients` says about its training images, or about their codes."""
+        return self.worker.describe(clients, message, encoder)
 
     def train(
         self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]

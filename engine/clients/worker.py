@@ -15,10 +15,12 @@ from zlib import crc32
 import numpy as np
 import torch
 
-from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseBy, ChooseOn, Message, Payload
+from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseBy, ChooseOn, Message
 from fedgrid.algorithms.contract.updates import Vector
+from fedgrid.engine.clients.device_sets import DeviceSet, Holdings
 from fedgrid.engine.clients.machine import fixed_numerics
 from fedgrid.engine.clients.messages import (
+    Described,
     EvaluateReport,
     EvaluateTask,
     Memory,
@@ -28,7 +30,7 @@ from fedgrid.engine.clients.messages import (
     TrainTask,
 )
 from fedgrid.engine.clients.peak_memory import own_peak
-from fedgrid.engine.clients.uplink import send
+from fedgrid.engine.encoders.encoder import Encoder
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.models.flat_vectors import FlatModule, squared_norm
 from fedgrid.engine.models.initialisation import blank
@@ -37,7 +39,7 @@ from fedgrid.engine.models.normalisation import Normalised
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training import choice, evaluation, local
 from fedgrid.engine.training.confusion import Counts
-from fedgrid.engine.training.device_sets import DeviceSet, DeviceSets
+from fedgrid.engine.uplink.replies import send_reply
 
 
 class ClientWorker:
@@ -58,9 +60,9 @@ class ClientWorker:
         if setup.training.precision == "bfloat16":
             module = MixedPrecision(module, device)
         self._flat = FlatModule(module)
-        self._setup = setup
-        self._train_sets = DeviceSets({data.client: data.train for data in setup.clients}, device)
-        self._test_sets = DeviceSets({data.client: data.test for data in setup.clients}, device)
+        self._setup, self._device = setup, device
+        self._holdings = Holdings(setup.clients, device)
+        self._factors = {data.client: data.factor for data in setup.clients}
         self._server_set = DeviceSet.of(setup.server_set, device)
         reference = setup.reference_set
         self._reference_set = None if reference is None else DeviceSet.of(reference, device)
@@ -102,7 +104,7 @@ class ClientWorker:
                 for task in tasks:
                     parts[task.client].append(self._test(self._server_parts[task.client]))
                     if task.own == position and task.adaptation is None:
-                        own[task.client] = self._test(self._test_sets[task.client])
+                        own[task.client] = self._test(self._holdings.test(task.client, task.round_index))
             for task in tasks:
                 if task.adaptation is not None and task.own is not None:
                     with _named(task.client, task.round_index):
@@ -114,22 +116,29 @@ class ClientWorker:
             for task in tasks
         ]
 
-    def describe(self, clients: Sequence[int], message: Message) -> list[Payload]:
-        """Return what each client says about its training images."""
-        described = []
+    def describe(
+        self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
+    ) -> list[Described]:
+        """Return what each client says about its training images, or about their codes."""
+        codec, described = encoder and encoder.on(self._device), []
         for client in clients:
-            held, rng = self._train_sets[client], generator(self._setup.seed, "message", client=client)
+            held = self._holdings.train(client, message.round_index)
+            rng = generator(self._setup.seed, "message", client=client)
+            started = perf_counter()
             with self._fixed(), _named(client, None):
-                described.append(message.describe(held.images, held.labels, self._setup.num_classes, rng))
+                images = codec.encode_classes(held.images, held.labels) if codec else held.images
+                payload = message.describe(images, held.labels, self._setup.num_classes, rng)
+            described.append(Described(payload, perf_counter() - started))
         return described
 
     def _train(self, task: TrainTask, models: Sequence[Vector], memory: Memory) -> Reply:
         started = perf_counter()
-        order, held = task.order, self._train_sets[task.client]
+        order, held = task.order, self._holdings.train(task.client, task.round_index)
         at = {"client": task.client, "round_index": task.round_index}
         rng = generator(self._setup.seed, "batches", **at)
         chosen = self._choose(task, models)
         on_server = self._test_of(models[chosen], self._server_set) if task.untrained else None
+        begun = perf_counter()
         result = local.train(
             self._flat,
             models[chosen],
@@ -142,14 +151,22 @@ class ClientWorker:
             payload=order.payload,
             reference=None if self._reference_set is None else self._reference_set.images,
         )
+        epoch_seconds = (perf_counter() - begun) / self._setup.training.local_epochs
         local.check_names(order.rule, result)
         trained = np.subtract(result.model, models[chosen], out=result.model)
         is_finite = not order.rule.personal or bool(np.isfinite(trained).all())
-        for start, stop in order.rule.personal:
-            trained[start:stop] = 0
-        sent = send(
-            trained, self._setup.uplink, len(self._flat.weights), generator(self._setup.seed, "uplink", **at)
+        sent = send_reply(
+            trained,
+            result.outputs,
+            order.rule,
+            memory,
+            self._setup.uplink,
+            len(self._flat.weights),
+            self._setup.seed,
+            **at,
         )
+        if (factor := self._factors[task.client]) != 1:
+            sent = replace(sent, update=sent.update * np.float32(factor))
         squared = squared_norm(sent.update)
         report = TrainReport(
             client=task.client,
@@ -158,17 +175,18 @@ class ClientWorker:
             train_accuracy=result.accuracies[-1],
             update_norm=sqrt(squared),
             usable=is_finite and squared <= float(np.finfo(np.float32).max),
-            local=self._test(self._test_sets[task.client]) if task.evaluate else None,
+            local=self._test(self._holdings.test(task.client, task.round_index)) if task.evaluate else None,
             local_server=self._test(self._server_set) if task.local_server and not on_server else on_server,
             seconds=perf_counter() - started,
             peak_memory=own_peak(),
             checksum=crc32(sent.update.data),
             images=len(held.labels),
             steps=result.steps,
-            bytes_up=sent.num_bytes + sum(array.nbytes for array in result.outputs.values()),
+            bytes_up=sent.num_bytes,
+            epoch_seconds=epoch_seconds,
         )
         inferred = {PREDICTIONS: self._infer(models[chosen] + sent.update)} if order.infer else {}
-        return Reply(report, sent.update, {**result.outputs, **inferred}, result.memory)
+        return Reply(report, sent.update, {**sent.outputs, **inferred}, {**result.memory, **sent.residuals})
 
     def _infer(self, model: Vector) -> np.ndarray:
         """Return the predictions of a model on the server's reference images."""
@@ -179,7 +197,7 @@ class ClientWorker:
         """Adapt the client's model on its training images, then test it on its test set."""
         assert task.adaptation is not None
         assert task.own is not None
-        held = self._train_sets[task.client]
+        held = self._holdings.train(task.client, task.round_index)
         at = {"client": task.client, "round_index": task.round_index}
         local.train(
             self._flat,
@@ -193,7 +211,7 @@ class ClientWorker:
             payload=task.adaptation.payload,
             max_steps=task.adaptation.steps,
         )
-        return self._test(self._test_sets[task.client])
+        return self._test(self._holdings.test(task.client, task.round_index))
 
     def _choose(self, task: TrainTask, models: Sequence[Vector]) -> int:
         """Return the position of the model that a client trains."""
@@ -228,11 +246,11 @@ class ClientWorker:
         return self._reference_set
 
     def _chosen_on(self, client: int, round_index: int, choose_on: ChooseOn) -> DeviceSet:
-        held = self._train_sets[client]
+        held = self._holdings.train(client, round_index)
         if choose_on == "train":
             return held
         if choose_on == "test":
-            return self._test_sets[client]
+            return self._holdings.test(client, round_index)
         if choose_on == "reference":
             return self._reference_images()
         rng = generator(self._setup.seed, "batches", client=client, round_index=round_index)

@@ -10,7 +10,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models import flat_vectors, registry
 from fedgrid.engine.seeds import generator
 
-KNOWN = (nn.Conv2d, nn.Linear, nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm)
+KNOWN = (nn.Conv2d, nn.ConvTranspose2d, nn.Linear, nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm)
 
 
 def blank(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
@@ -45,7 +45,7 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
     for layer in module.modules():
         if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.GroupNorm):
             layer.reset_parameters()
-        elif isinstance(layer, nn.Conv2d | nn.Linear):
+        elif isinstance(layer, nn.Conv2d | nn.ConvTranspose2d | nn.Linear):
             nn.init.kaiming_uniform_(layer.weight, a=5**0.5, generator=rng)
             if layer.bias is not None:
                 bound = prod(layer.weight.shape[1:]) ** -0.5

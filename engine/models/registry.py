@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from fedgrid.engine.errors import ConfigError, unknown
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from torch import nn
 
     from fedgrid.engine.models.networks import Build
+
+
+INPUT = "input"
+"""In place of a layer: gradients by the pixels themselves."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +37,16 @@ class ModelEntry:
     """Least height and width of an image, in pixels."""
     parameters: Mapping[str, int] = field(default_factory=dict)
     """Number of parameters with ten classes, by the size of an image as in `3x32x32`; for listings."""
+    saliency_layer: str | None = None
+    """Name of the layer whose output Grad-CAM explains, the last feature map of more than one pixel;
+    `INPUT` for a model without feature maps, which input gradients explain. None: not known."""
 
 
-def _lazy(function: str) -> Build:
-    """Return a function of `engine.models.networks`, imported at its first call."""
+def _lazy(function: str, module: str = "networks") -> Build:
+    """Return a function of a module of `engine.models`, imported at its first call."""
 
     def build(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-        from fedgrid.engine.models import networks
-
-        make: Build = getattr(networks, function)
+        make: Build = getattr(import_module(f"fedgrid.engine.models.{module}"), function)
         return make(channels, height, width, num_classes)
 
     return build
@@ -53,6 +59,7 @@ _ENTRIES = (
         "after Simonyan and Zisserman 2015 (VGG); widths ours, the OCFL archive does not say its own",
         _lazy("tinyvgg"),
         minimum_side=4,
+        saliency_layer="9",
         parameters={"1x28x28": 96_362, "3x32x32": 106_538},
     ),
     ModelEntry(
@@ -61,6 +68,7 @@ _ENTRIES = (
         "He et al. 2016; the stem as inferred from the OCFL archive's weight norms",
         _lazy("resnet34"),
         minimum_side=8,
+        saliency_layer="18",
         parameters={"3x32x32": 21_282_122},
     ),
     ModelEntry(
@@ -69,6 +77,7 @@ _ENTRIES = (
         "Sandler et al. 2018, as in torchvision; PyTorch's default initialisation instead of its own",
         _lazy("mobilenet"),
         minimum_side=8,
+        saliency_layer="features",
         parameters={"3x32x32": 2_236_682},
     ),
     ModelEntry(
@@ -76,6 +85,7 @@ _ENTRIES = (
         "two hidden layers (128 and 96 wide), for 8x8 digits",
         "ours",
         _lazy("digitnet"),
+        saliency_layer=INPUT,
         parameters={"1x8x8": 21_674},
     ),
     ModelEntry(
@@ -84,6 +94,7 @@ _ENTRIES = (
         "LeCun et al. 1998, as in FLIS (Morafah et al. 2022)",
         _lazy("lenet5"),
         minimum_side=16,
+        saliency_layer="5",
         parameters={"1x28x28": 44_426, "3x32x32": 62_006},
     ),
     ModelEntry(
@@ -92,6 +103,7 @@ _ENTRIES = (
         "LeCun et al. 1998, as in Prigent et al., whose release has that softmax",
         _lazy("lenet5_tanh"),
         minimum_side=16,
+        saliency_layer="5",
         parameters={"1x28x28": 85_822, "3x32x32": 121_182},
     ),
     ModelEntry(
@@ -100,6 +112,7 @@ _ENTRIES = (
         "He et al. 2016, as in FLIS (Morafah et al. 2022)",
         _lazy("resnet9"),
         minimum_side=8,
+        saliency_layer="16",
         parameters={"3x32x32": 6_575_370},
     ),
     ModelEntry(
@@ -108,6 +121,7 @@ _ENTRIES = (
         "He et al. 2016, as in torchvision; PyTorch's default initialisation instead of its own",
         _lazy("resnet18"),
         minimum_side=8,
+        saliency_layer="layer3",
         parameters={"3x32x32": 11_181_642},
     ),
     ModelEntry(
@@ -116,12 +130,31 @@ _ENTRIES = (
         "Howard et al. 2017, as in Keras; BatchNorm's constants are PyTorch's",
         _lazy("mobilenet_v1"),
         minimum_side=8,
+        saliency_layer="68",
         parameters={"3x32x32": 3_217_226},
     ),
 )
 
 MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}
 """By name: those of the package, then those of the plugins in use (`engine.plugins`)."""
+
+AUTOENCODERS: dict[str, ModelEntry] = {
+    "autoencoder-dense": ModelEntry(
+        "autoencoder-dense",
+        "pixels-50-20-50-pixels with ReLU; codes of 20 numbers",
+        "Prigent et al. 2024",
+        _lazy("dense", "autoencoders"),
+        parameters={"1x28x28": 81_304},
+    ),
+    "autoencoder-convolutional": ModelEntry(
+        "autoencoder-convolutional",
+        "4x4 convolutions of stride 2, 12, 24 and 48 wide, with BatchNorm, and their mirror image",
+        "Prigent et al. 2024",
+        _lazy("convolutional", "autoencoders"),
+        parameters={"3x32x32": 47_601},
+    ),
+}
+"""Models of images, for the encoders of `engine.encoders`; no run can train one as its own model."""
 
 
 def check_size(name: str, shape: tuple[int, int, int]) -> None:
@@ -130,7 +163,7 @@ def check_size(name: str, shape: tuple[int, int, int]) -> None:
     Raises:
         ConfigError: they are not.
     """
-    least = MODELS[name].minimum_side
+    least = _entry(name).minimum_side
     _, height, width = shape
     if min(height, width) < least:
         raise ConfigError(
@@ -151,7 +184,12 @@ def build(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module
     Raises:
         ConfigError: unknown name, or images too small for the model.
     """
-    if name not in MODELS:
-        raise unknown("model", name, MODELS)
+    entry = _entry(name)
     check_size(name, shape)
-    return MODELS[name].build(*shape, num_classes)
+    return entry.build(*shape, num_classes)
+
+
+def _entry(name: str) -> ModelEntry:
+    if name not in MODELS and name not in AUTOENCODERS:
+        raise unknown("model", name, MODELS)
+    return MODELS.get(name) or AUTOENCODERS[name]

@@ -5,7 +5,7 @@ A new kind is a module with the members of `Kind` and one line in `KINDS`; optio
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -62,6 +62,28 @@ class Kind(Protocol):
 
         Raises:
             ConfigError: the pool has too few images.
+        """
+
+
+@runtime_checkable
+class Movable(Protocol):
+    """What a kind defines besides if its clients can move to another hidden group in the middle of a run."""
+
+    def groups(self, scenario: Scenario, split: Split) -> list[int]:
+        """Return each client's hidden group at the start, known without any image."""
+
+    def draw_again(
+        self,
+        scenario: Scenario,
+        pool: Pool,
+        split: Split,
+        seed: int,
+        rng: np.random.Generator,
+        group: int,
+    ) -> Positions | None:
+        """Return the positions of images for a client that moves to a group, ascending.
+
+        None: it keeps its images, and `TRANSFORM` does to them what it does for that group.
         """
 
 

@@ -64,17 +64,41 @@ def deal(
     rngs_K: Sequence[np.random.Generator],
 ) -> tuple[list[int], list[Positions]]:
     """Return hidden group and images of each client; see `Kind.deal`."""
+    cluster_K = groups(scenario, split)
+    return cluster_K, _draw_each(scenario, pool, split, seed, rngs_K, cluster_K)
+
+
+def groups(scenario: Scenario, split: Split) -> list[int]:
+    """Return the hidden group of each client; see `Movable.groups`."""
+    return np.repeat(np.arange(split.num_clusters), sizes_of(scenario, split.num_clusters)).tolist()
+
+
+def draw_again(
+    scenario: Scenario, pool: Pool, split: Split, seed: int, rng: np.random.Generator, group: int
+) -> Positions:
+    """Draw images of a group's classes; see `Movable.draw_again`."""
+    [held] = _draw_each(scenario, pool, split, seed, [rng], [group])
+    return held
+
+
+def _draw_each(
+    scenario: Scenario,
+    pool: Pool,
+    split: Split,
+    seed: int,
+    rngs: Sequence[np.random.Generator],
+    clusters: Sequence[int],
+) -> list[Positions]:
+    """Return the images that each generator draws for a client of the cluster beside it."""
     positions_L = pool.positions_L
     counts_L = [len(positions) for positions in positions_L]
     sets = class_sets(len(counts_L), split.num_clusters, scenario.overlap)
     shares = class_shares(scenario, counts_L, split, seed)
     draws = draws_per_client(sum(counts_L), scenario.num_clients, split.draws)
-    cluster_K = np.repeat(np.arange(split.num_clusters), sizes_of(scenario, split.num_clusters)).tolist()
-    held_K = [
+    return [
         draw(rng, [positions_L[label] for label in sets[cluster]], shares[cluster], draws)
-        for rng, cluster in zip(rngs_K, cluster_K, strict=True)
+        for rng, cluster in zip(rngs, clusters, strict=True)
     ]
-    return cluster_K, held_K
 
 
 def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:

@@ -54,6 +54,11 @@ class Scenario:
             )
 
 
+def scenario_of(dataset: str, overlap: str, balance: Balance, num_clients: int) -> Scenario:
+    """Return the scenario of a run; of a data set `folder:PATH` only the kind counts."""
+    return Scenario(dataset.partition(":")[0], overlap, balance, num_clients)
+
+
 @dataclass(frozen=True)
 class Facts:
     """What is known of a data set before its images are read."""

@@ -26,6 +26,24 @@ def server_sets(server: ImageSet, split: Split, seed: int) -> tuple[ImageSet, Im
     return server_subset(rest, split.server_images, seed), reference
 
 
+def sets_of_groups(
+    official: ImageSet, split: Split, seed: int, transform: GroupTransform | None
+) -> tuple[ImageSet, ImageSet | None]:
+    """Return the server's test set and its reference images: of all hidden groups, if these differ.
+
+    Raises:
+        ConfigError: as `server_sets`.
+    """
+    sets = server_sets(official.without_groups(), split, seed)
+    if transform is None:
+        return sets
+    of_groups = transform, split.num_clusters, seed
+    test_set, reference_set = sets
+    return mixed(test_set, *of_groups, "server images"), (
+        None if reference_set is None else mixed(reference_set, *of_groups, "reference images")
+    )
+
+
 def mixed(held: ImageSet, transform: GroupTransform, num_groups: int, seed: int, purpose: str) -> ImageSet:
     """Return the images, in their order, each as one of `num_groups` hidden groups would have it.
 

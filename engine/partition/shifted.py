@@ -69,8 +69,23 @@ class Shifted:
     ) -> tuple[list[int], list[Positions]]:
         """Deal the images out without regard to the groups; see `Kind.deal`."""
         rng = generator(seed, f"deal of {scenario.name}")
-        groups_K = [client % split.num_clusters for client in range(scenario.num_clients)]
-        return groups_K, deal_out(pool.positions_L, scenario.num_clients, split.alpha, rng)
+        held_K = deal_out(pool.positions_L, scenario.num_clients, split.alpha, rng)
+        return self.groups(scenario, split), held_K
+
+    def groups(self, scenario: Scenario, split: Split) -> list[int]:
+        """Return the hidden group of each client; see `Movable.groups`."""
+        return [client % split.num_clusters for client in range(scenario.num_clients)]
+
+    def draw_again(
+        self,
+        scenario: Scenario,
+        pool: Pool,
+        split: Split,
+        seed: int,
+        rng: np.random.Generator,
+        group: int,
+    ) -> None:
+        """Return None: the images stay, and are changed as in the new group; see `Movable.draw_again`."""
 
     def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
         """Return the size of the pool: every image has a client; see `Kind.expected_images`."""

@@ -23,9 +23,9 @@ from fedgrid.engine.data.images import ClassLabels, Groups, HeldImages, ImageSet
 from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.partition import kinds
 from fedgrid.engine.partition.groups import Balance
-from fedgrid.engine.partition.holdouts import cut_each, cut_for_all
+from fedgrid.engine.partition.holdouts import Cuts, cut_each, cut_for_all
 from fedgrid.engine.partition.natural import NATURAL
-from fedgrid.engine.partition.scenarios import Facts, GroupTransform, Pool, Scenario
+from fedgrid.engine.partition.scenarios import Facts, GroupTransform, Pool, Scenario, scenario_of
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.seeds import generator
 
@@ -78,24 +78,34 @@ def split_pool(
         ConfigError: the settings do not fit the pool or one another.
         DataError: a class without images, or a label that is no class.
     """
-    scenario = Scenario(dataset.partition(":")[0], overlap, balance, num_clients)
+    scenario = scenario_of(dataset, overlap, balance, num_clients)
     num_groups = None if pool_groups is None else int(pool_groups.max()) + 1
     kinds.check(scenario, Facts(num_classes, len(pool_labels), shape, num_groups), split, seed)
     kind = kinds.kind_of(overlap)
     pool = Pool(positions_by_class(pool_labels, num_classes), pool_labels, pool_groups)
     rngs_K = [generator(seed, f"split of {scenario.name}", client=client) for client in range(num_clients)]
     cluster_K, held_K = kind.deal(scenario, pool, split, seed, rngs_K)
-    if split.test_leakage == "none" and kind.IMAGES_ARE_SHARED:
-        cuts_K = cut_for_all(held_K, pool.positions_L, split, seed, scenario.name)
-    else:
-        cuts_K = cut_each(held_K, rngs_K, split, seed, scenario.name)
+    cuts_K = cut(scenario, held_K, rngs_K, pool, split, seed)
     parts_K = tuple(
         ClientSplit(client, cluster, *parts)
         for client, (cluster, parts) in enumerate(zip(cluster_K, cuts_K, strict=True))
     )
-    if split.tested_on == "own" or split.scored_on == "validation":
-        _require_both(parts_K, split.scored_on, "fewer clients or more split.draws")
+    require_images(parts_K, split)
     return parts_K
+
+
+def cut(
+    scenario: Scenario,
+    held_K: Sequence[Positions],
+    rngs_K: Sequence[np.random.Generator],
+    pool: Pool,
+    split: Split,
+    seed: int,
+) -> Cuts:
+    """Cut the images that clients hold into training and test images, as the scenario's kind wants it."""
+    if split.test_leakage == "none" and kinds.kind_of(scenario.overlap).IMAGES_ARE_SHARED:
+        return cut_for_all(held_K, pool.positions_L, split, seed, scenario.name)
+    return cut_each(held_K, rngs_K, split, seed, scenario.name)
 
 
 def with_official_tests(
@@ -195,6 +205,16 @@ def server_subset(server: ImageSet, count: int | None, seed: int) -> ImageSet:
             f"take at most {len(server)}, or leave it out for all"
         )
     return server.take(generator(seed, "server images").permutation(len(server))[:count])
+
+
+def require_images(parts_K: Sequence[ClientSplit], split: Split) -> None:
+    """Check that every client has images of both kinds, unless it is tested on official images.
+
+    Raises:
+        ConfigError: one has none.
+    """
+    if split.tested_on == "own" or split.scored_on == "validation":
+        _require_both(parts_K, split.scored_on, "fewer clients or more split.draws")
 
 
 def _require_both(parts_K: Sequence[ClientSplit], scored_on: str, take: str) -> None:

@@ -5,9 +5,10 @@ or a cluster that is not up), 130 interrupted.
 `fedgrid --help` imports only `commands`; each command imports what it needs when it runs.
 """
 
+import gc
 import logging
 import sys
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -17,39 +18,82 @@ from typer.exceptions import TyperException
 from fedgrid.engine.errors import ConfigError, DataError, FedgridError
 from fedgrid.grids.cli.commands import (
     archive,
+    attack,
     centralised,
+    explain,
     launched,
     listings,
+    look,
     reports,
     run,
     search,
     submit,
-    ui,
+    tools,
 )
 from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED
 from fedgrid.redaction import printable, redacted
 
 LONGEST = 2000
 """Characters of a message."""
+NEW_OBJECTS = 50_000
+"""New objects after which Python looks for garbage, instead of 700.
+
+The imports of a run make a million objects that stay; to look at them again and again took a second.
+"""
 
 app = typer.Typer(
-    help="Grids of clustered federated learning experiments.",
     epilog="Example: `fedgrid run quickstart`",
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for group in (run, search, launched, reports, archive, submit, centralised, listings, ui):
+for group in (
+    run,
+    search,
+    launched,
+    look,
+    explain,
+    reports,
+    attack,
+    archive,
+    submit,
+    centralised,
+    listings,
+    tools,
+):
     app.add_typer(group.app)
+
+
+def show_version(asked: bool) -> None:
+    """Print the version, and with what its code came, if that was asked for."""
+    if asked:
+        from importlib.metadata import version
+
+        from fedgrid.grids.mlflow_log.tags import commit
+
+        print(f"fedgrid {version('fedgrid')} (commit {commit()})")
+        raise typer.Exit
+
+
+@app.callback()
+def of_all_commands(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version, with its commit.", is_eager=True, callback=show_version
+        ),
+    ] = False,
+) -> None:
+    """Grids of clustered federated learning experiments."""
 
 
 def main() -> None:
     """Run the command line; every known error is one line on standard error."""
+    gc.set_threshold(NEW_OBJECTS)
     # Of a home folder that cannot be written: it then takes a temporary one.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         # Typer turns an interruption into this exit code and prints nothing.
-        code = app(args=sys.argv[1:] or ["--help"], standalone_mode=False) or 0
+        code = app(args=sys.argv[1:] or ["--help"], prog_name="fedgrid", standalone_mode=False) or 0
     except KeyboardInterrupt:
         code = INTERRUPTED
     except TyperException as error:

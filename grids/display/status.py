@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -16,8 +16,8 @@ from fedgrid.engine.storage.driver import holder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import duration
-from fedgrid.grids.results.axes import further_axes, name_of
-from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.axes import name_of, naming_keys
+from fedgrid.grids.results.grid_folder import GridFolder, known
 from fedgrid.grids.results.outcome import state_of
 from fedgrid.redaction import printable
 
@@ -44,6 +44,45 @@ def show_status(name: str, storage: Storage, as_json: bool, console: Console) ->
     if found["failures"]:
         console.print(_failures(found["failures"]))
         say(f"`fedgrid retry {name}` runs them again from their last rounds.")
+
+
+def show_all(storage: Storage, as_json: bool, console: Console) -> None:
+    """Show the progress of every grid of a storage.
+
+    Raises:
+        RunError: if the storage cannot be read.
+    """
+    storage.pull_marks()
+    found = [_brief(name, storage) for name in known(storage)]
+    if as_json:
+        print(json.dumps(found))
+        return
+    if not found:
+        print_plain(console, f"No grid in {storage} yet; `fedgrid run quickstart` starts one.")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("grid", "runs", "done", "running", "waiting", "failed", "state"):
+        table.add_column(heading, justify=_side(heading), overflow="fold")
+    for one in found:
+        counts = (one.get(kind) for kind in ("total", "done", "running", "waiting", "failed"))
+        cells = ("–" if count is None else str(count) for count in counts)
+        table.add_row(Text(printable(one["grid"])), *cells, Text(printable(one["state"])))
+    console.print(table)
+    print_plain(console, f"{storage}; more of one:  fedgrid show GRID")
+
+
+def _side(heading: str) -> Literal["left", "right"]:
+    return "left" if heading in ("grid", "state") else "right"
+
+
+def _brief(name: str, storage: Storage) -> dict[str, Any]:
+    """Return the counts and the state of a grid; one that cannot be read has only the cause."""
+    try:
+        found = status(name, storage)
+    except ConfigError as error:
+        return {"grid": name, "state": str(error)}
+    counts = {kind: found[kind] for kind in ("total", "done", "running", "waiting", "failed")}
+    return {"grid": name, **counts, "driver": found["driver"], "state": _driver(found)}
 
 
 def status(name: str, storage: Storage) -> dict[str, Any]:
@@ -105,9 +144,9 @@ def _failed(runs: Sequence[RunConfig], storage: Storage) -> list[dict[str, Any]]
 def _named(under_way: Sequence[Mapping[str, Any]], runs: Sequence[RunConfig]) -> list[dict[str, Any]]:
     """Return the runs under way, with their further axes in their names."""
     by_id = {run.run_id: run for run in runs} if under_way else {}
-    axes = further_axes(runs) if under_way else ()
+    keys = naming_keys(runs) if under_way else ()
     return [
-        {**each, "run": name_of(by_id[each["run_id"]], axes) if each["run_id"] in by_id else each["run"]}
+        {**each, "run": name_of(by_id[each["run_id"]], keys) if each["run_id"] in by_id else each["run"]}
         for each in under_way
     ]
 

@@ -33,6 +33,14 @@ RESULT_COLUMNS = {
 }
 """Score -> heading. Personalised: a cluster's model on its clients' own test sets; generalised: on the
 server's test set."""
+OWN_COLUMNS = {
+    "attackers_apart": "apart",
+    "honest_ari": "honest\nARI",
+    "honest_personalised_accuracy": "honest\npers.",
+    "moved_found": "moved,\nfound",
+    "moved": "rounds",
+}
+"""The same of scores that only runs with attackers or moved clients have (docs/attacks.md)."""
 
 ROOMY = 100
 """From this many columns on, the results have two spaces between their columns."""
@@ -80,6 +88,7 @@ def result_row(outcome: Outcome, axes: Sequence[str] = ()) -> dict[str, Any]:
         "seed": outcome.config.seed,
         **values_of(outcome.config, axes),
         **{name: scores.get(name) for name in RESULT_COLUMNS},
+        **{name: scores[name] for name in OWN_COLUMNS if name in scores},
         "seconds": round(outcome.times.seconds, 1),
         "alone_seconds": round(outcome.times.alone_seconds, 1),
         "error": outcome.error,
@@ -104,12 +113,14 @@ def result_table(outcomes: Sequence[Outcome], width: int) -> Group:
 def _section_table(name: str, outcomes: Sequence[tuple[str, Outcome]], width: int, *, alone: bool) -> Table:
     table = titled_table(f"Final round, {name}", width)
     table.add_column("algo-\nrithm")
-    for heading in [*RESULT_COLUMNS.values(), "sec.", *(["alone"] if alone else [])]:
+    there = {score for _, outcome in outcomes for score in outcome.scores or {}}
+    columns = {**RESULT_COLUMNS, **{key: name for key, name in OWN_COLUMNS.items() if key in there}}
+    for heading in [*columns.values(), "sec.", *(["alone"] if alone else [])]:
         table.add_column(heading, justify="right", no_wrap=True)
     for title, outcome in outcomes:
         row = result_row(outcome)
         times = [outcome.times.seconds, *([outcome.times.alone_seconds] if alone else [])]
-        table.add_row(title, *(_cell(row[name]) for name in RESULT_COLUMNS), *map(_seconds, times))
+        table.add_row(title, *(_cell(row.get(name)) for name in columns), *map(_seconds, times))
     return table
 
 
@@ -145,12 +156,33 @@ def summary_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     ]
 
 
+def seeds_table(outcomes: Sequence[Outcome], width: int) -> Group:
+    """Return a table for each scenario, with the mean over its seeds for each algorithm."""
+    axes = further_axes([outcome.config for outcome in outcomes])
+    sections: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        name = f"{outcome.config.scenario}{setting_of(outcome.config, axes)}"
+        sections.setdefault(name, []).append(outcome)
+    return Group(*(_of_scenario(name, summary_rows(found), width) for name, found in sections.items()))
+
+
+def _of_scenario(name: str, rows: Sequence[Mapping[str, Any]], width: int) -> Table:
+    seeds = max(row["seeds"] for row in rows)
+    spread = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
+    return _rows_table(f"Final round, {name}{spread}", rows, width, datasets=False)
+
+
 def summary_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
     """Return the rows of `summary_rows` for the terminal."""
     seeds = max(row["seeds"] for row in rows)
     spread = f"{seeds} seeds, ± standard deviation over seeds" if seeds > 1 else "seeds"
-    table = titled_table(f"Final round, mean over scenarios and {spread}", width)
-    table.add_column("data set")
+    return _rows_table(f"Final round, mean over scenarios and {spread}", rows, width, datasets=True)
+
+
+def _rows_table(title: str, rows: Sequence[Mapping[str, Any]], width: int, *, datasets: bool) -> Table:
+    table = titled_table(title, width)
+    if datasets:
+        table.add_column("data set")
     table.add_column("algo-\nrithm")
     for heading in ["exact", *SUMMARY_COLUMNS.values()]:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -159,7 +191,7 @@ def summary_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
             table.add_section()
         exact = f"{row['exact']}/{row['runs']}"
         table.add_row(
-            row["dataset"],
+            *([row["dataset"]] if datasets else []),
             row["algorithm"],
             exact,
             *(_cell(row[name]) + _spread(row["spread"][name]) for name in SUMMARY_COLUMNS),

@@ -20,7 +20,7 @@ from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.sync import sync
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results import kept_plugins
-from fedgrid.grids.results.axes import further_axes
+from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import PRESET, GridFolder
 from fedgrid.grids.results.outcome import damage
 
@@ -35,7 +35,7 @@ def launched(name: str, storage: Storage) -> Grid:
     folder = GridFolder(storage, name)
     runs = folder.runs()
     text = (folder.path / PRESET).read_text(errors="replace")
-    return Grid(name, runs, text, further_axes(runs), source=folder.source())
+    return Grid(name, runs, text, naming_keys(runs), source=folder.source())
 
 
 def retry(
@@ -84,8 +84,10 @@ def _is_damaged(run: RunConfig, storage: Storage) -> bool:
     return why is not None
 
 
-def sync_grid(name: str, storage: Storage, console: Console) -> None:
+def sync_grid(name: str, storage: Storage, console: Console, *, rename: bool = False) -> None:
     """Log to MLflow the runs and rounds of a grid that it lacks.
+
+    With `rename` the runs that an earlier version logged, whose metrics have no sections, are logged anew.
 
     Raises:
         ConfigError: if there is no such grid, or a driver is running it.
@@ -98,5 +100,5 @@ def sync_grid(name: str, storage: Storage, console: Console) -> None:
             storage.pull(RunFolder(storage, run).path.name, skip=("state-", ASIDE))
         claim(storage)
         whole = [run for run in grid.runs if not _is_damaged(run, storage)]
-        synced = sync(whole, storage.root, log, grid.text)
+        synced = sync(whole, storage.root, log, grid.text, rename=rename)
     console.print(f"{synced.rounds} rounds of {synced.runs} runs logged; MLflow has all of {name}")

@@ -16,7 +16,7 @@ from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.planning.last_words import last_words
-from fedgrid.grids.planning.ray_token import make_private
+from fedgrid.grids.planning.ray_token import check_accepted, make_private
 
 LOCAL = "local"
 """Ray's name for a cluster of its own, on this machine."""
@@ -32,7 +32,7 @@ def known_nodes() -> tuple[Node, ...] | None:
 
     if ray.is_initialized():
         return cluster_nodes()
-    return local_nodes() if _address() == LOCAL else None
+    return local_nodes() if address() == LOCAL else None
 
 
 def nodes_to_run_on() -> tuple[Node, ...]:
@@ -54,26 +54,28 @@ def connected() -> Iterator[None]:
 
     Raises:
         RunError: if the cluster does not answer.
+        ConfigError: if it refuses this user's token.
     """
     import ray
 
     if ray.is_initialized():
         yield
         return
-    address = _address()
-    make_private(create=address == LOCAL)
+    place = address()
+    make_private(create=place == LOCAL)
+    check_accepted(place)
     with last_words():
-        yield from _initialised(address)
+        yield from _initialised(place)
 
 
-def _initialised(address: str) -> Iterator[None]:
+def _initialised(place: str) -> Iterator[None]:
     import ray
 
     try:
         with _deferred_interrupt():
             ray.init(
-                address=address,
-                include_dashboard=False if address == LOCAL else None,
+                address=place,
+                include_dashboard=False if place == LOCAL else None,
                 logging_level=logging.ERROR,
                 log_to_driver=False,
             )
@@ -110,7 +112,7 @@ def num_to_place(runs: Sequence[RunConfig], *, by_trunk: bool = False) -> int:
     return len({run.trunk for run in runs}) if by_trunk else len(runs)
 
 
-def _address() -> str:
+def address() -> str:
     """Return the address of the cluster to use; `LOCAL` if a new one is to be started."""
     return os.environ.get("RAY_ADDRESS") or _noted() or LOCAL
 

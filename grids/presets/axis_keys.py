@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.section import Section
@@ -81,21 +82,28 @@ def in_run_order(axes: Iterable[str]) -> tuple[str, ...]:
 
 def value_text(config: RunConfig, key: str) -> str | None:
     """Return a run's value of an axis as text, None if its algorithm has no such setting."""
+    found = _found(config, key)
+    return text_of(found[0]) if found else None
+
+
+def value_of(config: RunConfig, key: str) -> Any:
+    """Return a run's value of an axis as it would stand in JSON, None if there is none."""
+    found = _found(config, key)
+    return to_jsonable_python(found[0]) if found else None
+
+
+def _found(config: RunConfig, key: str) -> tuple[Any] | None:
     if key == ALGORITHM:
-        return str(config.algorithm["name"])
+        return (str(config.algorithm["name"]),)
     # A setting that is not written down has its default. An algorithm of a plugin may not be loaded.
     entry = ALGORITHMS.get(config.algorithm["name"])
-    defaults = {ALGORITHM: entry.settings} if entry else {}
-    for values in (config, defaults):
-        if found := _walk(values, key):
-            return text_of(found[0])
-    return None
+    return _walk(config, key) or (_walk({ALGORITHM: entry.settings}, key) if entry else None)
 
 
 def text_of(value: Any) -> str:
     """Return the text of a value, the same for the same number: 1.0 and 1 are `1`, '1e-3' is `0.001`.
 
-    Of a mapping with a name: `fedprox (mu 0.5)`.
+    Of a mapping with a name: `fedprox (mu 0.5)`. Of a list of sections or mappings: `clip 1, noise 0.5`.
     """
     if value is None:
         return "null"
@@ -109,6 +117,9 @@ def text_of(value: Any) -> str:
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
         settings = ", ".join(f"{key} {text_of(value[key])}" for key in sorted(value) if key != "name")
         return f"{value['name']} ({settings})" if settings else str(value["name"])
+    if isinstance(value, list | tuple) and any(isinstance(each, Mapping | BaseModel) for each in value):
+        parts = [each.model_dump() if isinstance(each, BaseModel) else each for each in value]
+        return ", ".join(f"{key} {text_of(inner)}" for part in parts for key, inner in dict(part).items())
     return json.dumps(value, sort_keys=True, default=str)
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition import kinds
-from fedgrid.engine.partition.scenarios import Facts, Scenario
+from fedgrid.engine.partition.scenarios import Facts
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.validation import explain, key_of
@@ -117,8 +117,7 @@ class Expander:
             return
         if run.dataset not in self._facts:
             self._facts[run.dataset] = Facts.of(find(run.dataset, self._data_dir))
-        scenario = Scenario(run.dataset.partition(":")[0], run.overlap, run.balance, run.clients)
-        kinds.check(scenario, self._facts[run.dataset], run.split, run.seed)
+        kinds.check(run.split_scenario, self._facts[run.dataset], run.split, run.seed)
         self._checked.add((run.scenario, run.split))
 
     @contextmanager

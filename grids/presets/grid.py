@@ -24,6 +24,7 @@ from fedgrid.grids.presets.preset_files import (
     preset_names,
     read_preset,
 )
+from fedgrid.grids.presets.variants import variant_settings
 from fedgrid.grids.presets.yaml_file import at
 
 __all__ = ["AXES", "Grid", "load_grid", "preset_names", "scenario_values"]
@@ -38,7 +39,8 @@ class Grid:
     text: str
     """The preset as YAML; without one, the values that options gave."""
     varied: tuple[str, ...] = ()
-    """Axes beside `AXES`: their values, which no name has, are shown beside a run's name and tagged."""
+    """Axes beside `AXES`, and the settings by which variants of an algorithm differ: shown beside a run's
+    name, which has none of them, and tagged."""
     until: Mapping[str, int] = field(default_factory=dict)
     """Run id -> the round after which it stops and keeps its state; runs not listed run to their end."""
     source: str = ""
@@ -73,6 +75,8 @@ def load_grid(
         ConfigError: for an unknown key or an invalid value, if no run is left, and for a file that would take
             a preset's name.
     """
+    if seeds is not None and "seed" in options:
+        raise ConfigError(f"--seed {options['seed']} and --seeds {seeds} both give seeds: leave one out")
     own, preset, text, source = _read(what, options, data_dir)
     if name is None and what not in preset_names() and own in preset_names():
         raise ConfigError(f"{what} would take the name of the preset {own}: name its grid with --name")
@@ -115,8 +119,10 @@ def load_preset(
             nested.append(change)
     chosen = _narrow(_widen(axes, seeds, extends), filters)
     description = replace(preset.description, axes=chosen, changes=tuple(nested))
-    further = tuple(axis for axis in axis_keys() if axis in chosen and axis not in AXES)
-    return Grid(name, expand(description, data_dir), text, further)
+    runs = expand(description, data_dir)
+    named = {*chosen, *variant_settings(runs)}
+    further = tuple(axis for axis in axis_keys() if axis in named and axis not in AXES)
+    return Grid(name, runs, text, further)
 
 
 def scenario_values(name: str) -> dict[str, Any]:

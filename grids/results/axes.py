@@ -9,6 +9,7 @@ from math import prod
 
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys, value_text
+from fedgrid.grids.presets.variants import variant_settings
 
 Values = Mapping[str, str | None]
 """Axis -> value as text."""
@@ -39,6 +40,14 @@ def further_axes(configs: Sequence[RunConfig]) -> tuple[str, ...]:
     return (*found, *(_settings(configs, (*AXES, *found), settings) if settings else ()))
 
 
+def naming_keys(configs: Sequence[RunConfig]) -> tuple[str, ...]:
+    """Return the keys by which the runs of a grid are told apart beside their names, for `name_of`.
+
+    They are its further axes, and the settings by which variants of an algorithm differ.
+    """
+    return tuple(dict.fromkeys((*further_axes(configs), *variant_settings(configs))))
+
+
 def values_of(config: RunConfig, axes: Sequence[str]) -> Values:
     """Return a run's values of some axes."""
     return {axis: value_text(config, axis) for axis in axes}
@@ -63,7 +72,7 @@ def pairs_of(config: RunConfig, axes: Sequence[str]) -> tuple[tuple[str, str], .
 
 def name_of(config: RunConfig, axes: Sequence[str]) -> str:
     """Return a run's name with its values of the grid's further `axes`, which tell runs of a name apart."""
-    words = ", ".join(f"{axis} {value}" for axis, value in pairs_of(config, axes))
+    words = ", ".join(f"{axis.removeprefix(SETTING)} {value}" for axis, value in pairs_of(config, axes))
     return f"{config.name} ({words})" if words else config.name
 
 

@@ -16,7 +16,7 @@ from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.axis_keys import axis_keys
 from fedgrid.grids.results.archived import is_archived
-from fedgrid.grids.results.axes import further_axes, name_of, pairs_of
+from fedgrid.grids.results.axes import further_axes, name_of, naming_keys, pairs_of
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.model_sizes import model_bytes
 from fedgrid.grids.results.origin_notes import origin_notes
@@ -68,11 +68,11 @@ def load(grid: str, storage: Storage | str = "runs", *, sizes: bool = False) -> 
 
 def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
     """Return what a report needs to know of each run, with names for its algorithm that tell it apart."""
-    axes = further_axes(configs)
+    axes, keys = further_axes(configs), naming_keys(configs)
     return tuple(
         Run(
             run_id=config.run_id,
-            name=name_of(config, axes),
+            name=name_of(config, keys),
             folder=folder_of(storage.root, config),
             dataset=plain(config.short_dataset),
             overlap=config.overlap,

@@ -32,8 +32,10 @@ ALONE = "solo"
 """The algorithm whose clients are apart from the start; its server has no settings."""
 CHOOSING = ("ifca", "flis-dc", "flis-dc-as-published")
 """Algorithms whose clients choose among models in every round."""
-FROM_ROUND_1 = (*CHOOSING, "flis-hc", "flis-hc-as-published")
-"""Algorithms that cluster from the first round on."""
+BEFORE_ROUND_1 = ("embeddings", "embeddings-as-published", "ladd")
+"""Algorithms that cluster by messages, of which there are none here (tests/algorithms/embeddings)."""
+FROM_ROUND_1 = (*CHOOSING, "flis-hc", "flis-hc-as-published", *BEFORE_ROUND_1)
+"""Algorithms that cluster from the first round on, or before it."""
 CLUSTERING = [name for name in NAMES if name not in (*ONE_CLUSTER, ALONE)]
 LATER = [name for name in CLUSTERING if name not in FROM_ROUND_1]
 """Algorithms that are plain averaging until they cluster."""

@@ -28,7 +28,6 @@ from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.clients.ray_pool import RayPool
-from fedgrid.engine.clients.uplink import Clip
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import RunError
@@ -38,6 +37,7 @@ from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.server import reserve
 from fedgrid.engine.training import evaluation
 from fedgrid.engine.training.settings import Evaluation, LocalTraining
+from fedgrid.engine.uplink.steps import Clip
 
 CLIENTS, CLASSES, SEED, SHAPE = 4, 3, 11, (1, 8, 8)
 LAYOUT = layout_of(blank("digitnet", SHAPE, CLASSES))

@@ -416,6 +416,8 @@ class Told:
     rounds: tuple
     num_clients: int = 3
 
+    newcomers = Participation.newcomers
+
     def present(self, round_index):
         return self._round(round_index)[0]
 

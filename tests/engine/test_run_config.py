@@ -195,6 +195,9 @@ OF_THE_TRUNK = [
     {"split": {"scored_on": "validation"}},
     {"split": {"reference_images": 20}},
     {"uplink": [{"clip": 1.0}]},
+    {"privacy": {"delta": 1e-6}},
+    {"faults": {"sign_flip": [3]}},
+    {"drift": {3: {"round": 2, "to": 1}}},
 ]
 
 

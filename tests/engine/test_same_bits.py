@@ -43,14 +43,15 @@ RUNS = {
         {"name": "ocfl-hdbscan", "server_optimizer": "momentum", "server_momentum": 0.3},
         {"keep_optimizer_state": True, "momentum": 0.9, "learning_rate": 0.03},
     ),
-    "kept Adam, unequal clients": config(
+    "kept Adam, unequal clients, every step of the uplink": config(
         "ocfl-hdbscan",
         {"keep_optimizer_state": True, "optimizer": "adam", "learning_rate": 3e-3},
         overlap="overlapping",
         balance="imbalanced",
         evaluation={"every": 2},
+        uplink=[{"clip": 1.0}, {"noise": 0.003}, {"topk": 0.5}, {"quantise": 8}],
     ),
-    "clients that come and go, in flipped groups, in bfloat16": config(
+    "clients that come and go, attack and move, in flipped groups, in bfloat16": config(
         "ocfl-kmeans",
         {"keep_optimizer_state": True, "momentum": 0.5, "learning_rate": 0.05, "precision": "bfloat16"},
         overlap="flipped",
@@ -58,6 +59,8 @@ RUNS = {
         participation=0.5,
         dropout=0.2,
         joins={5: 2, 3: 4},
+        faults={"label_flip": [1], "sign_flip": [2], "scale": {2: 3}},
+        drift={0: {"round": 3, "to": 1}},
     ),
 }
 
@@ -176,3 +179,16 @@ def test_run_with_cache_hits_until_it_deviates_gives_the_same_bytes(run, tmp_pat
     trained = timings["trained_clients"].to_pylist()
     assert trained[0] == 0
     assert trained[-1] == CLIENTS
+
+
+def test_clusters_before_training_are_the_same_in_actors(actors, tmp_path):
+    """The encoder is trained among the clients too; one of them joins in round 2."""
+    run = config(
+        {"name": "embeddings", "encoder": {"federated": 1, "local_epochs": 1}},
+        {"rounds": 2, "local_epochs": 1},
+        overlap="flipped",
+        split={"server_images": 60, "num_clusters": 2},
+        joins={5: 2},
+    )
+    here = finish(run, tmp_path / "here", InProcessPool())
+    assert finish(run, tmp_path / "there", first(actors, 2)) == here

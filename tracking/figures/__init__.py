@@ -3,7 +3,7 @@
 They use their own settings and no pyplot, so that the same records give the same bytes.
 """
 
-from fedgrid.tracking.figures.axes import over_axis, sweep
+from fedgrid.tracking.figures.axes import over_axis, over_epsilon, sweep
 from fedgrid.tracking.figures.boxes import explanation_boxes
 from fedgrid.tracking.figures.centralised import update_norms
 from fedgrid.tracking.figures.cost import cost_to_target
@@ -23,7 +23,7 @@ from fedgrid.tracking.figures.maps import cluster_maps
 from fedgrid.tracking.figures.personalisation import communities, segments
 from fedgrid.tracking.figures.ranks import critical_difference
 from fedgrid.tracking.figures.runs import cluster_map, temperature, write
-from fedgrid.tracking.figures.style import save
+from fedgrid.tracking.figures.style import PaperFigure, save
 from fedgrid.tracking.figures.temperature_curves import (
     temperature_bands,
     temperature_over_datasets,
@@ -31,6 +31,7 @@ from fedgrid.tracking.figures.temperature_curves import (
 )
 
 __all__ = [
+    "PaperFigure",
     "accuracy_per_round",
     "ari_per_round",
     "class_counts",
@@ -47,6 +48,7 @@ __all__ = [
     "learning_gap",
     "loss_gap",
     "over_axis",
+    "over_epsilon",
     "save",
     "segments",
     "silhouette_per_round",

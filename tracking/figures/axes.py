@@ -4,17 +4,29 @@ Shapes: V values of the axis.
 """
 
 from collections.abc import Mapping, Sequence
+from math import floor, inf, log10
+from operator import itemgetter
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedgrid.tracking.figures.curves import band
-from fedgrid.tracking.figures.panels import FIFTHS, NO_RUN, Margins, entries, name_row, panels, rule, say
+from fedgrid.tracking.figures.panels import (
+    FIFTHS,
+    NO_RUN,
+    SUPERSCRIPT,
+    Margins,
+    entries,
+    name_row,
+    panels,
+    rule,
+    say,
+)
 from fedgrid.tracking.figures.style import Style, paper_style, styles
 from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring import measures
-from fedgrid.tracking.scoring.axes import along, at, numbers_of, values_of
+from fedgrid.tracking.scoring.axes import along, at, numbers_of, of_setting, values_of
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.study import Study
 
@@ -56,6 +68,52 @@ def over_axis(study: Study, axis: str) -> Figure:
             if not axes.lines:
                 say(axes, "no such score was recorded" if part.finished else NO_RUN)
     return figure
+
+
+def over_epsilon(study: Study) -> Figure:
+    """Draw accuracy and ARI over epsilon, a line an algorithm, a point for each of the grid's settings.
+
+    Runs without noise stand at the right edge. An algorithm whose clients send nothing has epsilon 0, and is
+    a level line. Runs with noise whose epsilon is infinite are left out.
+    """
+    parts = [of_setting(study, setting) for setting in study.settings]
+    points = {
+        name: [(_largest_epsilon(own), own) for own in (part.where(algorithm=name) for part in parts)]
+        for name in study.algorithms
+    }
+    finite = [x for line in points.values() for x, _ in line if 0 < x < inf]
+    edge = 10 * max(finite, default=1.0)
+    with paper_style():
+        style = styles(study.algorithms)
+        margins = Margins(gap=0.55, head=0.2)
+        figure, places = panels(2, COLUMNS, 1.9, margins=margins, legend=entries(style))
+        for axes, measure in zip(places, measures.SWEPT, strict=True):
+            axes.set_title(TITLES[measure])
+            axes.set_xscale("log")
+            for position, (name, line) in enumerate(points.items()):
+                if any(x == 0 for x, _ in line):
+                    level, _, _ = _summary(study.where(algorithm=name), measure)
+                    axes.axhline(level, label=name, **{**style[name].of_line, "marker": ""})
+                    continue
+                drawn = sorted(((edge if np.isnan(x) else x, own) for x, own in line), key=itemgetter(0))
+                shown = [(x, own) for x, own in drawn if x < inf]
+                xs_V, own_V = np.array([x for x, _ in shown]), [own for _, own in shown]
+                _line(axes, name, xs_V, own_V, measure, style[name], 1 - position / len(points))
+            _level_ticks(axes)
+            axes.set_xlabel("epsilon (∞: without noise)")
+            powers = range(floor(log10(min(finite, default=1.0))), floor(log10(edge)))
+            labels = [f"10{str(power).translate(SUPERSCRIPT)}" for power in powers]
+            axes.minorticks_off()
+            axes.set_xticks([*(10.0**power for power in powers), edge], [*labels, "∞"])
+            if not study.finished:
+                say(axes, NO_RUN)
+    return figure
+
+
+def _largest_epsilon(study: Study) -> float:
+    """Return the largest epsilon of any run, NaN without noise."""
+    found = [measures.EPSILON.of(result) for result in study.finished]
+    return max((value for value in found if not np.isnan(value)), default=np.nan)
 
 
 def sweep(study: Study, axis: str, by: str) -> Figure:
@@ -109,17 +167,29 @@ def _draw(
     numbers = numbers_of(values)
     places_V = np.arange(len(values), dtype=np.float64) if numbers is None else np.array(numbers)
     for position, (name, parts) in enumerate(lines.items()):
-        mean_V, low_V, high_V = np.array([_summary(part, measure) for part in parts]).T
-        there_V = ~np.isnan(mean_V)
-        if not there_V.any():
-            continue
-        # Ever thinner, so that lines show that coincide.
-        size = 1 - position / len(lines)
-        line = {**style[name].of_line, "linewidth": 0.7 + 0.9 * size, "markersize": 2.6 + 2.6 * size}
-        axes.plot(places_V[there_V], mean_V[there_V], label=name, **line)
-        if (low_V[there_V] < high_V[there_V]).any():
-            band(axes, places_V[there_V], low_V[there_V], high_V[there_V], style[name].colour)
+        _line(axes, name, places_V, parts, measure, style[name], 1 - position / len(lines))
     _scale(axes, values, places_V, is_number=numbers is not None)
+
+
+def _line(
+    axes: Axes,
+    name: str,
+    places_V: Array,
+    parts: Sequence[Study],
+    measure: Measure,
+    style: Style,
+    size: float,
+) -> None:
+    """Draw one line, a study for every place; the smaller `size`, the thinner, so that lines show that
+    coincide."""
+    mean_V, low_V, high_V = np.array([_summary(part, measure) for part in parts]).reshape(-1, 3).T
+    there_V = ~np.isnan(mean_V)
+    if not there_V.any():
+        return
+    line = {**style.of_line, "linewidth": 0.7 + 0.9 * size, "markersize": 2.6 + 2.6 * size}
+    axes.plot(places_V[there_V], mean_V[there_V], label=name, **line)
+    if (low_V[there_V] < high_V[there_V]).any():
+        band(axes, places_V[there_V], low_V[there_V], high_V[there_V], style.colour)
 
 
 def _summary(study: Study, measure: Measure) -> tuple[float, float, float]:
@@ -137,11 +207,16 @@ def _summary(study: Study, measure: Measure) -> tuple[float, float, float]:
 
 
 def _scale(axes: Axes, values: Sequence[str], places_V: Array, *, is_number: bool) -> None:
-    low = min(0.0, axes.dataLim.y0 - 0.03) if axes.lines else 0.0
-    axes.set_ylim(low, 1.03)
-    axes.set_yticks(FIFTHS)
-    rule(axes, FIFTHS)
+    _level_ticks(axes)
     if is_number and len(places_V) and places_V.min() > 0 and places_V.max() >= WIDE * places_V.min():
         axes.set_xscale("log")
         axes.minorticks_off()
     axes.set_xticks(places_V, values)
+
+
+def _level_ticks(axes: Axes) -> None:
+    """Set up the y axis for scores, which may be a little below 0."""
+    low = min(0.0, axes.dataLim.y0 - 0.03) if axes.lines else 0.0
+    axes.set_ylim(low, 1.03)
+    axes.set_yticks(FIFTHS)
+    rule(axes, FIFTHS)

@@ -79,7 +79,7 @@ def connect(uri: str) -> Any:
     with one_line(uri):
         if uri.startswith("sqlite:///"):
             Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-        _reach(uri)
+        check_reachable(uri)
         from mlflow.tracking import MlflowClient
 
         for name in ("mlflow", "alembic"):
@@ -127,8 +127,13 @@ def _health(uri: str) -> str:
     return urlunsplit((parts.scheme, host, f"{parts.path.rstrip('/')}/health", "", ""))
 
 
-def _reach(uri: str) -> None:
-    """Check that the store answers; MLflow would retry for minutes."""
+def check_reachable(uri: str) -> None:
+    """Check that the store answers; MLflow would retry for minutes. An empty SQLite file is created.
+
+    Raises:
+        TrackingError: no server answers.
+        sqlite3.Error: a SQLite store cannot be read.
+    """
     scheme = urlsplit(uri).scheme
     if scheme == "sqlite":
         with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as database:

@@ -10,6 +10,11 @@ FLIS: Morafah et al. 2022. `flis.csv` has Tables 1 and 2 in percent as printed, 
 here; the row of FLIS-HC at 30 % is missing, because the text at hand has lost it. `flis_cost.csv` has Table
 3: rounds at 20 % label skew, and megabits per client at 30 %, as many as the text at hand has.
 
+Prigent: Prigent et al. 2024. `prigent.csv` has Tables III, IV and V as printed, of the federated and the
+central (public) training of the encoder; empty: the target was not reached. `prigent_flips.csv` has the ARI
+by flip probability of the release's notebook, where the numbers are typed in; they are not those of Figure
+4's text.
+
 `explanations.csv` has the scores of explanations of the OCFL authors' runs, ten digits of `INDE_avg.csv` in
 their archive; on the images of others, 42 of 140 are missing there.
 """
@@ -85,6 +90,21 @@ def flis_cost() -> Mapping[tuple[str, str], tuple[str, str]]:
     """Return (data set, algorithm) -> rounds and megabits of FLIS's Table 3; empty: not reached."""
     return {
         (row["dataset"], row["algorithm"]): (row["rounds"], row["mbit"]) for row in _rows("flis_cost.csv")
+    }
+
+
+@cache
+def prigent() -> Mapping[tuple[str, str], Mapping[str, str]]:
+    """Return (data set, algorithm) -> `rounds`, `accuracy`, `gb` ... of Tables III to V of Prigent et al."""
+    return {(row["dataset"], row["algorithm"]): row for row in _rows("prigent.csv")}
+
+
+@cache
+def prigent_flips() -> Mapping[tuple[str, str, float], float]:
+    """Return (data set, `federated` or `central`, flip probability) -> ARI."""
+    return {
+        (row["dataset"], row["encoder"], float(row["flip"])): float(row["ari"])
+        for row in _rows("prigent_flips.csv")
     }
 
 

@@ -1,16 +1,20 @@
 """The sections, tables and figures of a grid's report, and of a comparison of two grids."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
+from types import MappingProxyType
 
 from fedgrid.tracking import figures
 from fedgrid.tracking.against.flis import against_flis
 from fedgrid.tracking.against.ocfl import against_published
+from fedgrid.tracking.against.prigent import against_prigent
 from fedgrid.tracking.claims.table import claims
+from fedgrid.tracking.explained.results import ExplainedGrid
+from fedgrid.tracking.exposure.privacy import over_epsilon
 from fedgrid.tracking.report import settings
 from fedgrid.tracking.report.blocks import of_dataset
-from fedgrid.tracking.report.explanations import explanation_sections
+from fedgrid.tracking.report.explanations import explanation_sections, own_sections
 from fedgrid.tracking.report.page import Choice, Page, Plate, Section
 from fedgrid.tracking.report.ranks import diagram
 from fedgrid.tracking.scoring import measures, statistics
@@ -49,14 +53,18 @@ def report_page(
     published: bool = False,
     terms: Terms = AS_USUAL,
     explained: Sequence[Explained] = (),
+    own_explained: Mapping[str, ExplainedGrid] = MappingProxyType({}),
 ) -> Page:
     """Return the report of a grid, if asked with a comparison to the published numbers or to another grid.
 
-    `terms` are those of the cost of a target score; `explained` are scores of explanations, if there are any.
+    `terms` are those of the cost of a target score; `explained` are published scores of explanations,
+    `own_explained` the grid's own as `own_sections` takes them.
     """
+    section_of = partial(of_dataset, terms=terms, published=published or study.is_archived)
     sections = [
         _overview(study),
         *_axes(study),
+        *_privacy(study),
         *_claims(study),
         *([_lacking(study)] if study.unfinished else []),
         *(_published(study) if published else []),
@@ -64,9 +72,13 @@ def report_page(
         *(
             section
             for dataset in study.datasets
-            for section in _by_setting(study.where(dataset=dataset), partial(of_dataset, terms=terms))
+            for section in _by_setting(
+                study.where(dataset=dataset),
+                section_of,
+            )
         ),
         *explanation_sections(explained),
+        *own_sections(own_explained, published=published),
         _temperature(study),
         Section("scenarios", "Every scenario", items=(scenarios.per_scenario(study),)),
         Section("conventions", "Conventions", CONVENTIONS),
@@ -137,6 +149,19 @@ def _axes(study: Study) -> tuple[Section, ...]:
     return (Section("axes", "Axes", items=(*items, *_sweeps(study))),) if items else ()
 
 
+def _privacy(study: Study) -> Iterator[Section]:
+    """Yield a section on what privacy costs, if any run has noise."""
+    if measures.recorded(study, (measures.EPSILON,)):
+        plate = Plate(
+            "over-epsilon",
+            "Scores over epsilon",
+            "A point for each setting of the grid; means and bands as in the figures of axes. Level: an "
+            "algorithm whose clients send nothing.",
+            partial(figures.over_epsilon, study),
+        )
+        yield Section("privacy", "Privacy", items=(over_epsilon(study), plate))
+
+
 def _claims(study: Study) -> Iterator[Section]:
     table = claims(study)
     if table is not None:
@@ -192,9 +217,12 @@ def _published(study: Study) -> Iterator[Section]:
     flis = against_flis(study)
     if flis:
         yield Section("published-flis", "Beside the published numbers: FLIS", items=flis)
+    prigent = against_prigent(study)
+    if prigent:
+        yield Section("published-prigent", "Beside the published numbers: Prigent et al.", items=prigent)
     for setting in study.settings:
         tables = against_published(of_setting(study, setting))
-        if tables or not (flis or setting != study.settings[0]):
+        if tables or not (flis or prigent or setting != study.settings[0]):
             text = "" if tables else NOTHING_PUBLISHED
             section = Section("published", "Beside the published numbers", text, items=tables)
             yield settings.of_setting(section, setting)

@@ -110,6 +110,8 @@ LOCAL_LAST = last_round("last local accuracy", "last_local_accuracy")
 SILHOUETTE_LAST = last_round("last silhouette", "silhouette")
 GLOBAL_LAST = last_round("last global accuracy", "global_accuracy")
 GLOBAL_OWN_LAST = last_round("last global accuracy, own images", "global_own_accuracy")
+EPSILON = last_round("epsilon", "epsilon", highest=False)
+"""Of (epsilon, delta)-differential privacy, the largest of any client; only runs with noise have one."""
 
 
 def last_f1(study: Study) -> tuple[Measure, Measure]:

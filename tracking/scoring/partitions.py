@@ -43,6 +43,7 @@ def _sizes(groups_K: Labels) -> list[int]:
 class PartitionScores(Group):
     """One partition against the hidden groups; 1 is perfect. Computed from (truth_K, groups_K)."""
 
+    section = "clustering"
     clusters: int = score("Number of clusters.", lambda truth_K, groups_K: len(set(groups_K)), in_mlflow=True)
     smallest_cluster: int = score(
         "Number of clients in the smallest cluster.",
@@ -120,24 +121,30 @@ def _scored(groups_K: Labels, truth_K: Labels) -> PartitionScores:
     return PartitionScores(**computed(PartitionScores, truth_K, groups_K))
 
 
-def of_partitions(labels_RK: ArrayLike, truth_K: ArrayLike) -> list[PartitionScores]:
-    """Score each round's partition; one that equals that of the round before is not scored again."""
+def of_partitions(labels_RK: ArrayLike, truth: ArrayLike) -> list[PartitionScores]:
+    """Score each round's partition; one that equals that of the round before is not scored again.
+
+    `truth` are the hidden groups, shape (K,), or (R, K) if clients' data move from one to another.
+    """
     labels_RK = np.asarray(labels_RK)
-    is_new_R = np.append(True, (labels_RK[1:] != labels_RK[:-1]).any(axis=1))
-    scored = [of_partition(row_K, truth_K) for row_K in labels_RK[is_new_R]]
+    truth_RK = np.broadcast_to(np.asarray(truth), labels_RK.shape)
+    same_RK = (labels_RK[1:] == labels_RK[:-1]) & (truth_RK[1:] == truth_RK[:-1])
+    is_new_R = np.append(True, ~same_RK.all(axis=1))
+    scored = [of_partition(*rows) for rows in zip(labels_RK[is_new_R], truth_RK[is_new_R], strict=True)]
     return [scored[place] for place in np.cumsum(is_new_R) - 1]
 
 
 def clustering(
-    labels_RK: ArrayLike, truth_K: ArrayLike, clustered_R: ArrayLike | None = None
+    labels_RK: ArrayLike, truth: ArrayLike, clustered_R: ArrayLike | None = None
 ) -> ClusteringScores:
-    """Score a run's partitions in the right conventions.
+    """Score a run's partitions in the right conventions; `truth` as in `of_partitions`.
 
     `clustered_R` says in which rounds the algorithm decided on a partition; without it, these are the rounds
     in which the labels changed. Before the first round all clients are in one cluster.
     """
     labels_RK = np.asarray(labels_RK)
-    parts = of_partitions(labels_RK, truth_K)
+    parts = of_partitions(labels_RK, truth)
+    last_truth_K = np.broadcast_to(np.asarray(truth), labels_RK.shape)[-1]
     groups_RK = np.stack([_by_first_member(row_K) for row_K in labels_RK])
     return ClusteringScores(
         final=parts[-1],
@@ -147,7 +154,7 @@ def clustering(
         mean_completeness=_mean([part.completeness for part in parts]),
         clustering_round=clustering_round(labels_RK, clustered_R),
         last_change_round=max(_rounds(_changes(groups_RK)), default=None),
-        exactly_right=np.array_equal(groups_RK[-1], _by_first_member(np.asarray(truth_K))),
+        exactly_right=np.array_equal(groups_RK[-1], _by_first_member(last_truth_K)),
     )
 
 
@@ -160,10 +167,10 @@ def clustering_round(labels_RK: ArrayLike, clustered_R: ArrayLike | None = None)
 
 
 def published_clustering(
-    labels_RK: ArrayLike, truth_K: ArrayLike, *, ami_is_ari: bool = False
+    labels_RK: ArrayLike, truth: ArrayLike, *, ami_is_ari: bool = False
 ) -> PublishedClustering:
     """Score a run's partitions as Tables 1 and 2 did; `ami_is_ari` for the row of OCFL-HDB."""
-    parts = of_partitions(labels_RK, truth_K)[:PUBLISHED_ROUNDS]
+    parts = of_partitions(labels_RK, truth)[:PUBLISHED_ROUNDS]
     rand = _mean([part.ari for part in parts])
     return PublishedClustering(
         published_rand=rand,

@@ -5,7 +5,7 @@ Those of clients are declared in `tracking.scoring.client_scores`, those of part
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from fedgrid.tracking import records
 from fedgrid.tracking.records import Columns, Records
+from fedgrid.tracking.scoring import disturbances
 from fedgrid.tracking.scoring.client_scores import (
     ClientScores,
     LastModels,
@@ -22,6 +23,7 @@ from fedgrid.tracking.scoring.client_scores import (
     TrainScores,
     mean,
 )
+from fedgrid.tracking.scoring.disturbances import ATTACKER, FaultScores
 from fedgrid.tracking.scoring.group import Group, computed, declared
 from fedgrid.tracking.scoring.partitions import (
     ClusteringScores,
@@ -44,6 +46,8 @@ class RoundScores(Group):
     clients: ClientScores
     published_gf1: float
     train: TrainScores
+    faults: Mapping[str, float] = field(default_factory=dict)
+    """`FaultScores`, of runs with attackers."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class RunScores(Group):
     clients: ClientScores
     published_clustering: PublishedClustering
     published_clients: PublishedClients
+    disturbances: Mapping[str, float] = field(default_factory=dict)
+    """`FaultScores` of runs with attackers, `DriftScores` of runs whose clients move: their last values."""
 
 
 def of_clients(tests: Tests) -> ClientScores:
@@ -70,11 +76,12 @@ def curves(found: Records) -> Columns:
     """Score every round: name -> (R,), NaN in rounds without the score, and for names that do not exist.
 
     The names are the columns of `rounds.parquet`, the scores of `ClientScores`, `PartitionScores`,
-    `PublishedClients` (means over one round's clients), `TrainScores` and `LastModels`; `asked_clients`, the
-    number of clients that were to train; `bytes`, sent since the start, up and down; and `seconds` since the
-    start, as without the round cache.
+    `PublishedClients` (means over one round's clients), `TrainScores` and `LastModels`; of runs with
+    attackers or moved clients also `FaultScores` and `DriftScores`; `asked_clients`, the number of clients
+    that were to train; `bytes`, sent since the start, up and down; and `seconds` since the start, as without
+    the round cache.
     """
-    parts = of_partitions(found.clients["cluster"], found.truth_K)
+    parts = of_partitions(found.clients["cluster"], found.clients["true_cluster"])
     sent_R = (found.rounds["bytes_down"] + found.rounds["bytes_up"]).astype(np.float64)
     return Columns(
         found.round_R.shape,
@@ -84,6 +91,7 @@ def curves(found: Records) -> Columns:
             **computed(PublishedClients, found.clients),
             **computed(TrainScores, found.clients),
             **computed(LastModels, found.clients),
+            **disturbances.scores_of(found.clients),
             **{
                 each.name: np.array([getattr(part, each.name) for part in parts], np.float64)
                 for each in declared(PartitionScores)
@@ -127,17 +135,20 @@ def of_run(run_folder: Path, *, ami_is_ari: bool = False) -> RunScores:
         RecordsError: if there are no records.
     """
     found = records.read(run_folder)
-    labels_RK, truth_K = found.clients["cluster"], found.truth_K
+    labels_RK, truth_RK = found.clients["cluster"], found.clients["true_cluster"]
     tested = np.flatnonzero(~np.isnan(found.clients["cluster_own_accuracy"]).all(axis=1))
     last = int(tested[-1]) if len(tested) else -1
     return RunScores(
         rounds=len(found.round_R),
         silhouette=_last(found.rounds["silhouette"]),
         evaluated_round=int(found.round_R[last]) if len(tested) else None,
-        clustering=clustering(labels_RK, truth_K, found.rounds["clustered"]),
+        clustering=clustering(labels_RK, truth_RK, found.rounds["clustered"]),
         clients=of_clients(_clients(found, last)),
-        published_clustering=published_clustering(labels_RK, truth_K, ami_is_ari=ami_is_ari),
+        published_clustering=published_clustering(labels_RK, truth_RK, ami_is_ari=ami_is_ari),
         published_clients=published_clients(found.clients),
+        disturbances={
+            name: _last(values_R) for name, values_R in disturbances.scores_of(found.clients).items()
+        },
     )
 
 
@@ -145,11 +156,21 @@ def _at(found: Records, index: int) -> RoundScores:
     clients = _clients(found, index)
     return RoundScores(
         recorded={name: values_R[index].item() for name, values_R in found.rounds.items()},
-        partition=of_partition(clients["cluster"], found.truth_K),
+        partition=of_partition(clients["cluster"], clients["true_cluster"]),
         clients=of_clients(clients),
         published_gf1=float(mean(clients["local_server_f1_union"])),
         train=TrainScores(**_numbers(TrainScores, clients)),
+        faults=_fault_scores(found, index),
     )
+
+
+def _fault_scores(found: Records, index: int) -> dict[str, float]:
+    """Return those of one round, none of a run without attackers."""
+    if ATTACKER not in found.clients:
+        return {}
+    rows = {name: values_RK[index : index + 1] for name, values_RK in found.clients.items()}
+    columns = Columns((1, len(found.truth_K)), rows)
+    return {name: float(values[0]) for name, values in computed(FaultScores, columns).items()}
 
 
 def _clients(found: Records, index: int) -> Columns:

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedgrid.tracking import records
 from fedgrid.tracking.records import Array
+from fedgrid.tracking.scoring.frames import Frames
 from fedgrid.tracking.scoring.partitions import (
     ClusteringScores,
     PublishedClustering,
@@ -106,6 +107,7 @@ class Result:
     """Name -> score of each round, shape (R,), NaN in rounds without it: `tracking.scoring.scores.curves`."""
     labels_RK: Array
     truth_K: Array
+    """The hidden groups of round 1."""
 
     def mean(self, curve: str, *, last: int = 0) -> float:
         """Return the mean over the rounds that have a value, NaN if none has.
@@ -128,7 +130,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(Frames):
     """The runs of a grid in its order, and the results of the finished runs."""
 
     name: str
@@ -257,15 +259,15 @@ def read_result(run: Run) -> Result:
         RecordsError: if there are no records.
     """
     found = records.read(run.folder)
-    labels_RK, truth_K = found.clients["cluster"], found.truth_K
+    labels_RK, truth_RK = found.clients["cluster"], found.clients["true_cluster"]
     return Result(
         run,
-        clustering(labels_RK, truth_K, found.rounds["clustered"]),
-        published_clustering(labels_RK, truth_K, ami_is_ari=run.published == AMI_IS_ARI),
+        clustering(labels_RK, truth_RK, found.rounds["clustered"]),
+        published_clustering(labels_RK, truth_RK, ami_is_ari=run.published == AMI_IS_ARI),
         found.round_R,
         curves(found),
         labels_RK,
-        truth_K,
+        found.truth_K,
     )
 
 

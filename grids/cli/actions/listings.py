@@ -1,23 +1,29 @@
 """Print the data sets, splits, algorithms and models to choose from, as tables or as JSON."""
 
+import inspect
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic_core import to_jsonable_python
 from rich.console import Console
 from rich.markup import escape
 
 from fedgrid.algorithms.contract.base import Labels
+from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.data.datasets import DATASETS, is_here
 from fedgrid.engine.data.femnist import convert
-from fedgrid.engine.errors import ConfigError, DataError
+from fedgrid.engine.errors import ConfigError, DataError, unknown
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.partition.blueprint import Blueprint
 from fedgrid.engine.partition.blueprint import of as blueprint_of
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.session import prepare
+from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import choice_table, class_count_table
+from fedgrid.grids.presets.axis_keys import text_of
+from fedgrid.grids.presets.key_docs import allowed, docs_of
 
 FORMATS = (".pdf", ".png", ".svg")
 """Of figures."""
@@ -140,26 +146,62 @@ def _draw(blueprint: Blueprint, groups_K: Labels, path: Path) -> None:
         raise DataError(f"{path} cannot be written: {error.strerror}; name another file") from error
 
 
-def list_algorithms(as_json: bool, console: Console) -> None:
-    """Print the algorithms, one line each, with their source."""
+def list_algorithms(name: str | None, as_json: bool, console: Console) -> None:
+    """Print the algorithms, one line each, with their source; or one of them, with its settings.
+
+    Raises:
+        ConfigError: if there is none of that name.
+    """
+    if name is not None and name not in ALGORITHMS:
+        raise unknown("algorithm", name, ALGORITHMS)
     if as_json:
-        entries = [
-            {
-                "name": entry.name,
-                "title": entry.title,
-                "summary": entry.summary,
-                "source": entry.source,
-                "settings": entry.settings.model_dump(mode="json"),
-            }
-            for entry in ALGORITHMS.values()
-        ]
-        print(json.dumps(entries, indent=2))
+        entries = [_as_json(entry) for entry in ALGORITHMS.values()]
+        print(json.dumps(entries if name is None else _as_json(ALGORITHMS[name]), indent=2))
+        return
+    if name is not None:
+        _show_algorithm(ALGORITHMS[name], console)
         return
     rows = [(entry.name, entry.summary, entry.source) for entry in ALGORITHMS.values()]
     console.print(choice_table(("name", "what it does", "source"), rows))
     console.print(
-        "\nSettings and their defaults: fedgrid algorithms --json; set one with --set algorithm.KEY=VALUE"
+        "\nSettings of one, with their defaults: fedgrid algorithms NAME; of all: --json. Set one with --set "
+        "algorithm.KEY=VALUE"
     )
+
+
+def _as_json(entry: AlgorithmEntry) -> dict[str, object]:
+    return {
+        "name": entry.name,
+        "title": entry.title,
+        "summary": entry.summary,
+        "source": entry.source,
+        "settings": entry.settings.model_dump(mode="json"),
+    }
+
+
+def _show_algorithm(entry: AlgorithmEntry, console: Console) -> None:
+    """Print an algorithm's settings: defaults, allowed values, meaning."""
+    console.print(f"[bold]{entry.name}[/] ({entry.title}): {entry.summary}")
+    console.print(f"Source: {entry.source}\n")
+    kind = type(entry.settings)
+    properties, meanings = kind.model_json_schema().get("properties", {}), docs_of(kind)
+    # Those that are its own come first, those of every averaging algorithm after them.
+    keys = sorted(properties, key=lambda key: key not in inspect.get_annotations(kind))
+    rows = [
+        (
+            key,
+            text_of(to_jsonable_python(getattr(entry.settings, key))),
+            allowed(properties[key]),
+            meanings.get(key, ""),
+        )
+        for key in keys
+    ]
+    if not rows:
+        console.print("It has no settings.")
+        return
+    console.print(choice_table(("setting", "default", "allowed", "meaning"), rows))
+    console.print(f"\nSet one with --set algorithm.{rows[0][0]}=VALUE, or in a file:")
+    print_plain(console, f"  algorithm: {{name: {entry.name}, {rows[0][0]}: {rows[0][1]}}}")
 
 
 def list_models(as_json: bool, console: Console) -> None:

@@ -1,4 +1,4 @@
-"""Commands on a grid that was launched: `fedgrid status`, `store`, `retry`, `stop` and `sync`."""
+"""Commands on a grid that was launched: status, store, retry, stop, sync, ui and delete."""
 
 from typing import Annotated
 
@@ -7,6 +7,7 @@ import typer
 from fedgrid.grids.cli.commands.app import console, exit_with, launch_options
 from fedgrid.grids.cli.commands.options import (
     AcceptChanges,
+    AnyGridName,
     AsJson,
     ClientsPerActor,
     CpusPerClient,
@@ -24,12 +25,15 @@ app = typer.Typer()
 
 
 @app.command(epilog="Example: `fedgrid status paper`")
-def status(grid: GridName, storage: StorageAt = "runs", as_json: AsJson = False) -> None:
-    """Show the progress of a grid: runs done, running, waiting and failed, and the time left."""
+def status(grid: AnyGridName = None, storage: StorageAt = "runs", as_json: AsJson = False) -> None:
+    """Show the progress of a grid, or of all: runs done, running, waiting and failed, the time left."""
     from fedgrid.engine.storage.storage import Storage
-    from fedgrid.grids.display.status import show_status
+    from fedgrid.grids.display.status import show_all, show_status
 
-    show_status(grid, Storage.of(storage), as_json, console())
+    if grid is None:
+        show_all(Storage.of(storage), as_json, console())
+    else:
+        show_status(grid, Storage.of(storage), as_json, console())
 
 
 @app.command(epilog="Example: `fedgrid store paper --drop`")
@@ -92,9 +96,49 @@ def stop(grid: GridName, storage: StorageAt = "runs") -> None:
 
 
 @app.command(epilog="Example: `fedgrid sync paper`")
-def sync(grid: GridName, storage: StorageAt = "runs") -> None:
+def sync(
+    grid: GridName,
+    rename: Annotated[
+        bool,
+        typer.Option(
+            "--rename", help="Log runs of an earlier fedgrid anew, whose metrics have names without sections."
+        ),
+    ] = False,
+    storage: StorageAt = "runs",
+) -> None:
     """Log to MLflow what it lacks of a grid's runs, as after an outage of its server."""
     from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.execution.relaunch import sync_grid
 
-    sync_grid(grid, Storage.of(storage), console())
+    sync_grid(grid, Storage.of(storage), console(), rename=rename)
+
+
+@app.command(epilog="Example: `fedgrid ui paper --port 5001`")
+def ui(
+    grid: AnyGridName = None,
+    storage: StorageAt = "runs",
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Port on this machine's loopback address.")
+    ] = 5000,
+) -> None:
+    """Open the MLflow UI on the run store, on this machine only."""
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.grids.mlflow_log.ui import serve_ui
+
+    raise typer.Exit(serve_ui(grid, Storage.of(storage), port, console()))
+
+
+@app.command(epilog="Example: `fedgrid delete quickstart`")
+def delete(
+    grid: GridName,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    storage: StorageAt = "runs",
+) -> None:
+    """Delete a grid: its folder, and those of its runs that no other grid has.
+
+    Cached rounds stay; its runs in MLflow are marked as deleted.
+    """
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.grids.upkeep.delete import delete_grid
+
+    delete_grid(grid, Storage.of(storage), console(), ask=None if yes else typer.confirm)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fedgrid.engine.errors import ConfigError
+from fedgrid.grids.cli.actions import completion
 from fedgrid.grids.cli.commands.app import console, data_folder, given, use_plugins
 from fedgrid.grids.cli.commands.options import (
     AsJson,
@@ -79,13 +80,22 @@ def convert(
     convert_femnist(source, data_folder(data_dir), console())
 
 
-@app.command(epilog="Example: `fedgrid algorithms --json`")
-def algorithms(plugins: Plugins = None, as_json: AsJson = False) -> None:
-    """List the algorithms, with their source and default settings."""
+@app.command(epilog="Example: `fedgrid algorithms sattler`")
+def algorithms(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="One of them: show its settings.", show_default=False, autocompletion=completion.algorithms
+        ),
+    ] = None,
+    plugins: Plugins = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the algorithms with their source, or show the settings of one: defaults, values, meaning."""
     from fedgrid.grids.cli.actions.listings import list_algorithms
 
     use_plugins(plugins)
-    list_algorithms(as_json, console())
+    list_algorithms(name, as_json, console())
 
 
 @app.command(epilog="Example: `fedgrid models`")

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from fedgrid.grids.cli.actions import completion
+
 AUTO = "auto"
 """The value that leaves the choice to fedgrid, the same as no option."""
 UNITS = ("B", "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB")
@@ -55,6 +57,7 @@ What = Annotated[
     typer.Argument(
         help="A preset (`fedgrid presets` lists them), a YAML file, or one of the papers' scenarios.",
         show_default=False,
+        autocompletion=completion.presets_and_files,
     ),
 ]
 Dataset = Annotated[str | None, typer.Option(help="A name of `fedgrid data`, folder:PATH or npz:PATH.")]
@@ -88,7 +91,20 @@ StorageAt = Annotated[
         help="Folder of the runs and the MLflow store, or a URI such as s3://bucket/runs.",
     ),
 ]
-GridName = Annotated[str, typer.Argument(help="Name of a grid that was launched.", show_default=False)]
+GridName = Annotated[
+    str,
+    typer.Argument(
+        help="Name of a grid that was launched.", show_default=False, autocompletion=completion.grids
+    ),
+]
+AnyGridName = Annotated[
+    str | None,
+    typer.Argument(
+        help="Name of a grid. [default: all of the storage]",
+        show_default=False,
+        autocompletion=completion.grids,
+    ),
+]
 ClientsPerActor = Annotated[
     int | None,
     typer.Option(
@@ -100,6 +116,8 @@ ClientsPerActor = Annotated[
 CpusPerClient = Annotated[
     float | None,
     typer.Option(
+        "--cpus-per-actor",
+        "--cpus-per-client",
         parser=_share_or_auto,
         metavar="X|auto",
         help="CPUs that an actor reserves. [default: fits the cluster]",
@@ -108,6 +126,8 @@ CpusPerClient = Annotated[
 GpusPerClient = Annotated[
     float | None,
     typer.Option(
+        "--gpus-per-actor",
+        "--gpus-per-client",
         parser=_share_or_auto,
         metavar="X|auto",
         help="Share of a GPU that an actor reserves. [default: 0.05 if there is one]",

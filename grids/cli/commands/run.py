@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from fedgrid.engine.errors import ConfigError
+from fedgrid.grids.cli.actions import completion
 from fedgrid.grids.cli.commands.app import console, exit_with, given, launch_options, use_plugins
 from fedgrid.grids.cli.commands.options import (
     AcceptChanges,
@@ -42,7 +43,10 @@ def run(
     balance: Balance = None,
     clients: Clients = None,
     algorithm: Annotated[
-        list[str] | None, typer.Option(help="A name of `fedgrid algorithms`; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            help="A name of `fedgrid algorithms`; may be repeated.", autocompletion=completion.algorithms
+        ),
     ] = None,
     seed: Seed = None,
     seeds: Seeds = None,
@@ -82,6 +86,9 @@ def run(
         bool,
         typer.Option("--dry-run", help="Show what would run, with which resources, and roughly how long."),
     ] = False,
+    each: Annotated[
+        bool, typer.Option("--each", help="At the end a row for each run, not means over seeds.")
+    ] = False,
     accept_changes: AcceptChanges = False,
     as_json: AsJson = False,
 ) -> None:
@@ -107,6 +114,7 @@ def run(
         fresh=fresh,
         accept_changes=accept_changes,
         as_json=as_json,
+        each=each,
     )
     axes = given(
         {

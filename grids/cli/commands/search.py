@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from fedgrid.grids.cli.actions import completion
 from fedgrid.grids.cli.commands.app import console, exit_with, given, launch_options, use_plugins
 from fedgrid.grids.cli.commands.options import (
     AcceptChanges,
@@ -34,7 +35,11 @@ app = typer.Typer()
 def search(
     what: Annotated[
         str,
-        typer.Argument(help="An algorithm, or a YAML file with search: in it.", show_default=False),
+        typer.Argument(
+            help="An algorithm, or a YAML file with search: in it.",
+            show_default=False,
+            autocompletion=completion.algorithms_and_files,
+        ),
     ],
     dataset: Dataset = None,
     overlap: Overlap = None,
@@ -81,6 +86,9 @@ def search(
     store: Store = True,
     store_limit: StoreLimit = None,
     in_process: InProcess = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the runs of the first trials, and roughly how long.")
+    ] = False,
     accept_changes: AcceptChanges = False,
     as_json: AsJson = False,
 ) -> None:
@@ -90,7 +98,7 @@ def search(
     """
     from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.search.definition import load_search
-    from fedgrid.grids.search.run import run_search
+    from fedgrid.grids.search.run import plan_search, run_search
 
     options = launch_options(
         data_dir,
@@ -123,4 +131,7 @@ def search(
         filters=filters or [],
         seeds=seeds,
     )
+    if dry_run:
+        plan_search(found, Storage.of(storage), options, console())
+        return
     exit_with(run_search(found, Storage.of(storage), options, console()))

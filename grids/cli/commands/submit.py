@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fedgrid.grids.cli.actions import completion
 from fedgrid.grids.cli.commands.app import console
 
 app = typer.Typer()
@@ -16,7 +17,12 @@ app = typer.Typer()
 )
 def submit(
     grid: Annotated[
-        str, typer.Argument(help="The grid, as for `fedgrid run`: a preset or a file.", show_default=False)
+        str,
+        typer.Argument(
+            help="The grid, as for `fedgrid run`: a preset or a file.",
+            show_default=False,
+            autocompletion=completion.presets_and_files,
+        ),
     ],
     options: Annotated[
         list[str] | None, typer.Argument(help="Options of `fedgrid run`.", show_default=False)

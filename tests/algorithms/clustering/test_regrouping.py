@@ -186,3 +186,11 @@ def test_two_shots_with_clients_absent_at_both_rises(told):
     assert partition(history[3][0]) == sets([0, 1, 2], [3], [4])
     assert partition(history[4][0]) == sets([0, 1, 2, 4], [3])
     assert list(history[4][1].placed) == [4]
+
+
+def test_with_recluster_every_clients_are_clustered_anew_whatever_the_temperature():
+    """One shot in round 2; then every second round, cold or not, as an update that is turned round shows."""
+    settings = {"clusterer": {"num_clusters": 2}, "recluster_every": 2}
+    history = play(create("ocfl-kmeans", settings), [COLD, WARM, COLD, HOT, COLD, COLD], 2)
+    assert [diagnostics.clustered for _, diagnostics in history] == [False, True, False, True, False, True]
+    assert [int(state.arrays["last_shot"][0]) for state, _ in history[1:]] == [1, 1, 3, 3, 5]

@@ -27,7 +27,7 @@ class Noting:
         self.calls.append(("evaluate", tasks, models, memories))
         return ["tested"]
 
-    def describe(self, clients, message):
+    def describe(self, clients, message, encoder=None):
         self.calls.append(("describe", clients, message))
         return ["described"]
 

@@ -61,7 +61,9 @@ def comparable(result):
     counts = [
         None if c is None else (c.confusion.tolist(), c.loss_sum) for c in (report.local, report.local_server)
     ]
-    numbers = replace(report, seconds=0.0, peak_memory=PeakMemory("", 0.0), local=None, local_server=None)
+    numbers = replace(
+        report, seconds=0.0, epoch_seconds=0.0, peak_memory=PeakMemory("", 0.0), local=None, local_server=None
+    )
     kept = {name: array.tobytes() for name, array in memory.items()}
     return numbers, counts, result.update.tobytes(), kept
 

@@ -15,8 +15,7 @@ from fedgrid.algorithms.contract import local_rule, products, updates
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients import worker
-from fedgrid.engine.clients.messages import ClientData, Setup, TrainTask
-from fedgrid.engine.clients.uplink import Clip
+from fedgrid.engine.clients.messages import ClientData, Moved, Setup, TrainTask
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.data.pixel_statistics import PixelStatistics
 from fedgrid.engine.models import flat_vectors, networks, normalisation
@@ -25,6 +24,7 @@ from fedgrid.engine.round_cache import key
 from fedgrid.engine.round_cache.key import Digests, digest, of_setup, of_task
 from fedgrid.engine.training import augmentation, evaluation, local
 from fedgrid.engine.training.settings import LocalTraining, Training
+from fedgrid.engine.uplink.steps import Clip, Noise, Quantise, TopK
 
 
 def image_set(seed, num_images=4):
@@ -191,7 +191,14 @@ OTHER = {
         "normalised_by": PixelStatistics((0.1,), (0.3,)),
     },
     PixelStatistics: {"means": (0.2,), "deviations": (0.4,)},
-    ClientData: {"client": 7, "train": image_set(30), "test": image_set(31)},
+    ClientData: {
+        "client": 7,
+        "train": image_set(30),
+        "test": image_set(31),
+        "moved": Moved(1, 0, image_set(30), image_set(31)),
+        "factor": -1.0,
+        "fault": "sign_flip",
+    },
     ImageSet: {
         "groups": np.zeros(4, np.int64),
         "images": image_set(32).images,
@@ -211,6 +218,9 @@ OTHER = {
         "precision": "bfloat16",
     },
     Clip: {"clip": 2.0},
+    Noise: {"noise": 0.6},
+    TopK: {"topk": 0.2},
+    Quantise: {"quantise": 5},
     Rule: {"strength": 2.0, "personal": ((0, 2),)},
 }
 """For every type that is part of a key, another value for each of its fields."""
@@ -223,6 +233,9 @@ EXAMPLES = {
     PixelStatistics: PixelStatistics((0.1,), (0.3,)),
     LocalTraining: training(momentum=0.0).local,
     Clip: Clip(clip=1.0),
+    Noise: Noise(noise=0.5),
+    TopK: TopK(topk=0.1),
+    Quantise: Quantise(quantise=4),
     Rule: Rule(),
 }
 

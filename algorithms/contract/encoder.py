@@ -1,0 +1,72 @@
+"""What an encoder of images is: how it is made and trained, before the first round of any run that names it.
+
+Source: Prigent, Chelli, Costan, Cudennec, Schubert, Antoniu, Efficient Resource-Constrained Federated
+Learning Clustering with Local Data Compression on the Edge-to-Cloud Continuum, HiPC 2024, section III, and
+its code. An encoder that several runs name is trained once (`engine.before_training.pretraining`).
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fedgrid.algorithms.contract.section import PositiveInt, Section
+
+Kind = Literal["dense", "convolutional", "pca", "pixels"]
+REFERENCE = "reference"
+"""The value of `public` that stands for the server's own reference images."""
+
+
+class EncoderSettings(Section):
+    """How images become codes. `public`, `federated` or both say on what it is trained."""
+
+    name: Kind | None = None
+    """`dense` and `convolutional` are the paper's autoencoders; None takes the first for grey images, the
+    second for images with several channels, as the paper does. `pca`: principal components; `pixels`: the
+    images themselves."""
+    public: str | None = None
+    """A data set, as `fmnist`, or `reference`: the reference images that the server holds
+    (`split.reference_images`). The server trains on it; nothing is sent but the encoder."""
+    epochs: PositiveInt = 20
+    """On the public set."""
+    federated: Annotated[int, Field(ge=0, strict=True)] = 0
+    """Rounds of FedAvg among the run's own clients; after the public set, if both are given."""
+    local_epochs: PositiveInt = 3
+    """Of a client in such a round."""
+    participation: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Share of the clients in such a round."""
+    components: PositiveInt = 20
+    """Of `pca`."""
+    batch_size: Annotated[int, Field(ge=2, strict=True)] = 32
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    """Of Adam, which minimises the mean squared error of the pixels, in 0..1."""
+    seed: Annotated[int, Field(ge=0, strict=True)] = 0
+    """Of the initial weights and batches. Runs of all seeds share an encoder of a public set."""
+    batch_statistics: bool = False
+    """Whether BatchNorm takes the statistics of a client's images of one class when these are encoded, as the
+    release does, instead of those of the training."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, given: Any) -> Any:
+        return {"name": given} if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _has_images(self) -> Self:
+        if self.name == "pixels":
+            return self
+        if self.name == "pca" and (self.public is None or self.federated):
+            raise ValueError(
+                "pca takes its components from a public set alone: set encoder.public, as in "
+                "{name: pca, public: fmnist}, and leave encoder.federated out"
+            )
+        if self.public is None and not self.federated:
+            raise ValueError(
+                "nothing says what the encoder is trained on: set encoder.public to a data set or to "
+                f"{REFERENCE}, or encoder.federated to a number of rounds; {{name: pixels}} needs neither"
+            )
+        return self
+
+
+def kind_of(settings: EncoderSettings, shape: tuple[int, int, int]) -> Kind:
+    """Return what kind of encoder the settings ask for, for images of a shape (channels, height, width)."""
+    return settings.name or ("dense" if shape[0] == 1 else "convolutional")

@@ -1,0 +1,1 @@
+"""Clustering before training, by what clients say about their data: embeddings, LADD."""

@@ -1,0 +1,77 @@
+"""What a client says about its data: the mean code of each class, quantised.
+
+Source: Prigent et al. 2024, section III, Algorithm 1 and equation 1. Deviation: a missing class is filled in
+after the vector is scaled to 0..1, so that its bits are fair coins whatever the scale of the codes.
+
+Shapes: N images, L classes, Z entries of a code, D = L Z of the vector.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fedgrid.algorithms.contract.orders import Message, Payload
+from fedgrid.algorithms.embeddings.quantiser import flipped, pack, rounded, scaled
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Flip = Annotated[float, Field(ge=0, le=0.5)]
+BITS, VECTOR = "bits", "vector"
+"""Arrays of a message: packed bits, or float32 entries where nothing is quantised."""
+
+
+class ClassMeans(Message):
+    """The mean code of each class, one after the other."""
+
+    flip: Flip | tuple[Flip, ...] = 0.1
+    """Probability of a flipped bit. Of several each client draws one of its own."""
+    normalise: Literal["vector", "class"] = "vector"
+    """What is scaled to 0..1 by its least and greatest entry."""
+    quantise: bool = True
+    """False: the means themselves are sent, as float32, without flips."""
+
+    def describe(
+        self, images: "Tensor", labels: "Tensor", num_classes: int, rng: np.random.Generator
+    ) -> Payload:
+        """Return the packed bits, or the vector, of a client's codes, shape (N, Z)."""
+        filling, tossing, flipping, budget = rng.spawn(4)
+        means_LZ = class_means(images, labels, num_classes)
+        filled_LZ = self._filled(means_LZ, filling)
+        if not self.quantise:
+            return {VECTOR: filled_LZ.ravel().astype(np.float32)}
+        bits_D = rounded(filled_LZ.ravel(), tossing)
+        flip = float(budget.choice(self.flip)) if isinstance(self.flip, tuple) else self.flip
+        return {BITS: pack(flipped(bits_D, flip, flipping))}
+
+    def _filled(self, means_LZ: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return the means, scaled to 0..1 if they are quantised, uniform noise for missing classes."""
+        noise_LZ = rng.random(means_LZ.shape)
+        there_L = np.isfinite(means_LZ[:, 0])
+        if not self.quantise:
+            least, most = means_LZ[there_L].min(), means_LZ[there_L].max()
+            return np.where(there_L[:, None], means_LZ, least + (most - least) * noise_LZ)
+        if self.normalise == "vector":
+            noise_LZ[there_L] = scaled(means_LZ[there_L])
+        else:
+            for label in np.flatnonzero(there_L):
+                noise_LZ[label] = scaled(means_LZ[label])
+        return noise_LZ
+
+
+def class_means(codes: "Tensor", labels: "Tensor", num_classes: int) -> NDArray[np.float64]:
+    """Return the mean code of each class, shape (L, Z), NaN for a class without images."""
+    codes_NZ, labels_N = codes.double().cpu().numpy(), labels.cpu().numpy()
+    means_LZ = np.full((num_classes, codes_NZ.shape[1]), np.nan)
+    for label in np.unique(labels_N):
+        means_LZ[label] = codes_NZ[labels_N == label].mean(axis=0)
+    return means_LZ
+
+
+def vector_of(payload: Payload) -> NDArray[Any]:
+    """Return what a message says, float64: 0 and 1 of its bits, padded to whole bytes, or its vector."""
+    if BITS in payload:
+        return np.unpackbits(payload[BITS]).astype(np.float64)
+    return payload[VECTOR].astype(np.float64)

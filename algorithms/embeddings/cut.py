@@ -1,0 +1,172 @@
+"""Ward's tree of vectors, and where to cut it: at the best Calinski-Harabasz index, or below a threshold.
+
+Source: Prigent et al. 2024, section III-C, Algorithm 2: Bayesian optimisation of the threshold by the index
+(Calinski and Harabasz 1974). Only the n - 1 merge heights matter, so `best_ch` looks at all of them. A merge
+at height h adds h^2 / 2 to the squared distances within clusters, so that the index of every cut follows from
+the heights alone. Algorithm 2 as printed, and the release, maximise the *negative* index (`bayesian` with
+`reversed_sign`): of the cuts that they accept they prefer the worst.
+Deviation: Optuna's Gaussian process maximises the expected improvement, not an upper confidence bound.
+
+Shapes: N vectors of D entries.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.algorithms.contract.base import Labels
+
+RANDOM_POINTS, MODEL_POINTS = 30, 5
+"""Thresholds that the release tries: at random, then by the optimisation."""
+PUBLISHED_BOUNDS = (1.0, 100.0)
+PENALTY = -500.0
+"""The release's score of a cut that it does not accept."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A partition of N vectors."""
+
+    labels_N: Labels
+    """From 0."""
+    threshold: float
+    """Clusters are merged below this height; infinite for one cluster."""
+    index: float
+    """Calinski-Harabasz; NaN for one cluster and for N."""
+
+
+@dataclass(frozen=True)
+class Guards:
+    """Which cuts are accepted."""
+
+    least_clusters: int = 2
+    least_members: int = 1
+
+
+class Tree:
+    """Ward's tree of N vectors, at least one."""
+
+    def __init__(self, vectors_ND: NDArray[Any]) -> None:
+        # Imports scipy's hierarchies, which take a while; algorithms are listed without them.
+        from scipy.cluster import hierarchy
+
+        vectors_ND = np.asarray(vectors_ND, np.float64)
+        self._num = len(vectors_ND)
+        self._merges = hierarchy.linkage(vectors_ND, "ward") if self._num > 1 else np.empty((0, 4))
+        self.heights = self._merges[:, 2]
+        """Of the N - 1 merges, ascending."""
+        self._within = np.concatenate([[0.0], np.cumsum(self.heights**2) / 2])
+        """Squared distances within clusters after 0, 1, ... merges."""
+
+    def below(self, threshold: float) -> Cut:
+        """Return the clusters whose merges are all below a height."""
+        from scipy.cluster import hierarchy
+
+        num_merges = int(np.searchsorted(self.heights, threshold, side="left"))
+        if num_merges == len(self.heights):
+            return Cut(np.zeros(self._num, np.int64), np.inf, np.nan)
+        # scipy merges up to and including a height.
+        limit = np.nextafter(threshold, -np.inf)
+        labels = hierarchy.fcluster(self._merges, limit, criterion="distance")
+        return Cut(np.asarray(labels, np.int64) - 1, threshold, self.index_after(num_merges))
+
+    def index_after(self, num_merges: int) -> float:
+        """Return the Calinski-Harabasz index after so many merges: infinite if nothing differs within.
+
+        NaN for one cluster and for N clusters.
+        """
+        count = self._num - num_merges
+        if not 1 < count < self._num:
+            return np.nan
+        within = self._within[num_merges]
+        between = self._within[-1] - within
+        return float(between * (self._num - count) / (within * (count - 1))) if within else np.inf
+
+    def cuts(self) -> list[int]:
+        """Return the numbers of merges at which a threshold can cut, without one cluster and N of them."""
+        steps = np.flatnonzero(np.diff(self.heights) > 0) + 1
+        return [int(step) for step in steps if 1 < self._num - step < self._num]
+
+    def best_ch(self, guards: Guards) -> Cut:
+        """Return the cut with the greatest index; of equal ones the one with fewest clusters.
+
+        If the guards accept none, the least number of members does not count; one cluster if there is none.
+        """
+        return self._first(sorted(self.cuts(), key=lambda step: (-self.index_after(step), -step)), guards)
+
+    def widest_gap(self, guards: Guards) -> Cut:
+        """Return the cut before the merge that is the most times higher than the one below it.
+
+        Guards as of `best_ch`, and at most half as many clusters as vectors. Ours: flips raise the merges
+        within groups to about one height, sqrt(2 D p (1 - p)), above which those between groups stand out;
+        the index prefers fewer clusters the more bits are flipped.
+        """
+        steps = [step for step in self.cuts() if self._num - step <= self._num / 2]
+        least = np.finfo(np.float64).tiny
+
+        def times_higher(step: int) -> float:
+            return float(np.log(self.heights[step]) - np.log(max(self.heights[step - 1], least)))
+
+        return self._first(sorted(steps, key=lambda step: (-times_higher(step), -step)), guards)
+
+    def _first(self, ranked: list[int], guards: Guards) -> Cut:
+        for least_members in (guards.least_members, 1):
+            for step in ranked:
+                if self._num - step >= guards.least_clusters:
+                    cut = self.below(float(self.heights[step]))
+                    if np.bincount(cut.labels_N).min() >= least_members:
+                        return cut
+        return self.below(np.inf)
+
+    def bayesian(self, guards: Guards, seed: int, *, reversed_sign: bool = False) -> Cut:
+        """Return the cut with the greatest index of the thresholds that Optuna's Gaussian process tries.
+
+        Args:
+            guards: other cuts have the release's penalty.
+            seed: of the optimisation.
+            reversed_sign: score by the negative index, within the release's bounds; else thresholds are
+                between 0 and the last merge.
+        """
+        tried: dict[float, Cut] = {}
+
+        def score(threshold: float) -> float:
+            cut = tried.setdefault(threshold, self.below(threshold))
+            sizes = np.bincount(cut.labels_N)
+            accepted = (
+                len(sizes) >= max(2, guards.least_clusters) and sizes.min() >= guards.least_members
+            ) and not np.isnan(cut.index)
+            index = min(cut.index, np.finfo(np.float64).max)
+            return (-index if reversed_sign else index) if accepted else PENALTY
+
+        if self._num < 3:
+            return self.below(np.inf)
+        bounds = PUBLISHED_BOUNDS if reversed_sign else (0.0, float(self.heights[-1]))
+        found = _optimised(score, bounds, seed)
+        if score(found) == PENALTY and not reversed_sign:
+            return self.below(np.inf)
+        return tried[found]
+
+
+def _optimised(score: Callable[[float], float], bounds: tuple[float, float], seed: int) -> float:
+    """Return the threshold with the best score of those that are tried."""
+    # Imported here because it takes a second that no other algorithm needs.
+    import warnings
+
+    import optuna
+
+    if bounds[0] >= bounds[1]:
+        return bounds[1]
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = optuna.samplers.GPSampler(
+            seed=seed, n_startup_trials=RANDOM_POINTS, deterministic_objective=True
+        )
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    study.optimize(
+        lambda trial: score(trial.suggest_float("threshold", *bounds)), RANDOM_POINTS + MODEL_POINTS
+    )
+    return float(study.best_params["threshold"])

@@ -1,0 +1,82 @@
+"""Embeddings: clients are clustered before training, by quantised mean codes of their classes.
+
+Source: Prigent, Chelli, Costan, Cudennec, Schubert, Antoniu, Efficient Resource-Constrained Federated
+Learning Clustering with Local Data Compression on the Edge-to-Cloud Continuum, HiPC 2024, Algorithms 1 to 3,
+and its code (cedricprigent/efficient-fl-clustering), which `embeddings-as-published` follows: the sign of the
+index reversed, each class scaled by itself, BatchNorm by each class's own statistics, lower layers shared.
+Deviations: the index is maximised, over all cuts; a client not met yet is counted to the largest cluster.
+
+Shapes: N clients, D entries of a vector.
+"""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fedgrid.algorithms.contract.base import Labels
+from fedgrid.algorithms.contract.encoder import EncoderSettings
+from fedgrid.algorithms.contract.orders import Message, Payload
+from fedgrid.algorithms.contract.section import PositiveInt
+from fedgrid.algorithms.embeddings.before_training import BeforeTraining, BeforeTrainingSettings
+from fedgrid.algorithms.embeddings.class_means import ClassMeans, Flip, vector_of
+from fedgrid.algorithms.embeddings.cut import Guards, Tree
+
+Threshold = Literal["best-ch", "bayesian", "bayesian-reversed", "widest-gap"] | Annotated[float, Field(gt=0)]
+
+
+class EmbeddingsSettings(BeforeTrainingSettings):
+    """What clients send, and how the server clusters it."""
+
+    encoder: EncoderSettings = EncoderSettings(federated=10)
+    """Makes codes of images."""
+    flip: Flip | tuple[Flip, ...] = 0.1
+    """Probability with which each bit is flipped, in [0, 0.5]. Of a list each client draws one of its own."""
+    normalise: Literal["vector", "class"] = "vector"
+    """What is scaled to 0..1 before rounding: the whole vector (text), or the part of each class (code)."""
+    quantise: bool = True
+    """False: means of codes are sent as they are, float32, without flips."""
+    threshold: Threshold = "best-ch"
+    """The height at which Ward's tree is cut. `best-ch`: that of the greatest Calinski-Harabasz index;
+    `bayesian`: the best one that 35 steps of an optimisation find (text); `bayesian-reversed`: the same for
+    the negative index, between 1 and 100 (code); `widest-gap` (ours): where a merge is the most times higher
+    than the one below it, which flips mislead less."""
+    least_clusters: PositiveInt = 2
+    """Of a cut that is accepted, unless the threshold is a number. The release has 3."""
+    least_members: PositiveInt = 2
+    """Of each of its clusters; does not count if no cut has as many. The release has 5 to 100. With 1, a few
+    clients that send the same bits and many that are alone can have the greatest index."""
+
+
+class Embeddings(BeforeTraining):
+    """FedAvg in clusters of like embeddings."""
+
+    settings: EmbeddingsSettings
+
+    def message(self) -> Message:
+        """Return what clients say: bits of the mean codes of their classes."""
+        settings = self.settings
+        return ClassMeans(
+            encoder=settings.encoder,
+            flip=settings.flip,
+            normalise=settings.normalise,
+            quantise=settings.quantise,
+        )
+
+    def vector(self, said: Payload) -> NDArray[np.float64]:
+        """Return the bits of a message as numbers, shape (D,)."""
+        return vector_of(said)
+
+    def groups(self, vectors_ND: NDArray[np.float64], rng: np.random.Generator) -> Labels:
+        """Return the clusters of the tree's best cut."""
+        tree, threshold = Tree(vectors_ND), self.settings.threshold
+        guards = Guards(self.settings.least_clusters, self.settings.least_members)
+        if threshold == "best-ch":
+            return tree.best_ch(guards).labels_N
+        if threshold == "widest-gap":
+            return tree.widest_gap(guards).labels_N
+        if isinstance(threshold, str):
+            seed = int(rng.integers(2**31))
+            return tree.bayesian(guards, seed, reversed_sign=threshold != "bayesian").labels_N
+        return tree.below(threshold).labels_N

@@ -1,0 +1,46 @@
+"""Clustering before training in the registry."""
+
+from fedgrid.algorithms.contract.encoder import EncoderSettings
+from fedgrid.algorithms.contract.entry import AlgorithmEntry
+from fedgrid.algorithms.embeddings.embeddings import Embeddings, EmbeddingsSettings
+from fedgrid.algorithms.embeddings.ladd import Ladd, LaddSettings
+
+SOURCE = "Prigent et al. 2024"
+
+EMBEDDINGS = (
+    AlgorithmEntry(
+        "embeddings",
+        "Embeddings",
+        "clusters before round 1, by flipped bits of mean codes of each class",
+        SOURCE,
+        Embeddings,
+        EmbeddingsSettings(),
+    ),
+    AlgorithmEntry(
+        "ladd",
+        "LADD",
+        "clusters before round 1, by the low frequencies of each class's images",
+        "Shenaj et al. 2023",
+        Ladd,
+        LaddSettings(),
+    ),
+)
+
+EMBEDDINGS_AS_PUBLISHED = (
+    AlgorithmEntry(
+        "embeddings-as-published",
+        "Embeddings as published",
+        "as its release: the worst cut that it accepts, two layers shared",
+        SOURCE,
+        Embeddings,
+        EmbeddingsSettings(
+            encoder=EncoderSettings(federated=10, batch_statistics=True),
+            normalise="class",
+            threshold="bayesian-reversed",
+            least_clusters=3,
+            least_members=10,
+            shared=2,
+            similarity_over="state",
+        ),
+    ),
+)

@@ -1,0 +1,134 @@
+"""What the server of a finished run has seen in its last round, computed again from the run's seed and state.
+
+A round is a function of the state before it, so the updates that were sent are trained again, with the same
+bits on the same kind of machine. The norms in the run's records say whether that holds.
+
+Shapes: K clients, P entries of a state vector, of which W are parameters.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.algorithms.contract.base import Labels
+from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.updates import Vector
+from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.clients.messages import Setup, TrainTask
+from fedgrid.engine.clients.participation import Participation
+from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.data.images import HeldImages
+from fedgrid.engine.disturbances.held import Changes
+from fedgrid.engine.encoders.encoder import Encoder
+from fedgrid.engine.models.flat_vectors import layout_of
+from fedgrid.engine.models.initialisation import blank, initial_vector
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.seeds import generator
+from fedgrid.engine.session import prepare
+
+
+@dataclass(frozen=True)
+class SentUpdate:
+    """One client's part of the last round, as the server saw it."""
+
+    start: Vector
+    """The model that it was sent and trained, shape (P,)."""
+    update: Vector
+    """What it sent, after all steps of the uplink, shape (P,)."""
+    norm: float
+    """Euclidean norm of the update."""
+
+    @property
+    def model(self) -> Vector:
+        """The client's model after its local training, as far as the server knows it, shape (P,)."""
+        return self.start + self.update
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A finished run in the eyes of its server, and the images that an attack is judged by."""
+
+    config: RunConfig
+    setup: Setup
+    layout: Layout
+    labels_K: Labels
+    """The partition after the last round."""
+    models: tuple[Vector, ...]
+    """The served models, each of shape (P,)."""
+    model_K: NDArray[np.int64]
+    """For each client the position of its model."""
+    sent: Mapping[int, SentUpdate]
+    """By client, of those that sent a usable update in the last round; none where nothing is sent."""
+
+    @property
+    def alone_K(self) -> NDArray[np.bool_]:
+        """Whether a client's cluster has no other client, so that the cluster's model is the client's own."""
+        _, inverse_K, counts = np.unique(self.labels_K, return_inverse=True, return_counts=True)
+        return np.asarray(counts[inverse_K] == 1)
+
+    def held(self, client: int) -> tuple[HeldImages, HeldImages]:
+        """Return the training and test images of a client in the last round."""
+        return self.setup.clients[client].at(self.config.training.rounds - 1)
+
+    def messages(self, pool: InProcessPool, encoder: Encoder | None) -> dict[int, Mapping[str, NDArray[Any]]]:
+        """Return what each client has said about its data before its first round; nothing if none has."""
+        message = self.config.make_algorithm().message()
+        if message is None:
+            return {}
+        pool.prepare(self.setup)
+        said = pool.describe(range(self.config.clients), message, encoder)
+        return {client: each.payload for client, each in enumerate(said)}
+
+
+def observe(config: RunConfig, before: Progress | None, after: Progress, data_dir: Path) -> Observed:
+    """Return what the server of a finished run has seen in its last round.
+
+    Args:
+        config: the run.
+        before: its state before the last round; None if that is the first round.
+        after: its state after the last round.
+        data_dir: the folder of the images.
+
+    Raises:
+        DataError: the images are missing.
+        RunError: a client's training fails.
+    """
+    setup, truth_K = prepare(config, data_dir)
+    _, *shape = setup.server_set.images.shape
+    of_model = config.model, tuple(shape), setup.num_classes
+    layout = layout_of(blank(*of_model))
+    algorithm = config.make_algorithm()
+    served = algorithm.served(after.state)
+    if before is None:
+        fresh = partial(initial_vector, *of_model, config.root_seed)
+        state = algorithm.init(layout, config.clients, fresh, generator(config.root_seed, "init"))
+        before = Progress(0, algorithm.reveal(state, truth_K))
+    sent = _sent(config, setup, before, truth_K) if algorithm.sends_updates else {}
+    return Observed(config, setup, layout, after.state.labels_K, served.models, served.model_K, sent)
+
+
+def _sent(config: RunConfig, setup: Setup, before: Progress, truth_K: Labels) -> dict[int, SentUpdate]:
+    """Train the clients of the last round again; return by client what they sent."""
+    algorithm, at, seed = config.make_algorithm(), before.rounds_done, config.root_seed
+    part = Participation(config.clients, seed, config.participation, config.dropout, config.joins)
+    state, changes = before.state, Changes.of(setup.clients)
+    if changes.begins(at):
+        state = algorithm.reveal(state, *(changes.truth(truth_K, index) for index in (at, at - 1)))
+    orders = algorithm.orders(state, at, part.presence(at), generator(seed, "orders", round_index=at))
+    dropped = part.dropped(at, [order.client for order in orders])
+    tasks = [TrainTask(order, at, evaluate=False) for order in orders if order.client not in dropped]
+    pool = InProcessPool()
+    pool.prepare(setup)
+    replies = pool.train(tasks, state.models, before.memories)
+    return {
+        reply.report.client: SentUpdate(
+            state.models[reply.report.chosen], reply.update, reply.report.update_norm
+        )
+        for reply in replies
+        if reply.report.usable
+    }

@@ -1,0 +1,29 @@
+"""What an attack is asked to do; the hash of it names its results."""
+
+from hashlib import sha256
+from typing import Literal, get_args
+
+from fedgrid.algorithms.contract.section import PositiveInt, Section
+
+Kind = Literal["membership", "class", "reconstruction"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+CLIENTS, STEPS = 3, 300
+"""Defaults of reconstruction."""
+VERSION = 1
+"""Of the attacks' numbers: results of another one are computed again."""
+
+
+class Attacking(Section):
+    """An attack on a finished run, after its last round."""
+
+    kind: Kind
+    clients: PositiveInt | None = None
+    """Of reconstruction: how many clients' updates are inverted, the first ones."""
+    steps: PositiveInt | None = None
+    """Of reconstruction: steps of the optimizer for each client."""
+
+    @property
+    def key(self) -> str:
+        """Names the files of the results: the kind and twelve hexadecimal digits."""
+        text = f"{VERSION} {self.model_dump_json()}"
+        return f"{self.kind}-{sha256(text.encode()).hexdigest()[:12]}"

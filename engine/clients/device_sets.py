@@ -1,0 +1,79 @@
+"""Images and labels on a device, as a worker trains and tests on them."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedgrid.engine.clients.messages import ClientData
+from fedgrid.engine.data.images import HeldImages
+
+
+class DeviceSet:
+    """Images and labels on a device: one uint8 tensor with channels last, one int64 tensor."""
+
+    def __init__(self, images: Tensor, labels: Tensor) -> None:
+        self.images, self.labels = images, labels
+
+    @classmethod
+    def of(cls, held: HeldImages, device: str) -> "DeviceSet":
+        """Return a copy of images on a torch device."""
+        # `np.array` copies: what comes from shared memory is read-only and may go away.
+        images = torch.from_numpy(np.array(held.images.transpose(0, 2, 3, 1), order="C"))
+        labels = torch.from_numpy(np.array(held.labels))
+        return cls(
+            images.to(device, non_blocking=True).permute(0, 3, 1, 2), labels.to(device, non_blocking=True)
+        )
+
+    def part(self, where: slice) -> "DeviceSet":
+        """Return a view of some of them."""
+        return DeviceSet(self.images[where], self.labels[where])
+
+
+class DeviceSets:
+    """Each client's images on a device; clients with one set in common share its tensors.
+
+    On a GPU they are put there once for all. Main memory has them already, so on a CPU only the last set in
+    use is kept a second time.
+    """
+
+    def __init__(self, held: Mapping[int, HeldImages], device: str) -> None:
+        self._held = held
+        self._device = device
+        self._put: dict[int, DeviceSet] = {}
+        if device != "cpu":
+            for client in held:
+                self.of(client)
+
+    def of(self, client: int) -> DeviceSet:
+        """Return a client's images."""
+        images = self._held[client]
+        if id(images) not in self._put:
+            if self._device == "cpu":
+                self._put.clear()
+            self._put[id(images)] = DeviceSet.of(images, self._device)
+        return self._put[id(images)]
+
+
+class Holdings:
+    """What each client trains on and is tested on; of a client that moves, before and after that."""
+
+    def __init__(self, clients: Sequence[ClientData], device: str) -> None:
+        """Put the clients' images on a device, or take them to it when they are used."""
+        movers = {data.client: data.moved for data in clients if data.moved is not None}
+        self._since = {client: moved.round_index for client, moved in movers.items()}
+        self._train = DeviceSets({data.client: data.train for data in clients}, device)
+        self._test = DeviceSets({data.client: data.test for data in clients}, device)
+        self._train_later = DeviceSets({client: moved.train for client, moved in movers.items()}, device)
+        self._test_later = DeviceSets({client: moved.test for client, moved in movers.items()}, device)
+
+    def train(self, client: int, round_index: int) -> DeviceSet:
+        """Return the images that a client trains on in a round, from 0."""
+        has_moved = round_index >= self._since.get(client, round_index + 1)
+        return (self._train_later if has_moved else self._train).of(client)
+
+    def test(self, client: int, round_index: int) -> DeviceSet:
+        """Return the images that a client is tested on in a round, from 0."""
+        has_moved = round_index >= self._since.get(client, round_index + 1)
+        return (self._test_later if has_moved else self._test).of(client)

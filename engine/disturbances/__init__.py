@@ -1,0 +1,1 @@
+"""Clients that attack the training, and clients whose data change while it goes on."""

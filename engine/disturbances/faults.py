@@ -1,0 +1,67 @@
+"""The section `faults` of a run's configuration: clients that attack the training (Byzantine clients).
+
+An attacker takes part like any other client. It trains on wrong labels, or it multiplies the update that it
+sends. Both are the standard attacks of the literature: label flipping and sign flipping as in Li, Xu, Chen,
+Giannakis, Ling, RSA, AAAI 2019; scaling as in Bagdasaryan et al., How To Backdoor Federated Learning, 2020.
+
+Shapes: N images, L classes.
+"""
+
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from fedgrid.algorithms.contract.section import Section
+from fedgrid.engine.data.images import HeldImages, ImageSet
+
+FAULT = "fault"
+"""The column of `clients.parquet` of runs with attackers: what the client does, null of an honest one."""
+Client = Annotated[int, Field(ge=0)]
+
+
+class Faults(Section):
+    """Which clients attack, and how. One client may do several of these; then all of them hold."""
+
+    label_flip: tuple[Client, ...] = ()
+    """Clients that train with label L - 1 - y in the place of y. Their test images keep their labels."""
+    sign_flip: tuple[Client, ...] = ()
+    """Clients that send the negative of their update."""
+    scale: dict[Client, Annotated[float, Field(gt=0)]] = {}
+    """Client -> the factor by which it multiplies its update."""
+
+    later = ("label_flip", "sign_flip", "scale")
+
+    @field_validator("label_flip", "sign_flip")
+    @classmethod
+    def _each_client_once(cls, clients: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(clients)) < len(clients):
+            raise ValueError(f"{list(clients)} names a client twice")
+        return tuple(sorted(clients))
+
+    @property
+    def clients(self) -> frozenset[int]:
+        """The attackers."""
+        return frozenset((*self.label_flip, *self.sign_flip, *self.scale))
+
+    def factor(self, client: int) -> float:
+        """Return what a client multiplies its update by, as the last thing before it is sent."""
+        return self.scale.get(client, 1.0) * (-1 if client in self.sign_flip else 1)
+
+    def name(self, client: int) -> str:
+        """Return what a client does, as in `label_flip` or `sign_flip, scale 10`; empty if it is honest."""
+        flips = [kind for kind in ("label_flip", "sign_flip") if client in getattr(self, kind)]
+        scales = [f"scale {self.scale[client]:g}"] if client in self.scale else []
+        return ", ".join([*flips, *scales])
+
+    def problem(self, num_clients: int) -> str | None:
+        """Return in one line why a federation of so many clients cannot have these attackers, or None."""
+        if missing := sorted(client for client in self.clients if client >= num_clients):
+            return f"client {missing[0]} does not exist, the last one is {num_clients - 1}"
+        if len(self.clients) == num_clients:
+            return "no client is honest; leave at least one out"
+        return None
+
+
+def flipped(held: HeldImages, num_classes: int) -> ImageSet:
+    """Return images with label L - 1 - y in the place of each label y, int64, shape (N,)."""
+    return ImageSet(held.images, num_classes - 1 - held.labels)

@@ -1,0 +1,1 @@
+"""Encoders of images: what they are, and where trained ones are kept."""

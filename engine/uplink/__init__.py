@@ -1,0 +1,1 @@
+"""What leaves a client: the steps between its training and the server, and what they cost in privacy."""

@@ -1,0 +1,153 @@
+"""How much privacy a run has spent: epsilon of each client, and of each cluster as a whole.
+
+Source: Mironov, Renyi Differential Privacy, CSF 2017, arXiv:1702.07476, Corollary 3 (the Gaussian mechanism)
+and Proposition 1 (composition); the conversion is Theorem 21 of Balle et al., Hypothesis Testing
+Interpretations and Renyi Differential Privacy, AISTATS 2020, arXiv:1905.09982, at the orders that opacus 1.6
+has, so that the figures are those of its `RDPAccountant`. What accumulates is the square of the distance that
+a client can move what is released, in standard deviations of the noise.
+
+Nothing is amplified by sampling. Clients that add noise send it under their names, so that the server knows
+who took part; and `participation` draws a fixed number of clients, not each one independently as the
+accountants' model has it. Hence each round counts in full in which a client took part, and no other.
+
+Shapes: K clients of the federation.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, sqrt
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics
+from fedgrid.algorithms.contract.orders import Order
+from fedgrid.engine.uplink.privacy import CentralNoise, Privacy, is_private
+from fedgrid.engine.uplink.replies import covered
+from fedgrid.engine.uplink.steps import UplinkStep, clip_of, noise_of
+
+ORDERS = np.array([1 + tenths / 10 for tenths in range(1, 100)] + list(range(12, 64)))
+"""Of the Renyi divergences, as in opacus."""
+EPSILON, CLUSTER_EPSILON = "epsilon", "cluster_epsilon"
+"""Columns of runs with noise. `epsilon`: in the clients' records the client's own, in the rounds' the largest
+of any client. `cluster_epsilon`: of all present members of the client's cluster as one, whose data change
+together."""
+Spent: TypeAlias = NDArray[np.float64]
+"""Squared distances so far, shape (K,); infinite once a client has told something that no noise covers."""
+
+
+def epsilon(spent: float, delta: float) -> float:
+    """Return the least epsilon at `delta` of a Gaussian mechanism with this squared distance, at `ORDERS`."""
+    if not 0 < spent < inf:
+        return float(spent)
+    divergences = ORDERS * spent / 2
+    found = divergences + np.log1p(-1 / ORDERS) - (np.log(delta) + np.log(ORDERS)) / (ORDERS - 1)
+    return max(0.0, float(found.min()))
+
+
+@dataclass(frozen=True)
+class Accountant:
+    """What is counted in a run; without noise nothing is."""
+
+    privacy: Privacy = Privacy()
+    uplink: Sequence[UplinkStep] = ()
+    seed: int = 0
+    """Of the run."""
+    sends: bool = True
+    """Whether clients send anything."""
+    tells_data: bool = False
+    """Whether clients describe their data before their first round, which no noise covers."""
+
+    @classmethod
+    def of(
+        cls, privacy: Privacy, uplink: Sequence[UplinkStep], algorithm: Algorithm, seed: int
+    ) -> "Accountant":
+        """Return a run's accountant."""
+        return cls(privacy, uplink, seed, algorithm.sends_updates, algorithm.message() is not None)
+
+    def central_noise(self, round_index: int) -> CentralNoise | None:
+        """Return the noise of a round's means, None if clients add it, or nobody."""
+        clip = clip_of(self.uplink)
+        if not self.privacy.central_noise or clip is None:
+            return None
+        return CentralNoise(self.privacy.central_noise, clip, self.seed, round_index)
+
+    def after(
+        self,
+        spent_K: Spent | None,
+        num_clients: int,
+        orders: Iterable[Order],
+        replied: Iterable[int],
+        central: CentralNoise | None,
+    ) -> Spent | None:
+        """Return what is spent after a round, None without noise.
+
+        Args:
+            spent_K: before it; None before the first.
+            num_clients: K.
+            orders: of the round.
+            replied: the clients that have sent something, usable or not.
+            central: the server's noise, after it has aggregated.
+        """
+        if not is_private(self.uplink, self.privacy):
+            return None
+        after_K = np.zeros(num_clients) if spent_K is None else spent_K.copy()
+        distances = self._local(orders, replied) if central is None else central.spent()
+        scale = 2.0 if self.privacy.neighbours == "replaced" else 1.0
+        for client, distance in distances.items():
+            after_K[client] += (scale * distance) ** 2
+        return after_K
+
+    def of_round(self, row: Mapping[str, Any], spent_K: Spent | None) -> Mapping[str, Any]:
+        """Return a round's row with its column."""
+        if spent_K is None:
+            return row
+        return {**row, EPSILON: epsilon(float(spent_K.max()), self.privacy.delta)}
+
+    def of_clients(
+        self, rows: Sequence[Mapping[str, Any]], spent_K: Spent | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return the clients' rows, in the order of the clients, with their columns.
+
+        Members of a cluster that each add noise of their own spend the sum of their squares. Under the
+        server's noise their distances add up at most, as they do for members of equal weight that took part
+        in the same rounds.
+        """
+        if spent_K is None:
+            return rows
+        power = 1 if self.privacy.central_noise == 0 else 2
+        labels_K = np.array([row["cluster"] for row in rows])
+        totals = np.bincount(labels_K, spent_K ** (1 / power)) ** power
+        delta = self.privacy.delta
+        of_clusters = [epsilon(total, delta) for total in totals.tolist()]
+        return [
+            {**row, EPSILON: epsilon(spent, delta), CLUSTER_EPSILON: of_clusters[row["cluster"]]}
+            for row, spent in zip(rows, spent_K.tolist(), strict=True)
+        ]
+
+    def warned(self, diagnostics: Diagnostics, spent_K: Spent | None, orders: Iterable[Order]) -> Diagnostics:
+        """Return the diagnostics with a warning when clients first tell something that no noise covers."""
+        if not noise_of(self.uplink) or (spent_K is not None and np.isinf(spent_K).any()):
+            return diagnostics
+        told = "describe their data" if self.tells_data else "tell which model they chose"
+        if not (self.tells_data or any(_tells_choice(order) for order in orders)):
+            return diagnostics
+        warning = f"clients {told}, which no noise covers: their epsilon is infinite"
+        return replace(diagnostics, warnings=(*diagnostics.warnings, warning))
+
+    def _local(self, orders: Iterable[Order], replied: Iterable[int]) -> dict[int, float]:
+        """Return, by client, the distance of what it has sent, in standard deviations of its noise."""
+        if not self.sends:
+            return {}
+        by_client, noise = {order.client: order for order in orders}, noise_of(self.uplink)
+        found = {}
+        for order in (by_client[client] for client in replied):
+            arrays = 1 + len(covered(order.rule, self.uplink))
+            found[order.client] = inf if self.tells_data or _tells_choice(order) else sqrt(arrays) / noise
+        return found
+
+
+def _tells_choice(order: Order) -> bool:
+    """Return whether a client's choice among models depends on its own images."""
+    return len(order.candidates) > 1 and order.choose_on != "reference"

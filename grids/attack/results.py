@@ -1,0 +1,112 @@
+"""The results of an attack on one run, `attacks/<key>.json` in the run's folder; the run is not changed.
+
+They count for the state that was attacked: if the run is made again with another one, so are they.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine import checkpoint
+from fedgrid.engine.attacks.settings import Attacking
+from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.format import DamagedFile, seal, unseal
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.atomic import ASIDE, disk_errors, write_bytes, write_text
+from fedgrid.engine.storage.storage import Storage
+
+FOLDER = "attacks"
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class AttackFiles:
+    """Reads and writes the results of one attack on one run."""
+
+    storage: Storage
+    config: RunConfig
+    settings: Attacking
+
+    @property
+    def run(self) -> Path:
+        """The run's folder."""
+        return folder_of(self.storage.root, self.config)
+
+    @property
+    def path(self) -> Path:
+        """The JSON file with the rows."""
+        return self.run / FOLDER / f"{self.settings.key}.json"
+
+    def read(self) -> list[Row] | None:
+        """Return the rows, None if there are none of the run's state as it is now.
+
+        Raises:
+            NewerFormat: a newer fedgrid wrote them.
+        """
+        try:
+            found = unseal(self.path)
+        except (FileNotFoundError, DamagedFile):
+            return None
+        rows: list[Row] = found.get("rows", [])
+        return rows if found.get("state") == self._state() else None
+
+    def write(self, rows: list[dict[str, Any]], pictures: Mapping[str, bytes]) -> None:
+        """Write pictures by the ends of their names, then the rows, which count once they are there.
+
+        Raises:
+            RunError: they cannot be written.
+        """
+        about = {
+            "run_id": self.config.run_id,
+            "settings": self.settings.model_dump(mode="json"),
+            "state": self._state(),
+            "rows": rows,
+        }
+        with disk_errors(self.run):
+            self.path.parent.mkdir(exist_ok=True)
+            for name, data in pictures.items():
+                write_bytes(self.picture(name), data)
+                self._push(self.picture(name))
+            write_text(self.path, seal(about, indent=1))
+            self._push(self.path)
+
+    def picture(self, name: str) -> Path:
+        """Return the place of a picture."""
+        return self.path.with_name(f"{self.settings.key}-{name}.png")
+
+    def states(self) -> tuple[Progress | None, Progress]:
+        """Return the run's states before and after its last round; None before the first round.
+
+        Raises:
+            ConfigError: one is not there: the run was imported, or its states were deleted.
+            RunError: one is damaged.
+        """
+        self.storage.pull(self.run.name, skip=("figures/", f"{FOLDER}/", ASIDE))
+        last = self.config.training.rounds
+        states = [self._load(number) for number in ([last - 1] if last > 1 else []) + [last]]
+        return (states[0] if last > 1 else None), states[-1]
+
+    def _load(self, number: int) -> Progress:
+        if number not in checkpoint.stored_rounds(self.run):
+            raise ConfigError(
+                f"{self.config.name} has no state after round {number}, so there is nothing to attack; "
+                "run it again, or leave it out of the grid"
+            )
+        progress = checkpoint.load(self.run, number)
+        if progress is None:
+            raise RunError(
+                f"{self.config.name}: its state after round {number} is damaged; move {self.run} away, and "
+                "`fedgrid run` makes it again"
+            )
+        return progress
+
+    def _state(self) -> str | None:
+        path = self.run / checkpoint.names(self.config.training.rounds)[1]
+        return sha256(path.read_bytes()).hexdigest() if path.exists() else None
+
+    def _push(self, path: Path) -> None:
+        self.storage.push(path.relative_to(self.storage.root).as_posix())

@@ -1,0 +1,140 @@
+"""The table of an attack: how much it learns under each algorithm, beside how well that clusters.
+
+A run's number is the mean over its clients, or over those alone in their cluster; a row's that over seeds.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fedgrid.engine.attacks.settings import Kind
+from fedgrid.grids.attack.results import Row as Found
+from fedgrid.tracking.scoring.axes import setting_words
+from fedgrid.tracking.scoring.study import Result, Run
+from fedgrid.tracking.tables.table import Column, Row, Table, number
+
+Number: TypeAlias = Callable[[Sequence[Found]], float]
+NAN = float("nan")
+Summary = list[dict[str, Any]]
+
+
+def _mean(column: str, of: str | None = None, *, alone: bool | None = None) -> Number:
+    """Return a function for the mean of a column over clients: of a source, of those alone."""
+
+    def mean(rows: Sequence[Found]) -> float:
+        chosen = [
+            (float(row[column]), int(row.get("clients", 1)))
+            for row in rows
+            if row[column] is not None
+            and (of is None or row["of"] == of)
+            and (alone is None or row["alone"] == alone)
+        ]
+        if not chosen:
+            return NAN
+        values, clients = zip(*chosen, strict=True)
+        return float(np.average(values, weights=clients))
+
+    return mean
+
+
+COLUMNS: Mapping[Kind, Mapping[tuple[str, str], Number]] = {
+    "membership": {
+        ("cluster models", "AUC"): _mean("auc", "model"),
+        ("cluster models", "calibrated"): _mean("auc_calibrated", "model"),
+        ("cluster models", "if alone"): _mean("auc", "model", alone=True),
+        ("updates", "AUC"): _mean("auc", "update"),
+        ("updates", "calibrated"): _mean("auc_calibrated", "update"),
+        ("updates", "if alone"): _mean("auc", "update", alone=True),
+    },
+    "class": {
+        ("guessed right from", "blind"): _mean("blind_right"),
+        ("guessed right from", "partition"): _mean("partition_right"),
+        ("guessed right from", "model"): _mean("model_right"),
+        ("guessed right from", "update"): _mean("update_right"),
+        ("a class it holds", "blind"): _mean("blind_held"),
+        ("a class it holds", "partition"): _mean("partition_held"),
+        ("if alone", "model"): _mean("model_right", alone=True),
+    },
+    "reconstruction": {
+        ("error from messages", "MSE"): _mean("mse", "message"),
+        ("error from messages", "as they are"): _mean("mse_plain", "message"),
+        ("error from messages", "of a random vector"): _mean("mse_random", "message"),
+        ("error from updates", "MSE"): _mean("mse", "update"),
+        ("error from updates", "of a class's mean"): _mean("mse_class", "update"),
+        ("error from updates", "of a random image"): _mean("mse_random", "update"),
+        ("error from updates", "if alone"): _mean("mse", "update", alone=True),
+    },
+}
+"""Group and heading of a column -> a run's number."""
+CAPTIONS: Mapping[Kind, str] = {
+    "membership": "AUC: probability that an image a client trains on has a smaller loss than a test image "
+    "that nobody trains on; 0.5 gives nothing away. Cluster models: after the last round; updates: the model "
+    "that a client sends in it. Calibrated: the loss minus that of the other clusters' models, or of the "
+    "model before the client's step.",
+    "class": "Share of the clients whose majority class is guessed right. Blind: the commonest one of all "
+    "other clients; partition: of those in its cluster; model: the class that its cluster's model "
+    "predicts most; update: the class whose last bias grows most. A class it holds: the guess is one of the "
+    "client's classes.",
+    "reconstruction": "Mean squared error of pixels in [0, 1]. From messages: of a client's class means, "
+    "decoded from its bits; as they are: without the scale that the server estimates; a random vector "
+    "knows nothing. "
+    "From updates: inverted gradients, one image a class, against the client's nearest image of that class; "
+    "beside it the errors of the mean of the class at the server, and of a random image.",
+}
+
+
+def summary_of(kind: Kind, found: Sequence[tuple[Run, Found]], results: Mapping[str, Result]) -> Summary:
+    """Return a row for each scenario and algorithm: names, and lists of the runs' numbers."""
+    by_run: dict[str, list[Found]] = {}
+    runs = {run.run_id: run for run, _ in found}
+    for run, row in found:
+        by_run.setdefault(run.run_id, []).append(row)
+    rows: dict[tuple[Any, str], dict[str, Any]] = {}
+    for run_id, of_run in by_run.items():
+        run = runs[run_id]
+        row = rows.setdefault(
+            (run.scenario, run.algorithm), {"scenario": _scenario(run), "algorithm": run.algorithm}
+        )
+        final = results[run_id].clustering.final
+        numbers = {
+            "partition ARI": final.ari,
+            "partition alone": final.clients_alone,
+            **{" ".join(heading): of(of_run) for heading, of in COLUMNS[kind].items()},
+        }
+        for name, value in numbers.items():
+            row.setdefault(name, []).append(None if np.isnan(value) else float(value))
+    return list(rows.values())
+
+
+def table_of(kind: Kind, summary: Summary) -> Table:
+    """Return the table for the terminal."""
+    headings = [("partition", "ARI"), ("partition", "alone"), *COLUMNS[kind]]
+    scenarios = {row["scenario"] for row in summary}
+    return Table(
+        f"attack-{kind}",
+        f"Attack: {kind}" + (f", {summary[0]['scenario']}" if len(scenarios) == 1 else ""),
+        CAPTIONS[kind] + " Alone: clients whose cluster has no other. –: none. Means over clients and seeds.",
+        tuple(Column(name, group) for group, name in headings),
+        tuple(
+            Row(
+                row["algorithm"],
+                tuple(
+                    number(
+                        [NAN if value is None else value for value in row[f"{group} {name}"]],
+                        expected=len(row[f"{group} {name}"]),
+                        digits=1 if name == "alone" else 3,
+                    )
+                    for group, name in headings
+                ),
+                section=row["scenario"] if len(scenarios) > 1 else "",
+            )
+            for row in summary
+        ),
+        corner="algorithm",
+    )
+
+
+def _scenario(run: Run) -> str:
+    words = [run.dataset, str(run.clients), *run.split, *setting_words(run.setting)]
+    return " ".join(words)

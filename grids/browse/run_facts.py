@@ -1,0 +1,129 @@
+"""What `fedgrid show RUN` says of a run, as plain values: settings, rounds, scores, warnings, files."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedgrid.engine.errors import FedgridError
+from fedgrid.engine.run_config import RunConfig, complete
+from fedgrid.engine.run_folder import LOG, RunFolder
+from fedgrid.engine.storage.atomic import ASIDE
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.browse.columns import Row, place_of, rows_of
+from fedgrid.grids.browse.find import Found
+from fedgrid.grids.display.tables import RESULT_COLUMNS
+from fedgrid.grids.presets.axis_keys import AXES, axis_keys, value_of
+from fedgrid.tracking.records import Array, Records, RecordsError, read
+from fedgrid.tracking.scoring.scores import curves
+
+ROUNDS_SHOWN = 12
+"""Rows of the table of rounds, if so many tell all that happened."""
+LOG_LINES = 5
+"""Lines of a run's log at most, beside those that say that it started and ended."""
+CURVES = ("temperature", "clusters", "ari", "personalised_accuracy", "generalised_accuracy", "bytes")
+"""Columns of the table of rounds."""
+
+
+def facts_of(found: Found, storage: Storage, data_dir: Path) -> dict[str, Any]:
+    """Return what is known of a run, finished or not, ready for JSON.
+
+    Raises:
+        RunError: if the storage cannot be read.
+    """
+    config = found.config
+    (row,) = rows_of([config], storage)
+    storage.pull(row.folder.name, skip=("state-", "figures/", ASIDE))
+    failure = RunFolder(storage, config).failure()
+    return {
+        "run": config.name,
+        "run_id": config.run_id,
+        "state": row.state,
+        "cause": failure.cause if failure else None,
+        "grids": list(found.grids),
+        "axes": {axis: value_of(config, axis) for axis in AXES},
+        "model": config.model,
+        "changed": _changed(config, data_dir),
+        "rounds": config.training.rounds,
+        **_recorded(row),
+        "scores": {name: row.scores.get(name) for name in RESULT_COLUMNS} if row.is_finished else None,
+        "seconds": row.value("seconds"),
+        "alone_seconds": row.value("alone_seconds"),
+        "notes": _notes(row.folder / LOG),
+        "folder": str(place_of(row, storage)),
+    }
+
+
+def _changed(config: RunConfig, data_dir: Path) -> dict[str, Any] | None:
+    """Return key -> value and default of the settings that differ from the defaults.
+
+    None if the defaults cannot be known here: a plugin or the user's own images are not at hand.
+    """
+    plain = {axis: getattr(config, axis) for axis in AXES} | {"algorithm": config.algorithm["name"]}
+    try:
+        usual = complete(plain, data_dir)
+    except FedgridError:
+        return None
+    values = {key: (value_of(config, key), value_of(usual, key)) for key in axis_keys() if key not in AXES}
+    return {key: {"value": now, "default": then} for key, (now, then) in values.items() if now != then}
+
+
+def _recorded(row: Row) -> dict[str, Any]:
+    """Return curves, events and partitions by round; lists are empty before the first round."""
+    try:
+        records = read(row.folder)
+    except RecordsError:
+        return {"round": [], "curves": {}, "events": {}, "clusters": [], "hidden_groups": []}
+    found = curves(records)
+    return {
+        "round": records.round_R.tolist(),
+        "curves": {name: _numbers(found[name]) for name in CURVES},
+        "events": events(records),
+        "clusters": records.clients["cluster"].astype(int).tolist(),
+        "hidden_groups": records.truth_K.astype(int).tolist(),
+    }
+
+
+def events(records: Records) -> dict[int, str]:
+    """Return round -> what happened in it, of the rounds in which something did."""
+    before = 1
+    found: dict[int, str] = {}
+    for place, number in enumerate(records.round_R.tolist()):
+        clusters = int(records.rounds["clusters"][place])
+        words = []
+        if clusters != before:
+            words.append(f"{before} -> {clusters} clusters")
+        elif records.rounds["clustered"][place] == 1:
+            words.append("clusters again" if clusters > 1 else "looks for clusters, finds none")
+        words += _counted(records.rounds["warnings"][place], "warning")
+        words += _counted(records.rounds["excluded"][place], "unusable update")
+        if words:
+            found[number] = ", ".join(words)
+        before = clusters
+    return found
+
+
+def shown_rounds(round_R: Array, told: Mapping[int, str]) -> list[int]:
+    """Return the numbers of the rounds for a short table: first, last, eventful, some between."""
+    eventful = [number for number in round_R.tolist() if number in told][: ROUNDS_SHOWN - 2]
+    spaced = np.linspace(0, len(round_R) - 1, min(len(round_R), ROUNDS_SHOWN - len(eventful)))
+    return sorted({*(int(round_R[round(place)]) for place in spaced), *eventful})
+
+
+def _counted(number: float, what: str) -> list[str]:
+    return [f"{int(number)} {what}{'' if number == 1 else 's'}"] if number > 0 else []
+
+
+def _numbers(values_R: Array) -> list[float | None]:
+    return [float(value) if np.isfinite(value) else None for value in values_R]
+
+
+def _notes(log: Path) -> list[str]:
+    """Return the last lines of a run's log that say more than that it started or ended."""
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    telling = [line for line in lines if line and not line.endswith((" starts", " finished"))]
+    return telling[-LOG_LINES:]

@@ -1,0 +1,122 @@
+"""`fedgrid runs`: a grid's runs as a table of any columns, sorted and selected; also as CSV and JSON."""
+
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.browse.columns import ALL, Row, all_columns, check_columns, rows_of, usual_columns
+from fedgrid.grids.browse.selection import Condition, in_order, read_conditions
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.tables import RESULT_COLUMNS
+from fedgrid.grids.presets.axis_keys import text_of
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.redaction import printable
+
+WIDEST = 10_000
+"""Columns of a table that is piped: its rows are never wrapped."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line asks for."""
+
+    where: Sequence[str] = ()
+    sort: str | None = None
+    reverse: bool = False
+    columns: str | None = None
+    """Separated by commas; `all`; None for the usual ones."""
+
+
+def show_runs(
+    grid: str, wanted: Wanted, storage: Storage, console: Console, *, as_csv: bool, as_json: bool
+) -> None:
+    """Print the runs of a grid.
+
+    Raises:
+        ConfigError: if there is no such grid or column, or a condition is malformed.
+        RunError: if the storage cannot be read.
+    """
+    if as_csv and as_json:
+        raise ConfigError("--csv and --json: choose one")
+    storage.pull_marks()
+    every = rows_of(GridFolder(storage, grid).runs(), storage)
+    conditions = read_conditions(wanted.where)
+    columns = _columns(wanted.columns, every)
+    check_columns([condition.column for condition in conditions], every, "--where")
+    rows = [row for row in every if all(condition.holds(row) for condition in conditions)]
+    if wanted.sort is not None:
+        check_columns([wanted.sort], every, "--sort")
+        rows = in_order(rows, wanted.sort, wanted.reverse)
+    elif wanted.reverse:
+        rows.reverse()
+    if as_json:
+        print(json.dumps([{column: row.value(column) for column in columns} for row in rows], indent=2))
+    elif as_csv:
+        _write_csv(rows, columns)
+    else:
+        shown = wanted.columns is None
+        _print(rows, _with_asked(columns, wanted.sort, conditions) if shown else columns, console)
+        print_plain(
+            console, f"{len(rows)} of {len(every)} runs of {grid}; more: --columns all, --csv, --json"
+        )
+
+
+def _columns(given: str | None, rows: Sequence[Row]) -> list[str]:
+    if given is None:
+        return usual_columns(rows)
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    if not names:
+        raise ConfigError("--columns names none: expected names with commas between them, or all")
+    check_columns([name for name in names if name != ALL], rows, "--columns")
+    found = (column for name in names for column in (all_columns(rows) if name == ALL else [name]))
+    return list(dict.fromkeys(found))
+
+
+def _with_asked(columns: list[str], sort: str | None, conditions: Sequence[Condition]) -> list[str]:
+    """Return the columns with those by which runs are sorted or selected, unless one value is left."""
+    several = [each.column for each in conditions if each.operator != "=" or len(each.values) > 1]
+    asked = [*([sort] if sort else []), *several]
+    return [*columns, *(name for name in dict.fromkeys(asked) if name not in columns)]
+
+
+def _write_csv(rows: Sequence[Row], columns: Sequence[str]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_plain(row.value(column)) for column in columns] for row in rows)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value for a cell of a CSV file; nothing is an empty cell."""
+    return value if value is None or isinstance(value, int | float) else text_of(value)
+
+
+def _print(rows: Sequence[Row], columns: Sequence[str], console: Console) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    values = {column: [row.value(column) for row in rows] for column in columns}
+    shown = [column for column in columns if any(value is not None for value in values[column])]
+    for column in shown:
+        is_number = all(isinstance(value, int | float | None) for value in values[column])
+        heading = RESULT_COLUMNS.get(column, column) if console.is_terminal else column
+        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+    for index in range(len(rows)):
+        table.add_row(*(Text(cell(values[column][index])) for column in shown))
+    wide = console if console.is_terminal else Console(width=WIDEST)
+    wide.print(table)
+
+
+def cell(value: Any) -> str:
+    """Return a value as it stands in a table."""
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.3f}" if abs(value) < 1000 else f"{value:.0f}"
+    return printable(text_of(value))

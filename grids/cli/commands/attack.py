@@ -1,0 +1,44 @@
+"""`fedgrid attack`."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from fedgrid.grids.cli.commands.app import FAILED, console, data_folder, use_plugins
+from fedgrid.grids.cli.commands.options import AsJson, DataDir, GridName, Plugins, StorageAt
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: `fedgrid attack quickstart --kind membership`")
+def attack(
+    grid: GridName,
+    kind: Annotated[
+        Literal["membership", "class", "reconstruction"],
+        typer.Option(help="What to learn: who trained on an image, a majority class, the images themselves."),
+    ],
+    clients: Annotated[
+        int | None,
+        typer.Option(min=1, help="Reconstruction: invert the updates of so many clients.", show_default="3"),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, help="Reconstruction: steps of the optimizer a client.", show_default="300"),
+    ] = None,
+    plugins: Plugins = None,
+    storage: StorageAt = "runs",
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Attack the privacy of clients in finished runs: from their models, updates, messages and clusters.
+
+    Runs are not changed. After an interruption, the same command continues.
+    """
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.grids.attack.command import attack_grid, settings_of
+
+    folder = data_folder(data_dir)
+    use_plugins(plugins)
+    settings = settings_of(kind, clients, steps)
+    if attack_grid(grid, Storage.of(storage), folder, settings, console(), as_json=as_json):
+        raise typer.Exit(FAILED)

@@ -1,0 +1,66 @@
+"""`fedgrid runs` and `fedgrid show`."""
+
+from typing import Annotated
+
+import typer
+
+from fedgrid.grids.cli.actions import completion
+from fedgrid.grids.cli.commands.app import console, data_folder
+from fedgrid.grids.cli.commands.options import AsJson, DataDir, GridName, StorageAt
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: `fedgrid runs paper --sort ari --where algorithm=ocfl-hdbscan`")
+def runs(
+    grid: GridName,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only these runs: COLUMN=VALUE[,...]; also != > >= < <=, as in 'ari>0.9'; may be repeated."
+        ),
+    ] = None,
+    sort: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Largest number first, text from A to Z.")
+    ] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", help="The other way round.")] = False,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[,NAME]",
+            help="Keys of a run (training.rounds), scores (ari), recorded numbers (temperature: the last "
+            "one), state, variant, seconds; or all.",
+            show_default="what the runs differ in, and the scores of the results table",
+        ),
+    ] = None,
+    storage: StorageAt = "runs",
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for a spreadsheet.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the runs of a grid with any of their settings, scores and recorded numbers."""
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.grids.browse.runs import Wanted, show_runs
+
+    wanted = Wanted(where or (), sort, reverse, columns)
+    show_runs(grid, wanted, Storage.of(storage), console(), as_csv=as_csv, as_json=as_json)
+
+
+@app.command(epilog="Example: `fedgrid show quickstart`, then `fedgrid show 11e257`")
+def show(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="A grid; or a run: its name, or the beginning of its id.",
+            show_default=False,
+            autocompletion=completion.grids_and_runs,
+        ),
+    ],
+    storage: StorageAt = "runs",
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a grid with its scores, or a run: settings, what happened by round, temperature, clusters."""
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.grids.browse.show import show as show_it
+
+    show_it(what, Storage.of(storage), data_folder(data_dir), as_json, console())

@@ -1,0 +1,49 @@
+"""`fedgrid init`, `fedgrid schema` and `fedgrid doctor`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedgrid.grids.cli.commands.app import FAILED, console, data_folder, use_plugins
+from fedgrid.grids.cli.commands.options import AsJson, DataDir, Plugins, StorageAt
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: `fedgrid init my-study`")
+def init(
+    folder: Annotated[
+        Path, typer.Argument(help="A new folder; its name is the study's.", show_default=False)
+    ],
+) -> None:
+    """Write a study to start from: a grid, an algorithm and a model of your own, a search, a notebook."""
+    from fedgrid.grids.starter.init import init as write_study
+
+    write_study(folder, console())
+
+
+@app.command(epilog="Example: `fedgrid schema > fedgrid.schema.json`")
+def schema(plugins: Plugins = None) -> None:
+    """Print the JSON Schema of a grid's file, by which editors complete and check its keys.
+
+    The file's first line names it: `# yaml-language-server: $schema=fedgrid.schema.json`.
+    """
+    import json
+
+    from fedgrid.grids.starter.schema import schema as schema_of_file
+
+    use_plugins(plugins)
+    print(json.dumps(schema_of_file(), indent=1))
+
+
+@app.command(epilog="Example: `fedgrid doctor > report.txt`")
+def doctor(storage: StorageAt = "runs", data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Print what fedgrid finds here, for a bug report: versions, machine, Ray, storage, MLflow, data.
+
+    Starts and writes nothing; secrets are left out. Exit code 1 if something is wrong.
+    """
+    from fedgrid.grids.upkeep.doctor import run_doctor
+
+    if not run_doctor(storage, data_folder(data_dir), as_json, console()):
+        raise typer.Exit(FAILED)

@@ -1,0 +1,66 @@
+"""What the keys of a configuration mean: the docstrings below the fields of its sections, and their types."""
+
+import ast
+import inspect
+from collections.abc import Mapping
+from functools import cache
+from textwrap import dedent
+from typing import Any
+
+from pydantic import BaseModel
+
+
+@cache
+def docs_of(model: type[BaseModel]) -> Mapping[str, str]:
+    """Return field -> its docstring on one line, of a model and its bases; fields without one are left out.
+
+    Empty for a class whose source is not at hand, as one that was typed into a notebook.
+    """
+    found: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if issubclass(base, BaseModel) and base is not BaseModel:
+            found |= _own(base)
+    return {name: text for name, text in found.items() if name in model.model_fields}
+
+
+def allowed(schema: Mapping[str, Any]) -> str:
+    """Return in words which values a key's JSON Schema allows: `number > 0 or null`, `single or complete`."""
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(allowed(one) for one in schema["anyOf"]))
+    if "enum" in schema:
+        return " or ".join(map(str, schema["enum"]))
+    if "const" in schema:
+        return str(schema["const"])
+    if schema.get("type") == "array":
+        return f"list of {allowed(schema.get('items', {}))}"
+    if "$ref" in schema or schema.get("type") == "object":
+        return "keys"
+    bounds = [
+        f"{sign} {schema[name]:g}"
+        for name, sign in (
+            ("exclusiveMinimum", ">"),
+            ("minimum", ">="),
+            ("exclusiveMaximum", "<"),
+            ("maximum", "<="),
+        )
+        if name in schema
+    ]
+    return " ".join([str(schema.get("type", "any")), " and ".join(bounds)]).strip()
+
+
+def _own(model: type[BaseModel]) -> dict[str, str]:
+    """Return the docstrings of the fields that a class itself declares."""
+    try:
+        (tree,) = ast.parse(dedent(inspect.getsource(model))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return {}
+    body = tree.body if isinstance(tree, ast.ClassDef) else []
+    found = {}
+    for field, below in zip(body, body[1:], strict=False):
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                found[name] = " ".join(text.split())
+    return found

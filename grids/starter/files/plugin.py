@@ -1,0 +1,73 @@
+"""An algorithm and a model of your own; the grid's file names this one under `plugins:`.
+
+The contract between server and clients, and more examples: docs/algorithms.md and docs/contract.md.
+"""
+
+import numpy as np
+from sklearn.cluster import AgglomerativeClustering
+from torch import nn
+
+from fedgrid import (
+    AlgorithmEntry,
+    Diagnostics,
+    FedOpt,
+    FedOptSettings,
+    ModelEntry,
+    State,
+    Updates,
+    split_positions,
+)
+
+
+class OneCutSettings(FedOptSettings):
+    """When clients are clustered, and how far apart clusters are. Each setting can be an axis of a grid."""
+
+    round: int = 3
+    """Counted from 1."""
+    threshold: float = 0.7
+    """Cosine distance, from 0 to 2, from which on two clusters stay apart."""
+
+
+class OneCut(FedOpt):
+    """Federated averaging; in one round its clients are clustered by the angles between their updates."""
+
+    settings: OneCutSettings
+
+    def start_order_key(self) -> tuple[float, ...]:
+        """Return the first round that is not plain averaging: rounds before it are shared with other runs."""
+        return (float(self.settings.round),)
+
+    def recluster(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Return the partition of this round; `round_index` counts from 0."""
+        if round_index + 1 != self.settings.round or len(updates.clients) < 2:
+            return state, Diagnostics()
+        cut = AgglomerativeClustering(
+            n_clusters=None,
+            distance_threshold=self.settings.threshold,
+            metric="precomputed",
+            linkage="average",
+        )
+        labels_K = cut.fit_predict(updates.cosine_distances_KK)
+        groups = [np.flatnonzero(labels_K == label).tolist() for label in np.unique(labels_K)]
+        return split_positions(state, 0, updates, groups), Diagnostics(clustered=True)
+
+
+def two_layers(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+    """Return a module from images (N, channels, height, width) in [0, 1] to logits (N, num_classes)."""
+    pixels = channels * height * width
+    return nn.Sequential(nn.Flatten(), nn.Linear(pixels, 64), nn.ReLU(), nn.Linear(64, num_classes))
+
+
+ALGORITHMS = [
+    AlgorithmEntry(
+        name="one-cut",
+        title="ONE-CUT",
+        summary="clusters once, in a fixed round: average linkage",
+        source="ours",
+        algorithm=OneCut,
+        settings=OneCutSettings(),
+    )
+]
+MODELS = [ModelEntry(name="two-layers", description="one hidden layer", source="ours", build=two_layers)]

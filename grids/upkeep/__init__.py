@@ -1,0 +1,1 @@
+"""Looking after an installation and its storage: `fedgrid doctor` and `fedgrid delete`."""

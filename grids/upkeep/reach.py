@@ -1,0 +1,89 @@
+"""Whether what fedgrid uses can be reached: Ray, the storage, MLflow. Starts and creates nothing."""
+
+import shutil
+import socket
+from collections.abc import Mapping
+from stat import S_IMODE
+
+from fedgrid.engine.clients.placement import Node
+from fedgrid.engine.errors import RunError
+from fedgrid.engine.storage.driver import holder
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.planning import cluster
+from fedgrid.grids.planning.ray_token import OTHERS, check_accepted, token_file
+from fedgrid.grids.results.grid_folder import known
+from fedgrid.grids.round_cache.table import readable_size
+from fedgrid.tracking.mlflow.store import check_reachable, database_file, one_line, tracking_uri
+
+SECONDS = 3.0
+"""How long to wait for an answer."""
+
+
+def ray() -> Mapping[str, str]:
+    """Return which cluster a grid would run on.
+
+    Raises:
+        RunError: it does not answer.
+        ConfigError: it refuses this user's token.
+    """
+    address = cluster.address()
+    token = token_file()
+    is_open = token.exists() and S_IMODE(token.stat().st_mode) & OTHERS
+    state = "readable for others" if is_open else "there" if token.exists() else "not there yet"
+    found = {"token": f"{token} is {state}"}
+    if address == cluster.LOCAL:
+        return {"cluster": "none is running; a grid starts one on this machine alone", **found}
+    host, _, port = address.rpartition(":")
+    if "://" not in address and port.isdecimal():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS).close()
+        except OSError as error:
+            raise RunError(
+                f"no answer from the cluster at {address} ({error}); start it, or unset RAY_ADDRESS"
+            ) from error
+        check_accepted(address)
+        return {"cluster": f"{address} answers", **found}
+    return {"cluster": f"{address}, which is not asked here", **found}
+
+
+def nodes() -> tuple[Node, ...] | None:
+    """Return the nodes that a grid would run on, None if only a running cluster knows them."""
+    return cluster.known_nodes()
+
+
+def storage(text: str) -> Mapping[str, str]:
+    """Return what a storage holds, and which driver has it.
+
+    Raises:
+        ConfigError: it cannot be written.
+        RunError: it cannot be read.
+    """
+    found = Storage.of(text)
+    found.check_writable()
+    found.pull_marks()
+    driver = holder(found)
+    grids = known(found)
+    nearest = next(path for path in (found.root, *found.root.parents) if path.exists())
+    return {
+        "place": str(found)
+        + ("" if found.root.exists() or found.uri else " (not there yet; can be written)"),
+        "grids": f"{len(grids)}"
+        + (f": {', '.join(grids[:10])}{' ...' * (len(grids) > 10)}" if grids else ""),
+        "driver": str(driver) if driver else "none",
+        "disk": f"{readable_size(shutil.disk_usage(nearest).free)} free",
+    }
+
+
+def mlflow(text: str) -> Mapping[str, str]:
+    """Return the MLflow store that a storage's runs are logged to.
+
+    Raises:
+        TrackingError: its address is malformed, or it does not answer.
+    """
+    uri = tracking_uri(Storage.of(text).root)
+    file = database_file(uri)
+    if file is not None and not file.exists():
+        return {"store": f"{uri} (not there yet; the first grid creates it)"}
+    with one_line(uri):
+        check_reachable(uri)
+    return {"store": f"{uri} answers"}

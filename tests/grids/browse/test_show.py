@@ -1,0 +1,91 @@
+"""`fedgrid show` of a grid and of a run."""
+
+import json
+
+import numpy as np
+import pytest
+
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.grids.browse.run_facts import shown_rounds
+from fedgrid.tracking.records import read
+from tests.grids.browse.conftest import EARLY, LATE, PLAIN, WAITING
+from tests.helpers.command_line import fedgrid, strict_json
+
+
+@pytest.fixture
+def show(browsed):
+    def call(*arguments):
+        return fedgrid("show", *arguments, "--storage", browsed.root)
+
+    return call
+
+
+def test_a_grid_shows_its_axes_scores_and_the_next_commands(show):
+    out = show("mine").out
+    assert out.startswith("mine: 3 of 4 runs finished, 1 waiting; not running\nFrom options\n")
+    assert "algorithm.round  2, 3" in out
+    assert "BCL (round 2)" in out
+    assert f"fedgrid show {EARLY.run_id}" in out
+    facts = strict_json(show("mine", "--json").out)
+    assert [run["state"] for run in facts["runs"]] == ["finished"] * 3 + ["not started"]
+    assert facts["axes"]["seed"] == ["1", "2"]
+
+
+@pytest.mark.parametrize("by", ["id", "beginning", "folder"])
+def test_a_run_is_found_by_its_id_the_beginning_of_one_and_its_folder(show, browsed, by):
+    folder = folder_of(browsed.root, LATE)
+    name = {"id": LATE.run_id, "beginning": LATE.run_id[:6], "folder": str(folder)}[by]
+    assert strict_json(show(name, "--json").out)["run_id"] == LATE.run_id
+
+
+def test_a_run_shows_what_differs_from_the_defaults_and_what_happened(show, browsed):
+    facts = strict_json(show(EARLY.run_id, "--json").out)
+    assert facts["changed"]["training.rounds"]["value"] == 3
+    assert facts["changed"]["algorithm.round"]["value"] == 2
+    assert "algorithm.linkage" not in facts["changed"]
+    records = read(folder_of(browsed.root, EARLY))
+    assert facts["clusters"] == records.clients["cluster"].tolist()
+    assert facts["curves"]["temperature"] == records.rounds["temperature"].tolist()
+    assert list(facts["events"]) == ["2"]
+    out = show(EARLY.run_id).out
+    assert "algorithm.round = 2" in out
+    assert facts["events"]["2"] in out
+    assert "group client  rounds 1 to 3" in out
+    assert str(folder_of(browsed.root, EARLY)) in out
+
+
+def test_a_run_that_has_not_started_shows_its_settings_alone(show):
+    result = show(WAITING.run_id)
+    assert (result.code, result.err) == (0, "")
+    assert "not started" in result.out
+    assert "group client" not in result.out
+    assert strict_json(show(WAITING.run_id, "--json").out)["round"] == []
+
+
+def test_a_name_of_several_runs_is_refused_with_their_ids(show):
+    result = show(EARLY.name)
+    assert result.code == 2
+    assert f"2 runs are named '{EARLY.name}': {EARLY.run_id}, {LATE.run_id}" in result.err
+
+
+def test_a_run_in_no_grid_is_found_by_its_folder(browsed, tmp_path):
+    """As one of `fedgrid.run`. Files of another format beside it are none of ours."""
+    folder = tmp_path / folder_of(browsed.root, PLAIN).name
+    folder.mkdir()
+    folder.joinpath("config.json").write_text(json.dumps(PLAIN.written()))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text('{"format": 1}')
+    found = fedgrid("show", PLAIN.run_id, "--storage", tmp_path, "--json")
+    assert strict_json(found.out)["grids"] == []
+
+
+def test_unknown_name_is_refused_with_the_nearest(show):
+    result = show("mien")
+    assert (result.code, "did you mean 'mine'?" in result.err) == (2, True)
+
+
+def test_short_table_of_rounds_keeps_the_first_the_last_and_eventful_ones():
+    assert shown_rounds(np.arange(1, 6), {}) == [1, 2, 3, 4, 5]
+    chosen = shown_rounds(np.arange(1, 201), {77: "1 -> 3 clusters"})
+    assert {1, 77, 200} <= set(chosen)
+    assert len(chosen) <= 12

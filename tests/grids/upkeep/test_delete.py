@@ -1,0 +1,94 @@
+"""`fedgrid delete`: what goes, what stays, and when it is refused."""
+
+import shutil
+
+import pytest
+
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.lease import Lease
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.storage_id import id_of
+from fedgrid.grids.mlflow_log.run_log import artifact_root
+from fedgrid.grids.results.grid_folder import GridFolder, known
+from fedgrid.tracking.mlflow.runs import Experiment
+from fedgrid.tracking.mlflow.store import default_uri
+from tests.helpers.command_line import fedgrid, new_storage
+from tests.helpers.small_grid import config, take
+
+FIRST, SECOND = config(seed=1), config(seed=2)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Grid `mine` has two finished runs, `other` one of them. MLflow has both runs of `mine`."""
+    root = new_storage(tmp_path_factory.mktemp("made") / "runs")
+    storage = Storage.of(root)
+    for seed in (1, 2):
+        take(storage, seed)
+    GridFolder(storage, "mine").keep([FIRST, SECOND], "clients: 3\n")
+    GridFolder(storage, "other").keep([SECOND], "clients: 3\n")
+    experiment = Experiment.open(default_uri(root), "mine", artifact_root(root), id_of(root))
+    for run in (FIRST, SECOND):
+        experiment.start(run.run_id, run.name, {}, {})
+    return root
+
+
+@pytest.fixture
+def storage(made, tmp_path):
+    shutil.copytree(made, tmp_path / "runs")
+    return Storage.of(tmp_path / "runs")
+
+
+def delete(storage, *options, **settings):
+    return fedgrid("delete", "mine", "--storage", storage.root, *options, **settings)
+
+
+def test_runs_of_no_other_grid_go_and_mlflow_marks_them_deleted(storage):
+    result = delete(storage, "--yes")
+    assert (result.code, result.err) == (0, "")
+    assert "Deleted mine: 1 runs" in result.out
+    assert "1 more stay, other grids have them" in result.out
+    assert "MLflow: 2 runs marked as deleted" in result.out
+    assert not folder_of(storage.root, FIRST).exists()
+    assert folder_of(storage.root, SECOND).exists()
+    assert known(storage) == ["other"]
+    root = storage.root
+    assert Experiment.open(default_uri(root), "mine", artifact_root(root), id_of(root)).entries == {}
+
+
+def test_nothing_goes_without_an_answer(storage):
+    """The tests have no terminal."""
+    result = delete(storage)
+    assert (result.code, "add --yes" in result.err) == (2, True)
+    assert known(storage) == ["mine", "other"]
+
+
+def test_a_storage_that_a_driver_holds_is_left_alone(storage):
+    with Lease(storage, "other"):
+        result = delete(storage, "--yes")
+    assert result.code == 2
+    assert "grid other" in result.err
+    assert folder_of(storage.root, FIRST).exists()
+
+
+def test_mlflow_that_cannot_be_reached_is_a_warning(storage):
+    result = delete(storage, "--yes", MLFLOW_TRACKING_URI="http://127.0.0.1:9")
+    assert result.code == 0
+    assert "its runs stay in MLflow" in result.err
+    assert known(storage) == ["other"]
+
+
+def test_unknown_grid_is_refused(storage):
+    assert "unknown grid 'mien'" in fedgrid("delete", "mien", "--storage", storage.root, "--yes").err
+
+
+def test_status_of_all_grids_has_a_row_for_each(storage):
+    (storage.root / "grids" / "other" / "runs.jsonl").write_text("damaged\n")
+    result = fedgrid("status", "--storage", storage.root)
+    mine = result.out.splitlines()[1]
+    assert mine.split() == ["mine", "2", "2", "0", "0", "0", "finished"]
+    assert "damaged(itisnoJSON)" in "".join(result.out.split())
+
+
+def test_status_of_an_empty_storage_says_how_to_start(tmp_path):
+    assert "`fedgrid run quickstart` starts one" in fedgrid("status", "--storage", tmp_path).out

@@ -1,0 +1,51 @@
+"""`fedgrid doctor`: what it finds, and what it keeps to itself."""
+
+import pytest
+
+from fedgrid.engine.format import FORMAT
+from fedgrid.grids.upkeep import machine
+from tests.helpers.command_line import fedgrid, strict_json
+
+
+def test_a_new_storage_is_well_and_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDGRID_DATA", str(tmp_path / "data"))
+    result = fedgrid("doctor", "--storage", tmp_path / "runs", "--json", FEDGRID_DATA=str(tmp_path / "data"))
+    found = strict_json(result.out)
+    assert (result.code, found["problems"]) == (0, [])
+    assert f"format {FORMAT} of runs" in found["fedgrid"]["fedgrid"]
+    assert "not there yet" in found["storage"]["place"]
+    assert found["data"]["here"] == "digits"
+    assert "server + " in found["what `auto` chooses here"]["15 clients"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_secrets_stay_out_and_problems_come_last(tmp_path):
+    settings = {
+        "MLFLOW_TRACKING_URI": "http://me:hunter2@127.0.0.1:9",
+        "RAY_AUTH_TOKEN": "0123456789abcdef",
+        "RAY_ADDRESS": "127.0.0.1:9",
+    }
+    result = fedgrid("doctor", "--storage", tmp_path / "runs", **settings)
+    assert result.code == 1
+    assert "hunter2" not in result.out
+    assert "0123456789abcdef" not in result.out
+    last = result.out.splitlines()[-3:]
+    assert last[0].startswith("problem: Ray: no answer from the cluster at 127.0.0.1:9")
+    assert last[1].startswith("problem: MLflow: no MLflow server answers at http://***@127.0.0.1:9")
+    assert last[2] == "2 to mend."
+
+
+def test_little_memory_and_few_files_are_named_with_what_to_do(monkeypatch, tmp_path):
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal:       4096000 kB\nMemAvailable:   1048576 kB\n")
+    monkeypatch.setattr(machine, "MEMORY", meminfo)
+    monkeypatch.setattr(machine, "LEAST_FILES", 10**9)
+    assert machine.memory() == (2**30, 4096000 * 1024)
+    memory, files = machine.problems()
+    assert memory.startswith("machine: 1.0 GiB of memory is free")
+    assert files.endswith("ulimit -n 65536")
+
+
+@pytest.mark.parametrize("command", [["--version"], ["doctor", "--storage", "/nowhere"]])
+def test_version_names_the_commit(command):
+    assert "commit" in fedgrid(*command, FEDGRID_COMMIT="abc123").out

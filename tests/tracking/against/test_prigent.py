@@ -1,0 +1,101 @@
+"""Tables III to V and Figure 4 of Prigent et al., and our cells beside them."""
+
+from dataclasses import replace
+
+import pytest
+
+from fedgrid.tracking.against.prigent import against_prigent, is_in_setting
+from fedgrid.tracking.published import numbers
+from fedgrid.tracking.report.contents import report_page
+from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
+
+
+def run(
+    algorithm="Embeddings", *, dataset="mnist", overlap="rotated", federated="10", flip="0.1", clients=100
+):
+    described = run_of(algorithm, dataset=dataset, clients=clients, overlap=overlap)
+    keys = (
+        {"algorithm.encoder.federated": federated, "algorithm.flip": flip}
+        if algorithm == "Embeddings"
+        else {}
+    )
+    name = f"{described.run_id} {federated} {flip}"
+    title = algorithm if algorithm != "Embeddings" else f"Embeddings ({federated}, {flip})"
+    return replace(described, run_id=name, algorithm=title, keys=keys, model_bytes=400)
+
+
+def finished(accuracy, labels=WHOLE, *, seconds=(1, 2), **settings):
+    curves = {
+        "asked_accuracy": accuracy,
+        "bytes": (2e9, 4e9),
+        "bytes_down": (1e9, 1e9),
+        "asked_clients": (50, 50),
+        "seconds": seconds,
+        "ari": (1.0, 0.5),
+    }
+    return result_of(run(**settings), labels, curves=curves)
+
+
+def cells(table):
+    return {
+        (row.name, column.name): cell
+        for row in table.rows
+        for column, cell in zip(table.columns, row.cells, strict=True)
+    }
+
+
+def test_all_cells_of_tables_3_to_5_are_there():
+    known = numbers.prigent()
+    assert len(known) == 4 * 5
+    assert known["mnist", "Embeddings, federated"]["accuracy"] == "98.49"
+    assert sum(row["rounds"] == "" for row in known.values()) == 5
+    assert len(numbers.prigent_flips()) == 3 * 8 + 5
+
+
+def test_bytes_are_three_models_a_client_asked():
+    """50 rounds x 50 clients x 3 x 85,822 x 4 bytes, and 4 to 5 % more on the wire."""
+    for dataset, arithmetic in (
+        ("mnist", 50 * 50 * 3 * 85_822 * 4),
+        ("cifar10", 50 * 50 * 3 * (11_181_642 + 9_600) * 4),
+        ("femnist", 500 * 75 * 3 * 90_242 * 4),
+        ("pacs", 100 * 20 * 3 * (11_180_103 + 9_600) * 4),
+    ):
+        published = float(numbers.prigent()[dataset, "BNC"]["gb"]) * 1e9
+        assert 1.035 < published / arithmetic < 1.055
+
+
+def test_ours_stand_beside_the_published_ones():
+    """FedAvg takes 4 s. Traffic: 4 GB, and two rounds of 50 models of 400 bytes to be tested."""
+    study = study_of([finished((0.5, 0.96)), finished((0.5, 0.9), ONE, seconds=(2, 4), algorithm="BNC")])
+    [table] = against_prigent(study)
+    found = {key: cell.text for key, cell in cells(table).items()}
+    assert found["Embeddings (10, 0.1)", "rounds to 95%"] == "2 / 5"
+    assert found["Embeddings (10, 0.1)", "accuracy, %"] == "73.00 / 98.49"
+    assert found["Embeddings (10, 0.1)", "GB"] == "4.00 / 3.2"
+    assert found["Embeddings (10, 0.1)", "time / FedAvg's"] == "0.50 / 1.09"
+    assert found["BNC", "rounds to 95%"] == "– / –"
+
+
+def test_the_encoder_says_which_row():
+    study = study_of([finished((0.5, 0.96), federated="0")])
+    [table] = against_prigent(study)
+    assert cells(table)["Embeddings (0, 0.1)", "accuracy, %"].reference == 98.35
+
+
+def test_flips_have_a_table_of_their_own():
+    study = study_of([finished((0.5, 0.96), flip=flip) for flip in ("0.1", "0.3")])
+    *_, table = against_prigent(study)
+    found = {key: cell.text for key, cell in cells(table).items()}
+    assert found["0.1", "federated encoder"] == "0.500 / 1"
+    assert found["0.3", "federated encoder"] == "0.500 / 0.541"
+
+
+@pytest.mark.parametrize("other", [{"clients": 40}, {"overlap": "flipped"}, {"dataset": "digits"}])
+def test_a_run_in_another_setting_is_compared_with_nothing(other):
+    assert is_in_setting(run())
+    assert not is_in_setting(run(**other))
+
+
+def test_the_report_has_the_section():
+    page = report_page(study_of([finished((0.5, 0.96))]), published=True)
+    assert "published-prigent" in [section.name for section in page.sections]

@@ -1,0 +1,1 @@
+"""Tables of what leaves a client: messages before training, privacy spent; attackers and moved clients."""

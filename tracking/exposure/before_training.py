@@ -1,0 +1,96 @@
+"""What it costs to find clusters: before training by messages, or in training by updates.
+
+Shapes: R rounds.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fedgrid.tracking.scoring.study import Result, Study
+from fedgrid.tracking.tables.cells import block_of, explained, title_of
+from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, fixed
+
+BITS, MEGA = 8, 1e6
+
+
+def has_messages(study: Study) -> bool:
+    """Return whether a finished run's clients say anything before they train."""
+    return any(_total(result, "message_bytes") > 0 for result in study.finished)
+
+
+def before_training(study: Study) -> Table:
+    """Return a row an algorithm: what is sent before training and until the clusters are final, and the ARI.
+
+    Raises:
+        ValueError: if the study has several data sets or numbers of clients.
+    """
+    dataset, clients = block_of(study)
+    columns: Sequence[tuple[str, int, Callable[[Result], float]]] = (
+        ("bits a client", 0, lambda result: BITS * _total(result, "message_bytes") / clients),
+        ("MB in all", 3, lambda result: _before(result) / MEGA),
+        ("epoch / message", 1, _times_cheaper),
+        ("MB until the clusters are final", 3, lambda result: until_final(result) / MEGA),
+        ("ARI", 3, lambda result: result.last("ari")),
+    )
+    rows = []
+    for algorithm in study.algorithms:
+        part = study.where(algorithm=algorithm)
+        cells = (_median([of(result) for result in part.finished], digits) for _, digits, of in columns)
+        rows.append(Row(algorithm, tuple(cells), is_reference=algorithm in study.references))
+    table = Table(
+        f"before-training-{dataset}-{clients}",
+        f"Before training: {title_of(dataset, clients)}",
+        "Medians over runs. Before training: bits that a client says about its data; megabytes of that, of "
+        "the encoder's federated training and of its way to the clients, all together; how many times longer "
+        "a local epoch takes than a message. Then the megabytes until no client changes its cluster any "
+        f"more, and the ARI of the last round. {NONE}: one cluster throughout, or nothing is said.",
+        (
+            *(Column(heading, "before training") for heading, *_ in columns[:3]),
+            *(Column(heading) for heading, *_ in columns[3:]),
+        ),
+        tuple(rows),
+        corner="algorithm",
+    )
+    return explained(table, study)
+
+
+def until_final(result: Result) -> float:
+    """Return the bytes sent until the partition is that of the last round; NaN of one cluster throughout.
+
+    Clusters of messages are there before the first model is sent.
+    """
+    last_K = result.labels_RK[-1]
+    if len(np.unique(result.labels_RK)) == 1:
+        return np.nan
+    others = np.flatnonzero((result.labels_RK != last_K).any(axis=1))
+    first = int(others[-1]) + 1 if len(others) else 0
+    if first == 0 and _before(result) > 0:
+        return _before(result)
+    return float(result.curves["bytes"][first])
+
+
+def _before(result: Result) -> float:
+    """Return the bytes of messages and of what they are made with."""
+    return _total(result, "message_bytes") + _total(result, "encoder_bytes")
+
+
+def _times_cheaper(result: Result) -> float:
+    epoch_R, message_R = result.curves["epoch_seconds"], result.curves["message_seconds"]
+    if np.isnan(epoch_R).all() or np.isnan(message_R).all():
+        return np.nan
+    return float(np.nanmean(epoch_R) / np.nanmean(message_R))
+
+
+def _total(result: Result, name: str) -> float:
+    return float(np.nansum(result.curves[name]))
+
+
+def _median(values: Sequence[float], digits: int) -> Cell:
+    known = [value for value in values if not np.isnan(value)]
+    if not values:
+        return Cell()
+    if not known:
+        return Cell(NONE)
+    middle = float(np.median(known))
+    return Cell(fixed(middle, digits), middle, count=len(known))

@@ -1,0 +1,62 @@
+"""What privacy costs: scores beside epsilon."""
+
+from math import inf, isinf
+
+import numpy as np
+
+from fedgrid.tracking.scoring import measures
+from fedgrid.tracking.scoring.axes import setting_words
+from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.tables.cells import explained, over_scenarios
+from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, bold_columns
+
+SHOWN = (measures.FINAL_ARI, measures.PA_LAST)
+
+
+def over_epsilon(study: Study) -> Table:
+    """Return, for each combination of the further axes' values, a row for each algorithm."""
+    deltas = ", ".join(dict.fromkeys(run.keys.get("privacy.delta", "") for run in study.runs))
+    rows = [
+        row
+        for setting in study.settings
+        for row in bold_columns(_rows(study, setting), [None, *(measure.highest for measure in SHOWN)])
+    ]
+    table = Table(
+        "privacy",
+        "Scores by epsilon",
+        f"epsilon: of (epsilon, delta)-differential privacy of a client, delta {deltas}, after the last "
+        f"round; the largest of any client and run. ∞: clients tell something that no noise covers; {NONE}: "
+        "no noise. final ARI: adjusted Rand index of the last partition; last PA: personalised accuracy of "
+        "the last round. Best of each setting in bold.",
+        (Column("epsilon"), *(Column(measure.name) for measure in SHOWN)),
+        tuple(rows),
+        corner="algorithm",
+        part="setting",
+    )
+    return explained(table, study)
+
+
+def _rows(study: Study, setting: tuple[tuple[str, str], ...]) -> list[Row]:
+    part = study.where(setting=setting)
+    title = ", ".join(setting_words(setting)) or "all runs"
+    return [
+        Row(
+            name,
+            (_epsilon(own), *(over_scenarios(own, measure) for measure in SHOWN)),
+            title,
+            is_reference=name in part.references,
+        )
+        for name in part.algorithms
+        for own in [part.where(algorithm=name)]
+    ]
+
+
+def _epsilon(study: Study) -> Cell:
+    """Return the cell of the largest epsilon of any run."""
+    if not study.finished:
+        return Cell() if study.runs else Cell(ABSENT)
+    found = [value for result in study.finished if not np.isnan(value := measures.EPSILON.of(result))]
+    if not found:
+        return Cell(NONE, inf)
+    largest = max(found)
+    return Cell("∞" if isinf(largest) else f"{largest:.3g}", largest, count=len(found))

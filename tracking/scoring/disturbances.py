@@ -1,0 +1,124 @@
+"""Scores of runs with attackers (`faults`) or with clients whose data move to another group (`drift`).
+
+An attacker is *apart* if its cluster has no honest client, as when it is alone. A moved client *sits with its
+new group* if its cluster holds a larger share of the other clients of that group than of the other clients of
+its old one, so that one cluster for all, or one a client, finds nobody. It is found in the first such round
+after its data have changed.
+
+Runs without either have none of these scores. Shapes: R rounds, K clients.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedgrid.tracking.records import Array
+from fedgrid.tracking.scoring.client_scores import mean
+from fedgrid.tracking.scoring.group import Group, computed, score
+from fedgrid.tracking.scoring.partitions import of_partitions
+
+ATTACKER = "attacker"
+"""The column of the records, 1 of an attacker and 0 of an honest client."""
+Clients = Mapping[str, Array]
+"""Columns of the records, each of shape (R, K)."""
+
+
+def _of_honest(column: str) -> Callable[[Clients], Array]:
+    return lambda clients: mean(np.where(clients[ATTACKER] == 1, np.nan, clients[column]))
+
+
+def _honest_ari(clients: Clients) -> Array:
+    honest_K = clients[ATTACKER][0] != 1
+    parts = of_partitions(clients["cluster"][:, honest_K], clients["true_cluster"][:, honest_K])
+    return np.array([part.ari for part in parts])
+
+
+def attackers_apart(labels_RK: ArrayLike, attacker_K: ArrayLike) -> Array:
+    """Return the share of the attackers whose cluster has no honest client, shape (R,)."""
+    labels_RK, attacker_K = np.asarray(labels_RK), np.asarray(attacker_K, bool)
+    apart_RK = [~np.isin(labels_K[attacker_K], labels_K[~attacker_K]) for labels_K in labels_RK]
+    return np.asarray(np.mean(apart_RK, axis=1, dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class FaultScores(Group):
+    """Scores of a round with attackers, computed from `Clients`."""
+
+    attackers_apart: float = score(
+        "Share of the attackers whose cluster has no honest client.",
+        lambda clients: attackers_apart(clients["cluster"], clients[ATTACKER][0] == 1),
+    )
+    honest_ari: float = score(
+        "Adjusted Rand index of the partition and the hidden groups, attackers left out.", _honest_ari
+    )
+    honest_personalised_accuracy: float = score(
+        "`personalised_accuracy`, mean over the honest clients.", _of_honest("cluster_own_accuracy")
+    )
+    honest_generalised_accuracy: float = score(
+        "`generalised_accuracy`, mean over the honest clients.", _of_honest("cluster_server_accuracy")
+    )
+
+
+@dataclass(frozen=True)
+class DriftScores(Group):
+    """Scores of the clients whose data have changed by a round, computed from `Clients`."""
+
+    with_new_group: float = score(
+        "Share of the moved clients that sit with their new group.",
+        lambda clients: mean(sits_with_new_group(clients["cluster"], clients["true_cluster"])),
+    )
+    moved_found: float = score(
+        "Share of the moved clients that have sat with their new group in some round since their move.",
+        lambda clients: mean(_found(clients)),
+    )
+    moved: float = score(
+        "Rounds from the move until a client sits with its new group, 0 if it does at once: mean over the "
+        "moved clients that have been found.",
+        lambda clients: mean(rounds_until_found(clients["cluster"], clients["true_cluster"])),
+    )
+
+
+def scores_of(clients: Clients) -> dict[str, Array]:
+    """Return name -> score of each round, shape (R,), of what the run has: attackers, moved clients."""
+    found: dict[str, Array] = {}
+    if ATTACKER in clients:
+        found |= computed(FaultScores, clients)
+    if (clients["true_cluster"] != clients["true_cluster"][0]).any():
+        found |= computed(DriftScores, clients)
+    return found
+
+
+def sits_with_new_group(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:
+    """Return 1 or 0 for each client that has moved by a round, NaN for all others; shape (R, K)."""
+    labels_RK, truth_RK = np.asarray(labels_RK), np.asarray(truth_RK)
+    sits_RK = np.full(labels_RK.shape, np.nan)
+    for at, client in np.argwhere(truth_RK != truth_RK[0]):
+        others_K = np.arange(labels_RK.shape[1]) != client
+        beside_K = labels_RK[at] == labels_RK[at, client]
+        new, old = (
+            _share(beside_K[others_K & (truth_RK[at] == group)])
+            for group in (truth_RK[at, client], truth_RK[0, client])
+        )
+        sits_RK[at, client] = float(new > old)
+    return sits_RK
+
+
+def rounds_until_found(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:
+    """Return, for each client found by a round, the rounds from its move until then; else NaN; (R, K)."""
+    sits_RK = sits_with_new_group(labels_RK, truth_RK)
+    has_moved_RK = ~np.isnan(sits_RK)
+    found_RK = np.maximum.accumulate(np.nan_to_num(sits_RK), axis=0) == 1
+    waited_RK = np.cumsum(has_moved_RK & ~found_RK, axis=0)
+    return np.where(found_RK, waited_RK, np.nan)
+
+
+def _share(flags: Array) -> float:
+    return float(flags.mean()) if len(flags) else 0.0
+
+
+def _found(clients: Clients) -> Array:
+    sits_RK = sits_with_new_group(clients["cluster"], clients["true_cluster"])
+    found_RK = np.maximum.accumulate(np.nan_to_num(sits_RK), axis=0)
+    return np.where(np.isnan(sits_RK), np.nan, found_RK)
