@@ -26,6 +26,7 @@ from unittest.mock import patch
 
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.errors import FedgridError
+from fedgrid.engine.integrity import record_files
 from fedgrid.engine.round_cache.store import CacheOptions
 from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.session import Session
@@ -37,6 +38,8 @@ from fedgrid.grids.results.outcome import is_finished
 
 CLOCKS = ("timings.parquet", "timings.sha256", "log.txt")
 GRID = "power"
+SEGMENT_ROWS = 8
+"""Of six clients a round: the last round of three is in a segment, and joined at the end."""
 STEPS = ("replace", "rename", "link", "unlink", "mkdir", "rmdir")
 NOWHERE = Path("no-data-needed")
 
@@ -198,6 +201,7 @@ def main() -> None:
     options.add_argument("--cuts", type=int, help="so many of the cuts, drawn with the seed; all if left out")
     given = options.parse_args()
     rng = random.Random(given.seed)
+    record_files.SEGMENT_ROWS = SEGMENT_ROWS
     with tempfile.TemporaryDirectory(prefix="fedgrid-power-") as name:
         root = Path(name, "runs")
         root.mkdir()

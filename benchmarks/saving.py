@@ -1,0 +1,80 @@
+"""What saving the records of a round costs late in a long run: in segments, and in whole files as before.
+
+python -m benchmarks.saving --rounds 1000 --clients 30
+
+The rounds are made up, and only the last ones are written, by both sides in turn, without the flush, which
+takes as long for either as the disk wants. Milliseconds are those of the processor.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from fedgrid.engine.integrity import record_files
+from fedgrid.engine.integrity.files import stamped
+from fedgrid.engine.integrity.record_files import RecordFiles, Rows
+from fedgrid.engine.records import SCORES, TESTS, schemas
+
+MEASURED, CLASSES = 20, 10
+
+
+def main() -> None:
+    """Print milliseconds and bytes of a save, and the ratio."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=1000)
+    parser.add_argument("--clients", type=int, default=30)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="fedgrid-saving-") as name:
+        folder = Path(name)
+        sides = {"whole files": 1 << 60, "segments": record_files.SEGMENT_ROWS}
+        records = {title: RecordFiles(folder, schemas()) for title in sides}
+        milliseconds, size = dict.fromkeys(sides, 0.0), dict.fromkeys(sides, 0)
+        for number in range(1, given.rounds + 1):
+            rows = rows_of(number, given.clients)
+            for title, limit in sides.items():
+                with patch.object(record_files, "SEGMENT_ROWS", limit):
+                    began = time.process_time()
+                    records[title].add(number, rows)
+                    if number > given.rounds - MEASURED:
+                        size[title] += write(records[title], folder)
+                        milliseconds[title] += 1e3 * (time.process_time() - began)
+    for title in sides:
+        print(
+            f"{title}: {milliseconds[title] / MEASURED:.1f} ms, {size[title] / MEASURED / 1e3:.0f} kB a save "
+            f"from round {given.rounds - MEASURED + 1} to {given.rounds} of {given.clients} clients"
+        )
+    print(f"segments over whole files: {milliseconds['segments'] / milliseconds['whole files']:.3f}")
+
+
+def write(records: RecordFiles, folder: Path) -> int:
+    """Write the files of the last round; return their size in bytes."""
+    for name, table in records.newest().items():
+        pq.write_table(stamped(table), folder / name, write_page_checksum=True)
+    return sum((folder / name).stat().st_size for name in records.newest())
+
+
+def rows_of(number: int, clients: int) -> Rows:
+    """Return the rows of a round in which every client was trained and tested."""
+    rng = np.random.default_rng(number)
+    columns = schemas()
+    tests = [f"{test}_{score}" for test in TESTS for score in SCORES]
+    of_clients = []
+    for client in range(clients):
+        scores = {
+            name: rng.random(CLASSES).tolist() if name.endswith("_recall") else rng.random() for name in tests
+        }
+        of_clients.append(
+            dict.fromkeys(columns["clients"].names) | {"round": number, "client": client} | scores
+        )
+    of_round = dict.fromkeys(columns["rounds"].names) | {"round": number}
+    timing = dict.fromkeys(columns["timings"].names) | {"round": number}
+    return {"rounds": [of_round], "clients": of_clients, "timings": [timing]}
+
+
+if __name__ == "__main__":
+    main()
