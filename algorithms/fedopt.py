@@ -84,8 +84,8 @@ class FedOpt(Algorithm):
 
     @property
     def averages_updates(self) -> bool:
-        """Yes."""
-        return True
+        """Yes, unless the server learns from what clients send beside their updates."""
+        return type(self.local).learn is LocalMethod.learn
 
     def start_order_key(self) -> tuple[float, ...]:
         """Never: it is FedAvg."""

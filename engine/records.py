@@ -106,6 +106,7 @@ TIMINGS = pa.schema(
         "trained_clients": pa.int32(),
         "waited_seconds": pa.float64(),
         "alone_seconds": pa.float64(),
+        "ended_ms": pa.int64(),
     }
 )
 """Wall-clock times and peak memory of a round.
@@ -115,7 +116,8 @@ TIMINGS = pa.schema(
 was taken from the cache (`engine.round_cache.cached_round`). `reached_clients` have an update in this round;
 `trained_clients` of them were trained by this run. `alone_seconds` is the time that the round would have
 taken without the cache. `peak_memory_mb` is the sum over the server's and the clients' processes of the peak
-of each since it started (`engine.clients.peak_memory`)."""
+of each since it started (`engine.clients.peak_memory`). `ended_ms` is the Unix time of the round's end in
+milliseconds."""
 
 EVERY_TIMING = pa.schema([*TIMINGS, *pa.schema(MESSAGE_SECONDS)])
 """Those of any algorithm."""

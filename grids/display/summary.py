@@ -20,11 +20,13 @@ from fedgrid.grids.display.tables import (
     failure_table,
     result_row,
     result_table,
+    seeds_table,
     summary_rows,
     summary_table,
 )
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.results.axes import further_axes
+from fedgrid.grids.presets.variants import variant_of, variant_settings
+from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.outcome import Outcome, finished, is_finished
 from fedgrid.grids.results.tally import Tally
 from fedgrid.redaction import redacted
@@ -41,16 +43,26 @@ EXACT = "exact: runs whose final partition is exactly the hidden groups, of all"
 
 
 def show(
-    grid: Grid, storage: Storage, uri: str, failures: Sequence[Outcome], tally: Tally | None, console: Console
+    grid: Grid,
+    storage: Storage,
+    uri: str,
+    failures: Sequence[Outcome],
+    tally: Tally | None,
+    console: Console,
+    *,
+    each: bool = False,
 ) -> None:
-    """Show the results of a grid's finished runs, its failures, and where the files are."""
+    """Show the results of a grid's finished runs, its failures, and where the files are.
+
+    With `each` every run has a row; else an algorithm has one, its mean over the seeds of a scenario.
+    """
 
     say = partial(print_plain, console)
     done = [run for run in grid.runs if is_finished(storage, run)]
     say()
     if done:
         outcomes = [finished(storage.root, run) for run in done]
-        _show_scores(outcomes, console)
+        _show_scores(outcomes, console, each)
         say(LEGEND)
         if any(outcome.times.has_hits for outcome in outcomes):
             say(_alone(outcomes))
@@ -75,10 +87,21 @@ def print_finished(runs: Sequence[RunConfig], storage: Storage, axes: Sequence[s
 
 
 def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> Path:
-    """Write `summary.csv` into `folder`: a row for each finished run, as in the results table."""
+    """Write `summary.csv` into `folder`: a row for each finished run of a grid, as in the results table.
+
+    It has columns for the settings in which the runs differ, and names folders as in the storage.
+    """
     path = folder / "summary.csv"
-    axes = further_axes(runs)
-    rows = [result_row(finished(storage.root, run), axes) for run in runs if is_finished(storage, run)]
+    keys, settings = naming_keys(runs), variant_settings(runs)
+    rows = [
+        {
+            **(row := result_row(finished(storage.root, run), keys)),
+            "variant": variant_of(run, settings) or None,
+            "folder": Path(row["folder"]).name,
+        }
+        for run in runs
+        if is_finished(storage, run)
+    ]
     # Scores of attackers and moved clients are only in the rows of runs that have some.
     columns = list(dict.fromkeys(name for row in rows for name in row))
     with path.open("w", newline="") as file:
@@ -89,9 +112,13 @@ def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> 
     return path
 
 
-def _show_scores(outcomes: Sequence[Outcome], console: Console) -> None:
-    if len(outcomes) <= ROWS_SHOWN:
+def _show_scores(outcomes: Sequence[Outcome], console: Console, each: bool) -> None:
+    configs = [outcome.config for outcome in outcomes]
+    if each or (len(outcomes) <= ROWS_SHOWN and len({config.seed for config in configs}) == 1):
         console.print(result_table(outcomes, console.width))
+    elif len(outcomes) <= ROWS_SHOWN:
+        console.print(seeds_table(outcomes, console.width))
+        console.print(f"{EXACT}; every run by itself:  --each", highlight=False)
     else:
         console.print(summary_table(summary_rows(outcomes), console.width))
         console.print(EXACT, highlight=False)

@@ -73,6 +73,10 @@ NO_MEANS = "not only means of updates"
         ({"privacy": {"central_noise": 1.0}}, ["privacy.central_noise", "without clip", "{clip: 1.0}"]),
         ({**CENTRAL, "uplink": NOISY}, ["privacy.central_noise", "uplink", "take one"]),
         ({**CENTRAL, "algorithm": "scaffold"}, ["privacy.central_noise = 1", NO_MEANS]),
+        (
+            {**CENTRAL, "algorithm": {"name": "bnc", "local": "scaffold"}},
+            ["privacy.central_noise = 1", NO_MEANS],
+        ),
         ({**CENTRAL, "algorithm": "leiden"}, ["privacy.central_noise = 1", NO_MEANS]),
         ({**CENTRAL, "algorithm": "solo"}, ["privacy.central_noise = 1", NO_MEANS]),
         ({"uplink": NOISY, "model": "resnet34"}, ["resnet34", "BatchNorm", "running_mean", "resnet9"]),

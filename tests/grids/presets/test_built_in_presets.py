@@ -56,6 +56,7 @@ PROMISED = {
     "bettinelli-attribution": 80,
     "bettinelli-digits": 40,
     "prigent": 5,
+    "prigent-attack": 7,
     "prigent-cifar10": 5,
     "prigent-femnist": 5,
     "prigent-flips": 22,
