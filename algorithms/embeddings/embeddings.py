@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import AfterValidator
 
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.encoder import EncoderSettings
@@ -23,7 +23,16 @@ from fedgrid.algorithms.embeddings.before_training import BeforeTraining, Before
 from fedgrid.algorithms.embeddings.class_means import ClassMeans, Flip, vector_of
 from fedgrid.algorithms.embeddings.cut import Guards, Tree
 
-Threshold = Literal["best-ch", "bayesian", "bayesian-reversed", "widest-gap"] | Annotated[float, Field(gt=0)]
+RULES = ("best-ch", "bayesian", "bayesian-reversed", "widest-gap")
+
+
+def _is_threshold(given: str | float) -> str | float:
+    if given in RULES or (not isinstance(given, str) and given > 0):
+        return given
+    raise ValueError(f"{given!r} given; expected {', '.join(RULES)}, or a height above 0")
+
+
+Threshold = Annotated[float | str, AfterValidator(_is_threshold)]
 
 
 class EmbeddingsSettings(BeforeTrainingSettings):
@@ -31,7 +40,7 @@ class EmbeddingsSettings(BeforeTrainingSettings):
 
     encoder: EncoderSettings = EncoderSettings(federated=10)
     """Makes codes of images."""
-    flip: Flip | tuple[Flip, ...] = 0.1
+    flip: Flip = 0.1
     """Probability with which each bit is flipped, in [0, 0.5]. Of a list each client draws one of its own."""
     normalise: Literal["vector", "class"] = "vector"
     """What is scaled to 0..1 before rounding: the whole vector (text), or the part of each class (code)."""
