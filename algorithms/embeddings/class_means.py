@@ -36,7 +36,7 @@ class ClassMeans(Message):
 
     flip: Flip = 0.1
     """Probability of a flipped bit. Of several each client draws one of its own."""
-    normalise: Literal["vector", "class"] = "vector"
+    normalise: Literal["vector", "class"] = "class"
     """What is scaled to 0..1 by its least and greatest entry."""
     quantise: bool = True
     """False: the means themselves are sent, as float32, without flips."""
