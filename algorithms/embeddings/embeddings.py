@@ -4,7 +4,7 @@ Source: Prigent, Chelli, Costan, Cudennec, Schubert, Antoniu, Efficient Resource
 Learning Clustering with Local Data Compression on the Edge-to-Cloud Continuum, HiPC 2024, Algorithms 1 to 3,
 and its code (cedricprigent/efficient-fl-clustering), which `embeddings-as-published` follows: the sign of the
 index reversed, BatchNorm by each class's own statistics, lower layers shared. Deviations: the index is
-maximised, over all cuts; each class is scaled by itself as in the code, not the whole vector as in the text; a
+maximised, over all cuts; each class is scaled by itself, as in the code, not the vector, as in the text; a
 client not met yet is counted to the largest cluster.
 
 Shapes: N clients, D entries of a vector.
@@ -44,8 +44,8 @@ class EmbeddingsSettings(BeforeTrainingSettings):
     flip: Flip = 0.1
     """Probability with which each bit is flipped, in [0, 0.5]. Of a list each client draws one of its own."""
     normalise: Literal["vector", "class"] = "class"
-    """What is scaled to 0..1 before rounding: the part of each class (code), or the whole vector (text), which
-    tells groups apart less well."""
+    """What is scaled to 0..1 before rounding: the part of each class (code), or the whole vector (text),
+    which tells groups apart less well."""
     quantise: bool = True
     """False: means of codes are sent as they are, float32, without flips."""
     threshold: Threshold = "best-ch"
