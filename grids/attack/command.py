@@ -15,6 +15,7 @@ from fedgrid.engine.attacks.settings import CLIENTS, STEPS, Attacking, Kind
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError, in_one_line
 from fedgrid.engine.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.attack.report import keep_summary
 from fedgrid.grids.attack.results import FOLDER, AttackFiles, Row
 from fedgrid.grids.attack.show import summary_of, table_of
 from fedgrid.grids.display.plain import print_plain, warn
@@ -92,11 +93,14 @@ def attack_grid(
     grid.write(path, _csv(found))
     results = {run.run_id: read_result(run) for run in {run.run_id: run for run, _ in found}.values()}
     summary = summary_of(settings.kind, found, results)
+    keep_summary(grid, settings.kind, summary)
     if as_json:
         print(json.dumps({"grid": name, "attacked": attacked, "failed": failed, "rows": summary}))
         return failed
+    for scenario in dict.fromkeys(row["scenario"] for row in summary):
+        part = [row for row in summary if row["scenario"] == scenario]
+        console.print(page_table(table_of(settings.kind, part), console.width))
     if summary:
-        console.print(page_table(table_of(settings.kind, summary), console.width))
         print_plain(console, table_of(settings.kind, summary).caption)
     if not attacked and not failed:
         print_plain(console, "attacked before: nothing to do")

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.attack.report import with_attacks
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import page_table
 from fedgrid.grids.mlflow_log.run_log import artifact_root
@@ -65,6 +66,7 @@ def write_report(
     other = _read(against, storage, console) if against not in (None, PUBLISHED) else None
     explained = archived_explanations.explained(GridFolder(storage, name))
     page = report_page(study, other=other, published=against == PUBLISHED, terms=terms, explained=explained)
+    page = with_attacks(page, GridFolder(storage, name))
     folder = to or GridFolder(storage, name).path / "report"
     written = _write(page, folder, console)
     if to is None:
