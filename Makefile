@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: quickstart test lint constraints clean
+.PHONY: quickstart test lint docs constraints clean
 
 quickstart: .venv/installed
 	$(BIN)/fedgrid run quickstart
@@ -14,6 +14,10 @@ lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: .venv/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("fedgrid needs Python 3.11 or newer; make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'

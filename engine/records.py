@@ -54,7 +54,8 @@ def rounds_schema(columns: Collection[str] = NONE) -> pa.Schema:
     """Return the columns of `rounds.parquet`: the round's number, then `ROUND_METRICS`."""
     numbers = {metric.name: metric.type for metric in round_metrics.ROUND_METRICS}
     counts = {COUNTS: pa.list_(pa.int32())} if COUNTS in columns else {}
-    spent = {EPSILON: pa.float64()} if EPSILON in columns else {}
+    noise = round_metrics.NOISE_METRICS if EPSILON in columns else ()
+    spent = {metric.name: metric.type for metric in noise}
     message = MESSAGE_BYTES if MESSAGE in columns else {}
     return pa.schema({"round": pa.int32(), **numbers, **counts, **spent, **message})
 
@@ -105,6 +106,7 @@ TIMINGS = pa.schema(
         "trained_clients": pa.int32(),
         "waited_seconds": pa.float64(),
         "alone_seconds": pa.float64(),
+        "ended_ms": pa.int64(),
     }
 )
 """Wall-clock times and peak memory of a round.
@@ -114,7 +116,8 @@ TIMINGS = pa.schema(
 was taken from the cache (`engine.round_cache.cached_round`). `reached_clients` have an update in this round;
 `trained_clients` of them were trained by this run. `alone_seconds` is the time that the round would have
 taken without the cache. `peak_memory_mb` is the sum over the server's and the clients' processes of the peak
-of each since it started (`engine.clients.peak_memory`)."""
+of each since it started (`engine.clients.peak_memory`). `ended_ms` is the Unix time of the round's end in
+milliseconds."""
 
 EVERY_TIMING = pa.schema([*TIMINGS, *pa.schema(MESSAGE_SECONDS)])
 """Those of any algorithm."""

@@ -15,8 +15,11 @@ import pyarrow as pa
 from fedgrid.algorithms.clustering.temperature import temperature
 from fedgrid.algorithms.contract.base import Diagnostics, State
 from fedgrid.algorithms.contract.updates import Updates
+from fedgrid.engine.uplink.accountant import EPSILON
 
 Value: TypeAlias = float | int | bool | None
+
+CLUSTERING, COST = "clustering", "cost"
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class RoundMetric:
     of: Callable[[RoundOutcome], Value] | None = None
     """How it is obtained; None if algorithms return it in `Diagnostics.metrics`."""
     in_mlflow: bool = True
+    section: str = "other"
+    """Its section among MLflow's metrics."""
 
     def value(self, outcome: RoundOutcome) -> Value:
         """Return the number of this round, None if there is none."""
@@ -74,8 +79,9 @@ ROUND_METRICS: tuple[RoundMetric, ...] = (
         pa.float64(),
         "Half the root mean square of the cosine distances between the clients' updates.",
         _temperature,
+        section=CLUSTERING,
     ),
-    RoundMetric("clusters", pa.int32(), "Number of clusters after the round.", _clusters),
+    RoundMetric("clusters", pa.int32(), "Number of clusters after the round.", _clusters, section=CLUSTERING),
     RoundMetric(
         "clustered",
         pa.bool_(),
@@ -88,12 +94,14 @@ ROUND_METRICS: tuple[RoundMetric, ...] = (
         pa.int64(),
         "Bytes of the models that were sent to clients.",
         lambda outcome: outcome.bytes_down,
+        section=COST,
     ),
     RoundMetric(
         "bytes_up",
         pa.int64(),
         "Bytes of the updates that the server received.",
         lambda outcome: outcome.bytes_up,
+        section=COST,
     ),
     RoundMetric(
         "excluded",
@@ -123,9 +131,20 @@ ROUND_METRICS: tuple[RoundMetric, ...] = (
         "Mean silhouette of the partition on the distances that the algorithm uses; needs no hidden groups. "
         "None for one cluster, and if every client is alone.",
         lambda outcome: outcome.diagnostics.silhouette,
+        section=CLUSTERING,
     ),
 )
 """In the order of the columns of `rounds.parquet`."""
+
+NOISE_METRICS: tuple[RoundMetric, ...] = (
+    RoundMetric(
+        EPSILON,
+        pa.float64(),
+        "Largest epsilon of any client so far, at `privacy.delta`; only of runs with noise.",
+        section="privacy",
+    ),
+)
+"""After those, in runs with noise; `engine.uplink.accountant` computes them."""
 
 
 def values(outcome: RoundOutcome) -> dict[str, Value]:

@@ -18,7 +18,9 @@ from fedgrid.engine.errors import RunError
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.round_cache.store import CacheOptions
+from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.session import Session
+from fedgrid.engine.storage.storage import Storage
 
 GROUP_TIMEOUT = 120.0
 """Seconds."""
@@ -53,6 +55,11 @@ class Server(Session):
             store=store,
             accept_changes=accept_changes,
         )
+
+    def open(self, config: RunConfig, storage: Storage) -> int:
+        """Start or continue a run, as `Session.open`; the tasks of the client actors have its name."""
+        self._actors.run = config.name
+        return super().open(config, storage)
 
     def client_pids(self) -> list[int]:
         """Return the process ids of the client actors."""

@@ -36,10 +36,15 @@ def device_of(gpu_share: float) -> str:
 class Client:
     """Hosts one federated client, or several that take turns. Keeps no state that a round depends on."""
 
-    def __init__(self, gpu_share: float) -> None:
+    def __init__(self, gpu_share: float, title: str = "Client") -> None:
+        """Take a share of a GPU, and the title that Ray's dashboard and logs show."""
+        self._title = title
         self._device = device_of(gpu_share)
         if gpu_share:
             torch.cuda.set_per_process_memory_fraction(gpu_share)
+
+    def __repr__(self) -> str:
+        return self._title
 
     def pid(self) -> int:
         """Return the actor's process id."""

@@ -123,6 +123,7 @@ class ClientRound:
             "trained_clients": len(self.trained),
             "waited_seconds": self.waited_seconds,
             "alone_seconds": seconds - self.waited_seconds + self.saved_seconds,
+            "ended_ms": int(time.time() * 1000),
         }
 
     def reports(self) -> list[TrainReport]:

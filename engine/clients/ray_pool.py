@@ -1,6 +1,6 @@
 """The pool of client actors: which actor hosts which clients, what it is sent, how dead ones are replaced."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 from time import monotonic
@@ -41,6 +41,9 @@ MAX_DEATHS = 3
 START_TIMEOUT = 300.0
 """Seconds for an actor to start and take its data: a bundle is reserved, so only a broken node needs more."""
 
+SHOWN = 4
+"""Clients in the name of a task."""
+
 Ref: TypeAlias = "ray.ObjectRef[Any]"
 T = TypeVar("T")
 NO_IMAGES = ImageSet(np.zeros((0, 0, 0, 0), np.uint8), np.zeros(0, np.int64))
@@ -54,6 +57,8 @@ class RayPool:
     """
 
     def __init__(self, group: PlacementGroup, placement: Placement) -> None:
+        self.run = ""
+        """Name of the run, for the names of tasks: actors are of one run after another."""
         self._group = group
         self._placement = placement
         self._actors = [self._start(index) for index in range(placement.num_actors)]
@@ -125,11 +130,13 @@ class RayPool:
             bare = [replace(task, order=replace(task.order, payload={})) for task in mine]
             kept = {task.client: memories[task.client] for task in mine if task.client in memories}
             num_sent = sum(1 + len(task.order.outputs) for task in mine)
-            train = self._actors[index].train.options(num_returns=2 + num_sent)
+            name = self._task("train", f"{when}, {_clients(task.client for task in mine)}")
+            train = self._actors[index].train.options(num_returns=2 + num_sent, name=name)
             return list(train.remote(bare, payloads, kept, len(models), *refs))
 
         replies = {}
-        results = self._each(shares, submit, "train", f"round {tasks[0].round_index + 1}")
+        when = f"round {tasks[0].round_index + 1}"
+        results = self._each(shares, submit, "train", when)
         for index, (reports, kept, *sent) in results.items():
             remaining = iter(sent)
             for task, report in zip(shares[index], reports, strict=True):
@@ -148,7 +155,9 @@ class RayPool:
         def submit(index: int) -> list[Ref]:
             adapting = [task.client for task in shares[index] if task.adaptation is not None]
             kept = {client: memories[client] for client in adapting if client in memories}
-            return [self._actors[index].evaluate.remote(shares[index], kept, *refs)]
+            name = self._task("evaluate", _clients(task.client for task in shares[index]))
+            evaluate = self._actors[index].evaluate.options(name=name)
+            return [evaluate.remote(shares[index], kept, *refs)]
 
         results = self._each(shares, submit, "evaluate", "testing the served models").values()
         by_client = {report.client: report for [reports] in results for report in reports}
@@ -223,7 +232,11 @@ class RayPool:
         share = self._placement
         return Client.options(  # type: ignore[attr-defined]
             num_cpus=share.cpus_per_actor, num_gpus=share.gpus_per_actor, scheduling_strategy=strategy
-        ).remote(share.gpus_per_actor)
+        ).remote(share.gpus_per_actor, f"Client actor {index + 1} of {share.num_actors}")
+
+    def _task(self, method: str, what: str) -> str:
+        """Return a task's name in Ray's dashboard and `ray list tasks`, and of its process meanwhile."""
+        return ", ".join(part for part in (f"Client.{method}", self.run, what) if part)
 
     def _prepare(self, index: int) -> list[Ref]:
         data = [self._data[client] for client, home in self._home.items() if home == index]
@@ -250,6 +263,13 @@ def _deal(sizes: Mapping[int, int], num_actors: int) -> dict[int, int]:
         home[client] = min(range(num_actors), key=lambda index: (load[index], index))
         load[home[client]] += sizes[client]
     return dict(sorted(home.items()))
+
+
+def _clients(clients: Iterable[int]) -> str:
+    """Return `client 3`, or `clients 0 2 4 6 and 3 more`."""
+    numbers = [str(client) for client in clients]
+    more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
+    return f"client{'s' * (len(numbers) > 1)} {' '.join(numbers[:SHOWN])}{more}"
 
 
 def _cause(error: RayTaskError) -> Exception:

@@ -133,7 +133,11 @@ def _plugin(digest: str) -> Plugin:
 
 
 def _checked(plugin: Plugin) -> Plugin:
-    """Return a plugin that shares no name with the package or with another plugin in use."""
+    """Return a plugin that adds something to runs, and shares no name with the package or another plugin."""
+    if not plugin.names:
+        raise ConfigError(
+            f"plugin {plugin.source.name} has only FIGURES or TABLES; give it to `fedgrid report --plugin`"
+        )
     owners = {name: other.source.name for other in _active for name in other.names}
     owners |= dict.fromkeys(BUILT_IN, "fedgrid")
     for index, (kind, name) in enumerate(plugin.names):

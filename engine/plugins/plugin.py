@@ -4,7 +4,7 @@ import linecache
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import decode_source
 from types import ModuleType
@@ -17,7 +17,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.registry import ModelEntry
 from fedgrid.engine.plugins.source import PluginSource
 
-LISTS = ("ALGORITHMS", "CLUSTERERS", "MODELS")
+LISTS = ("ALGORITHMS", "CLUSTERERS", "MODELS", "FIGURES", "TABLES")
 """The names in a plugin's file under which it lists what it adds."""
 PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
@@ -30,6 +30,10 @@ class Plugin:
     algorithms: tuple[AlgorithmEntry, ...] = ()
     clusterers: tuple[type[Clusterer], ...] = ()
     models: tuple[ModelEntry, ...] = ()
+    figures: tuple[Callable[..., Any], ...] = ()
+    """Functions of a study for its report."""
+    tables: tuple[Callable[..., Any], ...] = ()
+    """Likewise."""
 
     @property
     def names(self) -> tuple[tuple[str, str], ...]:
@@ -68,7 +72,12 @@ def load(source: PluginSource) -> Plugin:
 
 
 def of_listed(
-    source: PluginSource, algorithms: list[Any], clusterers: list[Any], models: list[Any]
+    source: PluginSource,
+    algorithms: list[Any],
+    clusterers: list[Any],
+    models: list[Any],
+    figures: Sequence[Any] = (),
+    tables: Sequence[Any] = (),
 ) -> Plugin:
     """Return a plugin of what a file or a package lists.
 
@@ -84,8 +93,13 @@ def of_listed(
     for entry in models:
         if not (isinstance(entry, ModelEntry) and callable(entry.build)):
             raise _unfit(source, LISTS[2], entry, "ModelEntry with a build function")
-    plugin = Plugin(source, tuple(algorithms), tuple(clusterers), tuple(models))
-    if not plugin.names:
+    for name, functions in zip(LISTS[3:], (figures, tables), strict=True):
+        for function in functions:
+            if not (callable(function) and hasattr(function, "__name__")):
+                raise _unfit(source, name, function, "functions of a study")
+    lists = algorithms, clusterers, models, figures, tables
+    plugin = Plugin(source, *map(tuple, lists))
+    if not any(lists):
         raise ConfigError(f"plugin {source.name} lists nothing; give it any of {', '.join(LISTS)} = [...]")
     for kind, name in plugin.names:
         if not PLAIN_NAME.fullmatch(name):

@@ -36,8 +36,8 @@ from fedgrid.grids.centralised.folder import (
 from fedgrid.grids.centralised.plain_rounds import plain_rounds
 from fedgrid.grids.centralised.show import show
 from fedgrid.grids.display.plain import print_plain, warn
+from fedgrid.grids.mlflow_log.mark import is_logged
 from fedgrid.grids.mlflow_log.run_log import artifact_root
-from fedgrid.grids.mlflow_log.run_writer import is_logged
 from fedgrid.grids.mlflow_log.tags import origin
 from fedgrid.grids.planning.origins import check_centralised
 from fedgrid.grids.presets.changes import Change
@@ -183,14 +183,15 @@ def _log(folder: CentralisedFolder, uri: str, storage: Storage, *, fresh: bool) 
     config, path = folder.config, folder.path
     if is_logged(uri, path, config.training.rounds):
         return True
-    epochs = [(row.pop("epoch"), row) for row in folder.rows]
+    now = int(time.time() * 1000)
+    epochs = [(row.pop("epoch"), row, now) for row in folder.rows]
     tags = {"dataset": config.dataset, "model": config.model, "seed": str(config.seed), **origin()}
     try:
         experiment = Experiment.open(uri, CENTRALISED, artifact_root(storage.root), claim(storage))
         if fresh:
             experiment.forget(config.run_id)
         entry = experiment.start(config.run_id, config.name, tags, config.model_dump(mode="json"))
-        experiment.log_rounds(entry, epochs, int(time.time() * 1000))
+        experiment.log_rounds(entry, epochs)
         experiment.log_artifacts(entry, [path / name for name in (CONFIG, RECORDS, PROPOSAL)])
         experiment.log_folder(entry, path / "figures", "figures")
         experiment.finish(entry, "FINISHED")

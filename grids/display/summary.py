@@ -3,13 +3,16 @@
 import csv
 from collections.abc import Sequence
 from functools import partial
+from math import isinf
 from pathlib import Path
 from shlex import quote
 
+import pyarrow.parquet as pq
 from rich.console import Console
 
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.uplink.accountant import EPSILON
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.progress import JsonLines, work_done
 from fedgrid.grids.display.tables import (
@@ -63,6 +66,8 @@ def show(
         say(LEGEND)
         if any(outcome.times.has_hits for outcome in outcomes):
             say(_alone(outcomes))
+        if private := [each for each in outcomes if EPSILON in each.config.own_columns]:
+            say(_epsilons(private))
         say()
     if failures:
         console.print(failure_table(failures))
@@ -124,6 +129,16 @@ def _alone(outcomes: Sequence[Outcome]) -> str:
     seconds = sum(outcome.times.seconds for outcome in outcomes)
     alone = sum(outcome.times.alone_seconds for outcome in outcomes)
     return f"alone: without the round cache; all runs together {duration(alone)}, not {duration(seconds)}."
+
+
+def _epsilons(outcomes: Sequence[Outcome]) -> str:
+    """Return a sentence about the epsilons of runs with noise, each the largest of any of its clients."""
+    tables = [pq.read_table(outcome.folder / "rounds.parquet", columns=[EPSILON]) for outcome in outcomes]
+    found = [table[EPSILON][-1].as_py() for table in tables]
+    deltas = ", ".join(dict.fromkeys(f"{outcome.config.privacy.delta:g}" for outcome in outcomes))
+    texts = dict.fromkeys("∞" if isinf(value) else f"{value:.3g}" for value in (min(found), max(found)))
+    span = " to ".join(texts)
+    return f"epsilon of a client at the end: {span}, delta {deltas}; each run's: fedgrid report."
 
 
 def _counts(grid: Grid, done: int, failed: int, tally: Tally | None) -> str:

@@ -16,6 +16,7 @@ from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.planning.checks import check_data, check_storage
 from fedgrid.grids.planning.origins import check_origins
 from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import check_source
 from fedgrid.grids.results.outcome import damage, is_finished
 
@@ -33,7 +34,8 @@ def run_grid(
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if the grid as a whole cannot go on.
     """
-    log = RunLog(grid.name, storage.root, warn, axes=grid.varied)
+    axes = tuple(dict.fromkeys((*grid.varied, *naming_keys(grid.runs))))
+    log = RunLog(grid.name, storage.root, warn, axes=axes)
     storage.pull_marks()
     chosen = grid.runs if only is None else only
     check_source(grid, storage)

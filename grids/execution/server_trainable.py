@@ -69,7 +69,12 @@ class ServerTrainable(tune.Trainable):
         assert context is not None, "Tune passes it"
         self._context = context
         self._server: Server | None = None
+        self._first = context.runs[int(config["index"])].name
         self.reset_config(config)
+
+    def __repr__(self) -> str:
+        """Return what Ray's dashboard and `ray list actors` show; Ray asks once, and the actor is reused."""
+        return f"Server from {self._first} on"
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Choose the next run; it uses the same actors."""

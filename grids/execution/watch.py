@@ -104,7 +104,7 @@ class Watch:
                 self._view.start(config, rounds_done)
             case RoundDone(number, scores, timing):
                 self.tally.round(config, number, timing)
-                self._log.round(config, number, scores)
+                self._log.round(config, number, scores, timing["ended_ms"])
                 self._view.round(config, number, scores)
             case RunFinished(scores):
                 self._fetch(config)

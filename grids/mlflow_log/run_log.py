@@ -9,13 +9,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.grids.mlflow_log.run_writer import Writer, is_logged
+from fedgrid.grids.mlflow_log.mark import is_logged
+from fedgrid.grids.mlflow_log.notes import Means
+from fedgrid.grids.mlflow_log.run_writer import Round, Writer
+from fedgrid.grids.mlflow_log.tags import common_params
 from fedgrid.tracking.mlflow.runs import Status
 from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
 from fedgrid.tracking.scoring.scores import RoundScores
@@ -43,8 +46,10 @@ class Pauses:
 @dataclass(slots=True)
 class _Update:
     config: RunConfig
-    rounds: list[tuple[int, RoundScores]] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
     status: Status | None = None
+    started: int | None = None
+    """Unix time in milliseconds."""
 
 
 class RunLog:
@@ -61,12 +66,13 @@ class RunLog:
         warn: Callable[[str], None],
         *,
         axes: Sequence[str] = (),
+        searched: Sequence[str] = (),
         pauses: Pauses = Pauses(),
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Log to MLFLOW_TRACKING_URI, else to a file in `storage`; `warn` is called from any thread.
 
-        `axes` are the grid's further axes, of which a run gets tags.
+        `axes` and `searched` are as in `Writer`.
 
         Raises:
             ConfigError: if MLFLOW_TRACKING_URI is malformed.
@@ -75,7 +81,7 @@ class RunLog:
             self.uri = tracking_uri(storage)
         except TrackingError as error:
             raise ConfigError(str(error)) from error
-        self.writer = Writer(self.uri, grid_name, storage, artifact_root(storage), axes)
+        self.writer = Writer(self.uri, grid_name, storage, artifact_root(storage), axes, searched)
         self._grid_name = grid_name
         self._storage = storage
         self._warn = warn
@@ -87,16 +93,20 @@ class RunLog:
         self._changed = threading.Condition()
         self._waiting: dict[str, _Update] = {}
         self._taken: dict[str, _Update] = {}
-        self._summary: tuple[Sequence[Path], int, int] | None = None
+        self._summary: tuple[Sequence[Path], int, int, Means] | None = None
         self._under_way: dict[str, RunConfig] = {}
         self._end: Status | None = None
         self._stopped = False
         self._is_down = False
         self._written = 0
 
-    def prepare(self, text: str) -> None:
-        """Create the store, the experiment and the grid's own run, with the preset's `text`."""
+    def prepare(self, text: str, runs: Sequence[RunConfig] = ()) -> None:
+        """Create the store, the experiment and the grid's own run, with the preset's `text`.
+
+        That run's parameters are what `runs` have in common.
+        """
         self._text = text
+        self.writer.common = common_params(runs)
         try:
             self.writer.connect(text)
         except TrackingError as error:
@@ -118,14 +128,15 @@ class RunLog:
         """A run starts, or resumes; the rounds on disk that the store lacks are logged."""
         with self._changed:
             self._under_way[config.run_id] = config
-            self._update(config).status = None
+            update = self._update(config)
+            update.status, update.started = None, int(time.time() * 1000)
 
-    def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
-        """A round is done and on disk; `number` counts from 1."""
+    def round(self, config: RunConfig, number: int, scores: RoundScores, ended_ms: int) -> None:
+        """A round is done and on disk; `number` counts from 1, `ended_ms` is the Unix time of its end."""
         with self._changed:
             update = self._update(config)
             if not self._is_down:
-                update.rounds.append((number, scores))
+                update.rounds.append((number, scores, ended_ms))
 
     def finish(self, config: RunConfig, status: Status) -> None:
         """A run has ended: its records and figures are uploaded, and its folder is marked as logged."""
@@ -133,14 +144,22 @@ class RunLog:
             self._under_way.pop(config.run_id, None)
             self._update(config).status = status
 
-    def summary(self, files: Sequence[Path], done: int, failed: int, *, stopped: bool = False) -> None:
-        """Log files and the numbers of finished and failed runs to the grid's own MLflow run.
+    def summary(
+        self,
+        files: Sequence[Path],
+        done: int,
+        failed: int,
+        means: Means = MappingProxyType({}),
+        *,
+        stopped: bool = False,
+    ) -> None:
+        """Log files, the numbers of finished and failed runs, and `means` to the grid's own MLflow run.
 
         That run ends as KILLED if the grid was `stopped` before its runs were finished.
         """
         with self._changed:
             self._stopped = stopped
-            self._summary = (files, done, failed)
+            self._summary = (files, done, failed, means)
             self._changed.notify()
 
     def __enter__(self) -> Self:
@@ -210,7 +229,7 @@ class RunLog:
         """Write a run. If it fails, the next ones are tried, unless the store cannot be reached."""
         update = next(iter(self._taken.values()))
         try:
-            self.writer.write(update.config, update.rounds, update.status)
+            self.writer.write(update.config, update.rounds, update.status, update.started)
         except Exception as error:
             self._fail(error, update)
             self.writer.connect(self._text)

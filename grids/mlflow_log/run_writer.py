@@ -1,44 +1,35 @@
 """Writes a grid's runs to MLflow, one after another; rounds that it lacks are read from their folders."""
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
-from fedgrid.engine.format import DamagedFile, seal, unseal
+from fedgrid.engine.format import DamagedFile, seal
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import write_text
 from fedgrid.engine.storage.storage_id import id_of
-from fedgrid.grids.mlflow_log.tags import metrics, note, origin, tags
-from fedgrid.grids.results.axes import name_of
-from fedgrid.grids.results.times import times_of
+from fedgrid.grids.mlflow_log import notes
+from fedgrid.grids.mlflow_log.mark import MARK
+from fedgrid.grids.mlflow_log.notes import Means
+from fedgrid.grids.mlflow_log.tags import described, metrics, origin, run_name, source, tags
+from fedgrid.grids.results.times import round_ends, started_ms, times_of
 from fedgrid.redaction import redacted
-from fedgrid.tracking.mlflow.runs import Experiment, LoggedRun, Status
-from fedgrid.tracking.mlflow.store import database_file, one_line
+from fedgrid.tracking.mlflow.notes import noted
+from fedgrid.tracking.mlflow.runs import TOTALS, Experiment, LoggedRun, Status
+from fedgrid.tracking.mlflow.store import one_line
+from fedgrid.tracking.mlflow.view import view
 from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.scoring.scores import RoundScores, of_rounds
 
 ARTIFACTS = ("config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "log.txt")
-MARK = "mlflow.json"
-"""A file in the folder of a finished run: MLflow has the run, as finished."""
 PARENT = "grid"
 """Takes the place of a run id for the grid's own MLflow run."""
 
-
-def is_logged(uri: str, folder: Path, rounds: int) -> bool:
-    """Return whether the store has a whole run of so many rounds, according to the run's folder.
-
-    Raises:
-        NewerFormat: a newer fedgrid wrote it.
-    """
-    try:
-        mark = unseal(folder / MARK)
-    except (FileNotFoundError, DamagedFile):
-        return False
-    same = (mark.get("uri"), mark.get("rounds")) == (redacted(uri), rounds)
-    file = database_file(uri)
-    return same and (file is None or file.exists())
+Round: TypeAlias = tuple[int, RoundScores, int]
+"""Number, scores, and the Unix time of its end in milliseconds."""
 
 
 class Writer:
@@ -49,56 +40,82 @@ class Writer:
     """
 
     def __init__(
-        self, uri: str, grid_name: str, storage: Path, artifacts: Path, axes: Sequence[str] = ()
+        self,
+        uri: str,
+        grid_name: str,
+        storage: Path,
+        artifacts: Path,
+        axes: Sequence[str] = (),
+        searched: Sequence[str] = (),
     ) -> None:
         """Write to the store `uri`; artifacts of a store that is no server go to `artifacts`.
 
-        `axes` are the grid's further axes: they are tags of a run, and stand in its name.
+        `axes` are the keys, beside scenario, algorithm and seed, in which the grid's runs differ: they are
+        tags of a run, and stand in its name. `searched` are those of them that a search varies.
         """
         self._uri = uri
         self._grid_name = grid_name
         self._axes = axes
+        self._searched = searched
+        self.common: Mapping[str, Any] = {}
+        """Parameters for the grid's own run when it is created: what all of its runs have in common."""
         self._storage = storage
         self._artifacts = artifacts
         self._experiment: Experiment | None = None
         self._parent: LoggedRun | None = None
-        self._doubtful: dict[str, int] = {}
 
     def connect(self, text: str = "") -> None:
         """Find or create the store, the experiment and the grid's own run, with its preset's `text`."""
         self._connected()
         if self._parent is None:
-            given = {"grid": self._grid_name, "mlflow.note.content": note(), **origin()}
-            self._parent = self._connected().start(PARENT, self._grid_name, given, {})
+            given = {"grid": self._grid_name, **origin(), **source(self._grid_name)}
+            if PARENT not in self._connected().entries:
+                given |= noted(notes.of_metrics())
+            self._parent = self._connected().start(PARENT, self._grid_name, given, self.common)
+            self.describe()
             if text:
                 self._connected().log_text(self._parent, text, "preset.yaml")
+
+    def describe(self, *, anew: bool = True) -> bool:
+        """Write the experiment's description and prepared view; return whether all its runs have sections.
+
+        Runs that an earlier version logged have metrics without sections, which the view does not show.
+        Unless it is to be written `anew`, a view that is there stays.
+        """
+        experiment = self._connected()
+        shown = view([*described()], TOTALS, self._axes, self._searched)
+        note = notes.of_grid(self._grid_name, experiment.experiment_id)
+        experiment.describe(note, shown, anew=anew)
+        return all(entry.sections for entry in experiment.entries.values())
 
     def disconnect(self) -> None:
         """Forget what the store has; the next write asks it again."""
         self._experiment = self._parent = None
 
     def write(
-        self, config: RunConfig, rounds: Sequence[tuple[int, RoundScores]], status: Status | None
+        self,
+        config: RunConfig,
+        rounds: Sequence[Round],
+        status: Status | None,
+        started: int | None = None,
     ) -> int:
         """Log what the store lacks of a run, and end it if there is a status; return the new rounds' number.
 
-        If `rounds` are the next ones for the store, the run's folder is not read.
+        If `rounds` are the next ones for the store, the run's folder is not read. `started` is the Unix time
+        in milliseconds at which a run without records started, None for now.
         """
         experiment = self._connected()
-        entry, is_new = self._start(config)
-        new = [(number, scores) for number, scores in rounds if number > entry.rounds]
+        entry, is_new = self._start(config, started)
+        new = [each for each in rounds if each[0] > entry.rounds]
         end = entry.rounds + len(new)
-        in_order = [number for number, _ in new] == list(range(entry.rounds + 1, end + 1))
+        in_order = [number for number, *_ in new] == list(range(entry.rounds + 1, end + 1))
         ends_early = status is not None and end < config.training.rounds
         folder = folder_of(self._storage, config)
         if not in_order or ends_early or (is_new and not new):
             new = _recorded(folder, entry.rounds)
-        # A batch that seemed to fail may still arrive. With the same time stamp the store takes it only once.
-        millis = self._doubtful.setdefault(config.run_id, int(time.time() * 1000))
-        added = experiment.log_rounds(entry, [(number, metrics(scores)) for number, scores in new], millis)
-        del self._doubtful[config.run_id]
+        added = experiment.log_rounds(entry, [(number, metrics(scores), at) for number, scores, at in new])
         if status is not None:
-            self._finish(entry, folder, status)
+            self._finish(config, entry, folder, status)
         return added
 
     def has(self, config: RunConfig, status: Status, rounds: int) -> bool:
@@ -106,12 +123,21 @@ class Writer:
         entry = self._connected().entries.get(config.run_id)
         return entry is not None and (entry.status, entry.rounds) == (status, rounds)
 
-    def write_summary(self, files: Sequence[Path], done: int, failed: int) -> None:
-        """Log files and the numbers of runs to the grid's own MLflow run."""
+    def write_summary(
+        self,
+        files: Sequence[Path],
+        done: int,
+        failed: int,
+        means: Means = MappingProxyType({}),
+    ) -> None:
+        """Log to the grid's own MLflow run files, the numbers of runs, and `means` of the finished ones."""
         self.connect()
         assert self._parent is not None
-        self._connected().log_artifacts(self._parent, files)
-        self._connected().log_totals(self._parent, {"runs_done": done, "runs_failed": failed})
+        experiment = self._connected()
+        experiment.log_artifacts(self._parent, files)
+        experiment.log_totals(self._parent, {"grid/runs_done": done, "grid/runs_failed": failed})
+        experiment.log_totals(self._parent, notes.metrics_of(means))
+        experiment.describe_run(self._parent, f"{notes.of_means(means)}\n\n{notes.of_metrics()}".strip())
 
     def write_report(self, folder: Path) -> bool:
         """Log a folder to the grid's own run, as `report`; return whether the store has that run."""
@@ -120,6 +146,16 @@ class Writer:
         if parent is not None:
             experiment.log_folder(parent, folder, "report")
         return parent is not None
+
+    def write_explanations(
+        self, config: RunConfig, scores: Mapping[str, float], files: Sequence[Path], folder: str
+    ) -> bool:
+        """Log scores and files to a run, the files in `folder`; return whether the store has the run."""
+        entry = self._connected().entries.get(config.run_id)
+        if entry is not None:
+            self._connected().log_totals(entry, scores)
+            self._connected().log_artifacts(entry, files, folder)
+        return entry is not None
 
     def write_search(
         self,
@@ -155,6 +191,16 @@ class Writer:
         (folder_of(self._storage, config) / MARK).unlink(missing_ok=True)
         self._connected().forget(config.run_id)
 
+    def forget_plain(self, runs: Sequence[RunConfig]) -> None:
+        """Delete from the store those of these runs, and the grid's own, whose metrics have no sections."""
+        entries = self._connected().entries
+        for config in runs:
+            if config.run_id in entries and not entries[config.run_id].sections:
+                self.forget(config)
+        if PARENT in entries and not entries[PARENT].sections:
+            self._connected().forget(PARENT)
+            self._parent = None
+
     def close(self, status: Status) -> None:
         """End the grid's own run."""
         if self._parent is not None:
@@ -166,7 +212,7 @@ class Writer:
             self._experiment = Experiment.open(self._uri, self._grid_name, self._artifacts, key)
         return self._experiment
 
-    def _start(self, config: RunConfig) -> tuple[LoggedRun, bool]:
+    def _start(self, config: RunConfig, started: int | None) -> tuple[LoggedRun, bool]:
         """Return the run's entry, and whether this call has set it to running."""
         experiment = self._connected()
         entry = experiment.entries.get(config.run_id)
@@ -178,15 +224,25 @@ class Writer:
             **tags(config, self._grid_name, self._axes),
             "mlflow.parentRunId": self._parent.mlflow_run_id,
         }
-        name = name_of(config, self._axes)
-        return experiment.start(config.run_id, name, given, config.model_dump(mode="json")), True
+        folder = folder_of(self._storage, config)
+        if entry is None:
+            given |= noted(notes.of_run_begun(config))
+            with suppress(DamagedFile):
+                started = started_ms(folder) or started
+        params = config.model_dump(mode="json")
+        entry = experiment.start(config.run_id, run_name(config, self._axes), given, params, started)
+        if (dataset := notes.dataset_of(config, folder)).digest:
+            experiment.log_dataset(entry, dataset)
+        return entry, True
 
-    def _finish(self, entry: LoggedRun, folder: Path, status: Status) -> None:
+    def _finish(self, config: RunConfig, entry: LoggedRun, folder: Path, status: Status) -> None:
         experiment = self._connected()
+        experiment.log_dataset(entry, notes.dataset_of(config, folder))
         experiment.log_artifacts(entry, [folder / name for name in ARTIFACTS if (folder / name).exists()])
         experiment.log_artifacts(entry, sorted((folder / "figures").glob("*")), "figures")
         experiment.log_totals(entry, _totals(folder))
-        experiment.finish(entry, status)
+        experiment.describe_run(entry, notes.of_run_ended(config, folder, entry.mlflow_run_id))
+        experiment.finish(entry, status, _ended_ms(folder, entry.rounds))
         if status != "FINISHED":
             (folder / MARK).unlink(missing_ok=True)
             return
@@ -196,11 +252,20 @@ class Writer:
                 write_text(folder / MARK, seal(mark))
 
 
-def _recorded(folder: Path, after: int) -> list[tuple[int, RoundScores]]:
+def _recorded(folder: Path, after: int) -> list[Round]:
     # No record yet, or half a round: the run's next update has it.
-    with suppress(RecordsError):
-        return list(of_rounds(folder, skip=set(range(1, after + 1))))
+    with suppress(RecordsError, DamagedFile):
+        found = list(of_rounds(folder, skip=set(range(1, after + 1))))
+        ends = round_ends(folder, range(1, max((number for number, _ in found), default=0) + 1))
+        return [(number, scores, ends[number]) for number, scores in found]
     return []
+
+
+def _ended_ms(folder: Path, rounds: int) -> int | None:
+    """Return the Unix time in milliseconds of a run's last round, None if it has none."""
+    with suppress(DamagedFile):
+        return round_ends(folder, range(1, rounds + 1)).get(rounds)
+    return None
 
 
 def _totals(folder: Path) -> dict[str, float]:
@@ -213,9 +278,9 @@ def _totals(folder: Path) -> dict[str, float]:
     if not times.rounds:
         return {}
     totals = {
-        "seconds": times.seconds,
-        "alone_seconds": times.alone_seconds,
-        "rounds_computed": times.rounds_computed,
-        "peak_memory_mb": times.peak_memory_mb,
+        "cost/seconds": times.seconds,
+        "cost/alone_seconds": times.alone_seconds,
+        "cost/rounds_computed": times.rounds_computed,
+        "cost/peak_memory_mb": times.peak_memory_mb,
     }
     return {name: value for name, value in totals.items() if value is not None}

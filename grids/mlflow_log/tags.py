@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -9,39 +10,48 @@ from pathlib import Path
 from platform import node, python_version
 
 from fedgrid.engine import round_metrics
+from fedgrid.engine.round_metrics import RoundMetric
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.presets.axis_keys import AXES, SETTING
 from fedgrid.grids.presets.variants import variant_of
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.axes import pairs_of
+from fedgrid.tracking.mlflow.names import flatten, plain
 from fedgrid.tracking.mlflow.runs import Metrics
-from fedgrid.tracking.scoring.group import declared
+from fedgrid.tracking.scoring.group import Score, declared
 from fedgrid.tracking.scoring.scores import RoundScores
 
 VERSIONS = ("fedgrid", "torch", "ray", "scikit-learn", "hdbscan", "numpy")
 ARCHIVE = {"source": "the OCFL authors' archive"}
+UNKNOWN = "unknown"
 
 
 def described() -> dict[str, str]:
-    """Return name -> meaning of the metrics that MLflow shows of a round, beside `round` itself.
+    """Return key -> meaning of the metrics that MLflow shows of a round, beside `round` itself.
 
-    Declared in `engine.round_metrics` and in `tracking.scoring.scores`. They are few because MLflow's UI
-    slows down with more; the others are in the Parquet artifacts.
+    A key has a section, by which MLflow sorts its charts: `clustering/ari`. Metrics are declared in
+    `engine.round_metrics` and in `tracking.scoring.scores`. They are few because MLflow's UI slows down with
+    more; the others are in the Parquet artifacts.
     """
-    recorded = {metric.name: metric.meaning for metric in round_metrics.ROUND_METRICS if metric.in_mlflow}
-    return recorded | {score.name: score.meaning for score in declared(RoundScores) if score.in_mlflow}
-
-
-def note() -> str:
-    """Return a Markdown table of the metrics, which MLflow shows as the description of a grid's own run."""
-    rows = [f"| `{name}` | {meaning} |" for name, meaning in described().items()]
-    return "\n".join(["| metric of a round | meaning |", "| --- | --- |", *rows])
+    of_rounds = (*round_metrics.ROUND_METRICS, *round_metrics.NOISE_METRICS)
+    known: list[RoundMetric | Score] = [*of_rounds, *declared(RoundScores)]
+    return {f"{each.section}/{each.name}": each.meaning for each in known if each.in_mlflow}
 
 
 def metrics(scores: RoundScores) -> Metrics:
-    """Return the metrics of a round, None where the round has none."""
+    """Return the metrics of a round by key, None where the round has none."""
     values = scores.as_dict()
-    return {name: values.get(name) for name in described()}
+    return {key: values.get(plain(key)) for key in described()}
+
+
+def run_name(config: RunConfig, axes: Sequence[str] = ()) -> str:
+    """Return a run's name in MLflow, which begins with what tells runs apart, as its lists cut names off.
+
+    `ocfl-hdbscan s0, training.rounds 5, digits-15 nonoverlapping balanced`. `axes` as of `tags`.
+    """
+    own = [f"{axis.removeprefix(SETTING)} {value}" for axis, value in pairs_of(config, axes)]
+    scenario = f"{config.short_dataset}-{config.clients} {config.overlap} {config.balance}"
+    return ", ".join([f"{config.algorithm['name']} s{config.seed}", *own, scenario])
 
 
 def tags(config: RunConfig, grid_name: str, axes: Sequence[str] = ()) -> dict[str, str]:
@@ -58,6 +68,31 @@ def tags(config: RunConfig, grid_name: str, axes: Sequence[str] = ()) -> dict[st
         **dict(pairs_of(config, (*AXES, *axes))),
         **({"variant": variant} if (variant := variant_of(config, settings)) else {}),
         **(ARCHIVE if is_archived(config) else origin()),
+        **source(grid_name),
+    }
+
+
+def common_params(runs: Sequence[RunConfig]) -> dict[str, str]:
+    """Return the parameters that are the same in all of these runs."""
+    flat = [flatten(run.model_dump(mode="json")) for run in runs]
+    shared = set(flat[0].items()).intersection(*(of.items() for of in flat)) if flat else set()
+    return dict(sorted(shared))
+
+
+def source(grid_name: str) -> dict[str, str]:
+    """Return the tags of MLflow's columns *Source* and *Version*, and the whole command line.
+
+    MLflow shows of a source what follows its last slash: it is the command without options and paths.
+    """
+    program, *words = [Path(sys.argv[0]).name or "python", *sys.argv[1:]]
+    entry_point = words[0] if program == "fedgrid" and words else "run"
+    code = commit()
+    return {
+        "mlflow.source.name": f"fedgrid {entry_point} {grid_name}",
+        "mlflow.source.type": "LOCAL",
+        "mlflow.project.entryPoint": entry_point,
+        **({} if code == UNKNOWN else {"mlflow.source.git.commit": code}),
+        "command": " ".join([program, *words]),
     }
 
 
@@ -83,7 +118,7 @@ def commit() -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        return UNKNOWN
 
 
 def _version(name: str) -> str:

@@ -1,13 +1,20 @@
 """`fedgrid ui`: the MLflow server for the store of a folder of runs."""
 
 import os
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from shlex import quote
 
 from rich.console import Console
 
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.mlflow_log.run_log import artifact_root
+from fedgrid.grids.mlflow_log.run_writer import Writer
+from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.mlflow import ui
 from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
@@ -23,19 +30,33 @@ def serve_ui(grid: str | None, storage: Storage, port: int, console: Console) ->
         raise ConfigError(
             f"no runs in {storage.root}: run something first, or name the folder with --storage"
         )
-    if grid is not None:
-        GridFolder(storage, grid).runs()
+    runs = () if grid is None else GridFolder(storage, grid).runs()
     try:
         return ui.serve(
             tracking_uri(storage.root),
             artifact_root(storage.root),
             port,
-            lambda: _announce(grid, storage.root, port, console),
+            lambda: _announce(grid, runs, storage.root, port, console),
         )
     except TrackingError as error:
         raise ConfigError(str(error)) from error
 
 
-def _announce(grid: str | None, root: Path, port: int, console: Console) -> None:
-    where = ui.address(port) if grid is None else ui.experiment_address(tracking_uri(root), port, grid)
-    console.print(f"MLflow at [bold]{where}[/] (Ctrl-C ends it)", highlight=False, soft_wrap=True)
+def _announce(grid: str | None, runs: Sequence[RunConfig], root: Path, port: int, console: Console) -> None:
+    uri = tracking_uri(root)
+    where = ui.address(port) if grid is None else ui.experiment_address(uri, port, grid)
+    say = partial(console.print, highlight=False, soft_wrap=True)
+    say(f"MLflow at [bold]{where}[/] (Ctrl-C ends it)")
+    if grid is not None and where != ui.address(port) and not _prepared(grid, runs, root):
+        say(
+            f"Some of its runs have the names of an earlier fedgrid, which the view does not show: "
+            f"`fedgrid sync {quote(grid)} --rename` logs them anew"
+        )
+
+
+def _prepared(grid: str, runs: Sequence[RunConfig], root: Path) -> bool:
+    """Prepare the view of a grid that an earlier version logged; return whether it shows all runs."""
+    writer = Writer(tracking_uri(root), grid, root, artifact_root(root), naming_keys(runs))
+    with suppress(TrackingError):
+        return writer.describe(anew=False)
+    return True

@@ -1,6 +1,6 @@
 """Times of a run's rounds, from the records in its folder."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,16 +38,43 @@ def computed_share(timing: Mapping[str, Any]) -> float:
     return trained / reached if reached and trained is not None else 1.0
 
 
+def round_ends(folder: Path, numbers: Iterable[int]) -> dict[int, int]:
+    """Return round -> Unix time of its end in milliseconds, by the records in a run's folder.
+
+    Records of an earlier version lack it: their rounds follow one another from the time at which the run's
+    configuration was written. So do those of an archive, a millisecond apart.
+
+    Raises:
+        DamagedFile: they cannot be read.
+    """
+    known = {row["round"]: row for row in _rows(folder)}
+    config = folder / "config.json"
+    last = int(config.stat().st_mtime * 1000) if config.exists() else 0
+    ends = {}
+    for number in sorted(numbers):
+        row = known.get(number, {})
+        last = row.get("ended_ms") or last + 1 + int(1000 * _lasted(row))
+        ends[number] = last
+    return ends
+
+
+def started_ms(folder: Path) -> int | None:
+    """Return the Unix time in milliseconds at which a run's first round began, None before its end.
+
+    Raises:
+        DamagedFile: its records cannot be read.
+    """
+    first = next((row for row in _rows(folder) if row["round"] == 1), None)
+    return None if first is None else round_ends(folder, [1])[1] - int(1000 * _lasted(first))
+
+
 def times_of(folder: Path) -> Times:
     """Return the sums over the records in a run's folder, all zero if there are none.
 
     Raises:
         DamagedFile: they cannot be read.
     """
-    try:
-        rows = read_table(folder / "timings.parquet", EVERY_TIMING).to_pylist()
-    except FileNotFoundError:
-        return Times()
+    rows = _rows(folder)
     return Times(
         seconds=sum(row["seconds"] for row in rows),
         alone_seconds=sum(_alone_seconds(row) for row in rows),
@@ -55,6 +82,18 @@ def times_of(folder: Path) -> Times:
         rounds_computed=sum(map(computed_share, rows)),
         peak_memory_mb=max((peak for row in rows if (peak := row.get("peak_memory_mb"))), default=None),
     )
+
+
+def _rows(folder: Path) -> list[dict[str, Any]]:
+    try:
+        return list(read_table(folder / "timings.parquet", EVERY_TIMING).to_pylist())
+    except FileNotFoundError:
+        return []
+
+
+def _lasted(timing: Mapping[str, Any]) -> float:
+    """Return the seconds between a round's start and its end."""
+    return float(timing.get("seconds") or 0.0) + float(timing.get("waited_seconds") or 0.0)
 
 
 def _alone_seconds(timing: Mapping[str, Any]) -> float:

@@ -12,11 +12,12 @@ from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.display.summary import print_finished
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.run import launch_remaining
+from fedgrid.grids.mlflow_log.mark import MARK
 from fedgrid.grids.mlflow_log.run_log import RunLog
-from fedgrid.grids.mlflow_log.run_writer import MARK
 from fedgrid.grids.planning.cluster import nodes_to_run_on
 from fedgrid.grids.planning.dry_run import dry_run
 from fedgrid.grids.planning.origins import check_origins
+from fedgrid.grids.presets.axis_keys import SETTING
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.search import files
@@ -35,7 +36,8 @@ def run_search(search: Search, storage: Storage, options: LaunchOptions, console
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if the search as a whole cannot go on.
     """
-    log = RunLog(search.name, storage.root, warn)
+    settings = [f"{SETTING}{key}" for key in search.space]
+    log = RunLog(search.name, storage.root, warn, axes=settings, searched=settings)
     storage.pull_marks()
     files.check_same(search, storage)
     progress = SearchProgress(search, storage)
@@ -98,7 +100,7 @@ def _log(search: Search, trials: list[Trial], written: list[Path], storage: Stor
     for kind, best in found["best"].items():
         tags |= {f"best.{kind}.{key}": str(value) for key, value in best["params"].items()}
         tags[f"best.{kind}.trial"] = str(best["trial"])
-        scores[f"best_{kind}"] = best["scores"][best["by"]]
+        scores[f"search/best_{kind}"] = best["scores"][best["by"]]
     numbers = {run_id: trial.number for trial in reversed(trials) for run_id in trial.run_ids}
     try:
         if log.writer.write_search(written, folder / files.FIGURES, tags, scores, numbers):

@@ -44,6 +44,14 @@ def test_grid_of_precisions_loads(tmp_path: Path) -> None:
     assert {run.training.precision for run in runs} == {"float32", "bfloat16"}
 
 
+def test_grid_with_noise_loads(tmp_path: Path) -> None:
+    file = tmp_path / "private.yaml"
+    file.write_text(yaml_of("privacy.md"))
+    runs = load_grid(str(file), {}, [], NOWHERE).runs
+    assert {run.own_columns >= {"epsilon"} for run in runs} == {True}
+    assert len(runs) == 7
+
+
 def test_search_of_the_docs_loads(tmp_path: Path) -> None:
     file = tmp_path / "my-search.yaml"
     file.write_text(yaml_of("searches.md"))
@@ -54,7 +62,10 @@ def test_search_of_the_docs_loads(tmp_path: Path) -> None:
 def test_notebook_example_of_the_reports_runs(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     curves = {"ari": (0.0, 1.0), "published_gf1": (0.1, 0.2), "published_pf1": (0.5, 0.6)}
     monkeypatch.setattr(fedgrid, "load", lambda grid, storage: study(finished(curves=curves)))
-    [code] = [text for path, kind, _, text in BLOCKS if path.name == "reports.md" and kind == "python"]
+    python = [
+        (file, text) for path, kind, file, text in BLOCKS if (path.name, kind) == ("reports.md", "python")
+    ]
+    [code] = [text for file, text in python if not file]
     exec(code, {})
     plt.close("all")
     assert "\\begin{table" in capsys.readouterr().out
@@ -72,6 +83,7 @@ def test_no_example_is_left_out() -> None:
     here = {
         ("README.md", "yaml"),
         ("performance.md", "yaml"),
+        ("privacy.md", "yaml"),
         ("searches.md", "yaml"),
         ("reports.md", "python"),
         ("explanations.md", "python"),

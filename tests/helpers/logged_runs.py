@@ -7,8 +7,10 @@ from mlflow.tracking import MlflowClient
 
 from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.tracking.scoring.scores import RoundScores, of_rounds
-from tests.helpers.run_records import write_records
+from fedgrid.grids.mlflow_log.run_writer import Round
+from fedgrid.grids.mlflow_log.tags import run_name
+from fedgrid.tracking.scoring.scores import of_rounds
+from tests.helpers.run_records import write_records, write_timings
 
 ROUNDS = 4
 TRUTH = [0, 0, 1, 1]
@@ -21,14 +23,25 @@ def config_of(seed: int) -> RunConfig:
     return complete(given, Path("unused"))
 
 
-def record(storage: Path, config: RunConfig, rounds: int) -> list[tuple[int, RoundScores]]:
-    """Write the run's records as after `rounds` rounds and return their scores."""
+STARTED_MS = 1_700_000_000_000
+
+
+def record(storage: Path, config: RunConfig, rounds: int) -> list[Round]:
+    """Write the run's records as after `rounds` rounds of half a second and return their scores."""
     folder = folder_of(storage, config)
     write_records(folder, LABELS[:rounds], TRUTH, temperature_R=[0.4, 0.3, 0.2, 0.1])
     (folder / "config.json").write_text("{}\n")
     if rounds == ROUNDS:
         (folder / "done.json").write_text("{}\n")
-    return list(of_rounds(folder))
+    ends = {number: STARTED_MS + 500 * number for number in range(1, rounds + 1)}
+    write_timings(
+        folder,
+        [
+            {"round": number, "seconds": 0.5, "peak_memory_mb": 100.0 * number, "ended_ms": at}
+            for number, at in ends.items()
+        ],
+    )
+    return [(number, scores, ends[number]) for number, scores in of_rounds(folder)]
 
 
 class Store:
@@ -42,16 +55,17 @@ class Store:
         """MLflow's runs by name."""
         experiment = self.client.get_experiment_by_name("mine")
         found = [] if experiment is None else self.client.search_runs([experiment.experiment_id])
-        assert len({run.info.run_name for run in found}) == len(found), "a run is there twice"
-        return {run.info.run_name: run for run in found}
+        names = [run.info.run_name for run in found]
+        assert len(set(names)) == len(names), "a run is there twice"
+        return dict(zip(names, found, strict=True))
 
     def status(self, config: RunConfig) -> str:
         """The run's status."""
-        return str(self.runs[config.name].info.status)
+        return str(self.runs[run_name(config)].info.status)
 
-    def steps(self, config: RunConfig, metric: str = "temperature") -> list[int]:
+    def steps(self, config: RunConfig, metric: str = "clustering/temperature") -> list[int]:
         """The rounds of a metric, as often as they are there."""
-        run_id = self.runs[config.name].info.run_id
+        run_id = self.runs[run_name(config)].info.run_id
         return sorted(point.step for point in self.client.get_metric_history(run_id, metric))
 
     def artifacts(self, name: str, folder: str | None = None) -> set[str]:

@@ -23,7 +23,7 @@ from fedgrid.tracking.figures.maps import cluster_maps
 from fedgrid.tracking.figures.personalisation import communities, segments
 from fedgrid.tracking.figures.ranks import critical_difference
 from fedgrid.tracking.figures.runs import cluster_map, temperature, write
-from fedgrid.tracking.figures.style import save
+from fedgrid.tracking.figures.style import PaperFigure, save
 from fedgrid.tracking.figures.temperature_curves import (
     temperature_bands,
     temperature_over_datasets,
@@ -31,6 +31,7 @@ from fedgrid.tracking.figures.temperature_curves import (
 )
 
 __all__ = [
+    "PaperFigure",
     "accuracy_per_round",
     "ari_per_round",
     "class_counts",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 
 COLUMN, PAGE = 3.4, 7.0
 """Widths of a column and of a page, in inches."""
+NOTEBOOK_DPI = 125
 INK, FAINT, GRID = "#333333", "#777777", "#E3E3E3"
 SMALL = 6.5
 """Font size of text inside panels, in points."""
@@ -129,6 +131,12 @@ class PaperFigure(Figure):
         """Draw with our settings: matplotlib makes ticks and finds fonts only here."""
         with paper_style():
             super().draw(renderer)
+
+    def _repr_png_(self) -> bytes:
+        """Return the figure for a cell of a notebook, which shows only pyplot's figures by itself."""
+        with paper_style(), BytesIO() as file:
+            self.savefig(file, format="png", dpi=NOTEBOOK_DPI)
+            return file.getvalue()
 
 
 @contextmanager

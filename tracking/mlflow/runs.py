@@ -3,6 +3,9 @@
 Rounds are logged in order, each in one transaction, together with the metric `round`. Its last value says
 which rounds the store has, so that no metric history is read. One process writes, and only through
 `MlflowClient`, because the active run of the fluent API is global state.
+
+Keys of metrics have a section, as `clustering/ari`. A run that was begun by a version without sections keeps
+its plain names, as `ari`: its curves go on, and no run has both.
 """
 
 import time
@@ -13,13 +16,24 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from fedgrid.redaction import redacted
+from fedgrid.tracking.mlflow.dataset_input import DatasetInput
+from fedgrid.tracking.mlflow.names import flatten, plain
+from fedgrid.tracking.mlflow.notes import is_ours, noted
 from fedgrid.tracking.mlflow.store import TrackingError, connect, one_line
+from fedgrid.tracking.mlflow.view import VIEW_TAG
 
 RUN_ID_TAG = "fedgrid.run_id"
 STORAGE_TAG = "fedgrid.storage_id"
 ROUND = "round"
-TOTALS = ("seconds", "alone_seconds", "rounds_computed", "peak_memory_mb", "runs_done", "runs_failed")
-"""Metrics of a whole run or grid rather than of a round."""
+FORMAT_TAG, SECTIONS = "fedgrid.metrics", "sections"
+"""The tag of runs whose metrics have sections, and its value."""
+KIND_TAG, KIND = "mlflow.experimentKind", "custom_model_development"
+"""Without it, MLflow's pages are those for language models."""
+TOTALS = (
+    *("cost/seconds", "cost/alone_seconds", "cost/rounds_computed", "cost/peak_memory_mb"),
+    *("grid/runs_done", "grid/runs_failed"),
+)
+"""Metrics of a whole run or grid rather than of a round. Their step is 0: MLflow draws them as bars."""
 METRICS_PER_BATCH = 1000
 PARAMS_PER_BATCH = 100
 """Limits of a batch in MLflow."""
@@ -30,6 +44,8 @@ RUNS_PER_PAGE = 100
 
 Metrics = Mapping[str, float | int | bool | None]
 Status: TypeAlias = Literal["FINISHED", "FAILED", "KILLED"]
+Round: TypeAlias = tuple[int, Metrics, int]
+"""Number, metrics, and the Unix time of its end in milliseconds."""
 
 
 @dataclass(slots=True)
@@ -43,8 +59,15 @@ class LoggedRun:
     totals: dict[str, float] = field(default_factory=dict)
     described: bool = False
     """Whether the parameters are logged."""
+    has_dataset: bool = False
     opened: bool = False
     """Whether this process has set it to RUNNING and not finished it yet."""
+    sections: bool = True
+    """Whether its metrics have sections."""
+
+    def key(self, name: str) -> str:
+        """Return the key of a metric in this run."""
+        return name if self.sections else plain(name)
 
 
 class Experiment:
@@ -86,10 +109,17 @@ class Experiment:
             experiment_id = str(found.experiment_id)
             return cls(uri, client, experiment_id, storage_id, _entries(client, experiment_id, storage_id))
 
-    def start(self, run_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, Any]) -> LoggedRun:
-        """Set a run running: a new one with `tags` and `params`, a known one with `tags` set anew.
+    def start(
+        self,
+        run_id: str,
+        name: str,
+        tags: Mapping[str, str],
+        params: Mapping[str, Any],
+        started_ms: int | None = None,
+    ) -> LoggedRun:
+        """Set a run running: a new one with all that is given, a known one with name and `tags` set anew.
 
-        `params` may be nested; an existing run keeps its own.
+        `params` may be nested; an existing run keeps its own. `started_ms` is a Unix time, None for now.
         """
         from mlflow.entities import Param
 
@@ -97,8 +127,8 @@ class Experiment:
         entry = self.entries.get(run_id)
         with one_line(self._uri):
             if entry is None:
-                keys = {RUN_ID_TAG: run_id, STORAGE_TAG: self._storage_id}
-                run = self._client.create_run(self.experiment_id, tags={**keys, **marks}, run_name=name)
+                keys = {RUN_ID_TAG: run_id, STORAGE_TAG: self._storage_id, FORMAT_TAG: SECTIONS}
+                run = self._client.create_run(self.experiment_id, started_ms, {**keys, **marks}, name)
                 entry = self.entries[run_id] = LoggedRun(run.info.run_id, "RUNNING")
             else:
                 self._client.update_run(entry.mlflow_run_id, status="RUNNING", name=name)
@@ -110,11 +140,11 @@ class Experiment:
         entry.status, entry.described, entry.opened = "RUNNING", True, True
         return entry
 
-    def log_rounds(self, entry: LoggedRun, rounds: Sequence[tuple[int, Metrics]], millis: int) -> int:
+    def log_rounds(self, entry: LoggedRun, rounds: Sequence[Round]) -> int:
         """Log the rounds after `entry.rounds` in few batches, none torn apart, and return their number.
 
         Metrics that are None, NaN or infinite are left out (MLflow would store 1.8e308 for infinity).
-        `millis` is the timestamp of the points; the store ignores points that it already has with it.
+        The end of a round is the time stamp of its points; with the same one, the store takes a point once.
 
         Raises:
             ValueError: if a round is missing in between.
@@ -124,14 +154,14 @@ class Experiment:
         before = entry.rounds
         batch: list[Any] = []
         last = before
-        for number, metrics in rounds:
+        for number, metrics, ended_ms in rounds:
             if number <= before:
                 continue
             if number != last + 1:
                 raise ValueError(f"round {last + 1} is missing before round {number}")
             points = [
-                Metric(key, float(value), millis, number)
-                for key, value in {**metrics, ROUND: number}.items()
+                Metric(entry.key(name), float(value), ended_ms, number)
+                for name, value in {**metrics, ROUND: number}.items()
                 if value is not None and isfinite(value)
             ]
             if len(batch) + len(points) > METRICS_PER_BATCH:
@@ -149,10 +179,18 @@ class Experiment:
         now = int(time.time() * 1000)
         new = {name: value for name, value in totals.items() if entry.totals.get(name) != value}
         if new:
-            points = [Metric(name, value, now, entry.rounds) for name, value in new.items()]
+            step = 0 if entry.sections else entry.rounds
+            points = [Metric(entry.key(name), value, now, step) for name, value in new.items()]
             with one_line(self._uri):
                 self._client.log_batch(entry.mlflow_run_id, metrics=points)
             entry.totals |= new
+
+    def log_dataset(self, entry: LoggedRun, dataset: DatasetInput) -> None:
+        """Log the data set of a run, unless the store has it."""
+        if not entry.has_dataset:
+            with one_line(self._uri):
+                self._client.log_inputs(entry.mlflow_run_id, [dataset.entity()])
+            entry.has_dataset = True
 
     def log_artifacts(self, entry: LoggedRun, paths: Iterable[Path], folder: str | None = None) -> None:
         """Upload files, in `folder` of the run's artifacts; those of an earlier time are replaced."""
@@ -178,10 +216,31 @@ class Experiment:
         with one_line(self._uri):
             self._client.log_batch(entry.mlflow_run_id, tags=marks)
 
-    def finish(self, entry: LoggedRun, status: Status) -> None:
-        """Set the run's status and the time of its end."""
+    def describe_run(self, entry: LoggedRun, note: str) -> None:
+        """Set a run's description in Markdown, unless the user has written one."""
         with one_line(self._uri):
-            self._client.set_terminated(entry.mlflow_run_id, status)
+            there = self._client.get_run(entry.mlflow_run_id).data.tags
+        if is_ours(there):
+            self.set_tags(entry, noted(note))
+
+    def describe(self, note: str, view: str, *, anew: bool = True) -> None:
+        """Set the experiment's description, unless the user has written one, and its prepared view.
+
+        Unless it is to be written `anew`, a view that is there stays.
+        """
+        with one_line(self._uri):
+            there = self._client.get_experiment(self.experiment_id).tags
+            tags = {VIEW_TAG: view} if anew or VIEW_TAG not in there else {}
+            tags |= noted(note) if is_ours(there) else {}
+            tags |= {} if KIND_TAG in there else {KIND_TAG: KIND}
+            for key, value in tags.items():
+                if there.get(key) != value:
+                    self._client.set_experiment_tag(self.experiment_id, key, value)
+
+    def finish(self, entry: LoggedRun, status: Status, ended_ms: int | None = None) -> None:
+        """Set the run's status and the Unix time of its end in milliseconds, None for now."""
+        with one_line(self._uri):
+            self._client.set_terminated(entry.mlflow_run_id, status, ended_ms)
         entry.status, entry.opened = status, False
 
     def forget(self, run_id: str) -> None:
@@ -196,17 +255,6 @@ class Experiment:
             with one_line(self._uri):
                 self._client.log_batch(entry.mlflow_run_id, metrics=batch, synchronous=True)
             entry.rounds = last
-
-
-def flatten(params: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return `{"split.alpha": "1.0"}` of `{"split": {"alpha": 1.0}}`."""
-    flat: dict[str, str] = {}
-    for name, value in params.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = str(value)
-    return flat
 
 
 def delete_runs(uri: str, name: str, storage_id: str) -> int:
@@ -235,11 +283,12 @@ def _entries(client: Any, experiment_id: str, storage_id: str) -> dict[str, Logg
         for run in page:
             run_id, has = run.data.tags.get(RUN_ID_TAG), run.data.metrics
             if run_id is not None:
-                totals = {name: has[name] for name in TOTALS if name in has}
-                rounds = int(has.get(ROUND, 0))
-                entries[run_id] = LoggedRun(
-                    run.info.run_id, run.info.status, rounds, totals, described=bool(run.data.params)
-                )
+                entry = LoggedRun(run.info.run_id, run.info.status, int(has.get(ROUND, 0)))
+                entry.sections = run.data.tags.get(FORMAT_TAG) == SECTIONS
+                entry.totals = {name: has[entry.key(name)] for name in TOTALS if entry.key(name) in has}
+                entry.described = bool(run.data.params)
+                entry.has_dataset = bool(run.inputs and run.inputs.dataset_inputs)
+                entries[run_id] = entry
         token = page.token
         if not token:
             return entries

@@ -11,13 +11,13 @@ from pathlib import Path
 from types import FrameType
 
 from fedgrid.tracking.mlflow.store import TrackingError, connect, one_line
+from fedgrid.tracking.mlflow.view import VIEW_KEY
 
 HOST = "127.0.0.1"
 END_SECONDS = 10
 """Time for the server to exit after SIGTERM."""
-VIEW = "workflowType=machine_learning&orderByKey=tags.%60mlflow.runName%60&orderByAsc=true"
-"""Shows runs (not traces of language models) sorted by name. Sorted by time, MLflow's default, its list hides
-a grid's runs below the grid's own run."""
+VIEW = f"workflowType=machine_learning&viewStateShareKey={VIEW_KEY}"
+"""Shows runs (not traces of language models), in the prepared view."""
 GUARD = ("sh", "-c", "read _; kill -TERM 0")
 """Terminates its process group when its standard input closes, which happens when the parent is killed."""
 

@@ -66,6 +66,7 @@ SERVER = "of the clusters' models on the server's test set, mean over clients"
 class ClientScores(Group):
     """Means over the clients of one round, computed from `Tests`; F1 is over the classes in the test set."""
 
+    section = "clients"
     personalised_accuracy: float = score(f"Accuracy {OWN}.", _mean_of("cluster_own_accuracy"), in_mlflow=True)
     personalised_f1: float = score(
         f"Macro F1 over the classes in the test set, {OWN}.", _mean_of("cluster_own_f1_own"), in_mlflow=True
@@ -163,6 +164,7 @@ class PublishedClients(Group):
 class TrainScores(Group):
     """Local training in one round, computed from the columns of `clients.parquet`."""
 
+    section = "training"
     train_loss: float = score(
         "Loss in local training, mean over clients.", _mean_of("train_loss"), in_mlflow=True
     )

@@ -3,7 +3,7 @@ it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,11 +21,16 @@ class Score:
     """How the score is computed; the group says from what. None if the code that makes the group computes
     it."""
     in_mlflow: bool
+    section: str
+    """Of MLflow's metrics; empty if MLflow does not show the group."""
 
 
 @dataclass(frozen=True)
 class Group:
     """Scores that belong together."""
+
+    section: ClassVar[str] = ""
+    """The section of MLflow's metrics that these scores are in."""
 
     def as_dict(self) -> dict[str, Value]:
         """Return name -> value. Nested groups and mappings are flattened; NaN and infinity become None."""
@@ -52,17 +57,17 @@ def declared(group: type[Group]) -> Iterator[Score]:
         if isinstance(each.type, type) and issubclass(each.type, Group):
             yield from declared(each.type)
         elif "meaning" in each.metadata:
-            yield _score(each)
+            yield _score(each, group.section)
 
 
 def computed(group: type[Group], *given: Any) -> dict[str, Any]:
     """Return name -> value of the scores that a group itself declares, each computed from `given`."""
-    scores = (_score(each) for each in fields(group))
+    scores = (_score(each, group.section) for each in fields(group))
     return {score.name: score.of(*given) for score in scores if score.of is not None}
 
 
-def _score(each: "Field[Any]") -> Score:
-    return Score(each.name, **each.metadata)
+def _score(each: "Field[Any]", section: str) -> Score:
+    return Score(each.name, **each.metadata, section=section)
 
 
 def _finite(value: Value) -> Value:

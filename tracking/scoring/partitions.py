@@ -43,6 +43,7 @@ def _sizes(groups_K: Labels) -> list[int]:
 class PartitionScores(Group):
     """One partition against the hidden groups; 1 is perfect. Computed from (truth_K, groups_K)."""
 
+    section = "clustering"
     clusters: int = score("Number of clusters.", lambda truth_K, groups_K: len(set(groups_K)), in_mlflow=True)
     smallest_cluster: int = score(
         "Number of clients in the smallest cluster.",

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedgrid.tracking import records
 from fedgrid.tracking.records import Array
+from fedgrid.tracking.scoring.frames import Frames
 from fedgrid.tracking.scoring.partitions import (
     ClusteringScores,
     PublishedClustering,
@@ -129,7 +130,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(Frames):
     """The runs of a grid in its order, and the results of the finished runs."""
 
     name: str

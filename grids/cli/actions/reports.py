@@ -13,10 +13,12 @@ from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import page_table
+from fedgrid.grids.explain.read import own_explained
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results import archived_explanations
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.own_items import own_items, with_own_items
 from fedgrid.grids.results.study import load
 from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
 from fedgrid.tracking.report.contents import comparison_page, report_page
@@ -53,19 +55,28 @@ def write_report(
     to: Path | None,
     as_json: bool,
     console: Console,
+    plugins: Sequence[Path] = (),
 ) -> None:
-    """Write the report of a grid, finished or not.
+    """Write the report of a grid, finished or not; `plugins` have tables and figures of the user's own.
 
     Raises:
-        ConfigError: if there is no such grid, or none of its runs is finished.
+        ConfigError: if there is no such grid, none of its runs is finished, or a plugin fails.
         RunError: if it cannot be written, or a file of the grid is damaged.
     """
     _check_known(storage, name, *([against] if against not in (None, PUBLISHED) else []))
     study = _read(name, storage, console, sizes=terms.traffic != "training")
     other = _read(against, storage, console) if against not in (None, PUBLISHED) else None
-    explained = archived_explanations.explained(GridFolder(storage, name))
-    page = report_page(study, other=other, published=against == PUBLISHED, terms=terms, explained=explained)
-    folder = to or GridFolder(storage, name).path / "report"
+    grid = GridFolder(storage, name)
+    page = report_page(
+        study,
+        other=other,
+        published=against == PUBLISHED,
+        terms=terms,
+        explained=archived_explanations.explained(grid),
+        own_explained=own_explained(grid, storage),
+    )
+    page = with_own_items(page, own_items(plugins, study))
+    folder = to or grid.path / "report"
     written = _write(page, folder, console)
     if to is None:
         _push(storage, folder, written)

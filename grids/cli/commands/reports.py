@@ -1,5 +1,6 @@
 """`fedgrid report` and `fedgrid compare`."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -35,6 +36,12 @@ def report(
         Literal["training", "with-test"],
         typer.Option(help="with-test: also the download of a model to test by each client that was asked."),
     ] = "training",
+    plugins: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--plugin", help="A Python file with FIGURES or TABLES of your own, functions of the study."
+        ),
+    ] = None,
     to: ReportTo = None,
     storage: StorageAt = "runs",
     as_json: AsJson = False,
@@ -44,7 +51,7 @@ def report(
     from fedgrid.grids.cli.actions.reports import terms_of, write_report
 
     terms = terms_of(target, unit, traffic)
-    write_report(grid, Storage.of(storage), against, terms, to, as_json, console())
+    write_report(grid, Storage.of(storage), against, terms, to, as_json, console(), plugins or [])
 
 
 @app.command(epilog="Example: `fedgrid compare paper ocfl-archive`")

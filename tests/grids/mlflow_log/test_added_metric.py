@@ -16,8 +16,10 @@ from fedgrid.engine.records import rounds_schema
 from fedgrid.engine.round_metrics import ROUND_METRICS, RoundMetric
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.mlflow_log.tags import described, metrics, note
+from fedgrid.grids.mlflow_log.notes import of_metrics
+from fedgrid.grids.mlflow_log.tags import described, metrics
 from fedgrid.tracking import records
+from fedgrid.tracking.mlflow.names import plain
 from fedgrid.tracking.mlflow.runs import Metrics
 from fedgrid.tracking.scoring import scores
 from fedgrid.tracking.scoring.group import declared
@@ -55,10 +57,10 @@ def test_added_metric_is_in_parquet_in_tracking_and_in_mlflow(tmp_path, monkeypa
     found = records.read(folder)
     assert found.rounds["gini"].tolist() == [0.25] * ROUNDS
     assert scores.curves(found)["gini"].tolist() == [0.25] * ROUNDS
-    assert [numbers["gini"] for numbers in shown(folder)] == [0.25] * ROUNDS
-    assert described()["gini"] == GINI.meaning
-    assert "`gini` | Inequality of the updates' norms." in note()
-    assert "| `gini` | yes | Inequality of the updates' norms. |" in documented()[0]
+    assert [numbers["other/gini"] for numbers in shown(folder)] == [0.25] * ROUNDS
+    assert described()["other/gini"] == GINI.meaning
+    assert "`other/gini` | Inequality of the updates' norms." in of_metrics()
+    assert "| `gini` | `other/gini` | Inequality of the updates' norms. |" in documented()[0]
 
 
 def test_added_metric_is_in_the_scores_of_a_round_that_has_just_ended(tmp_path, monkeypatch):
@@ -66,14 +68,14 @@ def test_added_metric_is_in_the_scores_of_a_round_that_has_just_ended(tmp_path, 
     session = Session(InProcessPool(), tmp_path)
     session.open(config(), Storage.of(tmp_path))
     record = session.next_round()
-    assert metrics(scores.of_round(record.round, record.clients))["gini"] == 0.25
+    assert metrics(scores.of_round(record.round, record.clients))["other/gini"] == 0.25
 
 
 def test_algorithm_returns_an_added_metric_by_its_name(tmp_path, monkeypatch):
     add(monkeypatch, replace(GINI, of=None))
     let_algorithm_return(monkeypatch, gini=0.75)
     folder = play(config(), tmp_path, store=None)
-    assert [numbers["gini"] for numbers in shown(folder)] == [0.75] * ROUNDS
+    assert [numbers["other/gini"] for numbers in shown(folder)] == [0.75] * ROUNDS
 
 
 def test_metric_of_an_algorithm_that_is_not_declared_is_refused_by_name(tmp_path, monkeypatch):
@@ -88,7 +90,7 @@ def test_older_records_read_as_null_in_an_added_metric_and_the_run_resumes(tmp_p
     found = records.read(folder)
     assert np.isnan(found.rounds["gini"]).all()
     assert math.isnan(scores.curves(found)["gini"][0])
-    assert [numbers["gini"] for numbers in shown(folder)] == [None, None]
+    assert [numbers["other/gini"] for numbers in shown(folder)] == [None, None]
     play(config(), tmp_path, store=None)
     assert pq.read_table(folder / "rounds.parquet")["gini"].to_pylist() == [None, None, 0.25]
 
@@ -113,15 +115,15 @@ def test_schema_of_rounds_is_pinned():
 
 def documented() -> list[str]:
     """Return the tables of docs/reports.md: the recorded numbers, and the scores made from the records."""
-    in_mlflow = described()
-    recorded = {metric.name: metric.meaning for metric in round_metrics.ROUND_METRICS}
+    in_mlflow = {plain(key): f"`{key}`" for key in described()}
+    metrics = (*round_metrics.ROUND_METRICS, *round_metrics.NOISE_METRICS)
+    recorded = {metric.name: metric.meaning for metric in metrics}
     scored = {each.name: each.meaning for each in declared(scores.RoundScores) if each.name not in recorded}
     blocks = []
     for heading, meanings in (("recorded", recorded), ("score", scored)):
         rows = [f"| {heading} | in MLflow | meaning |", "| --- | --- | --- |"]
         rows += [
-            f"| `{name}` | {'yes' if name in in_mlflow else ''} | {meaning} |"
-            for name, meaning in meanings.items()
+            f"| `{name}` | {in_mlflow.get(name, '')} | {meaning} |" for name, meaning in meanings.items()
         ]
         blocks.append("\n".join(rows))
     return blocks

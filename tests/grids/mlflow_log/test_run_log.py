@@ -14,10 +14,11 @@ from mlflow.tracking import MlflowClient
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.grids.mlflow_log.run_log import Pauses, RunLog
+from fedgrid.grids.mlflow_log.run_log import Pauses, RunLog, artifact_root
+from fedgrid.grids.mlflow_log.tags import run_name
 from fedgrid.tracking.mlflow import ui
 from fedgrid.tracking.mlflow.store import default_uri
-from tests.helpers.command_line import new_storage
+from tests.helpers.command_line import new_storage, started, stop
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
 
 NOWHERE = "http://127.0.0.1:9"
@@ -96,7 +97,7 @@ def test_two_concurrent_runs_are_logged_completely(storage, store, log, warnings
         assert (store.status(config), store.steps(config)) == ("FINISHED", [1, 2, 3, 4])
         assert log.is_logged(config)
     assert store.runs["mine"].info.status == "FINISHED"
-    assert store.runs["mine"].data.metrics == {"runs_done": 2, "runs_failed": 0}
+    assert store.runs["mine"].data.metrics == {"grid/runs_done": 2, "grid/runs_failed": 0}
     assert warnings == []
 
 
@@ -173,7 +174,7 @@ def test_outage_of_the_store_keeps_no_scores_in_memory(storage, log, outage):
     outage.away.set()
     log.start(A)
     train(log, storage, A, 1, 2)
-    assert [number for number, _ in log._waiting[A.run_id].rounds] == [1, 2]
+    assert [number for number, *_ in log._waiting[A.run_id].rounds] == [1, 2]
     log._write()
     train(log, storage, A, 3, ROUNDS)
     assert [update.rounds for update in log._waiting.values()] == [[]]
@@ -240,7 +241,7 @@ def test_deleted_run_is_logged_again(storage, store, log):
         train(log, storage, A, 1, 2)
     successor = RunLog("mine", storage, print, pauses=PROMPT)
     successor.forget([A, B])
-    assert A.name not in store.runs
+    assert run_name(A) not in store.runs
 
 
 def test_malformed_tracking_uri_is_refused(storage, monkeypatch):
@@ -261,16 +262,17 @@ def wait_for(address):
 
 
 @pytest.mark.slow
-def test_restarted_mlflow_server_has_everything_once(tmp_path, storage, warnings, monkeypatch):
+def test_mlflow_server_restarted_by_fedgrid_ui_has_everything_once_and_stops_at_ctrl_c(
+    tmp_path, storage, warnings, monkeypatch
+):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    address = ui.address(port)
+    address, served = ui.address(port), new_storage(tmp_path / "server")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    served = (default_uri(new_storage(tmp_path / "server")), tmp_path / "server" / "artifacts", port)
     log = RunLog("mine", storage, warnings.append, pauses=PROMPT)
     with ExitStack() as stack:
-        with ui.started(*served) as server:
+        with ui.started(default_uri(served), artifact_root(served), port) as server:
             wait_for(address)
             log.prepare("dataset: digits\n")
             stack.enter_context(log)
@@ -281,7 +283,7 @@ def test_restarted_mlflow_server_has_everything_once(tmp_path, storage, warnings
         train(log, storage, A, 3, 3)
         train(log, storage, B, 1, ROUNDS)
         log.finish(B, "FAILED")
-        stack.enter_context(ui.started(*served))
+        shown = stack.enter_context(started("ui", "--storage", served, "--port", port))
         wait_for(address)
         train(log, storage, A, ROUNDS, ROUNDS)
         log.finish(A, "FINISHED")
@@ -295,4 +297,7 @@ def test_restarted_mlflow_server_has_everything_once(tmp_path, storage, warnings
             assert {"clients.parquet", "config.json"} <= store.artifacts(config.name)
         assert store.artifacts("mine") == {"preset.yaml"}
         assert log.is_logged(A)
+        assert stop(shown, signal.SIGINT)[0] == 0
+        with pytest.raises(urllib.error.URLError, match="refused"):
+            urllib.request.urlopen(f"{address}/health", timeout=5)
         stack.pop_all().close()

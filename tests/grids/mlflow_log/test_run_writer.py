@@ -11,9 +11,11 @@ from fedgrid.engine.format import FORMAT, NewerFormat, seal, unseal
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage_id import id_of
 from fedgrid.grids.mlflow_log import run_writer
-from fedgrid.grids.mlflow_log.run_writer import Writer, is_logged
-from fedgrid.grids.mlflow_log.tags import described
+from fedgrid.grids.mlflow_log.mark import is_logged
+from fedgrid.grids.mlflow_log.run_writer import Writer
+from fedgrid.grids.mlflow_log.tags import described, run_name
 from fedgrid.tracking import figures
+from fedgrid.tracking.mlflow.runs import TOTALS
 from fedgrid.tracking.mlflow.store import TrackingError, default_uri
 from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
@@ -61,7 +63,7 @@ def test_run_has_name_tags_and_parameters(storage, store, writer):
     figures.write(folder_of(storage, CONFIG))
     writer.connect("dataset: digits\n")
     assert writer.write(CONFIG, scores, "FINISHED") == ROUNDS
-    run, parent = store.runs["digits-4-nonoverlapping-balanced-bnc-s0"], store.runs["mine"]
+    run, parent = store.runs["bnc s0, digits-4 nonoverlapping balanced"], store.runs["mine"]
     assert run.info.status == "FINISHED"
     tags = run.data.tags
     assert tags["fedgrid.run_id"] == CONFIG.run_id
@@ -74,15 +76,14 @@ def test_run_has_name_tags_and_parameters(storage, store, writer):
     assert tags["commit"]
     assert "torch " in tags["versions"]
     assert run.data.params["training.rounds"] == "4"
-    assert (run.data.metrics["temperature"], run.data.metrics["ari"]) == (0.1, 1.0)
-    assert (run.data.metrics["seconds"], run.data.metrics["peak_memory_mb"]) == (2.0, 400.0)
-    assert (run.data.metrics["alone_seconds"], run.data.metrics["rounds_computed"]) == (2.0, ROUNDS)
-    totals = ("seconds", "alone_seconds", "rounds_computed", "peak_memory_mb")
-    assert set(run.data.metrics) <= {*described(), "round", *totals}
+    assert (run.data.metrics["clustering/temperature"], run.data.metrics["clustering/ari"]) == (0.1, 1.0)
+    assert (run.data.metrics["cost/seconds"], run.data.metrics["cost/peak_memory_mb"]) == (2.0, 400.0)
+    assert (run.data.metrics["cost/alone_seconds"], run.data.metrics["cost/rounds_computed"]) == (2.0, ROUNDS)
+    assert set(run.data.metrics) <= {*described(), "round", *TOTALS}
     assert len(described()) + 1 == 26
-    kept = store.artifacts(CONFIG.name)
+    kept = store.artifacts(run_name(CONFIG))
     assert kept == {"config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "figures"}
-    assert store.artifacts(CONFIG.name, "figures") == {"figures/temperature.png", "figures/clusters.png"}
+    assert store.artifacts(run_name(CONFIG), "figures") == {"figures/temperature.png", "figures/clusters.png"}
     assert store.artifacts("mine") == {"preset.yaml"}
 
 
@@ -92,7 +93,7 @@ def test_a_further_axis_of_the_grid_is_a_tag_and_stands_in_the_name_of_a_run(sto
     writer = Writer(default_uri(storage), "mine", storage, storage / "mlartifacts", axes)
     writer.write(CONFIG, scores, "FINISHED")
     epochs = str(CONFIG.training.local_epochs)
-    tags = store.runs[f"{CONFIG.name} (training.local_epochs {epochs})"].data.tags
+    tags = store.runs[f"bnc s0, training.local_epochs {epochs}, digits-4 nonoverlapping balanced"].data.tags
     assert tags["training.local_epochs"] == epochs
     assert "algorithm.cooldown" not in tags, "BNC has no such setting"
 
@@ -112,8 +113,12 @@ def test_run_with_cache_hits_has_its_time_without_them(storage, store, writer):
     )
     write_timings(folder_of(storage, CONFIG), timings.to_pylist())
     writer.write(CONFIG, scores, "FINISHED")
-    metrics = store.runs[CONFIG.name].data.metrics
-    assert [metrics[name] for name in ("seconds", "alone_seconds", "rounds_computed")] == [6.5, 12.0, 2]
+    metrics = store.runs[run_name(CONFIG)].data.metrics
+    assert [metrics[f"cost/{key}"] for key in ("seconds", "alone_seconds", "rounds_computed")] == [
+        6.5,
+        12.0,
+        2,
+    ]
 
 
 def test_folder_of_a_run_is_marked_as_logged(storage, store, writer):
@@ -124,7 +129,7 @@ def test_folder_of_a_run_is_marked_as_logged(storage, store, writer):
     writer.write(CONFIG, scores[2:], "FINISHED")
     assert unseal(folder / "mlflow.json") == {
         "uri": default_uri(storage),
-        "mlflow_run_id": store.runs[CONFIG.name].info.run_id,
+        "mlflow_run_id": store.runs[run_name(CONFIG)].info.run_id,
         "rounds": ROUNDS,
     }
     assert is_logged(default_uri(storage), folder, ROUNDS)
@@ -209,7 +214,7 @@ def test_run_killed_after_its_last_round_is_not_marked_as_logged(storage, store,
 
 def test_run_that_failed_before_its_first_round_is_logged_without_metrics(storage, store, writer):
     writer.write(CONFIG, [], "FAILED")
-    assert (store.status(CONFIG), store.runs[CONFIG.name].data.metrics) == ("FAILED", {})
+    assert (store.status(CONFIG), store.runs[run_name(CONFIG)].data.metrics) == ("FAILED", {})
 
 
 def test_batch_repeated_after_a_failure_is_logged_once(storage, store, writer, monkeypatch):
@@ -229,7 +234,7 @@ def test_batch_repeated_after_a_failure_is_logged_once(storage, store, writer, m
     writer.disconnect()
     writer.write(CONFIG, [], None)
     writer.write(CONFIG, [], "FINISHED")
-    assert store.steps(CONFIG) == store.steps(CONFIG, "ari") == [1, 2, 3, 4]
+    assert store.steps(CONFIG) == store.steps(CONFIG, "clustering/ari") == [1, 2, 3, 4]
 
 
 def test_summary_and_counts_are_logged_to_the_run_of_the_grid(storage, store, writer):
@@ -237,19 +242,19 @@ def test_summary_and_counts_are_logged_to_the_run_of_the_grid(storage, store, wr
     writer.write_summary([storage / "table.txt"], 3, 1)
     writer.close("FINISHED")
     parent = store.runs["mine"]
-    assert parent.data.metrics == {"runs_done": 3, "runs_failed": 1}
+    assert parent.data.metrics == {"grid/runs_done": 3, "grid/runs_failed": 1}
     assert (parent.info.status, store.artifacts("mine")) == ("FINISHED", {"table.txt"})
 
 
 def test_deleted_run_becomes_a_new_mlflow_run(storage, store, writer):
     scores = record(storage, CONFIG, ROUNDS)
     writer.write(CONFIG, scores, "FINISHED")
-    before = store.runs[CONFIG.name].info.run_id
+    before = store.runs[run_name(CONFIG)].info.run_id
     writer.forget(CONFIG)
-    assert CONFIG.name not in store.runs
+    assert run_name(CONFIG) not in store.runs
     assert not is_logged(default_uri(storage), folder_of(storage, CONFIG), ROUNDS)
     writer.write(CONFIG, scores, "FINISHED")
-    assert store.runs[CONFIG.name].info.run_id != before
+    assert store.runs[run_name(CONFIG)].info.run_id != before
 
 
 def test_two_storages_of_one_store_do_not_share_runs(tmp_path):
@@ -262,11 +267,11 @@ def test_two_storages_of_one_store_do_not_share_runs(tmp_path):
     client = MlflowClient(tracking_uri=uri)
     [experiment] = [found for found in client.search_experiments() if found.name == "mine"]
     runs = client.search_runs([experiment.experiment_id])
-    assert sorted(run.info.run_name for run in runs) == [CONFIG.name, CONFIG.name, "mine", "mine"]
+    assert sorted(run.info.run_name for run in runs) == [run_name(CONFIG), run_name(CONFIG), "mine", "mine"]
     found = {
         run.data.tags["fedgrid.storage_id"]: len(client.get_metric_history(run.info.run_id, "round"))
         for run in runs
-        if run.info.run_name == CONFIG.name
+        if run.info.run_name == run_name(CONFIG)
     }
     assert found == {id_of(here): 3, id_of(there): ROUNDS}
 

@@ -6,6 +6,7 @@ from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.sync import Synced, sync
+from fedgrid.grids.mlflow_log.tags import run_name
 from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
@@ -39,7 +40,7 @@ def test_sync_logs_finished_failed_and_unfinished_runs_once(storage, store):
     assert (store.status(FINISHED), store.steps(FINISHED)) == ("FINISHED", [1, 2, 3, 4])
     assert (store.status(FAILED), store.steps(FAILED)) == ("FAILED", [1, 2])
     assert (store.status(STOPPED), store.steps(STOPPED)) == ("KILLED", [1])
-    assert UNTOUCHED.name not in store.runs
+    assert run_name(UNTOUCHED) not in store.runs
     assert store.artifacts("mine") == {"preset.yaml"}
     assert store.runs["mine"].info.status == "KILLED", "not all of its runs are finished"
     assert RunLog("mine", storage, print).is_logged(FINISHED)
@@ -55,7 +56,7 @@ def test_sync_adds_only_what_is_missing(storage, store):
 def test_sync_asks_the_store_instead_of_the_marks(storage, store):
     """Someone deleted a run in the UI, and a mark was lost."""
     synced(storage)
-    store.client.delete_run(store.runs[FINISHED.name].info.run_id)
+    store.client.delete_run(store.runs[run_name(FINISHED)].info.run_id)
     assert synced(storage) == Synced(runs=1, rounds=4)
     (folder_of(storage, FINISHED) / "mlflow.json").unlink()
     assert synced(storage) == Synced(runs=1, rounds=0)

@@ -9,10 +9,13 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from fedgrid.tracking.mlflow import runs as mlflow_runs
-from fedgrid.tracking.mlflow.runs import Experiment, LoggedRun, flatten
+from fedgrid.tracking.mlflow.names import flatten
+from fedgrid.tracking.mlflow.runs import Experiment, LoggedRun
 from fedgrid.tracking.mlflow.store import TrackingError, default_uri
 from tests.helpers.command_line import new_storage
 
+AT = 1_700_000_000_000
+"""Unix time in milliseconds."""
 START = {"name": "digits-bnc", "tags": {"algorithm": "bnc"}, "params": {"seed": 1}}
 
 
@@ -67,7 +70,7 @@ def test_a_new_run_takes_two_calls_a_round_one_and_runs_are_found_with_one_searc
     for run_id in ("a", "b"):
         start(experiment, run_id)
     assert calls == ["create_run", "log_batch"] * 2
-    experiment.log_rounds(experiment.entries["a"], [(1, {"ari": 0.5}), (2, {"ari": 0.5})], 0)
+    experiment.log_rounds(experiment.entries["a"], [(1, {"ari": 0.5}, AT), (2, {"ari": 0.5}, AT)])
     assert calls == ["create_run", "log_batch"] * 2 + ["log_batch"]
     calls.clear()
     assert {run_id: entry.rounds for run_id, entry in opened().entries.items()} == {"a": 2, "b": 0}
@@ -105,13 +108,13 @@ def test_a_run_killed_before_its_parameters_were_written_gets_them(opened, clien
 
 def test_resuming_logs_no_metric_twice_and_misses_none(opened, client):
     experiment = opened()
-    experiment.log_rounds(start(experiment), [(1, {"ari": 0.0, "clusters": 1}), (2, {"ari": 0.5})], 0)
+    experiment.log_rounds(start(experiment), [(1, {"ari": 0.0, "clusters": 1}, AT), (2, {"ari": 0.5}, AT)])
     again = opened()
     entry = start(again)
     assert entry.rounds == 2
-    four = [(number, {"ari": number / 4, "clusters": number}) for number in (1, 2, 3, 4)]
-    assert again.log_rounds(entry, four, 1) == 2
-    assert again.log_rounds(entry, four[3:], 2) == 0
+    four = [(number, {"ari": number / 4, "clusters": number}, AT) for number in (1, 2, 3, 4)]
+    assert again.log_rounds(entry, four) == 2
+    assert again.log_rounds(entry, four[3:]) == 0
     assert points(client, entry, "ari") == [(1, 0.0), (2, 0.5), (3, 0.75), (4, 1.0)]
     assert points(client, entry, "clusters") == [(1, 1), (3, 3), (4, 4)]
     assert points(client, entry, "round") == [(1, 1), (2, 2), (3, 3), (4, 4)]
@@ -121,7 +124,7 @@ def test_a_gap_is_refused(opened):
     experiment = opened()
     entry = start(experiment)
     with pytest.raises(ValueError, match="round 2 is missing before round 3"):
-        experiment.log_rounds(entry, [(1, {"ari": 0.0}), (3, {"ari": 0.5})], 0)
+        experiment.log_rounds(entry, [(1, {"ari": 0.0}, AT), (3, {"ari": 0.5}, AT)])
 
 
 def test_a_batch_that_seemed_to_fail_and_arrives_later_is_stored_once(opened, client):
@@ -129,15 +132,15 @@ def test_a_batch_that_seemed_to_fail_and_arrives_later_is_stored_once(opened, cl
     experiment, other = opened(), opened()
     entry = start(experiment)
     lagging = LoggedRun(entry.mlflow_run_id, "RUNNING")
-    experiment.log_rounds(entry, [(1, {"ari": 0.5}), (2, {"ari": 0.75})], 1000)
-    other.log_rounds(lagging, [(1, {"ari": 0.5}), (2, {"ari": 0.75}), (3, {"ari": 1.0})], 1000)
+    experiment.log_rounds(entry, [(1, {"ari": 0.5}, AT), (2, {"ari": 0.75}, AT)])
+    other.log_rounds(lagging, [(1, {"ari": 0.5}, AT), (2, {"ari": 0.75}, AT), (3, {"ari": 1.0}, AT)])
     assert points(client, entry, "ari") == [(1, 0.5), (2, 0.75), (3, 1.0)]
 
 
 def test_what_was_not_measured_is_not_logged(opened, client):
     experiment = opened()
     entry = start(experiment)
-    experiment.log_rounds(entry, [(1, {"loss": nan, "f1": None, "gap": inf, "ari": 0.5, "right": True})], 0)
+    experiment.log_rounds(entry, [(1, {"loss": nan, "f1": None, "gap": inf, "ari": 0.5, "right": True}, AT)])
     assert client.get_run(entry.mlflow_run_id).data.metrics == {"ari": 0.5, "right": 1.0, "round": 1.0}
 
 
@@ -152,19 +155,19 @@ def test_catching_up_takes_few_batches_and_tears_no_round_apart(opened, monkeypa
         lambda *_, metrics, **__: batches.append([metric.step for metric in metrics]),
     )
     metrics = {f"metric_{index}": 1.0 for index in range(30)}
-    assert experiment.log_rounds(entry, [(number, metrics) for number in range(1, 71)], 0) == 70
+    assert experiment.log_rounds(entry, [(number, metrics, AT) for number in range(1, 71)]) == 70
     assert [len(set(steps)) for steps in batches] == [32, 32, 6]
     assert [len(steps) for steps in batches] == [992, 992, 186]
 
 
 def test_totals_are_logged_when_they_change(opened, client):
     experiment = opened()
-    experiment.log_totals(start(experiment), {"seconds": 5.5, "peak_memory_mb": 100})
+    experiment.log_totals(start(experiment), {"cost/seconds": 5.5, "cost/peak_memory_mb": 100})
     again = opened()
     entry = start(again)
-    again.log_totals(entry, {"seconds": 5.5, "peak_memory_mb": 200})
-    assert points(client, entry, "seconds") == [(0, 5.5)]
-    assert points(client, entry, "peak_memory_mb") == [(0, 100), (0, 200)]
+    again.log_totals(entry, {"cost/seconds": 5.5, "cost/peak_memory_mb": 200})
+    assert points(client, entry, "cost/seconds") == [(0, 5.5)]
+    assert points(client, entry, "cost/peak_memory_mb") == [(0, 100), (0, 200)]
 
 
 def test_long_values_and_many_parameters_are_accepted(opened, client):
@@ -228,5 +231,5 @@ def test_a_store_that_fails_while_logging_is_an_error_of_one_line(opened, monkey
 
     monkeypatch.setattr(MlflowClient, "log_batch", fail)
     with pytest.raises(TrackingError, match=r"^MLflow at sqlite:.*: connection reset$"):
-        experiment.log_rounds(entry, [(1, {"ari": 1.0})], 0)
+        experiment.log_rounds(entry, [(1, {"ari": 1.0}, AT)])
     assert entry.rounds == 0

@@ -1,0 +1,37 @@
+"""A figure and a table of one's own for a report."""
+
+from matplotlib.figure import Figure
+
+from fedgrid import Study, figures
+from fedgrid.tracking.tables.table import Column, Row, Table, number
+
+
+def speed(study: Study) -> Figure:
+    """Rounds until the partition is right
+
+    The first round with an ARI of 1; runs that never get there are left out.
+    """
+    figure = figures.PaperFigure(figsize=(3.4, 2.6), layout="constrained")
+    axes = figure.subplots()
+    for place, algorithm in enumerate(study.algorithms):
+        found = [result.curves["ari"] >= 1 for result in study.where(algorithm=algorithm).finished]
+        rounds = [right.argmax() + 1 for right in found if right.any()]
+        axes.plot([place] * len(rounds), rounds, "o")
+    places = range(len(study.algorithms))
+    axes.set_xticks(places, study.algorithms, rotation=45, ha="right")
+    axes.set_ylabel("round")
+    return figure
+
+
+def worst(study: Study) -> Table:
+    """Return the least accuracy of any client."""
+    rows = []
+    for algorithm in study.algorithms:
+        found = [result.last("worst_client_accuracy") for result in study.where(algorithm=algorithm).finished]
+        rows.append(Row(algorithm, (number(found),)))
+    title, caption = "Worst client", "Its accuracy after the last round, mean and deviation over runs."
+    return Table("own-worst", title, caption, (Column("accuracy"),), tuple(rows), corner="algorithm")
+
+
+FIGURES = [speed]
+TABLES = [worst]

@@ -1,0 +1,170 @@
+"""Descriptions in MLflow, in Markdown: of a grid's experiment, of the grid's own run, and of each run."""
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from shlex import quote
+from typing import Any, TypeAlias
+from urllib.parse import quote as in_address
+
+from fedgrid.algorithms import registry
+from fedgrid.engine.data.datasets import DATASETS
+from fedgrid.engine.format import DamagedFile
+from fedgrid.engine.integrity.made_with import IMAGES, MADE_WITH, Parts, parts_of
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.grids.mlflow_log.tags import described
+from fedgrid.tracking.mlflow.dataset_input import DatasetInput
+from fedgrid.tracking.mlflow.view import VIEW_KEY
+from fedgrid.tracking.records import RecordsError
+from fedgrid.tracking.scoring.scores import RunScores, of_run
+
+SHOWN = (
+    *("ari", "ami", "homogeneity", "completeness"),
+    *("personalised_accuracy", "personalised_f1", "generalised_accuracy", "generalised_f1"),
+)
+"""Scores in a run's description."""
+MEANS = ("ari", "personalised_accuracy", "generalised_accuracy")
+"""Scores whose means over the runs of an algorithm the grid's own run has."""
+Means: TypeAlias = Mapping[str, Mapping[str, float]]
+"""Algorithm -> score -> mean over its finished runs."""
+FORBIDDEN = re.compile(r"[^\w. -]")
+
+
+def of_grid(name: str, experiment_id: str) -> str:
+    """Return the description of a grid's experiment: what it is, how to read it, the commands."""
+    grid = quote(name)
+    return f"""**The runs of the grid `{name}`.** A run is one scenario, one algorithm and one seed.
+
+- [The prepared view](#/experiments/{experiment_id}/runs?viewStateShareKey={VIEW_KEY}) groups the runs by \
+algorithm; the icon of a chart above the list shows curves. `fedgrid ui {grid}` opens it.
+- Names begin with what differs: algorithm, seed, further settings, scenario. Filter as in \
+`tags.algorithm LIKE "ocfl%" AND tags.clients = "15"`.
+- Sections: `clustering` (against the hidden groups), `clients` (tests of the clusters' models: \
+*personalised* on a client's own images, *generalised* on the server's), `training`, `cost`.
+- The run `{name}` is the grid itself: its preset, its summary, means by algorithm, its report.
+
+```
+fedgrid status {grid}      # runs done, running, waiting, failed
+fedgrid report {grid}      # tables, figures and tests
+fedgrid run {grid}         # goes on after an interruption
+fedgrid sync {grid}        # logs here what is missing
+```
+"""
+
+
+def of_metrics() -> str:
+    """Return a table of the metrics."""
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in described().items()]
+    return "\n".join(["| metric of a round | meaning |", "| --- | --- |", *rows])
+
+
+def of_means(means: Means) -> str:
+    """Return a table of means by algorithm."""
+    head = [
+        f"| algorithm | {' | '.join(_words(score) for score in MEANS)} |",
+        "| --- |" + " --- |" * len(MEANS),
+    ]
+    rows = [
+        f"| {name} | " + " | ".join(_number(scores.get(score)) for score in MEANS) + " |"
+        for name, scores in means.items()
+    ]
+    return "\n".join(["**Last round, means over the finished runs**", "", *head, *rows]) if rows else ""
+
+
+def of_run_begun(config: RunConfig) -> str:
+    """Return a run's description before it has any result."""
+    return _what(config)
+
+
+def of_run_ended(config: RunConfig, folder: Path, mlflow_run_id: str) -> str:
+    """Return a run's description: what it is, when it clustered and into what, scores and figures."""
+    parts = [_what(config)]
+    with suppress(RecordsError):
+        scores = of_run(folder)
+        parts += [_clustered(scores, config), _table(scores)]
+    figures = sorted((folder / "figures").glob("*.png"))
+    return "\n\n".join([*parts, *(_figure(path, mlflow_run_id) for path in figures)])
+
+
+def dataset_of(config: RunConfig, folder: Path) -> DatasetInput:
+    """Return a run's data set, without a digest before its first round and for an archived run."""
+    parts: Parts = ()
+    with suppress(DamagedFile):
+        parts = parts_of(folder / MADE_WITH)
+    digest = parts[0].made_with.get(IMAGES, "") if parts else ""
+    known = DATASETS.get(config.dataset)
+    facts: dict[str, Any] = {"clients": config.clients, "overlap": config.overlap, "balance": config.balance}
+    if known is not None:
+        facts |= {"images": known.pool_size, "classes": known.num_classes, "shape": known.shape}
+    where = config.dataset.partition(":")[2] if known is None else known.source
+    return DatasetInput(config.short_dataset, digest, where or config.dataset, facts, "training")
+
+
+def _what(config: RunConfig) -> str:
+    title = registry.title(config.algorithm["name"])
+    return (
+        f"**{title}** (`{config.algorithm['name']}`) on {config.short_dataset}, {config.clients} clients, "
+        f"{config.overlap}, {config.balance}; seed {config.seed}, {config.training.rounds} rounds, "
+        f"{config.training.local_epochs} local epochs, model {config.model}."
+    )
+
+
+def _clustered(scores: RunScores, config: RunConfig) -> str:
+    found, done, rounds = scores.clustering, scores.rounds, config.training.rounds
+    so_far = "" if done == rounds else f" {done} of {rounds} rounds are done."
+    if found.clustering_round is None:
+        return f"It never clustered: {_clusters(found.final.clusters)} at the end.{so_far}"
+    right = "exactly the hidden groups" if found.exactly_right else "not the hidden groups"
+    return (
+        f"It first clustered in round {found.clustering_round}; the partition last changed in round "
+        f"{found.last_change_round or 1}. At the end: {_clusters(found.final.clusters)}, {right}.{so_far}"
+    )
+
+
+def _clusters(count: int) -> str:
+    return "1 cluster" if count == 1 else f"{count} clusters"
+
+
+def _table(scores: RunScores) -> str:
+    values = scores.as_dict()
+    rows = [f"| {_words(name)} | {_number(values.get(name))} |" for name in SHOWN]
+    return "\n".join(
+        [f"| score, round {scores.evaluated_round or scores.rounds} | |", "| --- | --- |", *rows]
+    )
+
+
+def _figure(path: Path, mlflow_run_id: str) -> str:
+    """Return an image from the run's artifacts; the address is relative, for any server."""
+    at = in_address(f"figures/{path.name}", safe="")
+    return f"![{path.stem}](get-artifact?path={at}&run_uuid={mlflow_run_id})"
+
+
+def _words(name: str) -> str:
+    return {"ari": "ARI", "ami": "AMI"}.get(name, name.replace("_", " ").replace(" f1", " F1"))
+
+
+def _number(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else "–"
+
+
+def metrics_of(means: Means) -> dict[str, float]:
+    """Return the means as metrics of the grid's own run, without characters that MLflow refuses in a key."""
+    return {
+        f"mean_{score}/{FORBIDDEN.sub('', name)}": value
+        for name, of in means.items()
+        for score, value in of.items()
+    }
+
+
+def means_of(titles: Sequence[str], scores: Sequence[Mapping[str, Any]]) -> Means:
+    """Return algorithm -> score -> mean over its finished runs, of those of `MEANS` that they all have."""
+    found: dict[str, dict[str, float]] = {}
+    for title in dict.fromkeys(titles):
+        own = [run for name, run in zip(titles, scores, strict=True) if name == title]
+        found[title] = {
+            score: sum(run[score] for run in own) / len(own)
+            for score in MEANS
+            if all(isinstance(run.get(score), float | int) for run in own)
+        }
+    return found

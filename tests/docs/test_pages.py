@@ -1,0 +1,86 @@
+"""The documents: links lead somewhere, the index has every page, every command line can be parsed."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+from typer.exceptions import TyperException
+
+from fedgrid.grids.cli.main import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCED = re.compile(r"```(\w*)[^\n]*\n(.*?)```", re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+COMMAND = typer.main.get_command(app)
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"`[^`\n]*`", "", FENCED.sub("", text))
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", FENCED.sub("", path.read_text()), re.MULTILINE)
+    kept = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.strip().replace(" ", "-") for heading in kept}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    lost = []
+    for link in LINK.findall(without_code(page.read_text())):
+        file, _, anchor = link.partition("#")
+        if "://" in link:
+            continue
+        target = page.parent / file if file else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            lost.append(link)
+    assert lost == []
+
+
+def test_index_leads_to_every_page() -> None:
+    linked = set(LINK.findall((ROOT / "docs" / "index.md").read_text()))
+    assert [page.name for page in PAGES[1:] if page.name not in linked | {"index.md"}] == []
+
+
+def commands(text: str) -> list[str]:
+    """Return the lines of fenced and indented blocks that call fedgrid, joined where they go on."""
+    blocks = [body for kind, body in FENCED.findall(text) if kind in ("", "console", "bash", "sh")]
+    blocks += re.findall(r"(?:^ {4}[^\n]*\n)+", FENCED.sub("", text), re.MULTILINE)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [
+        line.removeprefix("$ ") for line in map(str.strip, lines) if re.match(r"(\$ )?fedgrid [a-z-]", line)
+    ]
+
+
+LINES = [(page.name, line) for page in PAGES for line in commands(page.read_text())]
+
+
+def parse(words: list[str]) -> None:
+    """Parse a command line; nothing is run.
+
+    Raises:
+        TyperException: fedgrid has no such command, option or number of arguments.
+    """
+    command, context = COMMAND, COMMAND.make_context("fedgrid", ["--help"], resilient_parsing=True)
+    while hasattr(command, "commands"):
+        name, *words = words
+        command = command.commands.get(name)
+        if command is None:
+            raise TyperException(f"no command {name}")
+        if not hasattr(command, "commands"):
+            command.make_context(name, words, parent=context)
+
+
+@pytest.mark.parametrize(("page", "line"), LINES)
+def test_command_of_the_documents_is_one_that_fedgrid_has(page: str, line: str) -> None:
+    words = shlex.split(line.split(" | ")[0], comments=True)[1:]
+    parse([word for word in words if word not in ("...", "&")])
+
+
+def test_unknown_option_is_found() -> None:
+    with pytest.raises(TyperException, match="--no-such-option"):
+        parse(["run", "quickstart", "--no-such-option"])

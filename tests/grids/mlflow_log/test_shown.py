@@ -1,0 +1,150 @@
+"""What a run shows in MLflow beside its metrics: name, times, data set, source, description."""
+
+import json
+import sys
+
+import pytest
+
+from fedgrid.engine.integrity.made_with import MADE_WITH, Part, sealed
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.grids.mlflow_log.notes import means_of, metrics_of, of_means, of_run_ended
+from fedgrid.grids.mlflow_log.run_log import RunLog
+from fedgrid.grids.mlflow_log.run_writer import Writer
+from fedgrid.grids.mlflow_log.sync import Synced, sync
+from fedgrid.grids.mlflow_log.tags import common_params, run_name, source
+from fedgrid.tracking.mlflow.runs import FORMAT_TAG, KIND_TAG
+from fedgrid.tracking.mlflow.store import default_uri
+from fedgrid.tracking.mlflow.view import VIEW_TAG, unpacked
+from tests.helpers.command_line import new_storage
+from tests.helpers.logged_runs import ROUNDS, STARTED_MS, Store, config_of, record
+
+CONFIG = config_of(0)
+NAME = "bnc s0, digits-4 nonoverlapping balanced"
+DIGEST = "0123456789abcdef" * 4
+
+
+@pytest.fixture
+def storage(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    return new_storage(tmp_path / "runs")
+
+
+@pytest.fixture
+def store(storage):
+    return Store(default_uri(storage))
+
+
+@pytest.fixture
+def writer(storage):
+    return Writer(default_uri(storage), "mine", storage, storage / "mlartifacts")
+
+
+def test_run_has_its_own_times_its_data_set_and_a_description(storage, store, writer):
+    """Four rounds of half a second, the first of which began at STARTED_MS."""
+    rounds = record(storage, CONFIG, ROUNDS)
+    folder = folder_of(storage, CONFIG)
+    (folder / MADE_WITH).write_text(sealed((Part(1, {"images": DIGEST}),)))
+    writer.write(CONFIG, rounds, "FINISHED")
+    run = store.runs[NAME]
+    assert (run.info.start_time, run.info.end_time) == (STARTED_MS, STARTED_MS + 2000)
+    points = store.client.get_metric_history(run.info.run_id, "clustering/ari")
+    assert [point.timestamp for point in points] == [STARTED_MS + 500 * number for number in (1, 2, 3, 4)]
+    [given] = run.inputs.dataset_inputs
+    assert (given.dataset.name, given.dataset.digest) == ("digits", DIGEST[:36])
+    assert json.loads(given.dataset.profile)["clients"] == 4
+    assert [(tag.key, tag.value) for tag in given.tags] == [("mlflow.data.context", "training")]
+    note = run.data.tags["mlflow.note.content"]
+    assert note.startswith("**BNC** (`bnc`) on digits, 4 clients, nonoverlapping, balanced; seed 0, 4 rounds")
+    assert "the partition last changed in round 3. At the end: 2 clusters, exactly the hidden groups." in note
+    assert "| ARI | 1.000 |" in note
+
+
+def test_description_says_when_the_run_clustered_and_shows_its_figures(storage):
+    record(storage, CONFIG, ROUNDS - 1)
+    folder = folder_of(storage, CONFIG)
+    (folder / "figures").mkdir()
+    (folder / "figures" / "clusters.png").write_bytes(b"")
+    note = of_run_ended(CONFIG, folder, "abc")
+    assert "3 of 4 rounds are done." in note
+    assert "![clusters](get-artifact?path=figures%2Fclusters.png&run_uuid=abc)" in note
+
+
+def test_description_that_the_user_wrote_stays(storage, store, writer):
+    rounds = record(storage, CONFIG, ROUNDS)
+    writer.write(CONFIG, rounds[:2], None)
+    store.client.set_tag(store.runs[NAME].info.run_id, "mlflow.note.content", "mine")
+    writer.write(CONFIG, rounds[2:], "FINISHED")
+    assert store.runs[NAME].data.tags["mlflow.note.content"] == "mine"
+
+
+def test_experiment_has_the_view_a_description_and_the_kind_of_its_pages(store, writer):
+    writer.connect("")
+    experiment = store.client.get_experiment_by_name("mine")
+    assert unpacked(experiment.tags[VIEW_TAG])["groupBy"]
+    assert (
+        f"#/experiments/{experiment.experiment_id}/runs?viewStateShareKey="
+        in (experiment.tags["mlflow.note.content"])
+    )
+    assert experiment.tags[KIND_TAG] == "custom_model_development"
+    store.client.set_experiment_tag(experiment.experiment_id, "mlflow.note.content", "mine")
+    assert writer.describe()
+    assert store.client.get_experiment_by_name("mine").tags["mlflow.note.content"] == "mine"
+
+
+def test_run_of_an_earlier_version_keeps_its_name_of_a_metric_until_it_is_renamed(storage, store, writer):
+    """MLflow has two of four rounds under plain names. They go on; `rename` logs all four in sections."""
+    rounds = record(storage, CONFIG, ROUNDS)
+    writer.write(CONFIG, rounds[:1], None)
+    store.client.delete_run(store.runs[NAME].info.run_id)
+    experiment = store.client.get_experiment_by_name("mine").experiment_id
+    tags = {key: value for key, value in store.runs["mine"].data.tags.items() if key.startswith("fedgrid.")}
+    old = store.client.create_run(
+        experiment,
+        tags={"fedgrid.run_id": CONFIG.run_id, "fedgrid.storage_id": tags["fedgrid.storage_id"]},
+        run_name=CONFIG.name,
+    ).info.run_id
+    for number in (1, 2):
+        for name in ("ari", "round"):
+            store.client.log_metric(old, name, float(number), step=number)
+    writer.disconnect()
+    assert not writer.describe()
+    writer.write(CONFIG, rounds, "FINISHED")
+    run = store.client.get_run(old)
+    assert store.steps(CONFIG, "ari") == [1, 2, 3, 4]
+    assert run.info.run_name == NAME, "it was found by its id and has the name of today"
+    assert not [name for name in run.data.metrics if "/" in name]
+    assert run.data.metrics["seconds"] == 2.0
+    log = RunLog("mine", storage, print)
+    assert sync([CONFIG], storage, log, "") == Synced(0, 0)
+    assert sync([CONFIG], storage, log, "", rename=True) == Synced(1, ROUNDS)
+    assert store.runs[NAME].data.tags[FORMAT_TAG] == "sections"
+    assert store.steps(CONFIG) == [1, 2, 3, 4]
+
+
+def test_name_begins_with_what_tells_runs_apart():
+    assert run_name(config_of(3), ["training.local_epochs", "algorithm.cooldown"]) == (
+        f"bnc s3, training.local_epochs {CONFIG.training.local_epochs}, digits-4 nonoverlapping balanced"
+    )
+
+
+def test_source_is_the_command_without_options(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/opt/bin/fedgrid", "retry", "mine", "--storage", "/data/runs"])
+    tags = source("mine")
+    assert tags["mlflow.source.name"] == "fedgrid retry mine"
+    assert tags["mlflow.project.entryPoint"] == "retry"
+    assert tags["command"] == "fedgrid retry mine --storage /data/runs"
+
+
+def test_grid_has_the_common_parameters_and_means_by_algorithm():
+    """Two runs of one algorithm, ARI 0 and 1, of which one has no accuracy; one of another."""
+    given = [
+        {"ari": 0.0, "personalised_accuracy": None},
+        {"ari": 1.0, "personalised_accuracy": 0.5},
+        {"ari": 1.0},
+    ]
+    means = means_of(["A (x 1)", "A (x 1)", "B"], given)
+    assert means == {"A (x 1)": {"ari": 0.5}, "B": {"ari": 1.0}}
+    assert metrics_of(means) == {"mean_ari/A x 1": 0.5, "mean_ari/B": 1.0}
+    assert "| A (x 1) | 0.500 | – | – |" in of_means(means)
+    common = common_params([config_of(0), config_of(1)])
+    assert (common["training.rounds"], "seed" in common) == ("4", False)

@@ -1,0 +1,64 @@
+"""A user's own tables and figures in a report."""
+
+from pathlib import Path
+
+import pytest
+
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.plugins import active
+from fedgrid.grids.results.own_items import own_items, with_own_items
+from fedgrid.tracking.report.page import Page
+from tests.helpers.studies import WHOLE, result_of, run_of, study_of
+
+DOCS = Path(__file__).parents[3] / "docs"
+CURVES = {"ari": (0.0, 1.0), "worst_client_accuracy": (0.5, 0.25)}
+STUDY = study_of([result_of(run_of("BNC"), WHOLE, curves=CURVES)])
+
+
+def written(tmp_path, text):
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    return path
+
+
+def test_example_of_the_docs_makes_a_table_and_a_figure():
+    [section] = own_items([DOCS / "own_report.py"], STUDY)
+    table, plate = section.items
+    assert table.rows[0].cells[0].value == 0.25
+    assert (plate.name, plate.title) == ("own-speed", "Rounds until the partition is right")
+    assert plate.caption == "The first round with an ARI of 1; runs that never get there are left out."
+    [axes] = plate.draw().axes
+    assert [line.get_ydata().tolist() for line in axes.lines] == [[2]]
+
+
+def test_section_follows_the_first_one_of_the_report():
+    sections = own_items([DOCS / "own_report.py"], STUDY)
+    assert with_own_items(Page("report", (), ()), sections).sections == sections
+    with pytest.raises(ConfigError, match="the report has figure own-speed twice"):
+        with_own_items(Page("report", (), sections), sections)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("MODELS = []\n", "mine.py lists nothing; give it any of .*FIGURES, TABLES"),
+        ("TABLES = [1]\n", "TABLES has 1; expected functions of a study"),
+        ("def f(study):\n    return 1\nTABLES = [f]\n", "mine.py: f returned int; expected a Table"),
+        ("def f(study):\n    return 1 / 0\nTABLES = [f]\n", "mine.py: f failed: ZeroDivisionError: division"),
+    ],
+)
+def test_plugin_that_fails_is_named_with_its_function(tmp_path, text, message):
+    with pytest.raises(ConfigError, match=message):
+        own_items([written(tmp_path, text)], STUDY)
+
+
+def test_figure_that_fails_is_named_when_it_is_drawn(tmp_path):
+    [section] = own_items([written(tmp_path, "def f(study):\n    return 1\nFIGURES = [f]\n")], STUDY)
+    with pytest.raises(ConfigError, match=r"mine.py: f returned int; expected a Figure"):
+        section.items[0].draw()
+
+
+def test_plugin_for_reports_alone_is_refused_for_runs(tmp_path):
+    path = written(tmp_path, "def f(study):\n    return 1\nFIGURES = [f]\n")
+    with pytest.raises(ConfigError, match="mine.py has only FIGURES or TABLES; give it to `fedgrid report"):
+        active.add(path)
