@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import urllib.error
+import urllib.request
 from contextlib import ExitStack
 from threading import Event
 
