@@ -281,9 +281,9 @@ def test_mlflow_server_restarted_by_fedgrid_ui_has_everything_once_and_stops_at_
         store = Store(address)
         for config, status in ((A, "FINISHED"), (B, "FAILED")):
             assert (store.status(config), store.steps(config)) == (status, [1, 2, 3, 4])
-            assert store.runs[config.name].data.params["training.rounds"] == "4"
-            assert store.runs[config.name].data.tags["algorithm"] == "bnc"
-            assert {"clients.parquet", "config.json"} <= store.artifacts(config.name)
+            assert store.runs[run_name(config)].data.params["training.rounds"] == "4"
+            assert store.runs[run_name(config)].data.tags["algorithm"] == "bnc"
+            assert {"clients.parquet", "config.json"} <= store.artifacts(run_name(config))
         assert store.artifacts("mine") == {"preset.yaml"}
         assert log.is_logged(A)
         assert stop(shown, signal.SIGINT)[0] == 0
