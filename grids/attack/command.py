@@ -139,9 +139,9 @@ def _attack(files: AttackFiles, title: str, data_dir: Path) -> None:
     from fedgrid.engine.clients.machine import fixed_numerics
 
     before, after = files.states()
-    observed = observe(files.config, before, after, data_dir)
+    encoder = _encoder(files)
+    observed = observe(files.config, before, after, data_dir, encoder)
     _check_norms(files, {client: sent.norm for client, sent in observed.sent.items()})
-    encoder = _encoder(files) if files.settings.kind == "reconstruction" else None
     with fixed_numerics(files.config.training.tf32):
         rows, found = attacked(observed, files.settings, encoder)
     pictures = {}
