@@ -84,8 +84,8 @@ class FedOpt(Algorithm):
 
     @property
     def averages_updates(self) -> bool:
-        """Yes."""
-        return True
+        """Yes, unless the server learns from what clients send beside their updates."""
+        return type(self.local).learn is LocalMethod.learn
 
     def start_order_key(self) -> tuple[float, ...]:
         """Never: it is FedAvg."""
@@ -141,7 +141,7 @@ class FedOpt(Algorithm):
 
         A cluster without usable updates keeps its model and its moments. Buffers (BatchNorm statistics
         and counters) take the plain mean whatever the optimizer: they are measurements, not weights.
-        `rng` is for noise that a server adds; averaging draws nothing from it.
+        `rng` is for subclasses that draw; averaging does not. Noise of a server is in the means already.
         """
         models = list(state.models)
         moments = {name: state.arrays[name].copy() for name in MOMENTS[self.settings.server_optimizer]}

@@ -1,7 +1,8 @@
 """Errors that a user can act on: each message says what was given, what is allowed and what to do next."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import TypeAlias
 
 from fedgrid.redaction import redacted
@@ -52,16 +53,27 @@ def unknown(kind: str, given: str, known: Iterable[str]) -> ConfigError:
     return ConfigError(f"unknown {kind} '{given}'; {hint(given, known)}known: {', '.join(known)}", (kind,))
 
 
-def unknown_key(given: str, where: str, allowed: Iterable[str], key: Sequence[str] = ()) -> ConfigError:
-    """Return the error for a key that a section does not have; `where` is the section, empty at the top."""
+def unknown_key(
+    given: str,
+    where: str,
+    allowed: Iterable[str],
+    key: Sequence[str] = (),
+    inner: Mapping[str, str] = MappingProxyType({}),
+) -> ConfigError:
+    """Return the error for a key that a section does not have; `where` is the section, empty at the top.
+
+    `inner` are keys of sections by their last part, as `rounds` -> `training.rounds`: one may be meant.
+    """
     allowed = list(allowed)
     inside = f" in {where}" if where else ""
+    names = {**inner, **{name: name for name in allowed}}
     return ConfigError(
-        f"unknown key '{given}'{inside}; {hint(given, allowed)}allowed: {', '.join(allowed)}", key
+        f"unknown key '{given}'{inside}; {hint(given, names)}allowed: {', '.join(allowed)}", key
     )
 
 
 def hint(given: str, known: Iterable[str]) -> str:
-    """Return a question with the nearest known name, empty if none is near."""
-    near = get_close_matches(given, list(known), n=1)
-    return f"did you mean '{near[0]}'? " if near else ""
+    """Return a question with the nearest known name, empty if none is near; of a mapping its value."""
+    names = known if isinstance(known, Mapping) else {name: name for name in known}
+    near = get_close_matches(given, list(names), n=1)
+    return f"did you mean '{names[near[0]]}'? " if near else ""

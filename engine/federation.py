@@ -95,8 +95,8 @@ class Federation:
         if self.changes.begins(round_index):
             now_K, before_K = (self.changes.truth(self.truth_K, at) for at in (round_index, round_index - 1))
             progress = replace(progress, state=self.algorithm.reveal(progress.state, now_K, before_K))
-        newcomers = self.participation.newcomers(round_index)
-        state, said = meet(self.algorithm, newcomers, progress, pool, self.layout, self.seed, self.encoder)
+        come = self.participation.newcomers(round_index), self.participation.present(round_index)
+        state, said = meet(self.algorithm, *come, progress, pool, self.layout, self.seed, self.encoder)
         orders = self._orders(state, round_index)
         with self._work(orders, state, progress, pool, cache) as work:
             reports = work.reports()

@@ -54,7 +54,8 @@ def rounds_schema(columns: Collection[str] = NONE) -> pa.Schema:
     """Return the columns of `rounds.parquet`: the round's number, then `ROUND_METRICS`."""
     numbers = {metric.name: metric.type for metric in round_metrics.ROUND_METRICS}
     counts = {COUNTS: pa.list_(pa.int32())} if COUNTS in columns else {}
-    spent = {EPSILON: pa.float64()} if EPSILON in columns else {}
+    noise = round_metrics.NOISE_METRICS if EPSILON in columns else ()
+    spent = {metric.name: metric.type for metric in noise}
     message = MESSAGE_BYTES if MESSAGE in columns else {}
     return pa.schema({"round": pa.int32(), **numbers, **counts, **spent, **message})
 

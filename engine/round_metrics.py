@@ -15,6 +15,7 @@ import pyarrow as pa
 from fedgrid.algorithms.clustering.temperature import temperature
 from fedgrid.algorithms.contract.base import Diagnostics, State
 from fedgrid.algorithms.contract.updates import Updates
+from fedgrid.engine.uplink.accountant import EPSILON
 
 Value: TypeAlias = float | int | bool | None
 
@@ -134,6 +135,16 @@ ROUND_METRICS: tuple[RoundMetric, ...] = (
     ),
 )
 """In the order of the columns of `rounds.parquet`."""
+
+NOISE_METRICS: tuple[RoundMetric, ...] = (
+    RoundMetric(
+        EPSILON,
+        pa.float64(),
+        "Largest epsilon of any client so far, at `privacy.delta`; only of runs with noise.",
+        section="privacy",
+    ),
+)
+"""After those, in runs with noise; `engine.uplink.accountant` computes them."""
 
 
 def values(outcome: RoundOutcome) -> dict[str, Value]:

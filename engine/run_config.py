@@ -20,6 +20,7 @@ from fedgrid.engine.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.format import FORMAT
 from fedgrid.engine.models.registry import MODELS, check_size
 from fedgrid.engine.partition.kinds import kind_of
+from fedgrid.engine.partition.majority import with_class_numbers
 from fedgrid.engine.partition.scenarios import Scenario, scenario_of
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.plugins import active
@@ -29,7 +30,7 @@ from fedgrid.engine.uplink import privacy
 from fedgrid.engine.uplink.accountant import EPSILON
 from fedgrid.engine.uplink.privacy import Privacy
 from fedgrid.engine.uplink.steps import Uplink
-from fedgrid.engine.validation import explain
+from fedgrid.engine.validation import explain, inner_keys
 
 PLUGINS = "plugin_digests"
 """The key of a run that `complete` fills in; no file may set it."""
@@ -201,6 +202,9 @@ def _id_of(values: Mapping[str, Any]) -> str:
     return sha256(_canonical(values).encode()).hexdigest()[:12]
 
 
+SETTABLE = tuple(key for key in RunConfig.model_fields if key != PLUGINS)
+"""Keys that a file or an option may set."""
+INNER = inner_keys(RunConfig)
 DEFAULTS: dict[str, Any] = {
     "dataset": "digits",
     "overlap": "nonoverlapping",
@@ -220,8 +224,9 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
         ConfigError: a key, name or value does not exist, or the images are too small for the model.
         DataError: a `folder:` or `npz:` data set cannot be read.
     """
-    if PLUGINS in given:
-        raise unknown_key(PLUGINS, "", [key for key in RunConfig.model_fields if key != PLUGINS], (PLUGINS,))
+    for key in given:
+        if key not in SETTABLE:
+            raise unknown_key(key, "", SETTABLE, (key,), INNER)
     values = {**DEFAULTS, **given}
     dataset = find(str(values["dataset"]), data_dir)
     training = values.get("training", {})
@@ -239,7 +244,7 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     values["overlap"] = str(values["overlap"])
     defaults = kind_of(values["overlap"]).DEFAULTS
     if isinstance(split := values.get("split", {}), Mapping):
-        values["split"] = {**defaults, **split}
+        values["split"] = with_class_numbers({**defaults, **split}, dataset.name, dataset.class_names)
     try:
         config = RunConfig(**values)
     except ValidationError as error:

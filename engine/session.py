@@ -101,7 +101,7 @@ class Session:
         machines = self._machines(config)
         algorithm = config.make_algorithm()
         rounds_done = progress.rounds_done if progress else 0
-        (_, official), images = _images(config.dataset, self._data_dir)
+        (_, official), images = images_of(config.dataset, self._data_dir)
         pretraining = pretraining_of(config, algorithm, setup, machines, official, self._data_dir)
         of_encoder = {} if pretraining is None else {ENCODER: pretraining.id}
         folder.note_made_with(
@@ -225,7 +225,7 @@ def _with_room(write: Callable[[], None], cache: SessionCache | None) -> None:
 
 
 @lru_cache(maxsize=1)
-def _images(name: str, data_dir: Path) -> tuple[Pair, str]:
+def images_of(name: str, data_dir: Path) -> tuple[Pair, str]:
     """Keep the images of the last data set, and their digest: a grid's next run mostly has the same."""
     return load_known(name, data_dir)
 
@@ -265,7 +265,7 @@ def deal(config: RunConfig, pair: Pair, data_dir: Path) -> tuple[ClientSplit, ..
 
 def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
     """Load and deal out the images of a run; return what clients need and their true clusters, shape (K,)."""
-    (pool_set, official), _ = _images(config.dataset, data_dir)
+    (pool_set, official), _ = images_of(config.dataset, data_dir)
     splits = deal(config, (pool_set, official), data_dir)
     num_classes = find(config.dataset, data_dir).num_classes
     transform = transform_of(config.overlap, config.split, num_classes)

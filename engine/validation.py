@@ -51,6 +51,19 @@ def key_of(error: ConfigError) -> Key:
     return ()
 
 
+def inner_keys(model: type[BaseModel]) -> dict[str, str]:
+    """Return key of a section -> the same with its section, as `rounds` -> `training.rounds`.
+
+    Of two keys of one name it is that of the first section.
+    """
+    found: dict[str, str] = {}
+    for key, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            for inner in field.annotation.model_fields:
+                found.setdefault(inner, f"{key}.{inner}")
+    return found
+
+
 def _first(error: ValidationError) -> ErrorDetails:
     """Return the first finding; an unknown key comes before the key that is missing in its place."""
     findings = error.errors(include_url=False, include_context=False)

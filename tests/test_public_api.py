@@ -1,4 +1,7 @@
-"""`import fedgrid`: what notebooks and plugins use, without what they do not need, and in any folder."""
+"""`import fedgrid`: what notebooks and plugins use, without what they do not need.
+
+In a folder with packages of our names: chaos/test_kills.py.
+"""
 
 import subprocess
 import sys
@@ -7,19 +10,14 @@ from pathlib import Path
 import pytest
 
 import fedgrid
-from tests.chaos.kills import mlflow_faults
-from tests.helpers.command_line import environment, new_storage
-from tests.helpers.command_line import fedgrid as fedgrid_command
-from tests.helpers.stored_runs import contents
+from tests.helpers.command_line import environment
 
-ROUNDS = 4
-GRID = f"clients: 4\nalgorithm: [bnc, ocfl-kmeans]\ntraining: {{rounds: {ROUNDS}}}\n"
 CONFIG = {"clients": 3, "algorithm": "bnc", "training": {"rounds": 2}}
 
 
-def python(code: str, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def python(code: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     """Run a program in a folder, as a user would: the folder comes first among what can be imported."""
-    command = [sys.executable, "-c", code, *arguments]
+    command = [sys.executable, "-c", code]
     return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True)
 
 
@@ -79,25 +77,3 @@ def test_finished_run_is_read_and_not_repeated(tmp_path: Path, monkeypatch: pyte
 def test_unknown_key_is_an_error_of_the_package(tmp_path: Path) -> None:
     with pytest.raises(fedgrid.FedgridError, match="datset"):
         fedgrid.run({"datset": "digits"}, storage=tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.ray
-def test_run_on_ray_in_a_folder_with_packages_of_the_same_names(tmp_path: Path) -> None:
-    """With nothing set: on a Ray cluster of its own, and in an MLflow store that is not there yet."""
-    for name in ("engine", "algorithms", "grids", "tracking"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text(f"raise ImportError('the {name} of the folder')\n")
-    (tmp_path / "mine.yaml").write_text(GRID)
-    code = "from fedgrid.grids.cli.main import main; main()"
-    result = python(code, tmp_path, "run", "mine.yaml", "--storage", "runs")
-    assert (result.returncode, result.stderr) == (0, "")
-    assert "2 of 2 runs finished" in result.stdout
-    for algorithm in ("bnc", "ocfl_kmeans"):
-        for number in range(1, ROUNDS + 1):
-            run = f"digits-4-nonoverlapping-balanced-{algorithm}-s0"
-            assert f"\n{run} round {number}/{ROUNDS} temp. 0." in result.stdout
-    assert mlflow_faults(tmp_path / "runs", "mine", ROUNDS) == []
-    here = new_storage(tmp_path / "here")
-    assert fedgrid_command("run", tmp_path / "mine.yaml", "--storage", here, "--in-process").code == 0
-    assert contents(tmp_path / "runs") == contents(here)

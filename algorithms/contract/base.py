@@ -153,6 +153,19 @@ class Algorithm(ABC):
         """
         return state
 
+    def meets_again(self, round_index: int) -> bool:
+        """Return whether all present clients send their messages again before a round, from 0.
+
+        For clients whose data change (`RunConfig.drift`); by default never.
+        """
+        return False
+
+    def meet_again(
+        self, state: State, messages: Mapping[int, Payload], layout: Layout, rng: np.random.Generator
+    ) -> State:
+        """Return the state that has heard all present clients again, newcomers among them; as `meet`."""
+        return self.meet(state, messages, layout, rng)
+
     def message(self) -> Message | None:
         """Return what each client is to say about its data before its first round; None: nothing."""
         return None

@@ -109,6 +109,8 @@ class Message(Section):
 
     encoder: EncoderSettings | None = None
     """What encodes the images first; None: nothing does."""
+    round_index: int = 0
+    """The round, from 0, before which it is said, which the engine fills in: a client's data may change."""
 
     @abstractmethod
     def describe(

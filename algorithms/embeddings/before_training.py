@@ -6,7 +6,7 @@ Shapes: K clients of the federation, C clusters, D entries of a client's vector.
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from math import floor
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, split
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import Order, Payload, Presence
+from fedgrid.algorithms.contract.section import PositiveInt
 from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.shared_layers import SharedLayers, SharedLayersSettings
 
@@ -31,6 +32,11 @@ class BeforeTrainingSettings(SharedLayersSettings):
     each (the text of Prigent et al.; its code draws from all)."""
     update_centroids: bool = True
     """Whether a newcomer, who joins the cluster of the nearest centroid, moves that centroid."""
+    recluster_every: PositiveInt | None = None
+    """Rounds after which all clients send their messages again and go to the nearest centroid, so that those
+    whose data have changed migrate (Prigent et al., section VIII, future work: 50); None: never."""
+
+    later: ClassVar[tuple[str, ...]] = ("recluster_every",)
 
 
 class BeforeTraining(SharedLayers):
@@ -100,6 +106,36 @@ class BeforeTraining(SharedLayers):
             }
         )
 
+    def meets_again(self, round_index: int) -> bool:
+        """Return whether `recluster_every` rounds have passed since the last time."""
+        every = self.settings.recluster_every
+        return every is not None and round_index > 0 and round_index % every == 0
+
+    def meet_again(
+        self, state: State, messages: Mapping[int, Payload], layout: Layout, rng: np.random.Generator
+    ) -> State:
+        """Move every client to the nearest centroid; with `update_centroids` these are means again then."""
+        clients = sorted(messages)
+        vectors_ND = np.array([self.vector(messages[client]) for client in clients])
+        centroids_CD = state.arrays[CENTROIDS]
+        distances_NC = np.linalg.norm(vectors_ND[:, None] - centroids_CD[None], axis=2)
+        nearest_N = distances_NC.argmin(axis=1)
+        labels_K = state.labels_K.copy()
+        labels_K[clients] = nearest_N
+        has_moved_N = nearest_N != state.labels_K[clients]
+        if self.settings.update_centroids:
+            centroids_CD = centroids_CD.copy()
+            for cluster in np.unique(nearest_N):
+                centroids_CD[cluster] = vectors_ND[nearest_N == cluster].mean(axis=0)
+        return State(state.models, labels_K, state.arrays).keep(
+            **{
+                CENTROIDS: centroids_CD,
+                MEMBERS: np.bincount(nearest_N, minlength=len(centroids_CD)),
+                NEW: np.array(clients, np.int64)[has_moved_N],
+                FAR: distances_NC.min(axis=1)[has_moved_N],
+            }
+        )
+
     def orders(
         self, state: State, round_index: int, present: Presence, rng: np.random.Generator
     ) -> Sequence[Order]:
@@ -120,11 +156,12 @@ class BeforeTraining(SharedLayers):
     def recluster(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:
-        """Report what was decided when clients were met: in round 1, and of newcomers."""
+        """Report what was decided when clients were met: in round 1, again, and of newcomers."""
         placed = {
             int(client): f"distance {distance:.2f} to the nearest centroid"
             for client, distance in zip(state.arrays.get(NEW, ()), state.arrays.get(FAR, ()), strict=True)
         }
         if placed:
             state = state.keep(**{NEW: np.array([], np.int64), FAR: np.array([])})
-        return state, Diagnostics(clustered=round_index == 0 and CENTROIDS in state.arrays, placed=placed)
+        is_met = round_index == 0 or self.meets_again(round_index)
+        return state, Diagnostics(clustered=is_met and CENTROIDS in state.arrays, placed=placed)

@@ -16,5 +16,6 @@ MODELS = [
         description="one linear layer, no hidden one",
         source="ours",
         build=softmax_regression,
+        saliency_layer="input",
     )
 ]

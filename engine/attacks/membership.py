@@ -50,7 +50,8 @@ def membership(observed: Observed) -> list[dict[str, Any]]:
     """Return a row for each cluster's model and for each client's update.
 
     Of a model the members are the training images of the cluster's clients, of an update the client's own;
-    the others are test images of the same clients that no client trains on.
+    the others are test images of the same clients that no client trains on. Clients that flip labels are
+    left out: what they train on shows by its labels.
     """
     attack = _Attack(observed)
     return [*attack.on_models(), *attack.on_updates()]
@@ -60,6 +61,7 @@ class _Attack:
     def __init__(self, observed: Observed) -> None:
         self._observed = observed
         self._module = module_of(observed)
+        self._flipped = frozenset(observed.config.faults.label_flip)
         every = range(observed.config.clients)
         self._held = {client: observed.held(client) for client in every}
         self._trained = {_key(image) for train, _ in self._held.values() for image in train.images}
@@ -68,21 +70,26 @@ class _Attack:
         """Yield a row for each served model."""
         observed = self._observed
         for position, model in enumerate(observed.models):
-            clients = np.flatnonzero(observed.model_K == position).tolist()
+            served = np.flatnonzero(observed.model_K == position).tolist()
+            clients = [client for client in served if client not in self._flipped]
+            if not clients:
+                continue
             members, others = self._images(clients)
             apart = [other for place, other in enumerate(observed.models) if place != position]
             yield {
                 "of": "model",
                 "client": None,
-                "cluster": int(observed.labels_K[clients[0]]) if clients else None,
+                "cluster": int(observed.labels_K[clients[0]]),
                 "clients": len(clients),
-                "alone": len(clients) == 1,
+                "alone": len(served) == 1,
                 **self._scores(model, apart, members, others),
             }
 
     def on_updates(self) -> Iterator[dict[str, Any]]:
         """Yield a row for each client that has sent an update."""
         for client, sent in sorted(self._observed.sent.items()):
+            if client in self._flipped:
+                continue
             members, others = self._images([client])
             yield {
                 "of": "update",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def meet(
     algorithm: Algorithm,
     newcomers: Sequence[int],
+    present: Sequence[int],
     progress: Progress,
     pool: Pool,
     layout: Layout,
@@ -28,18 +29,25 @@ def meet(
 ) -> tuple[State, "Meeting"]:
     """Return the state that has heard the messages of clients that join in this round, and their cost.
 
+    In a round in which the algorithm meets all clients again, these are the messages of all that are present.
+
     Args:
         seed: the run's root seed.
         encoder: what the algorithm's message asks for.
     """
     message, round_index = algorithm.message(), progress.rounds_done
-    if message is None or not newcomers:
+    again = algorithm.meets_again(round_index)
+    speakers = present if again else newcomers
+    if message is None or not speakers:
         return progress.state, Meeting()
-    described = pool.describe(newcomers, message, encoder)
-    said = {client: each.payload for client, each in zip(newcomers, described, strict=True)}
+    message = message.model_copy(update={"round_index": round_index})
+    described = pool.describe(speakers, message, encoder)
+    said = {client: each.payload for client, each in zip(speakers, described, strict=True)}
     rng = generator(seed, "messages", round_index=round_index)
-    state = algorithm.meet(progress.state, said, layout, rng)
-    return state, Meeting.of(described, encoder, round_index)
+    hear = algorithm.meet_again if again else algorithm.meet
+    return hear(progress.state, said, layout, rng), Meeting.of(
+        described, len(newcomers), encoder, round_index
+    )
 
 
 @dataclass(frozen=True)
@@ -54,14 +62,16 @@ class Meeting:
     """Seconds of each message."""
 
     @classmethod
-    def of(cls, described: Sequence[Described], encoder: "Encoder | None", round_index: int) -> "Meeting":
-        """Return the cost of messages; `round_index` counts from 0."""
+    def of(
+        cls, described: Sequence[Described], newcomers: int, encoder: "Encoder | None", round_index: int
+    ) -> "Meeting":
+        """Return the cost of messages, of which so many are newcomers'; `round_index` counts from 0."""
         up = sum(array.nbytes for each in described for array in each.payload.values())
         seconds = tuple(each.seconds for each in described)
         if encoder is None:
             return cls(up, each=seconds)
         training = (encoder.bytes_down, encoder.bytes_up) if round_index == 0 else (0, 0)
-        return cls(up, (training[0] + encoder.num_bytes * len(described), training[1]), seconds)
+        return cls(up, (training[0] + encoder.num_bytes * newcomers, training[1]), seconds)
 
     def seconds(self, trained: Sequence[TrainReport]) -> dict[str, float | None]:
         """Return mean seconds of a message, and of an epoch of the clients that were trained here."""

@@ -217,17 +217,17 @@ def _check(num_clients: int, nodes: Sequence[Node], gpus: float, request: Reques
     if request.clients_per_actor is not None and request.clients_per_actor < 1:
         raise ConfigError(f"--clients-per-actor {request.clients_per_actor}: expected 1 to {num_clients}")
     if gpus and not 1 / UNITS <= gpus <= 1:
-        raise ConfigError(f"--gpus-per-client {gpus:g}: expected 0, or 0.0001 to 1")
+        raise ConfigError(f"--gpus-per-actor {gpus:g}: expected 0, or 0.0001 to 1")
     able = [node for node in nodes if node.gpus >= 1] if gpus else list(nodes)
     if not able:
-        raise ConfigError(f"--gpus-per-client {gpus:g}, but the cluster has no GPU; leave it out")
+        raise ConfigError(f"--gpus-per-actor {gpus:g}, but the cluster has no GPU; leave it out")
     largest = max(node.cpus for node in able)
     alone = sum(node.cpus >= SERVER_CPUS for node in nodes) == (largest >= SERVER_CPUS)
     most = largest - SERVER_CPUS if alone else largest
     if most < SMALLEST_SHARE:
         raise ConfigError(
-            f"--gpus-per-client {gpus:g}, but no node with a GPU has a CPU to spare; "
-            "--gpus-per-client 0 would fit"
+            f"--gpus-per-actor {gpus:g}, but no node with a GPU has a CPU to spare; "
+            "--gpus-per-actor 0 would fit"
         )
     wanted = request.cpus_per_client
     if wanted is not None and not 1 <= _units(wanted if isfinite(wanted) else 0) <= _units(most):
@@ -235,7 +235,7 @@ def _check(num_clients: int, nodes: Sequence[Node], gpus: float, request: Reques
         where += " with a GPU" if gpus and len(nodes) > 1 else ""
         server = f", the server takes {SERVER_CPUS:g}" if alone else ""
         raise ConfigError(
-            f"--cpus-per-client {wanted:g}: expected more than 0, at most {most:g} "
+            f"--cpus-per-actor {wanted:g}: expected more than 0, at most {most:g} "
             f"({where} has {_counted(largest, 'CPU')}{server})"
         )
 

@@ -122,7 +122,8 @@ class ClientWorker:
         """Return what each client says about its training images, or about their codes."""
         codec, described = encoder and encoder.on(self._device), []
         for client in clients:
-            held, rng = self._holdings.train(client, 0), generator(self._setup.seed, "message", client=client)
+            held = self._holdings.train(client, message.round_index)
+            rng = generator(self._setup.seed, "message", client=client)
             started = perf_counter()
             with self._fixed(), _named(client, None):
                 images = codec.encode_classes(held.images, held.labels) if codec else held.images

@@ -43,6 +43,8 @@ class Dataset:
     """Path for `read`, relative to the data folder; absolute for the user's own images."""
     num_groups: int | None = None
     """Number of groups that the images have themselves, such as writers or domains; None: they have none."""
+    class_names: tuple[str, ...] = ()
+    """Of the user's own folders, by the classes' numbers; empty where classes have numbers only."""
     files: tuple[str, ...] = ()
     """Required files, relative to the data folder."""
     fetch: downloads.Fetch | None = field(default=None, repr=False, compare=False)

@@ -215,6 +215,7 @@ def find(name: str, data_dir: Path) -> Dataset:
         read=reader.read,
         location=str(path),
         num_groups=num_groups,
+        class_names=image_folders.class_names(path) if reader is image_folders else (),
     )
 
 

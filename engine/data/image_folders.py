@@ -9,6 +9,7 @@ Shapes: N images.
 
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -28,6 +29,8 @@ FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 """PIL reads more of them, some by starting other programs and some with decoders that nobody maintains."""
 MOST_PIXELS = 4096 * 4096
 """Pixels of an image."""
+LITTER = ("thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx")
+"""Files and folders that systems leave between images, in lower case."""
 GREY_MODES = ("1", "L", "LA")
 COLOUR_MODES = ("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
 
@@ -61,6 +64,30 @@ def facts(folder: Path) -> tuple[int, tuple[int, int, int], int, int | None]:
     check_memory(folder, channels * height * width * sum(map(len, train + test)))
     pool_size = sum(len(files) for files in train)
     return len(train), (channels, height, width), pool_size, len(_group_names(folder)) or None
+
+
+def class_names(folder: Path) -> tuple[str, ...]:
+    """Return the names of the classes by their numbers: those of the folders."""
+    return tuple(_class_folders(folder / "train", _group_names(folder)))
+
+
+def mixed(folder: Path) -> str | None:
+    """Return in one line that some images are grey and are read as colour; None if all are of one kind.
+
+    Reads no more than the beginning of each file.
+    """
+    grey, count, first = 0, 0, None
+    for path in (path for part in _files(folder) for files in part for path in files):
+        with suppress(OSError), Image.open(path, formats=FORMATS) as image:
+            count += 1
+            grey += image.mode in GREY_MODES
+            first = path if image.mode in GREY_MODES and first is None else first
+    if not 0 < grey < count:
+        return None
+    return (
+        f"{grey} of {count} images in {folder} are grey, as {first}, and are read as colour: a model may "
+        "learn that difference; convert them if it means nothing"
+    )
 
 
 def _files(folder: Path) -> tuple[Files, Files]:
@@ -116,8 +143,10 @@ def _class_files(folders: Sequence[Path]) -> list[Path]:
 
 
 def _entries(folder: Path, *, folders: bool) -> list[Path]:
-    """Return the files or the folders in a folder by name, without hidden ones."""
-    visible = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    """Return the files or the folders in a folder by name, without hidden ones and `LITTER`."""
+    visible = [
+        path for path in folder.iterdir() if not path.name.startswith(".") and path.name.lower() not in LITTER
+    ]
     return sorted(path for path in visible if path.is_dir() == folders)
 
 

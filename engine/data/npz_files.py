@@ -89,6 +89,11 @@ def facts(path: Path) -> tuple[int, Shape, int, int | None]:
 def _opened(path: Path) -> Iterator[NpzFile]:
     """Open the file and check its keys; convert every error of reading it to a DataError in one line."""
     check_is_file(path, "an npz file with MedMNIST's keys")
+    if path.exists() and not zipfile.is_zipfile(path):
+        raise DataError(
+            f"{path} is no npz file, or not a whole one; expected what numpy.savez writes, with "
+            "train_images, train_labels, test_images and test_labels; was it downloaded or copied whole?"
+        )
     try:
         with np.load(path, allow_pickle=False) as file:
             if not isinstance(file, NpzFile):

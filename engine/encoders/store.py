@@ -1,6 +1,7 @@
 """Trained encoders as files of a storage: `encoders/<id>/encoder.safetensors`.
 
-The file's metadata say what the encoder is, in JSON, with a checksum of that and of the arrays.
+The file's metadata say what the encoder is, in JSON, with a checksum of that and of the arrays. They are one
+entry: safetensors writes several in an order that changes.
 """
 
 import json
@@ -41,23 +42,22 @@ def write(storage: Storage, encoder: Encoder, settings: dict[str, Any]) -> None:
         RunError: it cannot be written.
     """
     arrays = {name: np.ascontiguousarray(array) for name, array in encoder.arrays.items()}
-    about = json.dumps(
-        {
-            "id": encoder.id,
-            "kind": encoder.kind,
-            "shape": encoder.shape,
-            "bytes_down": encoder.bytes_down,
-            "bytes_up": encoder.bytes_up,
-            "losses": encoder.losses,
-            "batch_statistics": encoder.batch_statistics,
-            "settings": settings,
-        }
-    )
-    checksum = _checksum(about, arrays)
+    about = {
+        "id": encoder.id,
+        "kind": encoder.kind,
+        "shape": list(encoder.shape),
+        "bytes_down": encoder.bytes_down,
+        "bytes_up": encoder.bytes_up,
+        "losses": list(encoder.losses),
+        "batch_statistics": encoder.batch_statistics,
+        "settings": settings,
+        METADATA: FORMAT,
+    }
+    metadata = {ABOUT: json.dumps({**about, CHECKSUM: _checksum(about, arrays)})}
     path = storage.root / name_of(encoder.id)
     with disk_errors(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, save(arrays, {ABOUT: about, METADATA: str(FORMAT), CHECKSUM: checksum}))
+        write_bytes(path, save(arrays, metadata))
     storage.push(name_of(encoder.id))
 
 
@@ -78,12 +78,11 @@ def name_of(encoder_id: str) -> str:
 def _decoded(data: bytes, path: Path, encoder_id: str) -> Encoder:
     try:
         length = int.from_bytes(data[:8], "little")
-        metadata = json.loads(data[8 : 8 + length])["__metadata__"]
-        check_format(metadata.get(METADATA), path)
+        about = json.loads(json.loads(data[8 : 8 + length])["__metadata__"][ABOUT])
+        check_format(about.get(METADATA), path)
         arrays = load(data)
-        if metadata[CHECKSUM] != _checksum(metadata[ABOUT], arrays):
+        if about.pop(CHECKSUM) != _checksum(about, arrays):
             raise DamagedFile(path, "its checksum is another one")
-        about = json.loads(metadata[ABOUT])
         if about["id"] != encoder_id:
             raise DamagedFile(path, f"it is encoder {about['id']}")
         return Encoder(
@@ -100,8 +99,8 @@ def _decoded(data: bytes, path: Path, encoder_id: str) -> Encoder:
         raise DamagedFile(path, "it is no encoder") from error
 
 
-def _checksum(about: str, arrays: dict[str, Any]) -> str:
-    digest = sha256(about.encode())
+def _checksum(about: dict[str, Any], arrays: dict[str, Any]) -> str:
+    digest = sha256(json.dumps(about, sort_keys=True).encode())
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())

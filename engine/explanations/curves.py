@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.explanations.saliency import check_mode
+from fedgrid.engine.explanations.steps import counts
 from fedgrid.engine.training.evaluation import TEST_BATCH
 
 Score: TypeAlias = Callable[[Tensor], Tensor]
@@ -55,30 +55,6 @@ def order_of(map_HW: Tensor) -> Tensor:
 def random_order(num_pixels: int, rng: np.random.Generator) -> Tensor:
     """Return the pixels in a random order, shape (P,): what any map must beat."""
     return torch.from_numpy(rng.permutation(num_pixels))
-
-
-def pixels_a_step(num_pixels: int, num_steps: int) -> int:
-    """Return the pixels to exchange at a time so that at most `num_steps` steps are enough.
-
-    Raises:
-        ConfigError: not 1 to `num_pixels` steps.
-    """
-    if not 1 <= num_steps <= num_pixels:
-        raise ConfigError(f"{num_steps} steps for an image of {num_pixels} pixels; choose 1 to {num_pixels}")
-    return -(-num_pixels // num_steps)
-
-
-def counts(num_pixels: int, step: int) -> tuple[int, ...]:
-    """Return the number of exchanged pixels at each of the K + 1 points: 0, `step`, ..., P.
-
-    Raises:
-        ConfigError: `step` is not 1 to `num_pixels`.
-    """
-    if not 1 <= step <= num_pixels:
-        raise ConfigError(
-            f"{step} pixels a step in an image of {num_pixels} pixels; choose 1 to {num_pixels}"
-        )
-    return (*range(0, num_pixels, step), num_pixels)
 
 
 @torch.inference_mode()

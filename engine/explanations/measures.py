@@ -1,13 +1,13 @@
 """The scores of one explained image, beside those of a random order, and their means over images."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 
 import numpy as np
 from torch import Tensor
 
-from fedgrid.engine.explanations.curves import Score, auc, curves, order_of, random_order
+from fedgrid.engine.explanations.curves import Curves, Score, auc, curves, order_of, random_order
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class ImageScores:
     """Score of the baseline."""
     is_empty: bool
     """Whether the map is constant, so that its order is that of the rows."""
+    curves: tuple[Curves, ...] = field(default=(), compare=False, repr=False)
+    """The curves by the map, then those by the random order."""
 
     @property
     def gap(self) -> float:
@@ -83,6 +85,7 @@ def score_image(
         p_full=float(by_map.insertion[-1]),
         p_base=float(by_map.insertion[0]),
         is_empty=bool(map_HW.max() == map_HW.min()),
+        curves=(by_map, by_chance),
     )
 
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from fedgrid.engine.models.networks import Build
 
 
+INPUT = "input"
+"""In place of a layer: gradients by the pixels themselves."""
+
+
 @dataclass(frozen=True)
 class ModelEntry:
     """A model of the registry."""
@@ -33,6 +37,9 @@ class ModelEntry:
     """Least height and width of an image, in pixels."""
     parameters: Mapping[str, int] = field(default_factory=dict)
     """Number of parameters with ten classes, by the size of an image as in `3x32x32`; for listings."""
+    saliency_layer: str | None = None
+    """Name of the layer whose output Grad-CAM explains, the last feature map of more than one pixel;
+    `INPUT` for a model without feature maps, which input gradients explain. None: not known."""
 
 
 def _lazy(function: str, module: str = "networks") -> Build:
@@ -52,6 +59,7 @@ _ENTRIES = (
         "after Simonyan and Zisserman 2015 (VGG); widths ours, the OCFL archive does not say its own",
         _lazy("tinyvgg"),
         minimum_side=4,
+        saliency_layer="9",
         parameters={"1x28x28": 96_362, "3x32x32": 106_538},
     ),
     ModelEntry(
@@ -60,6 +68,7 @@ _ENTRIES = (
         "He et al. 2016; the stem as inferred from the OCFL archive's weight norms",
         _lazy("resnet34"),
         minimum_side=8,
+        saliency_layer="18",
         parameters={"3x32x32": 21_282_122},
     ),
     ModelEntry(
@@ -68,6 +77,7 @@ _ENTRIES = (
         "Sandler et al. 2018, as in torchvision; PyTorch's default initialisation instead of its own",
         _lazy("mobilenet"),
         minimum_side=8,
+        saliency_layer="features",
         parameters={"3x32x32": 2_236_682},
     ),
     ModelEntry(
@@ -75,6 +85,7 @@ _ENTRIES = (
         "two hidden layers (128 and 96 wide), for 8x8 digits",
         "ours",
         _lazy("digitnet"),
+        saliency_layer=INPUT,
         parameters={"1x8x8": 21_674},
     ),
     ModelEntry(
@@ -83,6 +94,7 @@ _ENTRIES = (
         "LeCun et al. 1998, as in FLIS (Morafah et al. 2022)",
         _lazy("lenet5"),
         minimum_side=16,
+        saliency_layer="5",
         parameters={"1x28x28": 44_426, "3x32x32": 62_006},
     ),
     ModelEntry(
@@ -91,6 +103,7 @@ _ENTRIES = (
         "LeCun et al. 1998, as in Prigent et al., whose release has that softmax",
         _lazy("lenet5_tanh"),
         minimum_side=16,
+        saliency_layer="5",
         parameters={"1x28x28": 85_822, "3x32x32": 121_182},
     ),
     ModelEntry(
@@ -99,6 +112,7 @@ _ENTRIES = (
         "He et al. 2016, as in FLIS (Morafah et al. 2022)",
         _lazy("resnet9"),
         minimum_side=8,
+        saliency_layer="16",
         parameters={"3x32x32": 6_575_370},
     ),
     ModelEntry(
@@ -107,6 +121,7 @@ _ENTRIES = (
         "He et al. 2016, as in torchvision; PyTorch's default initialisation instead of its own",
         _lazy("resnet18"),
         minimum_side=8,
+        saliency_layer="layer3",
         parameters={"3x32x32": 11_181_642},
     ),
     ModelEntry(
@@ -115,6 +130,7 @@ _ENTRIES = (
         "Howard et al. 2017, as in Keras; BatchNorm's constants are PyTorch's",
         _lazy("mobilenet_v1"),
         minimum_side=8,
+        saliency_layer="68",
         parameters={"3x32x32": 3_217_226},
     ),
 )

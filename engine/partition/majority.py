@@ -17,12 +17,13 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.data.images import Positions
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.errors import ConfigError, hint
 from fedgrid.engine.partition.scenarios import Facts, Pool, Scenario, Transform
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.seeds import generator
@@ -151,3 +152,27 @@ def images_per_client(available_L: Sequence[int], num_clients: int, split: Split
             ("split", "draws"),
         )
     return split.draws or most
+
+
+def with_class_numbers(split: dict[str, Any], dataset: str, names: Sequence[str]) -> dict[str, Any]:
+    """Return the section `split` with classes by number that are given by name: `first_group: [cat, dog]`.
+
+    `names` are those of the data set's classes, in their order; empty if they have numbers only.
+
+    Raises:
+        ConfigError: the data set has no class of that name.
+    """
+    first = split.get("first_group")
+    if not isinstance(first, list | tuple):
+        return split
+    for name in first:
+        if isinstance(name, str) and name not in names:
+            known = (
+                f"its classes: {', '.join(names)}" if names else "its classes have numbers only, as in [0, 1]"
+            )
+            raise ConfigError(
+                f"split.first_group: {dataset} has no class '{name}'; {hint(name, names)}{known}",
+                ("split", "first_group"),
+            )
+    numbers = [names.index(name) if isinstance(name, str) else name for name in first]
+    return {**split, "first_group": numbers}

@@ -33,8 +33,8 @@ class Split(Section):
     majority: Annotated[float, Field(gt=0, le=1)] = 1.0
     """With overlap majority: the share of a client's images that are of its own class."""
     first_group: tuple[ClassLabel, ...] | None = None
-    """With overlap majority: the classes of the first hidden group; None is the data set's default, in
-    `engine.partition.majority`."""
+    """With overlap majority: the classes of the first hidden group, by number, or by name where the data
+    set is a folder; None is the data set's default, in `engine.partition.majority`."""
     scored_on: Literal["test", "validation"] = "test"
     """`validation`, for searches: a client's training images are cut again by `test_share`, and the client is
     scored on the second part. Its test images are not used."""

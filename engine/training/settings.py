@@ -13,10 +13,14 @@ PAD = 4
 """Pixels on each side of an image that is cropped at random."""
 
 
+MOST = 1_000_000
+"""Rounds, or epochs in a round: more are a typing error."""
+
+
 class LocalTraining(Section):
     """Local training of a client in a round. Values per data set: Table 3 of the OCFL papers."""
 
-    local_epochs: PositiveInt = 3
+    local_epochs: Annotated[PositiveInt, Field(le=MOST)] = 3
     batch_size: PositiveInt
     optimizer: Literal["sgd", "adam"]
     learning_rate: Annotated[float, Field(gt=0)]
@@ -80,7 +84,7 @@ class LocalTraining(Section):
 class Length(Section):
     """How long a run is."""
 
-    rounds: PositiveInt
+    rounds: Annotated[PositiveInt, Field(le=MOST)]
 
 
 class Training(LocalTraining, Length):

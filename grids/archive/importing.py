@@ -25,8 +25,8 @@ from fedgrid.grids.archive.layout import Found
 from fedgrid.grids.archive.rest import Rest, rest_of
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.summary import write_summary
+from fedgrid.grids.mlflow_log.mark import MARK
 from fedgrid.grids.mlflow_log.run_log import RunLog
-from fedgrid.grids.mlflow_log.run_writer import MARK
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.grid_folder import RUNS, GridFolder
 from fedgrid.grids.results.outcome import is_finished

@@ -2,17 +2,18 @@
 
 import csv
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from math import isclose
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 from rich.console import Console
 
 from fedgrid.engine.attacks.settings import CLIENTS, STEPS, Attacking, Kind
-from fedgrid.engine.errors import ConfigError, FedgridError, in_one_line
+from fedgrid.engine.errors import ConfigError, FedgridError, RunError, in_one_line
+from fedgrid.engine.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.attack.results import FOLDER, AttackFiles, Row
 from fedgrid.grids.attack.show import summary_of, table_of
@@ -22,6 +23,9 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.study import describe
 from fedgrid.tracking.scoring.study import Run, read_result
+
+if TYPE_CHECKING:
+    from fedgrid.engine.encoders.encoder import Encoder
 
 SAME_NORM = 1e-6
 """Relative difference of an update's norm up to which it is the run's own."""
@@ -73,10 +77,10 @@ def attack_grid(
         rows = files.read()
         if rows is None:
             try:
-                rows = _attack(files, data_dir)
+                rows = _attack(files, runs[config.run_id].algorithm, data_dir)
                 attacked += 1
                 if not as_json:
-                    print_plain(console, f"attacked {runs[config.run_id].name}")
+                    print_plain(console, f"attacked {config.name}: {runs[config.run_id].algorithm}")
             except FedgridError as error:
                 failed += 1
                 warn(f"{config.name}: {in_one_line(error)}")
@@ -100,24 +104,46 @@ def attack_grid(
     return failed
 
 
-def _attack(files: AttackFiles, data_dir: Path) -> list[Row]:
+def _attack(files: AttackFiles, title: str, data_dir: Path) -> list[Row]:
     """Attack one run, keep the results and return them."""
     # Importing torch takes seconds.
-    from fedgrid.engine.attacks.observed import Observed, observe
+    from fedgrid.engine.attacks.attack import attacked
+    from fedgrid.engine.attacks.observed import observe
+    from fedgrid.engine.clients.machine import fixed_numerics
 
     before, after = files.states()
     observed = observe(files.config, before, after, data_dir)
     _check_norms(files, {client: sent.norm for client, sent in observed.sent.items()})
-    attack: Callable[[Observed], list[dict[str, Any]]]
-    pictures: Mapping[str, bytes] = {}
-    match files.settings.kind:
-        case "membership":
-            from fedgrid.engine.attacks.membership import membership as attack
-        case "class":
-            from fedgrid.engine.attacks.classes import classes as attack
-    rows = attack(observed)
+    encoder = _encoder(files) if files.settings.kind == "reconstruction" else None
+    with fixed_numerics(files.config.training.tf32):
+        rows, found = attacked(observed, files.settings, encoder)
+    pictures = {}
+    if found:
+        from fedgrid.grids.attack.pictures import drawn
+
+        pictures["images"] = drawn(found, f"{files.config.scenario}, seed {files.config.seed}: {title}")
     files.write(rows, pictures)
     return list(rows)
+
+
+def _encoder(files: AttackFiles) -> "Encoder | None":
+    """Return the encoder that made a run's messages, None if it had none.
+
+    Raises:
+        RunError: the storage no longer has it.
+    """
+    from fedgrid.engine.before_training.pretraining import ENCODER
+    from fedgrid.engine.encoders import store
+
+    message = files.config.make_algorithm().message()
+    if message is None or message.encoder is None:
+        return None
+    parts = parts_of(files.run / MADE_WITH)
+    encoder_id = str(parts[0].made_with.get(ENCODER, "")) if parts else ""
+    encoder = store.read(files.storage, encoder_id) if encoder_id else None
+    if encoder is None:
+        raise RunError(f"{files.config.name}: its encoder {encoder_id} is not in {files.storage} any more")
+    return encoder
 
 
 def _check_norms(files: AttackFiles, norms: Mapping[int, float]) -> None:

@@ -56,7 +56,15 @@ COLUMNS: Mapping[Kind, Mapping[tuple[str, str], Number]] = {
         ("a class it holds", "partition"): _mean("partition_held"),
         ("if alone", "model"): _mean("model_right", alone=True),
     },
-    "reconstruction": {},
+    "reconstruction": {
+        ("error from messages", "MSE"): _mean("mse", "message"),
+        ("error from messages", "as they are"): _mean("mse_plain", "message"),
+        ("error from messages", "of a random vector"): _mean("mse_random", "message"),
+        ("error from updates", "MSE"): _mean("mse", "update"),
+        ("error from updates", "of a class's mean"): _mean("mse_class", "update"),
+        ("error from updates", "of a random image"): _mean("mse_random", "update"),
+        ("error from updates", "if alone"): _mean("mse", "update", alone=True),
+    },
 }
 """Group and heading of a column -> a run's number."""
 CAPTIONS: Mapping[Kind, str] = {
@@ -68,7 +76,11 @@ CAPTIONS: Mapping[Kind, str] = {
     "other clients; partition: of those in its cluster; model: the class that its cluster's model "
     "predicts most; update: the class whose last bias grows most. A class it holds: the guess is one of the "
     "client's classes.",
-    "reconstruction": "",
+    "reconstruction": "Mean squared error of pixels in [0, 1]. From messages: of a client's class means, "
+    "decoded from its bits; as they are: without the scale that the server estimates; a random vector "
+    "knows nothing. "
+    "From updates: inverted gradients, one image a class, against the client's nearest image of that class; "
+    "beside it the errors of the mean of the class at the server, and of a random image.",
 }
 
 

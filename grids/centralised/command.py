@@ -36,8 +36,8 @@ from fedgrid.grids.centralised.folder import (
 from fedgrid.grids.centralised.plain_rounds import plain_rounds
 from fedgrid.grids.centralised.show import show
 from fedgrid.grids.display.plain import print_plain, warn
+from fedgrid.grids.mlflow_log.mark import is_logged
 from fedgrid.grids.mlflow_log.run_log import artifact_root
-from fedgrid.grids.mlflow_log.run_writer import is_logged
 from fedgrid.grids.mlflow_log.tags import origin
 from fedgrid.grids.planning.origins import check_centralised
 from fedgrid.grids.presets.changes import Change

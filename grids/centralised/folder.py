@@ -17,7 +17,7 @@ from fedgrid.engine.integrity.files import read_table
 from fedgrid.engine.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, sealed
 from fedgrid.engine.storage.atomic import delete_partial, disk_errors, set_aside, write_text
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.mlflow_log.run_writer import MARK
+from fedgrid.grids.mlflow_log.mark import MARK
 
 CENTRALISED = "centralised"
 """The folder of these folders, in a storage."""

@@ -5,6 +5,7 @@ or a cluster that is not up), 130 interrupted.
 `fedgrid --help` imports only `commands`; each command imports what it needs when it runs.
 """
 
+import gc
 import logging
 import sys
 from typing import Annotated, NoReturn
@@ -19,6 +20,7 @@ from fedgrid.grids.cli.commands import (
     archive,
     attack,
     centralised,
+    explain,
     launched,
     listings,
     look,
@@ -33,13 +35,31 @@ from fedgrid.redaction import printable, redacted
 
 LONGEST = 2000
 """Characters of a message."""
+NEW_OBJECTS = 50_000
+"""New objects after which Python looks for garbage, instead of 700.
+
+The imports of a run make a million objects that stay; to look at them again and again took a second.
+"""
 
 app = typer.Typer(
     epilog="Example: `fedgrid run quickstart`",
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for group in (run, search, launched, look, reports, attack, archive, submit, centralised, listings, tools):
+for group in (
+    run,
+    search,
+    launched,
+    look,
+    explain,
+    reports,
+    attack,
+    archive,
+    submit,
+    centralised,
+    listings,
+    tools,
+):
     app.add_typer(group.app)
 
 
@@ -68,6 +88,7 @@ def of_all_commands(
 
 def main() -> None:
     """Run the command line; every known error is one line on standard error."""
+    gc.set_threshold(NEW_OBJECTS)
     # Of a home folder that cannot be written: it then takes a temporary one.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:

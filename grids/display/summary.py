@@ -3,13 +3,16 @@
 import csv
 from collections.abc import Sequence
 from functools import partial
+from math import isinf
 from pathlib import Path
 from shlex import quote
 
+import pyarrow.parquet as pq
 from rich.console import Console
 
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.uplink.accountant import EPSILON
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.progress import JsonLines, work_done
 from fedgrid.grids.display.tables import (
@@ -17,11 +20,13 @@ from fedgrid.grids.display.tables import (
     failure_table,
     result_row,
     result_table,
+    seeds_table,
     summary_rows,
     summary_table,
 )
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.results.axes import further_axes
+from fedgrid.grids.presets.variants import variant_of, variant_settings
+from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.outcome import Outcome, finished, is_finished
 from fedgrid.grids.results.tally import Tally
 from fedgrid.redaction import redacted
@@ -38,19 +43,31 @@ EXACT = "exact: runs whose final partition is exactly the hidden groups, of all"
 
 
 def show(
-    grid: Grid, storage: Storage, uri: str, failures: Sequence[Outcome], tally: Tally | None, console: Console
+    grid: Grid,
+    storage: Storage,
+    uri: str,
+    failures: Sequence[Outcome],
+    tally: Tally | None,
+    console: Console,
+    *,
+    each: bool = False,
 ) -> None:
-    """Show the results of a grid's finished runs, its failures, and where the files are."""
+    """Show the results of a grid's finished runs, its failures, and where the files are.
+
+    With `each` every run has a row; else an algorithm has one, its mean over the seeds of a scenario.
+    """
 
     say = partial(print_plain, console)
     done = [run for run in grid.runs if is_finished(storage, run)]
     say()
     if done:
         outcomes = [finished(storage.root, run) for run in done]
-        _show_scores(outcomes, console)
+        _show_scores(outcomes, console, each)
         say(LEGEND)
         if any(outcome.times.has_hits for outcome in outcomes):
             say(_alone(outcomes))
+        if private := [each for each in outcomes if EPSILON in each.config.own_columns]:
+            say(_epsilons(private))
         say()
     if failures:
         console.print(failure_table(failures))
@@ -70,10 +87,21 @@ def print_finished(runs: Sequence[RunConfig], storage: Storage, axes: Sequence[s
 
 
 def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> Path:
-    """Write `summary.csv` into `folder`: a row for each finished run, as in the results table."""
+    """Write `summary.csv` into `folder`: a row for each finished run of a grid, as in the results table.
+
+    It has columns for the settings in which the runs differ, and names folders as in the storage.
+    """
     path = folder / "summary.csv"
-    axes = further_axes(runs)
-    rows = [result_row(finished(storage.root, run), axes) for run in runs if is_finished(storage, run)]
+    keys, settings = naming_keys(runs), variant_settings(runs)
+    rows = [
+        {
+            **(row := result_row(finished(storage.root, run), keys)),
+            "variant": variant_of(run, settings) or None,
+            "folder": Path(row["folder"]).name,
+        }
+        for run in runs
+        if is_finished(storage, run)
+    ]
     # Scores of attackers and moved clients are only in the rows of runs that have some.
     columns = list(dict.fromkeys(name for row in rows for name in row))
     with path.open("w", newline="") as file:
@@ -84,9 +112,13 @@ def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> 
     return path
 
 
-def _show_scores(outcomes: Sequence[Outcome], console: Console) -> None:
-    if len(outcomes) <= ROWS_SHOWN:
+def _show_scores(outcomes: Sequence[Outcome], console: Console, each: bool) -> None:
+    configs = [outcome.config for outcome in outcomes]
+    if each or (len(outcomes) <= ROWS_SHOWN and len({config.seed for config in configs}) == 1):
         console.print(result_table(outcomes, console.width))
+    elif len(outcomes) <= ROWS_SHOWN:
+        console.print(seeds_table(outcomes, console.width))
+        console.print(f"{EXACT}; every run by itself:  --each", highlight=False)
     else:
         console.print(summary_table(summary_rows(outcomes), console.width))
         console.print(EXACT, highlight=False)
@@ -97,6 +129,16 @@ def _alone(outcomes: Sequence[Outcome]) -> str:
     seconds = sum(outcome.times.seconds for outcome in outcomes)
     alone = sum(outcome.times.alone_seconds for outcome in outcomes)
     return f"alone: without the round cache; all runs together {duration(alone)}, not {duration(seconds)}."
+
+
+def _epsilons(outcomes: Sequence[Outcome]) -> str:
+    """Return a sentence about the epsilons of runs with noise, each the largest of any of its clients."""
+    tables = [pq.read_table(outcome.folder / "rounds.parquet", columns=[EPSILON]) for outcome in outcomes]
+    found = [table[EPSILON][-1].as_py() for table in tables]
+    deltas = ", ".join(dict.fromkeys(f"{outcome.config.privacy.delta:g}" for outcome in outcomes))
+    texts = dict.fromkeys("∞" if isinf(value) else f"{value:.3g}" for value in (min(found), max(found)))
+    span = " to ".join(texts)
+    return f"epsilon of a client at the end: {span}, delta {deltas}; each run's: fedgrid report."
 
 
 def _counts(grid: Grid, done: int, failed: int, tally: Tally | None) -> str:

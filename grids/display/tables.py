@@ -156,12 +156,33 @@ def summary_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     ]
 
 
+def seeds_table(outcomes: Sequence[Outcome], width: int) -> Group:
+    """Return a table for each scenario, with the mean over its seeds for each algorithm."""
+    axes = further_axes([outcome.config for outcome in outcomes])
+    sections: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        name = f"{outcome.config.scenario}{setting_of(outcome.config, axes)}"
+        sections.setdefault(name, []).append(outcome)
+    return Group(*(_of_scenario(name, summary_rows(found), width) for name, found in sections.items()))
+
+
+def _of_scenario(name: str, rows: Sequence[Mapping[str, Any]], width: int) -> Table:
+    seeds = max(row["seeds"] for row in rows)
+    spread = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
+    return _rows_table(f"Final round, {name}{spread}", rows, width, datasets=False)
+
+
 def summary_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
     """Return the rows of `summary_rows` for the terminal."""
     seeds = max(row["seeds"] for row in rows)
     spread = f"{seeds} seeds, ± standard deviation over seeds" if seeds > 1 else "seeds"
-    table = titled_table(f"Final round, mean over scenarios and {spread}", width)
-    table.add_column("data set")
+    return _rows_table(f"Final round, mean over scenarios and {spread}", rows, width, datasets=True)
+
+
+def _rows_table(title: str, rows: Sequence[Mapping[str, Any]], width: int, *, datasets: bool) -> Table:
+    table = titled_table(title, width)
+    if datasets:
+        table.add_column("data set")
     table.add_column("algo-\nrithm")
     for heading in ["exact", *SUMMARY_COLUMNS.values()]:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -170,7 +191,7 @@ def summary_table(rows: Sequence[Mapping[str, Any]], width: int) -> Table:
             table.add_section()
         exact = f"{row['exact']}/{row['runs']}"
         table.add_row(
-            row["dataset"],
+            *([row["dataset"]] if datasets else []),
             row["algorithm"],
             exact,
             *(_cell(row[name]) + _spread(row["spread"][name]) for name in SUMMARY_COLUMNS),

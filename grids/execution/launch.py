@@ -24,9 +24,9 @@ from fedgrid.grids.execution.in_process import run_in_process
 from fedgrid.grids.execution.interrupt import graceful
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.watch import Watch
+from fedgrid.grids.mlflow_log.mark import MARK
 from fedgrid.grids.mlflow_log.notes import Means, means_of
 from fedgrid.grids.mlflow_log.run_log import RunLog
-from fedgrid.grids.mlflow_log.run_writer import MARK
 from fedgrid.grids.planning.cluster import connected, known_nodes, placements
 from fedgrid.grids.planning.start_order import in_order
 from fedgrid.grids.presets.grid import Grid
@@ -112,7 +112,7 @@ def launch(
             if retention is not None and not watch.stopping:
                 retention.conclude(grid.until)
         watch.conclude()
-        summary = write_summary(grid.runs, storage, folder.path)
+        summary = write_summary(folder.runs(), storage, folder.path)
         means = _means(grid.runs, storage) if then == () else {}
         log.summary([summary], watch.tally.done, len(watch.failures), means, stopped=watch.stopping)
     _push_mlflow_marks(grid, storage)

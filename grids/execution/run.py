@@ -51,7 +51,7 @@ def run_grid(
     done = [run for run in chosen if run.run_id not in waiting]
     result = launch_remaining(grid, todo, done, storage, options, log, console)
     if not options.as_json:
-        show(grid, storage, log.uri, result.failures, result.tally, console)
+        show(grid, storage, log.uri, result.failures, result.tally, console, each=options.each)
     else:
         print_finished(done, storage, grid.varied)
     return result
@@ -79,6 +79,8 @@ def launch_remaining(
         raise ConfigError(
             "--in-process has no actors: leave out either --in-process or the options about clients per actor"
         )
+    if not todo and options.request != Request():
+        warn("the options about actors have no effect: all runs are finished")
     unlogged = [run for run in done if not log.is_logged(run)]
     if not (todo or unlogged):
         return LaunchResult()

@@ -15,8 +15,9 @@ from typing import Self
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
+from fedgrid.grids.mlflow_log.mark import is_logged
 from fedgrid.grids.mlflow_log.notes import Means
-from fedgrid.grids.mlflow_log.run_writer import Round, Writer, is_logged
+from fedgrid.grids.mlflow_log.run_writer import Round, Writer
 from fedgrid.grids.mlflow_log.tags import common_params
 from fedgrid.tracking.mlflow.runs import Status
 from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri

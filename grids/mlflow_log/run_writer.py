@@ -6,46 +6,30 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from fedgrid.engine.format import DamagedFile, seal, unseal
+from fedgrid.engine.format import DamagedFile, seal
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import write_text
 from fedgrid.engine.storage.storage_id import id_of
 from fedgrid.grids.mlflow_log import notes
+from fedgrid.grids.mlflow_log.mark import MARK
 from fedgrid.grids.mlflow_log.notes import Means
 from fedgrid.grids.mlflow_log.tags import described, metrics, origin, run_name, source, tags
 from fedgrid.grids.results.times import round_ends, started_ms, times_of
 from fedgrid.redaction import redacted
 from fedgrid.tracking.mlflow.notes import noted
 from fedgrid.tracking.mlflow.runs import TOTALS, Experiment, LoggedRun, Status
-from fedgrid.tracking.mlflow.store import database_file, one_line
+from fedgrid.tracking.mlflow.store import one_line
 from fedgrid.tracking.mlflow.view import view
 from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.scoring.scores import RoundScores, of_rounds
 
 ARTIFACTS = ("config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "log.txt")
-MARK = "mlflow.json"
-"""A file in the folder of a finished run: MLflow has the run, as finished."""
 PARENT = "grid"
 """Takes the place of a run id for the grid's own MLflow run."""
 
 Round: TypeAlias = tuple[int, RoundScores, int]
 """Number, scores, and the Unix time of its end in milliseconds."""
-
-
-def is_logged(uri: str, folder: Path, rounds: int) -> bool:
-    """Return whether the store has a whole run of so many rounds, according to the run's folder.
-
-    Raises:
-        NewerFormat: a newer fedgrid wrote it.
-    """
-    try:
-        mark = unseal(folder / MARK)
-    except (FileNotFoundError, DamagedFile):
-        return False
-    same = (mark.get("uri"), mark.get("rounds")) == (redacted(uri), rounds)
-    file = database_file(uri)
-    return same and (file is None or file.exists())
 
 
 class Writer:
@@ -162,6 +146,16 @@ class Writer:
         if parent is not None:
             experiment.log_folder(parent, folder, "report")
         return parent is not None
+
+    def write_explanations(
+        self, config: RunConfig, scores: Mapping[str, float], files: Sequence[Path], folder: str
+    ) -> bool:
+        """Log scores and files to a run, the files in `folder`; return whether the store has the run."""
+        entry = self._connected().entries.get(config.run_id)
+        if entry is not None:
+            self._connected().log_totals(entry, scores)
+            self._connected().log_artifacts(entry, files, folder)
+        return entry is not None
 
     def write_search(
         self,

@@ -13,6 +13,7 @@ from fedgrid.engine import round_metrics
 from fedgrid.engine.round_metrics import RoundMetric
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.presets.axis_keys import AXES, SETTING
+from fedgrid.grids.presets.variants import variant_of
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.axes import pairs_of
 from fedgrid.tracking.mlflow.names import flatten, plain
@@ -32,7 +33,8 @@ def described() -> dict[str, str]:
     `engine.round_metrics` and in `tracking.scoring.scores`. They are few because MLflow's UI slows down with
     more; the others are in the Parquet artifacts.
     """
-    known: list[RoundMetric | Score] = [*round_metrics.ROUND_METRICS, *declared(RoundScores)]
+    of_rounds = (*round_metrics.ROUND_METRICS, *round_metrics.NOISE_METRICS)
+    known: list[RoundMetric | Score] = [*of_rounds, *declared(RoundScores)]
     return {f"{each.section}/{each.name}": each.meaning for each in known if each.in_mlflow}
 
 
@@ -56,12 +58,15 @@ def tags(config: RunConfig, grid_name: str, axes: Sequence[str] = ()) -> dict[st
     """Return a tag for each axis, for the UI's filter, and the versions that the run was made with.
 
     `axes` are the grid's further axes; their tags have the names of the keys, as `training.local_epochs`.
+    Those that are settings of the algorithm together are the tag `variant`: `round 6, threshold 0.4`.
     """
+    settings = [axis for axis in axes if axis.startswith(SETTING)]
     return {
         "grid": grid_name,
         "scenario": config.scenario,
         "model": config.model,
         **dict(pairs_of(config, (*AXES, *axes))),
+        **({"variant": variant} if (variant := variant_of(config, settings)) else {}),
         **(ARCHIVE if is_archived(config) else origin()),
         **source(grid_name),
     }

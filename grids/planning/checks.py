@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedgrid.engine.data.datasets import load
+from fedgrid.engine.data import image_folders
+from fedgrid.engine.data.datasets import find, load
 from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.partition.server_images import server_sets
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.plain import warn
 
 
 def check_data(runs: Sequence[RunConfig], data_dir: Path) -> None:
@@ -22,6 +24,9 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path) -> None:
     seen = set()
     for name in dict.fromkeys(run.dataset for run in runs):
         pool, server = load(name, data_dir)
+        kind, _, place = name.partition(":")
+        if kind == "folder" and (note := image_folders.mixed(Path(find(name, data_dir).location))):
+            warn(note)
         pairs[name] = pool.without_pixels(), server
     # Imports torch, which takes seconds: bad images are refused before.
     from fedgrid.engine.session import deal

@@ -16,7 +16,7 @@ from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.planning.last_words import last_words
-from fedgrid.grids.planning.ray_token import make_private
+from fedgrid.grids.planning.ray_token import check_accepted, make_private
 
 LOCAL = "local"
 """Ray's name for a cluster of its own, on this machine."""
@@ -54,6 +54,7 @@ def connected() -> Iterator[None]:
 
     Raises:
         RunError: if the cluster does not answer.
+        ConfigError: if it refuses this user's token.
     """
     import ray
 
@@ -62,6 +63,7 @@ def connected() -> Iterator[None]:
         return
     place = address()
     make_private(create=place == LOCAL)
+    check_accepted(place)
     with last_words():
         yield from _initialised(place)
 

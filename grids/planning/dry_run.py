@@ -22,7 +22,9 @@ from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.planning.calibrate import BUDGET, Speed, Workload, calibrate, expected_images, run_seconds
 from fedgrid.grids.planning.cluster import num_to_place
 from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.results.axes import name_of, naming_keys
 
+RUNS_LISTED = 20
 RoundsLeft = Sequence[tuple[RunConfig, int]]
 """Each run with its number of rounds still to compute, 0 if it is finished."""
 
@@ -100,9 +102,40 @@ def dry_run(
         speeds = calibrate(list(workloads), device)
     rows = dataset_rows(left, data_dir, speeds, capacities)
     if as_json:
-        print(json.dumps(_as_json(grid.name, rows, capacities, nodes, device), indent=2))
+        print(
+            json.dumps(
+                {**_as_json(grid.name, rows, capacities, nodes, device), "runs": runs_of(left)}, indent=2
+            )
+        )
     else:
         _show(grid.name, rows, capacities, nodes, device, with_store, console)
+        _list_runs(runs_of(left), console)
+        print_plain(console, "Nothing was started, downloaded or written.")
+
+
+def runs_of(left: RoundsLeft) -> list[dict[str, Any]]:
+    """Return name, id, number of rounds and rounds still to compute of each run."""
+    keys = naming_keys([run for run, _ in left])
+    return [
+        {
+            "run": name_of(run, keys),
+            "run_id": run.run_id,
+            "rounds": run.training.rounds,
+            "rounds_left": rounds,
+        }
+        for run, rounds in left
+    ]
+
+
+def _list_runs(runs: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """List the runs; of more than `RUNS_LISTED` the first."""
+    print_plain(console, "\nRuns, in this order unless others share their rounds:")
+    for run in runs[:RUNS_LISTED]:
+        done = run["rounds"] - run["rounds_left"]
+        state = "finished" if not run["rounds_left"] else f"from round {done + 1}" if done else "new"
+        print_plain(console, f"  {run['run_id']}  {run['run']}: {state}")
+    if len(runs) > RUNS_LISTED:
+        print_plain(console, f"  and {len(runs) - RUNS_LISTED} more; all of them with --json")
 
 
 def capacities_of(
@@ -201,7 +234,6 @@ def _show(
         if with_store and total["trunks"] < total["runs"]:
             shared = f"{total['trunks']} trunks for {total['runs']} runs"
             say(f"At most: runs of one trunk share their first rounds ({shared}).")
-    say("Nothing was started, downloaded or written.")
 
 
 def _about_time(capacities: Sequence[Capacity], device: str) -> str:

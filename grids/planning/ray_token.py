@@ -10,6 +10,10 @@ from fedgrid.engine.errors import ConfigError
 DEFAULT = "~/.ray/auth_token"
 NUM_BYTES = 32
 """Of a token, as many as Ray takes."""
+HEADER = "authorization"
+ANY_CALL = "/ray.rpc.NodeInfoGcsService/GetClusterId"
+"""A call that changes nothing and that every version of Ray's control service answers."""
+ANSWER_SECONDS = 3.0
 OTHERS = 0o077
 PRIVATE = 0o600
 
@@ -46,6 +50,44 @@ def make_private(*, create: bool) -> None:
                 f"Ray's token {file} cannot be written: {error.strerror}; set HOME to a folder of yours, or "
                 "RAY_AUTH_TOKEN to a secret"
             ) from error
+
+
+def check_accepted(address: str) -> None:
+    """Check that the cluster at `host:port` takes this user's token; Ray itself would ask for 20 seconds.
+
+    An address of another kind, and a cluster that does not answer at once, are left to Ray.
+
+    Raises:
+        ConfigError: the cluster refuses the token, or wants one where none is sent.
+    """
+    if "://" in address or not address.rpartition(":")[2].isdecimal():
+        return
+    import grpc
+
+    token = _token() if _is_used() or os.environ.get("RAY_AUTH_TOKEN") else ""
+    header = ((HEADER, f"Bearer {token}"),) if token else ()
+    with grpc.insecure_channel(address) as channel:
+        try:
+            channel.unary_unary(ANY_CALL)(b"", metadata=header, timeout=ANSWER_SECONDS)
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.UNAUTHENTICATED:
+                return
+            place = "RAY_AUTH_TOKEN" if os.environ.get("RAY_AUTH_TOKEN") else str(token_file())
+            wanted = f"another token than {place} holds" if token else "a token, and none was sent"
+            raise ConfigError(
+                f"the Ray cluster at {address} wants {wanted}: copy the file ~/.ray/auth_token of the user "
+                f"who started it to {token_file()}, or set RAY_AUTH_TOKEN; RAY_AUTH_MODE=token sends it"
+            ) from error
+
+
+def _token() -> str:
+    """Return the token that Ray would send, empty if there is none."""
+    if given := os.environ.get("RAY_AUTH_TOKEN"):
+        return given.strip()
+    try:
+        return token_file().read_text().strip()
+    except OSError:
+        return ""
 
 
 def _is_used() -> bool:

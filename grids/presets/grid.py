@@ -75,6 +75,8 @@ def load_grid(
         ConfigError: for an unknown key or an invalid value, if no run is left, and for a file that would take
             a preset's name.
     """
+    if seeds is not None and "seed" in options:
+        raise ConfigError(f"--seed {options['seed']} and --seeds {seeds} both give seeds: leave one out")
     own, preset, text, source = _read(what, options, data_dir)
     if name is None and what not in preset_names() and own in preset_names():
         raise ConfigError(f"{what} would take the name of the preset {own}: name its grid with --name")

@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedgrid.engine.errors import ConfigError, unknown_key
-from fedgrid.engine.run_config import PLUGINS, RunConfig
+from fedgrid.engine.run_config import INNER, SETTABLE
 from fedgrid.grids.presets.axes import Axes, Choice, choose
 from fedgrid.grids.presets.axis_keys import AXES, SECTIONS, has
 from fedgrid.grids.presets.yaml_file import Place, at
 
-OVERRIDABLE = tuple(
-    key for key in RunConfig.model_fields if (key not in AXES or key == "algorithm") and key != PLUGINS
-)
+OVERRIDABLE = tuple(key for key in SETTABLE if key not in AXES or key == "algorithm")
 """Keys that `then` may set."""
 
 
@@ -64,7 +62,7 @@ def _check_keys(then: Mapping[Any, Any], axes: Axes, place: Place) -> None:
             if key in AXES and key != "algorithm":
                 raise ConfigError(f"{key} in then: an axis cannot change; allowed: {', '.join(OVERRIDABLE)}")
             if key not in OVERRIDABLE:
-                raise unknown_key(str(key), "then", OVERRIDABLE)
+                raise unknown_key(str(key), "then", OVERRIDABLE, inner=INNER)
             if key == "algorithm" and (not isinstance(value, Mapping) or "name" in value):
                 raise ConfigError(
                     f"then.algorithm = {value!r}: expected settings only, as in {{cooldown: 40}}"

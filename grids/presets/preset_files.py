@@ -10,7 +10,7 @@ from typing import Any
 
 from fedgrid.engine.errors import ConfigError, DataError, unknown, unknown_key
 from fedgrid.engine.plugins import active
-from fedgrid.engine.run_config import DEFAULTS, PLUGINS, RunConfig
+from fedgrid.engine.run_config import DEFAULTS, INNER, SETTABLE, RunConfig
 from fedgrid.grids.presets.axes import Axes, Choice, Item, choose, items
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SECTIONS, check_axis_key, has
 from fedgrid.grids.presets.expand import Description, Expander
@@ -19,7 +19,7 @@ from fedgrid.grids.presets.yaml_file import Place, YamlFile, at, read_yaml
 
 SEEDS, AXES_KEY = "seeds", "axes"
 KEYS = (
-    *(key for key in RunConfig.model_fields if key != PLUGINS),
+    *SETTABLE,
     *(SEEDS, AXES_KEY, "filter", "overrides", "base", "plugins"),
 )
 """Keys that a file may have."""
@@ -89,7 +89,7 @@ def read_preset(file: YamlFile, data_dir: Path, trail: tuple[str, ...]) -> Prese
     for key in file.values:
         if key not in KEYS:
             with at(Place(file, (key,))):
-                raise unknown_key(key, "", KEYS)
+                raise unknown_key(key, "", KEYS, inner=INNER)
     base = _base(file, data_dir, trail)
     _use_plugins(file, trail)
     own = _axes(file)

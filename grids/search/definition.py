@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from fedgrid.algorithms.registry import ALGORITHMS, create, free
 from fedgrid.engine.errors import ConfigError, hint, unknown, unknown_key
-from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_config import INNER, RunConfig
 from fedgrid.engine.validation import explain
 from fedgrid.grids.presets.axis_keys import SETTING
 from fedgrid.grids.presets.grid import Grid, load_grid, load_preset
@@ -174,7 +174,7 @@ def _take_own(file: YamlFile) -> dict[str, Any]:
     for key in file.values:
         if key not in (*KEYS, *OWN_KEYS):
             with at(Place(file, (key,))):
-                raise unknown_key(key, "", (*OWN_KEYS, *KEYS))
+                raise unknown_key(key, "", (*OWN_KEYS, *KEYS), inner=INNER)
     return {key: file.values.pop(key) for key in OWN_KEYS if key in file.values}
 
 

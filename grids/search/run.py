@@ -7,13 +7,15 @@ from rich.console import Console
 from fedgrid.engine.format import seal
 from fedgrid.engine.storage.atomic import write_text
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.display.plain import warn
+from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.display.summary import print_finished
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.run import launch_remaining
+from fedgrid.grids.mlflow_log.mark import MARK
 from fedgrid.grids.mlflow_log.run_log import RunLog
-from fedgrid.grids.mlflow_log.run_writer import MARK
+from fedgrid.grids.planning.cluster import nodes_to_run_on
+from fedgrid.grids.planning.dry_run import dry_run
 from fedgrid.grids.planning.origins import check_origins
 from fedgrid.grids.presets.axis_keys import SETTING
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -55,6 +57,35 @@ def run_search(search: Search, storage: Storage, options: LaunchOptions, console
     else:
         show(search, progress, result, storage, console)
     return result
+
+
+def plan_search(search: Search, storage: Storage, options: LaunchOptions, console: Console) -> None:
+    """Show the runs of the first batch of trials that is not finished, their resources, and roughly how long.
+
+    The settings of later trials depend on the scores of these.
+
+    Raises:
+        ConfigError: if a run cannot fit on the nodes.
+        RunError: if the storage or the cluster cannot be reached.
+    """
+    storage.pull_marks()
+    files.check_same(search, storage)
+    progress = SearchProgress(search, storage)
+    grid, _ = progress.replay()
+    dry_run(
+        grid,
+        storage,
+        options.data_dir,
+        nodes_to_run_on(),
+        options.request,
+        with_store=options.store is not None,
+        as_json=options.as_json,
+        console=console,
+    )
+    if not options.as_json:
+        done, size = len(progress.trials), len({run.run_id for run in grid.runs})
+        counts = f"{done} of {search.trials} trials are done; {size} runs so far and in the next batch"
+        print_plain(console, f"{search.name}: {counts}. Later ones depend on the scores of these.")
 
 
 def _log(search: Search, trials: list[Trial], written: list[Path], storage: Storage, log: RunLog) -> None:

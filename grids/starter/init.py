@@ -24,7 +24,6 @@ CELLS = (
     "    accuracy = result.last('personalised_accuracy')\n"
     "    print(result.run.algorithm, result.run.seed, f'ARI {final.ari:.2f}, accuracy {accuracy:.3f}')",
     "fedgrid.figures.temperatures(study)",
-    "fedgrid.figures.accuracy_per_round(study)",
     "fedgrid.figures.cluster_maps(study)",
 )
 """The code of the notebook."""

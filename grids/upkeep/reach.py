@@ -10,7 +10,7 @@ from fedgrid.engine.errors import RunError
 from fedgrid.engine.storage.driver import holder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.planning import cluster
-from fedgrid.grids.planning.ray_token import OTHERS, token_file
+from fedgrid.grids.planning.ray_token import OTHERS, check_accepted, token_file
 from fedgrid.grids.results.grid_folder import known
 from fedgrid.grids.round_cache.table import readable_size
 from fedgrid.tracking.mlflow.store import check_reachable, database_file, one_line, tracking_uri
@@ -24,6 +24,7 @@ def ray() -> Mapping[str, str]:
 
     Raises:
         RunError: it does not answer.
+        ConfigError: it refuses this user's token.
     """
     address = cluster.address()
     token = token_file()
@@ -40,6 +41,7 @@ def ray() -> Mapping[str, str]:
             raise RunError(
                 f"no answer from the cluster at {address} ({error}); start it, or unset RAY_ADDRESS"
             ) from error
+        check_accepted(address)
         return {"cluster": f"{address} answers", **found}
     return {"cluster": f"{address}, which is not asked here", **found}
 

@@ -67,11 +67,11 @@ def command(grid: Path, storage: Path, *options: str) -> list[str]:
     return [*entry, "run", str(grid), "--storage", str(storage), "--json", "--retries", "3", *options]
 
 
-def start(arguments: list[str], log: Path) -> "subprocess.Popen[str]":
-    """Start a driver, the leader of its own session, so that its tree can be found."""
+def start(arguments: list[str], log: Path, folder: Path = ROOT) -> "subprocess.Popen[str]":
+    """Start a driver in a folder, the leader of its own session, so that its tree can be found."""
     with log.open("a") as errors:
         return subprocess.Popen(
-            arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
+            arguments, cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
         )
 
 

@@ -1,11 +1,13 @@
-"""One kill of a small grid, and the same command again; twenty: python -m tests.chaos.kills."""
+"""A killed grid, and the same command again; twenty kills: python -m tests.chaos.kills."""
 
-from random import Random
+import re
+import subprocess
+import sys
 
 import pytest
 
-from tests.chaos.kills import disturbed, mlflow_faults, undamaged
-from tests.helpers.command_line import fedgrid, new_storage
+from tests.chaos.kills import command, mlflow_faults, start, undamaged
+from tests.helpers.command_line import environment, fedgrid, new_storage, wait_for_round
 
 ROUNDS = 10
 GRID = f"""
@@ -13,21 +15,38 @@ clients: 4
 algorithm: ocfl-kmeans
 training: {{rounds: {ROUNDS}}}
 """
+RUN = [sys.executable, "-c", "from fedgrid.grids.cli.main import main; main()", "run", "mine.yaml"]
+LINE = re.compile(rf"^digits-4-\S+-ocfl_kmeans-s0 round (\d+)/{ROUNDS} temp\. 0\.", re.MULTILINE)
+"""What a launch prints of a round."""
 
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_killed_grid_ends_with_the_same_bytes(tmp_path):
-    """The driver is killed, with a Ray cluster that it started itself; the same command starts another one.
+def test_grid_killed_in_a_folder_with_packages_of_our_names_ends_with_the_same_bytes(tmp_path):
+    """The driver is killed, with a Ray cluster and an MLflow store that it made itself.
 
-    Servers and client actors: grids/execution/test_trials.py and engine/test_faults.py.
+    The same command starts another cluster, and prints nothing but what it is to print. Servers and client
+    actors: grids/execution/test_trials.py and engine/test_faults.py.
     """
-    grid, log = tmp_path / "small.yaml", tmp_path / "errors.txt"
+    for name in ("engine", "algorithms", "grids", "tracking"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"raise ImportError('the {name} of the folder')\n")
+    grid, killed, log = tmp_path / "mine.yaml", tmp_path / "runs", tmp_path / "errors.txt"
     grid.write_text(GRID)
-    whole, killed = new_storage(tmp_path / "whole"), new_storage(tmp_path / "killed")
+    with start(command(grid, killed), log, tmp_path) as driver:
+        wait_for_round(driver, 1)
+        driver.kill()
+
+    again = subprocess.run(
+        [*RUN, "--storage", "runs"], cwd=tmp_path, env=environment(), capture_output=True, text=True
+    )
+    assert (again.returncode, again.stderr) == (0, ""), log.read_text()
+    assert "1 of 1 runs finished" in again.stdout
+    printed = [int(number) for number in LINE.findall(again.stdout)]
+    assert printed == list(range(printed[0], ROUNDS + 1))
+    assert printed[0] > 1, "a round that was reported is not computed again"
+
+    whole = new_storage(tmp_path / "whole")
     assert fedgrid("run", grid, "--in-process", "--storage", whole).code == 0
-    seen, launches = disturbed(grid, killed, log, 1, 2, Random(1), "--clients-per-actor", "4")
-    assert (launches, seen.failed) == (2, []), log.read_text()
-    assert seen.repeated == 0, "a round that was reported is not computed again"
     assert undamaged(killed) == undamaged(whole)
-    assert mlflow_faults(killed, "small", ROUNDS) == []
+    assert mlflow_faults(killed, "mine", ROUNDS) == []

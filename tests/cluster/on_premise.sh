@@ -17,6 +17,10 @@ say() { printf '\n# %s\n' "$*"; }
 show() { printf '\n$ %s\n' "$*"; "$@"; }
 fail() { echo "on_premise.sh: $*" >&2; exit 1; }
 
+case $checkout in
+    /tmp/* | /run/* | /srv/*) fail "$checkout would be hidden: each machine has a $(cut -d/ -f1,2 <<<"$checkout") of its own; use a checkout elsewhere, as below \$HOME" ;;
+esac
+
 # Run function $2 of this script as the first process of a machine named $1.
 as_machine() {
     exec unshare --mount --pid --net --uts --ipc --fork --kill-child --mount-proc "$checkout/tests/cluster/on_premise.sh" --inside "$@"

@@ -42,9 +42,10 @@ def fedgrid_run(storage: Path, *options: str, **environment: str) -> "subprocess
 
 def lose_a_node(storage: Path) -> dict[str, int]:
     """Run the grid and remove a node meanwhile; return the exit code and the number of retries."""
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    head = {"num_cpus": 1, "include_dashboard": False, "include_log_monitor": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
-        nodes = [cluster.add_node(num_cpus=2) for _ in range(2)]
+        nodes = [cluster.add_node(num_cpus=2, include_log_monitor=False) for _ in range(2)]
         cluster.wait_for_nodes()
         run = fedgrid_run(storage, *ACTORS, RAY_ADDRESS=cluster.address)
         assert run.stdout is not None

@@ -44,6 +44,14 @@ def test_grid_of_precisions_loads(tmp_path: Path) -> None:
     assert {run.training.precision for run in runs} == {"float32", "bfloat16"}
 
 
+def test_grid_with_noise_loads(tmp_path: Path) -> None:
+    file = tmp_path / "private.yaml"
+    file.write_text(yaml_of("privacy.md"))
+    runs = load_grid(str(file), {}, [], NOWHERE).runs
+    assert {run.own_columns >= {"epsilon"} for run in runs} == {True}
+    assert len(runs) == 7
+
+
 def test_search_of_the_docs_loads(tmp_path: Path) -> None:
     file = tmp_path / "my-search.yaml"
     file.write_text(yaml_of("searches.md"))
@@ -75,6 +83,7 @@ def test_no_example_is_left_out() -> None:
     here = {
         ("README.md", "yaml"),
         ("performance.md", "yaml"),
+        ("privacy.md", "yaml"),
         ("searches.md", "yaml"),
         ("reports.md", "python"),
         ("explanations.md", "python"),

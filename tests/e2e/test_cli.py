@@ -1,19 +1,16 @@
-"""The README's commands, and runs on a user's own images, as typed."""
+"""The README's commands, and runs on a user's own images, as typed.
 
-import json
-import signal
+`fedgrid ui` with a server: grids/mlflow_log/test_run_log.py.
+"""
+
 import socket
-import time
-import urllib.error
-import urllib.request
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from fedgrid.engine.partition import blueprint
-from fedgrid.tracking.mlflow import ui
-from tests.helpers.command_line import fedgrid, new_storage, started, stop, strict_json
+from tests.helpers.command_line import fedgrid, new_storage, strict_json
 
 SMALL = ("--clients", 3, "--set", "training.rounds=2", "--in-process")
 AWAY = "http://127.0.0.1:9"
@@ -158,41 +155,6 @@ def test_ui_on_a_port_in_use_is_one_line(storage):
     assert result.err.startswith("fedgrid: ")
     assert f"http://127.0.0.1:{port} " in result.err
     assert result.err.count("\n") == 1
-
-
-def asked(port, what, **question):
-    """Return the MLflow server's answer to a search for experiments or runs."""
-    request = urllib.request.Request(
-        f"{ui.address(port)}/api/2.0/mlflow/{what}/search",
-        data=json.dumps({"max_results": 10, **question}).encode(),
-        headers={"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.load(answer)[what]
-
-
-@pytest.mark.slow
-def test_ui_shows_a_run_and_stops_at_ctrl_c(storage):
-    assert fedgrid("run", *SMALL, "--storage", storage).code == 0
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with started("ui", "--storage", storage, "--port", port) as process:
-        deadline = time.monotonic() + 120
-        while True:
-            try:
-                found = {entry["name"]: entry["experiment_id"] for entry in asked(port, "experiments")}
-                break
-            except (urllib.error.URLError, ConnectionError):
-                assert process.poll() is None, process.communicate()
-                assert time.monotonic() < deadline
-                time.sleep(0.2)
-        names = [run["info"]["run_name"] for run in asked(port, "runs", experiment_ids=[found["runs"]])]
-        code, _ = stop(process, signal.SIGINT)
-    assert "digits-3-nonoverlapping-balanced-ocfl_hdbscan-s0" in names
-    assert code == 0
-    with pytest.raises(urllib.error.URLError, match="refused"):
-        asked(port, "experiments")
 
 
 def test_run_of_the_readme_on_real_mnist_made_small(shared, storage):

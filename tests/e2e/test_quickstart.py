@@ -1,6 +1,6 @@
 """`fedgrid run quickstart`: seven algorithms on real digits.
 
-In this process; on Ray it runs in `.ci/run`, and a smaller grid in tests/test_public_api.py.
+In this process; on Ray it runs in `.ci/run`, and a smaller grid in tests/chaos/test_kills.py.
 """
 
 import json

@@ -1,12 +1,12 @@
 """A search on Ray that is killed and resumed, and a grid that uses its result."""
 
-import signal
-
 import pytest
 
-from tests.helpers.command_line import fedgrid, new_storage, started, stop, strict_json, wait_for_round
+from fedgrid.grids.search import progress
+from tests.helpers.command_line import fedgrid, new_storage, strict_json
+from tests.helpers.killed import Killed, kill_after
 
-SEARCH = ("search", "briggs", "--clients", 3, "--set", "training.rounds=3", "--trials", 9)
+SEARCH = ("search", "briggs", "--clients", 3, "--set", "training.rounds=3", "--trials", 3)
 
 
 ONE_AT_A_TIME = ("--clients-per-actor", 3, "--cpus-per-client", 3.5)
@@ -21,13 +21,18 @@ def contents(storage):
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_killed_search_resumes_on_ray_and_gives_the_undisturbed_result(ray_session, tmp_path):
-    """Two batches; killed in the first one in a process of its own, resumed on Ray."""
+def test_killed_search_resumes_on_ray_and_gives_the_undisturbed_result(ray_session, tmp_path, monkeypatch):
+    """Two batches, of two trials and one; killed in the first one, resumed on Ray.
+
+    A command killed in a process of its own: test_interruptions.py.
+    """
+    monkeypatch.setattr(progress, "BATCH", 2)
     here, ray = new_storage(tmp_path / "here"), new_storage(tmp_path / "ray")
     assert fedgrid(*SEARCH, "--in-process", "--storage", here).code == 0
-    with started(*SEARCH, "--in-process", "--storage", ray, "--json") as process:
-        wait_for_round(process, 2)
-        assert stop(process, signal.SIGKILL)[0] == -signal.SIGKILL
+    with monkeypatch.context() as patch:
+        kill_after(2, patch)
+        with pytest.raises(Killed):
+            fedgrid(*SEARCH, "--in-process", "--storage", ray)
     assert fedgrid(*SEARCH, *ONE_AT_A_TIME, "--storage", ray).code == 0
     assert contents(ray) == contents(here)
 

@@ -179,3 +179,16 @@ def test_run_with_cache_hits_until_it_deviates_gives_the_same_bytes(run, tmp_pat
     trained = timings["trained_clients"].to_pylist()
     assert trained[0] == 0
     assert trained[-1] == CLIENTS
+
+
+def test_clusters_before_training_are_the_same_in_actors(actors, tmp_path):
+    """The encoder is trained among the clients too; one of them joins in round 2."""
+    run = config(
+        {"name": "embeddings", "encoder": {"federated": 1, "local_epochs": 1}},
+        {"rounds": 2, "local_epochs": 1},
+        overlap="flipped",
+        split={"server_images": 60, "num_clusters": 2},
+        joins={5: 2},
+    )
+    here = finish(run, tmp_path / "here", InProcessPool())
+    assert finish(run, tmp_path / "there", first(actors, 2)) == here

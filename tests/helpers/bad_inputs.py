@@ -162,6 +162,8 @@ DEEP = "[" * 2000 + "]" * 2000
 DEEP_KEYS = "\n".join(" " * depth + "a:" for depth in range(1200))
 
 BAD_INPUTS = (
+    BadInput("images of nobody", ("explain", "mine", "--on", "member"), "did you mean 'members'?"),
+    BadInput("nothing to explain", ("explain", "mine"), "no grid in"),
     yaml("nested lists", f"clients: {DEEP}", "too deeply"),
     yaml("nested keys", DEEP_KEYS, "too deeply"),
     yaml("nested mappings", "clients: " + "{a: " * 2000 + "1" + "}" * 2000, "too deeply"),
@@ -235,12 +237,12 @@ BAD_INPUTS = (
     ),
     npz("npz with a negative label", "label -1", **{"train_labels.npy": array(np.arange(40) - 1)}),
     npz("npz without test images", "no 'test_images'", **{"test_images.npy": None}),
-    raw("npz that is empty", b"", "damaged"),
-    raw("npz that is text", b"hello", "damaged"),
-    raw("npz that is an npy file", array(np.zeros(3)), "damaged"),
-    raw("npz that is a pickle", b"\x80\x04N.", "damaged"),
+    raw("npz that is empty", b"", "no npz file, or not a whole one"),
+    raw("npz that is text", b"hello", "expected what numpy.savez writes"),
+    raw("npz that is an npy file", array(np.zeros(3)), "no npz file"),
+    raw("npz that is a pickle", b"\x80\x04N.", "no npz file"),
     raw("npz that is an empty zip file", b"PK\x05\x06" + bytes(18), "no 'train_images'"),
-    raw("npz that is half a zip file", b"PK\x03\x04" + bytes(40), "damaged"),
+    raw("npz that is half a zip file", b"PK\x03\x04" + bytes(40), "not a whole one"),
     BadInput("npz that is a pipe", MINE, "not a file", lambda folder: os.mkfifo(folder / "mine.npz")),
     BadInput("npz that is a folder", MINE, "not a file", lambda folder: (folder / "mine.npz").mkdir()),
     BadInput(

@@ -27,8 +27,10 @@ EARLY = {
     "sattler-as-published": {"cooldown": 1, "epsilon_1": 1.0, "epsilon_2": 0.0},
     "briggs": {"round": 2},
     "briggs-as-published": {"round": 2},
+    "embeddings": {"encoder": "pixels"},
+    "embeddings-as-published": {"encoder": "pixels", "threshold": 10.0},
 }
-"""Settings with which an algorithm acts in round 2, as all of OCFL do here by themselves."""
+"""Settings with which an algorithm acts in round 2, as all of OCFL do by themselves, or cheaply before it."""
 
 
 def config(algorithm="bnc", clients=CLIENTS, **given):

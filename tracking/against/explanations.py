@@ -117,7 +117,10 @@ def _cells(explained: Sequence[Explained], algorithm: str) -> Iterator[Cell]:
     known = {each.scenario: each.published for each in explained if each.algorithm == algorithm}
     for on in DISTRIBUTIONS:
         for score in SCORES:
-            found = {scenario: run[0] for scenario, run in of_runs(explained, on, score)[algorithm].items()}
+            found = {
+                scenario: float(np.mean(list(seeds.values())))
+                for scenario, seeds in of_runs(explained, on, score)[algorithm].items()
+            }
             if not found:
                 is_there = any(each.on == on for each in explained)
                 yield dash(expected=expected, finished=0) if is_there else Cell(ABSENT)

@@ -26,7 +26,8 @@ def over_epsilon(study: Study) -> Table:
         "Scores by epsilon",
         f"epsilon: of (epsilon, delta)-differential privacy of a client, delta {deltas}, after the last "
         f"round; the largest of any client and run. ∞: clients tell something that no noise covers; {NONE}: "
-        "no noise, and no privacy. Best ARI and accuracy of each setting in bold.",
+        "no noise. final ARI: adjusted Rand index of the last partition; last PA: personalised accuracy of "
+        "the last round. Best of each setting in bold.",
         (Column("epsilon"), *(Column(measure.name) for measure in SHOWN)),
         tuple(rows),
         corner="algorithm",

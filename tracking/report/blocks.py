@@ -18,6 +18,7 @@ from fedgrid.tracking.tables.cells import split_name, title_of
 from fedgrid.tracking.tables.cost import cost
 from fedgrid.tracking.tables.definitions import definitions
 from fedgrid.tracking.tables.fairness import fairness
+from fedgrid.tracking.tables.table import Table
 
 PUBLISHED, CLUSTERS = "as published", "of the clusters' models"
 """Labels of the two conventions."""
@@ -145,19 +146,23 @@ BY_ROUND = (SCORES, PARTITIONS, TEMPERATURE, GAPS)
 """The figures of a number of clients; those of one tuple are alternatives."""
 
 
-def of_dataset(study: Study, terms: Terms = AS_USUAL) -> Section:
-    """Return the section of a study of one data set; `terms` are those of the cost of a target score."""
+def of_dataset(study: Study, terms: Terms = AS_USUAL, *, published: bool = False) -> Section:
+    """Return the section of a study of one data set; `terms` are those of the cost of a target score.
+
+    With `published` the published conventions come first where there are others too.
+    """
     (dataset,) = study.datasets
     blocks = [study.where(clients=clients) for _, clients in study.blocks]
     whole = Section(
         f"{dataset}-all",
         f"{dataset}: all numbers of clients",
         items=(
-            Choice(
+            _in_order(
                 (
-                    (PUBLISHED, clustering.published_rounds(study)),
                     ("first and last", clustering.rounds(study)),
-                )
+                    (PUBLISHED, clustering.published_rounds(study)),
+                ),
+                published,
             ),
             Choice(
                 (
@@ -172,7 +177,7 @@ def of_dataset(study: Study, terms: Terms = AS_USUAL) -> Section:
             *_communities(study, dataset),
         ),
     )
-    return Section(dataset, dataset, sections=(*(_block(block, terms) for block in blocks), whole))
+    return Section(dataset, dataset, sections=(*(_block(block, terms, published) for block in blocks), whole))
 
 
 def _segments(study: Study, dataset: str) -> Iterator[tuple[str, Plate]]:
@@ -209,13 +214,13 @@ def _communities(study: Study, dataset: str) -> Iterator[Choice]:
         )
 
 
-def _block(study: Study, terms: Terms) -> Section:
+def _block(study: Study, terms: Terms, published: bool) -> Section:
     ((dataset, clients),) = study.blocks
     name, title = f"{dataset}-{clients}", title_of(dataset, clients)
     tables = (
-        (PUBLISHED, clustering.published_clustering(study)),
-        ("mean over rounds", clustering.clustering(study, final=False)),
         ("last partition", clustering.clustering(study, final=True)),
+        ("mean over rounds", clustering.clustering(study, final=False)),
+        (PUBLISHED, clustering.published_clustering(study)),
     )
     curves = (_alternatives(tuple(_plates(study, kinds, name, title))) for kinds in BY_ROUND)
     maps = Choice(tuple(_maps(study, name, title)))
@@ -226,7 +231,13 @@ def _block(study: Study, terms: Terms) -> Section:
         partial(figures.cost_to_target, study, terms),
     )
     said = (before_training(study),) if has_messages(study) else ()
-    return Section(name, title, items=(Choice(tables), *curves, spent, cost(study, terms), *said, maps))
+    items = (_in_order(tables, published), *curves, spent, cost(study, terms), *said, maps)
+    return Section(name, title, items=items)
+
+
+def _in_order(options: tuple[tuple[str, Table], ...], published: bool) -> Choice:
+    """Return a choice that begins with the published conventions if the report is beside such numbers."""
+    return Choice(tuple(sorted(options, key=lambda one: one[0] != PUBLISHED)) if published else options)
 
 
 def _alternatives(options: tuple[tuple[str, Plate], ...]) -> Plate | Choice:

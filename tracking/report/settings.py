@@ -1,5 +1,6 @@
 """Sections of one combination of a grid's further axes: names and titles that say which one it is."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from fedgrid.tracking.report.page import Choice, Plate, Section
@@ -10,7 +11,11 @@ from fedgrid.tracking.tables.table import Table
 
 def of_setting(section: Section, setting: tuple[AxisValue, ...]) -> Section:
     """Return a section with the setting in all names and titles, so that each is there once in a report."""
-    words = setting_words(setting)
+    return worded(section, setting_words(setting))
+
+
+def worded(section: Section, words: Sequence[str]) -> Section:
+    """Return a section with words in all names and titles."""
     if not words:
         return section
     name, title = plain("-".join(["", *(word.replace(" ", "-") for word in words)])), ", ".join(["", *words])
@@ -28,5 +33,5 @@ def of_setting(section: Section, setting: tuple[AxisValue, ...]) -> Section:
         name=f"{section.name}{name}",
         title=f"{section.title}{title}",
         items=tuple(map(inner, section.items)),
-        sections=tuple(of_setting(part, setting) for part in section.sections),
+        sections=tuple(worded(part, words) for part in section.sections),
     )

@@ -7,6 +7,7 @@ models; ranks are of algorithms in a scenario. The paper ranks deletion as if hi
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
+from operator import attrgetter
 from statistics import fmean
 
 from fedgrid.tracking.scoring.paired_tests import ALPHA
@@ -37,6 +38,26 @@ class Explained:
     """A key of `DISTRIBUTIONS`."""
     insertion: float
     deletion: float
+    seed: int = 0
+    weight: float = 1.0
+    """In the mean of its run: the number of images; 1 of published ones, whose clusters count alike."""
+    excess: float = nan
+    """The gap minus that of the same images in a random order. NaN of published ones, like all below."""
+    relative_insertion: float = nan
+    """Mean of insertion divided by the full image's probability."""
+    relative_deletion: float = nan
+    relative_excess: float = nan
+    p_full: float = nan
+    """Mean probability of the full image."""
+    empty: float = nan
+    """Share of empty maps."""
+    accuracy: float = nan
+    unseen_gap: float = nan
+    """The gap over images that no client of the cluster trains on."""
+    unseen: float = nan
+    """Number of such images."""
+    is_trained_here: bool = False
+    """Whether it is of a run of one's own."""
 
     @property
     def gap(self) -> float:
@@ -51,30 +72,68 @@ class ExplanationScore:
     name: str
     of: Callable[[Explained], float]
     highest: bool
-    """Whether more is better."""
+    """Whether more is better. These functions are getters of attributes, which another process may get."""
+    weight: Callable[[Explained], float] = attrgetter("weight")
+    """Of a model in the mean of its run."""
 
 
-INSERTION = ExplanationScore("insertion", lambda each: each.insertion, highest=True)
-DELETION = ExplanationScore("deletion", lambda each: each.deletion, highest=False)
-GAP = ExplanationScore("gap", lambda each: each.gap, highest=True)
+INSERTION = ExplanationScore("insertion", attrgetter("insertion"), highest=True)
+DELETION = ExplanationScore("deletion", attrgetter("deletion"), highest=False)
+GAP = ExplanationScore("gap", attrgetter("gap"), highest=True)
 SCORES = (INSERTION, DELETION, GAP)
+EXCESS = ExplanationScore("excess", attrgetter("excess"), highest=True)
+UNSEEN_GAP = ExplanationScore(
+    "gap of unseen", attrgetter("unseen_gap"), highest=True, weight=attrgetter("unseen")
+)
+OWN_SCORES = (
+    INSERTION,
+    DELETION,
+    GAP,
+    EXCESS,
+    ExplanationScore("insertion / p", attrgetter("relative_insertion"), highest=True),
+    ExplanationScore("deletion / p", attrgetter("relative_deletion"), highest=False),
+    ExplanationScore("excess / p", attrgetter("relative_excess"), highest=True),
+    UNSEEN_GAP,
+    ExplanationScore("p", attrgetter("p_full"), highest=True),
+    ExplanationScore("empty", attrgetter("empty"), highest=False),
+    ExplanationScore("accuracy", attrgetter("accuracy"), highest=True),
+)
+"""Those of one's own runs."""
 
 
 def of_runs(explained: Sequence[Explained], on: str, score: ExplanationScore) -> Scores:
-    """Return the mean over clusters of each run, by algorithm and scenario; without those that are NaN.
+    """Return the mean over the models of each run, by algorithm, scenario and seed; without NaNs.
 
     An algorithm without any score is there too, with no scenario.
     """
-    values: dict[str, dict[Scenario, list[float]]] = {each.algorithm: {} for each in explained}
+    found: dict[str, dict[Scenario, dict[int, list[tuple[float, float]]]]] = {
+        each.algorithm: {} for each in explained
+    }
     for each in explained:
         if each.on == on:
-            values[each.algorithm].setdefault(each.scenario, []).append(score.of(each))
-    return {
+            seeds = found[each.algorithm].setdefault(each.scenario, {})
+            seeds.setdefault(each.seed, []).append((score.of(each), score.weight(each)))
+    means = {
         algorithm: {
-            scenario: {0: mean} for scenario, found in runs.items() if not isnan(mean := fmean(found))
+            scenario: {seed: mean for seed, models in seeds.items() if not isnan(mean := _mean(models))}
+            for scenario, seeds in runs.items()
         }
-        for algorithm, runs in values.items()
+        for algorithm, runs in found.items()
     }
+    return {
+        algorithm: {scenario: seeds for scenario, seeds in runs.items() if seeds}
+        for algorithm, runs in means.items()
+    }
+
+
+def _mean(models: Sequence[tuple[float, float]]) -> float:
+    """Return the weighted mean of (score, weight); a model of no weight does not count, even if it is NaN."""
+    counted = [(value, weight) for value, weight in models if weight]
+    if not counted:
+        return nan
+    if all(weight == counted[0][1] for _, weight in counted):
+        return fmean(value for value, _ in counted)
+    return fmean([value for value, _ in counted], [weight for _, weight in counted])
 
 
 def compare_explanations(
@@ -107,14 +166,14 @@ def published_ranks(scores: Scores) -> Mapping[str, float]:
     ranks: dict[str, list[float]] = {algorithm: [] for algorithm in scores}
     for scenario in dict.fromkeys(scenario for runs in scores.values() for scenario in runs):
         there = [algorithm for algorithm, runs in scores.items() if scenario in runs]
-        placed = rankdata([-scores[algorithm][scenario][0] for algorithm in there])
+        placed = rankdata([-fmean(scores[algorithm][scenario].values()) for algorithm in there])
         for algorithm, rank in zip(there, placed, strict=True):
             ranks[algorithm].append(float(rank))
     return {algorithm: fmean(found) if found else nan for algorithm, found in ranks.items()}
 
 
 def verdict(by_gap: Comparison) -> str:
-    """Return a sentence on whether clustering helps once confidence is taken out, by the gap."""
+    """Return a sentence on whether clustering helps by the gap, in which confidence counts less."""
     if AGAINST not in by_gap.algorithms or not by_gap.pairs:
         return ""
     where = f"over {by_gap.num_scenarios} scenarios"
@@ -123,11 +182,11 @@ def verdict(by_gap: Comparison) -> str:
         apart = []
     if not apart:
         found = f"no algorithm is found to differ from {AGAINST} {where}"
-        return f"By {by_gap.measure}, which takes confidence out, {found}."
+        return f"By {by_gap.measure}, in which confidence counts less, {found}."
     better = [pair.one for pair in apart if pair.other == AGAINST]
     worse = [pair.other for pair in apart if pair.one == AGAINST]
     words = [f"better than {AGAINST}: {', '.join(better) or 'none'}", f"worse: {', '.join(worse) or 'none'}"]
-    return f"By {by_gap.measure}, which takes confidence out, {where}: {'; '.join(words)}."
+    return f"By {by_gap.measure}, in which confidence counts less, {where}: {'; '.join(words)}."
 
 
 def of_clients(explained: Sequence[Explained], clients: int) -> tuple[Explained, ...]:

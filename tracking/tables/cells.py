@@ -10,9 +10,6 @@ from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.study import Study, require_one
 from fedgrid.tracking.tables.table import ABSENT, Cell, Table, dash, mean, number
 
-NAMED = 4
-"""Number of unfinished runs that a caption names; the table of all scenarios has all of them."""
-
 
 def block_of(study: Study) -> tuple[str, int]:
     """Return the data set and the number of clients of a study that has one of each.
@@ -103,14 +100,10 @@ def explained(table: Table, study: Study) -> Table:
 
 
 def lacking(study: Study) -> str:
-    """Return a sentence with the number and first names of the runs without a result; empty if none."""
-    runs = study.unfinished
-    if not runs:
-        return ""
-    names = ", ".join(f"{run.name} ({study.lacking[run.run_id]})" for run in runs[:NAMED])
-    more = f", and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
-    verb = "has" if len(runs) == 1 else "have"
-    return f"{len(runs)} of {len(study.runs)} runs {verb} no result yet: {names}{more}."
+    """Return a sentence with the number of runs without a result; empty if there is none."""
+    count = len(study.unfinished)
+    verb = "has" if count == 1 else "have"
+    return f"{count} of {len(study.runs)} runs {verb} no result yet." if count else ""
 
 
 def split_name(split: tuple[str, str]) -> str:

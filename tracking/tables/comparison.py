@@ -17,7 +17,7 @@ from fedgrid.tracking.scoring.measures import (
     Measure,
 )
 from fedgrid.tracking.scoring.signed_ranks import LEAST_DIFFERENCES, signed_ranks
-from fedgrid.tracking.scoring.study import Scenario, Study, slug
+from fedgrid.tracking.scoring.study import SETTING_OF_ALGORITHM, Scenario, Study, slug
 from fedgrid.tracking.tables.cells import lacking, over_scenarios, over_seeds
 from fedgrid.tracking.tables.significance import EFFECT, EFFECT_COLUMNS, effect, p_text
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, Tone, fixed
@@ -32,7 +32,9 @@ MEASURES = (
     PA_LAST,
 )
 NAMED = 6
-"""Number of cells without a partner that a caption names."""
+"""Number of cells without a partner, and of values of a key, that a caption names."""
+NOTHING = "none"
+"""Stands for a setting that a run's algorithm does not have."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,8 @@ def _remarks(one: Study, other: Study, pairs: Sequence[Pair], unpaired: Sequence
     noun = "pair" if len(pairs) == 1 else "pairs"
     spread = ": mean ± standard deviation (n - 1)" if any(len(each) > 1 for each in seeds.values()) else ""
     words = [f"{len(pairs)} {noun} of scenario and algorithm; seeds are averaged first ({counts}){spread}."]
+    if differing := _differing(pairs):
+        words.append(f"Runs of a pair differ in: {', '.join(differing)}.")
     if unpaired:
         more = f", and {len(unpaired) - NAMED} more" if len(unpaired) > NAMED else ""
         words.append(
@@ -110,6 +114,23 @@ def _remarks(one: Study, other: Study, pairs: Sequence[Pair], unpaired: Sequence
         )
     words += [f"{study.name}: {lacking(study)}" for study in (one, other) if study.unfinished]
     return " ".join(words)
+
+
+def _differing(pairs: Sequence[Pair]) -> list[str]:
+    """Return the keys of a run in which pairs differ, with both values: `training.rounds (5, 10)`.
+
+    Settings of the algorithm are left out where the pair is of two algorithms.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for pair in pairs:
+        one, other = pair.one.runs[0], pair.other.runs[0]
+        for key in one.keys.keys() | other.keys.keys():
+            if key == "seed" or (key.startswith(SETTING_OF_ALGORITHM) and one.method != other.method):
+                continue
+            values = one.keys.get(key, NOTHING), other.keys.get(key, NOTHING)
+            if values[0] != values[1]:
+                found.setdefault(key, {})[" against ".join(values)] = None
+    return [f"{key} ({', '.join(list(found[key])[:NAMED])})" for key in sorted(found)]
 
 
 def _of_measure(measure: Measure, pairs: Sequence[Pair], names: tuple[str, str], remarks: str) -> Table:

@@ -13,6 +13,7 @@ from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import page_table
+from fedgrid.grids.explain.read import own_explained
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results import archived_explanations
@@ -65,10 +66,17 @@ def write_report(
     _check_known(storage, name, *([against] if against not in (None, PUBLISHED) else []))
     study = _read(name, storage, console, sizes=terms.traffic != "training")
     other = _read(against, storage, console) if against not in (None, PUBLISHED) else None
-    explained = archived_explanations.explained(GridFolder(storage, name))
-    page = report_page(study, other=other, published=against == PUBLISHED, terms=terms, explained=explained)
+    grid = GridFolder(storage, name)
+    page = report_page(
+        study,
+        other=other,
+        published=against == PUBLISHED,
+        terms=terms,
+        explained=archived_explanations.explained(grid),
+        own_explained=own_explained(grid, storage),
+    )
     page = with_own_items(page, own_items(plugins, study))
-    folder = to or GridFolder(storage, name).path / "report"
+    folder = to or grid.path / "report"
     written = _write(page, folder, console)
     if to is None:
         _push(storage, folder, written)

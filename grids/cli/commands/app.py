@@ -57,6 +57,7 @@ def launch_options(
     in_process: bool = False,
     fresh: bool = False,
     accept_changes: bool = False,
+    each: bool = False,
 ) -> "LaunchOptions":
     """Return the options of a launch, as given on the command line.
 
@@ -77,6 +78,7 @@ def launch_options(
         fresh=fresh,
         accept_changes=accept_changes,
         as_json=as_json,
+        each=each,
         store=CacheOptions(store_limit) if store else None,
     )
 

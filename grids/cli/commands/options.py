@@ -116,6 +116,8 @@ ClientsPerActor = Annotated[
 CpusPerClient = Annotated[
     float | None,
     typer.Option(
+        "--cpus-per-actor",
+        "--cpus-per-client",
         parser=_share_or_auto,
         metavar="X|auto",
         help="CPUs that an actor reserves. [default: fits the cluster]",
@@ -124,6 +126,8 @@ CpusPerClient = Annotated[
 GpusPerClient = Annotated[
     float | None,
     typer.Option(
+        "--gpus-per-actor",
+        "--gpus-per-client",
         parser=_share_or_auto,
         metavar="X|auto",
         help="Share of a GPU that an actor reserves. [default: 0.05 if there is one]",

@@ -86,6 +86,9 @@ def run(
         bool,
         typer.Option("--dry-run", help="Show what would run, with which resources, and roughly how long."),
     ] = False,
+    each: Annotated[
+        bool, typer.Option("--each", help="At the end a row for each run, not means over seeds.")
+    ] = False,
     accept_changes: AcceptChanges = False,
     as_json: AsJson = False,
 ) -> None:
@@ -111,6 +114,7 @@ def run(
         fresh=fresh,
         accept_changes=accept_changes,
         as_json=as_json,
+        each=each,
     )
     axes = given(
         {

@@ -86,6 +86,9 @@ def search(
     store: Store = True,
     store_limit: StoreLimit = None,
     in_process: InProcess = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the runs of the first trials, and roughly how long.")
+    ] = False,
     accept_changes: AcceptChanges = False,
     as_json: AsJson = False,
 ) -> None:
@@ -95,7 +98,7 @@ def search(
     """
     from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.search.definition import load_search
-    from fedgrid.grids.search.run import run_search
+    from fedgrid.grids.search.run import plan_search, run_search
 
     options = launch_options(
         data_dir,
@@ -128,4 +131,7 @@ def search(
         filters=filters or [],
         seeds=seeds,
     )
+    if dry_run:
+        plan_search(found, Storage.of(storage), options, console())
+        return
     exit_with(run_search(found, Storage.of(storage), options, console()))

@@ -66,6 +66,23 @@ def test_newcomer_joins_the_nearest_centroid(update, centroid, members):
     assert later.placed == {}
 
 
+def test_clients_that_are_met_again_go_to_the_nearest_centroid_and_centroids_are_means_again():
+    """Client 2 goes from 1 to 9. Centroids 0.5 and 10.5 become (0 + 0.5) / 2 and (10 + 9 + 11) / 3."""
+    algorithm = embeddings(recluster_every=4)
+    state = algorithm.meet_again(met(algorithm), messages(POINTS | {2: 9.0}), LAYOUT, rng())
+    assert partition(state) == sets({0, 4}, {1, 2, 3})
+    assert state.arrays[CENTROIDS][:, 0].tolist() == [0.25, 10.0]
+    assert state.arrays[MEMBERS].tolist() == [2, 3]
+    _, diagnostics = step(algorithm, state, 4, clients(*[[1.0, 0.0]] * 5))
+    assert diagnostics.clustered
+    assert diagnostics.placed == {2: "distance 1.50 to the nearest centroid"}
+
+
+def test_clients_are_met_again_every_so_many_rounds_and_never_by_default():
+    assert [at for at in range(13) if embeddings(recluster_every=4).meets_again(at)] == [4, 8, 12]
+    assert not any(embeddings().meets_again(at) for at in range(13))
+
+
 def test_client_that_is_not_met_yet_counts_to_the_largest_cluster():
     state = met(embeddings(), {client: POINTS[client] for client in range(4)} | {4: 0.2}, 6)
     assert state.labels_K[5] == state.labels_K[0]

@@ -44,6 +44,23 @@ class TestImageFolder:
         (folder / "train" / ".cache").mkdir()
         assert image_folders.facts(folder) == (2, (1, 2, 3), 4, None)
 
+    def test_files_that_systems_leave_are_no_images(self, folder):
+        (folder / "train" / "ape" / "Thumbs.db").write_bytes(b"x")
+        (folder / "test" / "bee" / "desktop.ini").write_bytes(b"x")
+        (folder / "train" / "__MACOSX").mkdir()
+        assert image_folders.facts(folder) == (2, (1, 2, 3), 4, None)
+        assert len(image_folders.read(folder)[0].images) == 4
+
+    def test_grey_images_among_colour_ones_are_counted_and_one_named(self, folder):
+        assert image_folders.mixed(folder) is None
+        Image.new("RGB", (3, 2)).save(folder / "train" / "ape" / "0.png")
+        note = image_folders.mixed(folder)
+        assert note is not None
+        assert note.startswith(f"5 of 6 images in {folder} are grey, as {folder / 'train' / 'ape' / '1.png'}")
+
+    def test_classes_are_named_by_their_folders(self, folder):
+        assert image_folders.class_names(folder) == ("ape", "bee")
+
     def test_colour_image_among_grey_ones_is_refused(self, folder):
         Image.new("RGB", (3, 2)).save(folder / "train" / "bee" / "1.png")
         with pytest.raises(

@@ -118,10 +118,10 @@ class TestNpz:
             npz_files.facts(save_npz(train_labels=np.array([0, label])))
 
     @pytest.mark.parametrize("look", [npz_files.read, npz_files.facts])
-    def test_truncated_file_is_reported_as_damaged(self, save_npz, look):
+    def test_truncated_file_is_refused(self, save_npz, look):
         path = save_npz()
         path.write_bytes(path.read_bytes()[:-50])
-        with pytest.raises(DataError, match=r"own\.npz is damaged or incomplete"):
+        with pytest.raises(DataError, match=r"own\.npz is no npz file, or not a whole one"):
             look(path)
 
     @pytest.mark.parametrize("look", [npz_files.read, npz_files.facts])
@@ -135,16 +135,16 @@ class TestNpz:
             look(path)
 
     @pytest.mark.parametrize("content", [b"", b"hello", b"\x93NUMPY"])
-    def test_file_of_another_format_is_reported_as_damaged(self, tmp_path, content):
+    def test_file_of_another_format_is_refused_without_a_word_of_damage(self, tmp_path, content):
         (tmp_path / "x.npz").write_bytes(content)
-        with pytest.raises(DataError, match=r"x\.npz is damaged or incomplete"):
+        with pytest.raises(DataError, match=r"x\.npz is no npz file, or not a whole one"):
             npz_files.read(tmp_path / "x.npz")
 
-    def test_npy_file_is_reported_as_damaged(self, tmp_path):
+    def test_npy_file_is_refused(self, tmp_path):
         buffer = io.BytesIO()
         np.save(buffer, np.zeros(3))
         (tmp_path / "x.npz").write_bytes(buffer.getvalue())
-        with pytest.raises(DataError, match=r"x\.npz is damaged or incomplete"):
+        with pytest.raises(DataError, match=r"x\.npz is no npz file, or not a whole one"):
             npz_files.read(tmp_path / "x.npz")
 
     def test_missing_file_is_named(self, tmp_path):

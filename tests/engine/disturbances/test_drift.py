@@ -94,6 +94,18 @@ def test_the_same_seed_draws_the_same_images_and_another_seed_others():
     assert one.moved.train.images.tobytes() != other.moved.train.images.tobytes()
 
 
+def test_moved_clients_are_found_when_all_are_met_again_and_the_messages_are_paid_for(tmp_path):
+    """Digits as codes: client 0 moves in round 2, all describe their data again before round 3."""
+    algorithm = {"name": "embeddings", "encoder": "pixels", "flip": 0.0, "recluster_every": 2}
+    run = config(algorithm, drift=DRIFT)
+    play(run, tmp_path)
+    records = rows(run, tmp_path, "clients")
+    cluster_of = {(row["round"], row["client"]): row["cluster"] for row in records}
+    assert [cluster_of[at, 0] == cluster_of[at, 5] for at in (2, 3)] == [False, True]
+    sent = [row["bytes_up"] for row in rows(run, tmp_path, "rounds")]
+    assert sent[0] == sent[2] > sent[1]
+
+
 @pytest.mark.parametrize(
     ("drift", "given", "message"),
     [

@@ -11,12 +11,11 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.explanations.curves import (
     auc,
     class_score,
-    counts,
     curves,
     order_of,
-    pixels_a_step,
     random_order,
 )
+from fedgrid.engine.explanations.steps import counts, pixels_a_step
 from fedgrid.engine.models import registry
 
 ONES, ZEROS = torch.ones(1, 4, 4), torch.zeros(1, 4, 4)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.majority import FIRST_GROUP, counts, groups_of_classes, images_per_client
@@ -183,3 +184,22 @@ def test_later_options_are_stored_only_if_not_default():
     kept = changed.model_dump(mode="json")
     assert kept["split"] == {**split, "majority": 0.7, "first_group": [0, 1], "scored_on": "validation"}
     assert RunConfig(**kept).run_id == changed.run_id != run().run_id
+
+
+def test_classes_of_a_folder_may_be_given_by_name(tmp_path):
+    """The names are those of the folders; the run is the one with their numbers."""
+    for part in ("train", "test"):
+        for name in ("ape", "bee", "cat"):
+            (tmp_path / part / name).mkdir(parents=True)
+            for number in range(4):
+                Image.new("L", (8, 8)).save(tmp_path / part / name / f"{number}.png")
+
+    def run(first):
+        given = {"dataset": f"folder:{tmp_path}", "overlap": "majority", "clients": 3}
+        return complete({**given, "split": {"first_group": first}}, tmp_path)
+
+    assert run(["cat", "ape"]).split.first_group == (2, 0)
+    assert run(["cat", "ape"]).run_id == run([2, 0]).run_id
+    with pytest.raises(ConfigError, match="has no class 'cta'; did you mean 'cat'") as raised:
+        run(["cta"])
+    assert raised.value.key == ("split", "first_group")

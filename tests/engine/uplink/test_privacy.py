@@ -73,10 +73,14 @@ NO_MEANS = "not only means of updates"
         ({"privacy": {"central_noise": 1.0}}, ["privacy.central_noise", "without clip", "{clip: 1.0}"]),
         ({**CENTRAL, "uplink": NOISY}, ["privacy.central_noise", "uplink", "take one"]),
         ({**CENTRAL, "algorithm": "scaffold"}, ["privacy.central_noise = 1", NO_MEANS]),
+        (
+            {**CENTRAL, "algorithm": {"name": "bnc", "local": "scaffold"}},
+            ["privacy.central_noise = 1", NO_MEANS],
+        ),
         ({**CENTRAL, "algorithm": "leiden"}, ["privacy.central_noise = 1", NO_MEANS]),
         ({**CENTRAL, "algorithm": "solo"}, ["privacy.central_noise = 1", NO_MEANS]),
-        ({"uplink": NOISY, "model": "mobilenet"}, ["mobilenet", "BatchNorm", "running_mean", "resnet9"]),
-        ({**CENTRAL, "model": "mobilenet"}, ["mobilenet", "BatchNorm"]),
+        ({"uplink": NOISY, "model": "resnet34"}, ["resnet34", "BatchNorm", "running_mean", "resnet9"]),
+        ({**CENTRAL, "model": "resnet34"}, ["resnet34", "BatchNorm"]),
         ({"privacy": {"delta": 1}}, ["privacy.delta", "1"]),
         ({"privacy": {"neighbours": "all"}}, ["privacy.neighbours", "absent", "replaced"]),
         ({"privacy": {"epsilon": 1}}, ["epsilon", "privacy", "delta"]),
@@ -91,7 +95,7 @@ def test_what_does_not_go_with_noise_is_refused_by_name(given, named):
 
 
 def test_buffers_go_with_an_uplink_without_noise():
-    assert config(uplink=[{"clip": 1.0}, {"quantise": 8}], model="mobilenet", dataset="digits").uplink
+    assert config(uplink=[{"clip": 1.0}, {"quantise": 8}], model="resnet34").uplink
 
 
 class TestIds:

@@ -25,6 +25,11 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
             ["run", "--overlap", "some"],
             "unknown overlap 'some'; known: overlapping, nonoverlapping, majority, label-skew",
         ),
+        (["run", "--set", "rouns=3"], "unknown key 'rouns'; did you mean 'training.rounds'?"),
+        (["run", "--set", "batch_size=3"], "did you mean 'training.batch_size'?"),
+        (["run", "--set", "training.rounds=1000000000000"], "less than or equal to 1000000"),
+        (["run", "--seed", "3", "--seeds", "0..1"], "--seed 3 and --seeds 0..1 both give seeds"),
+        (["search", "briggs", "--seed", "3", "--seeds", "0..1"], "both give seeds"),
         (["run", "--balance", "some"], "balance = 'some': input should be 'balanced' or 'imbalanced'"),
         (["run", "--seed", "-1"], "seed = -1: input should be greater than or equal to 0"),
         (["run", "--seed", "one"], "Invalid value for '--seed'"),
@@ -41,15 +46,15 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["run", "--algorithm", "bnc", "--algorithm", "bnc"], "the same run twice: "),
         (["run", "--seed", "1", "--clients-per-actor", "0"], "Invalid value for '--clients-per-actor'"),
         (
-            ["run", "--seed", "1", "--gpus-per-client", "1.5"],
-            "--gpus-per-client 1.5: expected 0, or 0.0001 to 1",
+            ["run", "--seed", "1", "--gpus-per-actor", "1.5"],
+            "--gpus-per-actor 1.5: expected 0, or 0.0001 to 1",
         ),
         (
-            ["run", "--seed", "1", "--gpus-per-client", "half"],
+            ["run", "--seed", "1", "--gpus-per-actor", "half"],
             "'half' is neither a number of at least 0 nor 'auto'",
         ),
         (["run", "--seed", "1", "--clients-per-actor", "2.5"], "is neither a whole number of at least 1 nor"),
-        (["run", "--seed", "1", "--cpus-per-client", "-1"], "Invalid value for '--cpus-per-client'"),
+        (["run", "--seed", "1", "--cpus-per-actor", "-1"], "Invalid value for '--cpus-per-actor'"),
         ([*IN_PROCESS, "--clients-per-actor", "3"], "--in-process has no actors"),
         (
             ["run", "--set", "model=lenet5"],
@@ -195,10 +200,10 @@ def test_brackets_in_values_are_not_markup(refused, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--cpus-per-client", "100"], "--cpus-per-client 100: expected more than 0, at most 3.9"),
-        (["--cpus-per-client", "0"], "--cpus-per-client 0: expected more than 0"),
-        (["--gpus-per-client", "0.5"], "--gpus-per-client 0.5, but the cluster has no GPU; leave it out"),
-        (["--cpus-per-client", "1", "--clients-per-actor", "1"], "15 client actors with 1 CPU"),
+        (["--cpus-per-actor", "100"], "--cpus-per-actor 100: expected more than 0, at most 3.9"),
+        (["--cpus-per-actor", "0"], "--cpus-per-actor 0: expected more than 0"),
+        (["--gpus-per-actor", "0.5"], "--gpus-per-actor 0.5, but the cluster has no GPU; leave it out"),
+        (["--cpus-per-actor", "1", "--clients-per-actor", "1"], "15 client actors with 1 CPU"),
     ],
 )
 def test_resources_beyond_the_cluster_are_refused(ray_session, tmp_path, arguments, says):

@@ -2,7 +2,9 @@
 
 import csv
 import io
+import shutil
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -10,19 +12,23 @@ from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.round_cache.store import CacheOptions
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.uplink.accountant import epsilon
 from fedgrid.grids.display.summary import show, write_summary
+from fedgrid.grids.display.tables import result_row
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.results.outcome import finished
+from tests.helpers.finished_runs import mark_finished
 from tests.helpers.small_grid import NOWHERE, config
 
 RUNS = (config(seed=1), config(seed=1, algorithm="sattler"))
 """Of one trunk."""
 
 
-def run_all(folder, store):
+def run_all(folder, store, runs=RUNS):
     storage = Storage.of(folder)
     session = Session(InProcessPool(), NOWHERE, store=store)
-    for run in RUNS:
+    for run in runs:
         for _ in run_to_end(session, run, storage, lambda: False):
             pass
     return storage
@@ -33,9 +39,9 @@ def shared(tmp_path_factory):
     return run_all(tmp_path_factory.mktemp("shared"), CacheOptions())
 
 
-def shown(storage, width=100):
+def shown(storage, width=100, runs=RUNS):
     text = io.StringIO()
-    show(Grid("mine", RUNS, ""), storage, "sqlite:///mlflow.db", [], None, Console(file=text, width=width))
+    show(Grid("mine", runs, ""), storage, "sqlite:///mlflow.db", [], None, Console(file=text, width=width))
     return text.getvalue()
 
 
@@ -48,9 +54,56 @@ def test_summary_without_cache_hits_names_no_other_time(tmp_path):
     assert "alone" not in shown(run_all(tmp_path, None))
 
 
+def test_summary_names_the_epsilons_of_runs_with_noise(shared, tmp_path):
+    """Each round is a squared distance of 1 / 100; `epsilon` itself is tested against opacus."""
+    noisy = (config(seed=1, uplink=[{"clip": 1.0}, {"noise": 10}]),)
+    text = shown(run_all(tmp_path, None, noisy), runs=noisy)
+    expected = epsilon(noisy[0].training.rounds / 10**2, 1e-5)
+    assert f"\nepsilon of a client at the end: {expected:.3g}, delta 1e-05; " in text
+    assert "epsilon" not in shown(shared)
+
+
 def test_summary_file_has_both_times_of_each_run(shared, tmp_path):
     """The first computed all of its rounds, the second took some or all of them."""
     with write_summary(RUNS, shared, tmp_path).open(newline="") as file:
         plain, taker = csv.DictReader(file)
     assert plain["seconds"] == plain["alone_seconds"]
     assert float(taker["seconds"]) <= float(taker["alone_seconds"])
+
+
+def outcome(storage, run):
+    return result_row(finished(storage.root, run))
+
+
+def test_several_seeds_are_one_table_of_means_unless_each_run_is_asked_for(tmp_path, shared):
+    """The mean of the two scores, and their deviation, stand in one row."""
+    other = config(seed=2)
+    shutil.copytree(shared.root, tmp_path / "runs")
+    storage = Storage.of(tmp_path / "runs")
+    for _ in run_to_end(Session(InProcessPool(), NOWHERE), other, storage, lambda: False):
+        pass
+    grid = Grid("mine", (RUNS[0], other), "")
+    texts = {}
+    for each in (False, True):
+        text = io.StringIO()
+        console = Console(file=text, width=100)
+        show(grid, storage, "sqlite:///mlflow.db", [], None, console, each=each)
+        texts[each] = text.getvalue()
+    values = [outcome(storage, run)["personalised_accuracy"] for run in grid.runs]
+    assert f"{sum(values) / 2:.3f}" in texts[False]
+    assert f"±{np.std(values, ddof=1):.3f}".replace("±0.", "±.") in texts[False]
+    assert texts[False].count("Final round") == 1
+    assert "--each" in texts[False]
+    assert all(f"{value:.3f}" in texts[True] for value in values)
+    assert texts[True].count("Final round") == 2
+
+
+def test_summary_file_has_variants_settings_and_folders_within_the_storage(tmp_path):
+    runs = [config(seed=1, algorithm={"name": "briggs", "threshold": value}) for value in (0.1, 0.2)]
+    for run in runs:
+        mark_finished(tmp_path, run)
+    with write_summary(runs, Storage.of(tmp_path), tmp_path).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["variant"] for row in rows] == ["threshold 0.1", "threshold 0.2"]
+    assert [row["algorithm.threshold"] for row in rows] == ["0.1", "0.2"]
+    assert [row["folder"] for row in rows] == [f"{run.name}-{run.run_id}" for run in runs]

@@ -9,7 +9,8 @@ import pytest
 from fedgrid.engine.clients.deadlines import Deadlines
 from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.run_folder import RunFolder, folder_of
+from fedgrid.engine.errors import RunError
+from fedgrid.engine.run_folder import FAILED, RunFolder, folder_of
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
@@ -21,17 +22,17 @@ from fedgrid.grids.results.tally import Tally
 from tests.helpers.processes import of_kind, processes
 from tests.helpers.small_grid import NOWHERE, Log, View, config
 
-GOOD = [config(seed=1), config(seed=2, algorithm="ocfl-kmeans")]
-BAD = config(seed=3, training={"rounds": 3, "learning_rate": 1e30})
-"""Its updates are infinite."""
+GOOD = config(seed=1, algorithm="ocfl-kmeans")
+BAD = config(seed=2, algorithm={"name": "bnc", "server_learning_rate": 1e38})
+"""Its updates are infinite in the second round."""
 SILENT = 10.0
 """Seconds without a sign after which a server counts as hung here, or as long as the slowest round."""
-CLOCKS = ("timings.parquet", "timings.sha256", "log.txt")
+CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", FAILED)
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
-SIGNALS = {1: signal.SIGSTOP, 2: signal.SIGKILL}
+SIGNALS = {BAD.seed: signal.SIGSTOP, GOOD.seed: signal.SIGKILL}
 """Seed of a run -> what its server gets after the first round."""
 
 
@@ -84,30 +85,33 @@ def contents(root, config):
 def undisturbed(tmp_path_factory):
     storage = Storage.of(tmp_path_factory.mktemp("undisturbed"))
     session = Session(InProcessPool(), NOWHERE)
-    for run in GOOD:
-        for _ in run_to_end(session, run, storage, lambda: False):
-            pass
+    for _ in run_to_end(session, GOOD, storage, lambda: False):
+        pass
+    with pytest.raises(RunError, match="round 2: every update is NaN or infinite"):
+        list(run_to_end(session, BAD, storage, lambda: False))
     return storage.root
 
 
 def test_killed_hanging_and_failed_runs_change_no_number(ray_session, undisturbed, tmp_path):
+    """The first run hangs after a round and fails in the next one. The other one goes on, and is killed."""
     storage, view = Storage.of(tmp_path), Striking()
-    watch = launch([BAD, *GOOD], storage, view, retries=1)
+    watch = launch([BAD, GOOD], storage, view, retries=1)
 
-    assert [outcome.config.seed for outcome in watch.failures] == [3]
-    assert watch.failures[0].error.startswith("clients 0, 1, 2, round 1: every update is NaN or infinite")
+    assert [outcome.config for outcome in watch.failures] == [BAD]
+    assert watch.failures[0].error.startswith("clients 0, 1, 2, round 2: every update is NaN or infinite")
     assert RunFolder(storage, BAD).failure().attempts == 2
     causes = {call[1]: call[2] for call in view.calls if call[0] == "retry"}
-    assert causes[1].startswith("its server gave no sign for ")
-    assert causes[2].startswith("the run's server died: ")
-    assert (watch.tally.done, watch.tally.failed, watch.tally.waiting) == (2, 1, 0)
-    for run in GOOD:
+    assert causes[BAD.seed].startswith("its server gave no sign for ")
+    assert causes[GOOD.seed].startswith("the run's server died: ")
+    assert (watch.tally.done, watch.tally.failed, watch.tally.waiting) == (1, 1, 0)
+    for run in (GOOD, BAD):
         assert contents(tmp_path, run) == contents(undisturbed, run)
 
 
 def test_stop_before_the_launch_starts_no_round(ray_session, tmp_path):
     storage, view = Storage.of(tmp_path), View()
-    GridFolder(storage, "mine").keep(GOOD, "")
+    runs = [GOOD, config(seed=2)]
+    GridFolder(storage, "mine").keep(runs, "")
     GridFolder(storage, "mine").ask_to_stop()
-    launch(GOOD, storage, view, retries=0)
+    launch(runs, storage, view, retries=0)
     assert [call for call in view.calls if call[0] in ("round", "finish")] == []

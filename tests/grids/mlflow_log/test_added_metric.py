@@ -116,7 +116,8 @@ def test_schema_of_rounds_is_pinned():
 def documented() -> list[str]:
     """Return the tables of docs/reports.md: the recorded numbers, and the scores made from the records."""
     in_mlflow = {plain(key): f"`{key}`" for key in described()}
-    recorded = {metric.name: metric.meaning for metric in round_metrics.ROUND_METRICS}
+    metrics = (*round_metrics.ROUND_METRICS, *round_metrics.NOISE_METRICS)
+    recorded = {metric.name: metric.meaning for metric in metrics}
     scored = {each.name: each.meaning for each in declared(scores.RoundScores) if each.name not in recorded}
     blocks = []
     for heading, meanings in (("recorded", recorded), ("score", scored)):

@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import urllib.error
+import urllib.request
 from contextlib import ExitStack
 from threading import Event
 
@@ -11,11 +13,11 @@ from mlflow.tracking import MlflowClient
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.grids.mlflow_log.run_log import Pauses, RunLog
+from fedgrid.grids.mlflow_log.run_log import Pauses, RunLog, artifact_root
 from fedgrid.grids.mlflow_log.tags import run_name
 from fedgrid.tracking.mlflow import ui
 from fedgrid.tracking.mlflow.store import default_uri
-from tests.helpers.command_line import new_storage
+from tests.helpers.command_line import new_storage, started, stop
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
 from tests.helpers.processes import wait_until_served
 
@@ -249,16 +251,17 @@ def test_malformed_tracking_uri_is_refused(storage, monkeypatch):
 
 
 @pytest.mark.slow
-def test_restarted_mlflow_server_has_everything_once(tmp_path, storage, warnings, monkeypatch):
+def test_mlflow_server_restarted_by_fedgrid_ui_has_everything_once_and_stops_at_ctrl_c(
+    tmp_path, storage, warnings, monkeypatch
+):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    address = ui.address(port)
+    address, served = ui.address(port), new_storage(tmp_path / "server")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    served = (default_uri(new_storage(tmp_path / "server")), tmp_path / "server" / "artifacts", port)
     log = RunLog("mine", storage, warnings.append, pauses=PROMPT)
     with ExitStack() as stack:
-        with ui.started(*served) as server:
+        with ui.started(default_uri(served), artifact_root(served), port) as server:
             wait_until_served(address)
             log.prepare("dataset: digits\n")
             stack.enter_context(log)
@@ -269,7 +272,7 @@ def test_restarted_mlflow_server_has_everything_once(tmp_path, storage, warnings
         train(log, storage, A, 3, 3)
         train(log, storage, B, 1, ROUNDS)
         log.finish(B, "FAILED")
-        stack.enter_context(ui.started(*served))
+        shown = stack.enter_context(started("ui", "--storage", served, "--port", port))
         wait_until_served(address)
         train(log, storage, A, ROUNDS, ROUNDS)
         log.finish(A, "FINISHED")
@@ -278,9 +281,12 @@ def test_restarted_mlflow_server_has_everything_once(tmp_path, storage, warnings
         store = Store(address)
         for config, status in ((A, "FINISHED"), (B, "FAILED")):
             assert (store.status(config), store.steps(config)) == (status, [1, 2, 3, 4])
-            assert store.runs[config.name].data.params["training.rounds"] == "4"
-            assert store.runs[config.name].data.tags["algorithm"] == "bnc"
-            assert {"clients.parquet", "config.json"} <= store.artifacts(config.name)
+            assert store.runs[run_name(config)].data.params["training.rounds"] == "4"
+            assert store.runs[run_name(config)].data.tags["algorithm"] == "bnc"
+            assert {"clients.parquet", "config.json"} <= store.artifacts(run_name(config))
         assert store.artifacts("mine") == {"preset.yaml"}
         assert log.is_logged(A)
+        assert stop(shown, signal.SIGINT)[0] == 0
+        with pytest.raises(urllib.error.URLError, match="refused"):
+            urllib.request.urlopen(f"{address}/health", timeout=5)
         stack.pop_all().close()

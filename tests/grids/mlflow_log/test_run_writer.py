@@ -11,7 +11,8 @@ from fedgrid.engine.format import FORMAT, NewerFormat, seal, unseal
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage_id import id_of
 from fedgrid.grids.mlflow_log import run_writer
-from fedgrid.grids.mlflow_log.run_writer import Writer, is_logged
+from fedgrid.grids.mlflow_log.mark import is_logged
+from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.mlflow_log.tags import described, run_name
 from fedgrid.tracking import figures
 from fedgrid.tracking.mlflow.runs import TOTALS

@@ -155,7 +155,7 @@ def test_dry_run_on_a_cluster_with_gpus(show):
 
 
 def test_dry_run_refuses_a_run_that_cannot_fit(show):
-    with pytest.raises(ConfigError, match="--gpus-per-client 0.5, .* no GPU"):
+    with pytest.raises(ConfigError, match="--gpus-per-actor 0.5, .* no GPU"):
         show(runs_of("."), request=Request(gpus_per_client=0.5))
 
 
@@ -199,3 +199,18 @@ def test_capacity_counts_the_busy_cores_or_gpus(nodes, request_, waiting, worker
 )
 def test_capacity_describes_what_a_run_reserves(placement, reserves):
     assert Capacity(15, placement, 1, 1).reserves == reserves
+
+
+def test_runs_are_listed_with_their_ids_and_how_far_they_are(show, tmp_path):
+    runs = runs_of(tmp_path)[:3]
+    finish(runs[1], tmp_path)
+    lines = [line.split() for line in show(runs).splitlines()]
+    listed = {line[0]: line[-1] for line in lines if line and line[0] in {run.run_id for run in runs}}
+    assert listed == {runs[0].run_id: "new", runs[1].run_id: "finished", runs[2].run_id: "new"}
+    as_json = strict_json(show(runs, as_json=True))["runs"]
+    assert [run["rounds_left"] for run in as_json] == [15, 0, 15]
+
+
+def test_of_many_runs_the_first_are_listed(show, tmp_path):
+    shown = show(runs_of(tmp_path) + runs_of(tmp_path, seed=1))
+    assert "  and 4 more; all of them with --json" in shown

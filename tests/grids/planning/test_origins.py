@@ -14,7 +14,7 @@ from fedgrid.engine.integrity import made_with as module
 from fedgrid.engine.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.session import Session, _images
+from fedgrid.engine.session import Session, images_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.one_run import run as run_one
 from fedgrid.grids.planning.origins import check_origins
@@ -24,7 +24,7 @@ from fedgrid.grids.planning.origins import check_origins
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
     yield
-    _images.cache_clear()
+    images_of.cache_clear()
 
 
 def write_images(path, seed=0):
@@ -56,7 +56,7 @@ def made(tmp_path, images):
     storage = Storage.of(tmp_path / "runs")
 
     def go_on(rounds, accept=False):
-        _images.cache_clear()
+        images_of.cache_clear()
         opened = Session(InProcessPool(), tmp_path, accept_changes=accept)
         opened.open(config, storage)
         for _ in range(rounds):

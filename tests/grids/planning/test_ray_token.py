@@ -1,13 +1,15 @@
 """Ray's token is for its user alone."""
 
+from concurrent.futures import ThreadPoolExecutor
 from stat import S_IMODE
 
+import grpc
 import pytest
 
 from fedgrid.engine.data.datasets import default_data_dir
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.planning.ray_token import make_private
+from fedgrid.grids.planning.ray_token import check_accepted, make_private
 
 
 @pytest.fixture
@@ -56,3 +58,59 @@ def test_user_without_a_home_is_one_line(token, monkeypatch, folder):
     monkeypatch.setattr("os.path.expanduser", lambda path: path)
     with pytest.raises(ConfigError, match="there is no home folder for .*; set HOME"):
         folder()
+
+
+class Cluster(grpc.GenericRpcHandler):
+    """A control service that takes one token, as Ray's does."""
+
+    def service(self, details):
+        accepted = ("authorization", "Bearer right") in details.invocation_metadata
+
+        def answer(request, context):
+            if not accepted:
+                context.abort(grpc.StatusCode.UNAUTHENTICATED, "InvalidAuthToken")
+            return b""
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    server = grpc.server(ThreadPoolExecutor(1), handlers=[Cluster()])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(None).wait()
+
+
+def test_the_right_token_is_accepted(cluster, monkeypatch, tmp_path):
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    (tmp_path / "token").write_text("right\n")
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
+    check_accepted(cluster)
+
+
+def test_another_token_is_refused_in_one_line_that_names_the_file_and_not_the_token(
+    cluster, monkeypatch, tmp_path
+):
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    (tmp_path / "token").write_text("wrong12345")
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
+    with pytest.raises(ConfigError, match="wants another token than") as refused:
+        check_accepted(cluster)
+    assert cluster in str(refused.value)
+    assert str(tmp_path / "token") in str(refused.value)
+    assert "wrong12345" not in str(refused.value)
+
+
+def test_a_missing_token_is_named(cluster, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    with pytest.raises(ConfigError, match="wants a token, and none was sent"):
+        check_accepted(cluster)
+
+
+@pytest.mark.parametrize("address", ["local", "auto", "ray://head:10001", "127.0.0.1:9"])
+def test_other_addresses_and_silent_ones_are_left_to_ray(address):
+    check_accepted(address)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedgrid.engine.run_config import RunConfig, complete
+from fedgrid.engine.uplink.steps import Clip, Noise
 from fedgrid.grids.presets.axis_keys import AXES, axis_keys, in_run_order, text_of, value_text
 from fedgrid.grids.presets.grid import load_grid
 
@@ -221,6 +222,8 @@ def test_further_axes_stand_before_seed_and_algorithm():
         ({9: 2}, '{"9": 2}'),
         ({"name": "fedprox", "mu": 0.5}, "fedprox (mu 0.5)"),
         ({"name": "fedprox"}, "fedprox"),
+        ([{"clip": 1.0}, {"noise": 0.50}], "clip 1, noise 0.5"),
+        ((Clip(clip=1.0), Noise(noise=0.5)), "clip 1, noise 0.5"),
     ],
 )
 def test_equal_values_have_the_same_text(value, text):

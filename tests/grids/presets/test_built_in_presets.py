@@ -8,6 +8,7 @@ from fedgrid.engine.data.datasets import load
 from fedgrid.engine.partition.scenarios import SCENARIOS
 from fedgrid.engine.session import deal
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.uplink.steps import clip_of, noise_of
 from fedgrid.grids.presets.grid import load_grid, preset_names
 from fedgrid.grids.results.study import describe
 from fedgrid.tracking.against.flis import scenario_of
@@ -43,6 +44,7 @@ PROMISED = {
     "conference": 168,
     "paper-digits": 280,
     "ours-digits": 320,
+    "privacy-digits": 147,
     "communities": 20,
     "communities-mixed": 20,
     "communities-digits": 20,
@@ -54,6 +56,7 @@ PROMISED = {
     "bettinelli-attribution": 80,
     "bettinelli-digits": 40,
     "prigent": 5,
+    "prigent-attack": 7,
     "prigent-cifar10": 5,
     "prigent-femnist": 5,
     "prigent-flips": 22,
@@ -67,6 +70,14 @@ def test_every_preset_has_the_runs_it_promises():
     assert {name: len(grid(name).runs) for name in preset_names()} == PROMISED
     for name in PROMISED:
         assert len({run.run_id for run in grid(name).runs}) == PROMISED[name]
+
+
+def test_privacy_digits_has_seven_noises_under_seven_algorithms():
+    runs = grid("privacy-digits").runs
+    noises = [noise_of(run.uplink) for run in runs]
+    assert sorted(set(noises)) == [0, 0.01, 0.03, 0.06, 0.1, 0.3, 1]
+    assert {noises.count(noise) for noise in noises} == {7 * 3}
+    assert {clip_of(run.uplink) for run in runs} == {0.5}
 
 
 ELEVEN = [

@@ -9,11 +9,10 @@ from mlflow.tracking import MlflowClient
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.format import unseal
-from fedgrid.engine.session import Session
-from fedgrid.grids.execution import in_process
 from fedgrid.grids.search import progress
 from fedgrid.grids.search.definition import load_search
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
+from tests.helpers.killed import Killed, kill_after
 
 NOWHERE = Path("unused")
 SEARCH = ("search", "briggs", "--clients", 3, "--set", "training.rounds=2", "--in-process", "--trials", 4)
@@ -52,25 +51,6 @@ def found(storage, name="briggs-digits"):
     path = storage / "grids" / name / "search.json"
     strict_json(path.read_text())
     return unseal(path)
-
-
-class Killed(BaseException):
-    """An exception that no part of a run may catch."""
-
-
-def kill_after(rounds, monkeypatch):
-    """Raise `Killed` when so many rounds have been run."""
-
-    class Mortal(Session):
-        left = rounds
-
-        def next_round(self):
-            if Mortal.left == 0:
-                raise Killed
-            Mortal.left -= 1
-            return super().next_round()
-
-    monkeypatch.setattr(in_process, "Session", Mortal)
 
 
 def test_search_shows_and_writes_its_best(undisturbed):

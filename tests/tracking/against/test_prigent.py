@@ -26,7 +26,7 @@ def run(
 
 def finished(accuracy, labels=WHOLE, *, seconds=(1, 2), **settings):
     curves = {
-        "personalised_accuracy": accuracy,
+        "asked_accuracy": accuracy,
         "bytes": (2e9, 4e9),
         "bytes_down": (1e9, 1e9),
         "asked_clients": (50, 50),

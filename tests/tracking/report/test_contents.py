@@ -39,6 +39,7 @@ def test_docs_list_the_figures_of_a_report():
     documented = set(re.findall(r"^\| `([\w-]+)` \|", _figures_in_docs(), re.MULTILINE))
     of_axes = {"axis-KEY", "sweep-KEY-by-KEY-DATASET"}
     curves = {**RIGHT, "silhouette": (0.1, 0.2), "global_accuracy": (0.1, 0.2)}
+    curves |= {"epsilon": (1.0, 2.0)}
     assert figures(study("mnist", "digits", curves=curves)) == documented - of_axes
     assert of_axes <= documented
 

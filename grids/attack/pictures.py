@@ -1,0 +1,56 @@
+"""Reconstructions beside what they are of, as one picture a run."""
+
+from collections.abc import Sequence
+from io import BytesIO
+
+import numpy as np
+
+from fedgrid.engine.attacks.reconstruction import Image, Picture
+
+MOST = 12
+"""Pictures of messages, and of updates."""
+
+
+def drawn(pictures: Sequence[Picture], title: str) -> bytes:
+    """Return a PNG: the first pictures of messages, then those of updates, each below its truth."""
+    from matplotlib.figure import Figure
+
+    kinds = [
+        (of, part)
+        for of in ("message", "update")
+        if (part := [picture for picture in pictures if picture.of == of][:MOST])
+    ]
+    columns = max(len(part) for _, part in kinds)
+    figure = Figure(figsize=(0.9 + 0.9 * columns, 0.4 + 2.1 * len(kinds)), layout="constrained")
+    axes = figure.subplots(2 * len(kinds), columns, squeeze=False)
+    for place in axes.flat:
+        place.set_axis_off()
+    for at, (of, part) in enumerate(kinds):
+        names = ("class mean", "decoded") if of == "message" else ("nearest image", "inverted")
+        for column, picture in enumerate(part):
+            for row, image in enumerate((picture.truth, picture.found)):
+                place = axes[2 * at + row, column]
+                place.imshow(_shown(image), cmap="gray", vmin=0, vmax=1)
+                if row == 0:
+                    place.set_title(f"client {picture.client}\nclass {picture.label}", fontsize=7)
+                if column == 0:
+                    place.text(
+                        -0.15,
+                        0.5,
+                        names[row],
+                        fontsize=7,
+                        rotation=90,
+                        va="center",
+                        ha="right",
+                        transform=place.transAxes,
+                    )
+    figure.suptitle(title, fontsize=8)
+    data = BytesIO()
+    figure.savefig(data, format="png", dpi=120, metadata={"Software": None})
+    return data.getvalue()
+
+
+def _shown(image: Image) -> Image:
+    """Return an image as matplotlib draws it: grey of shape (H, W), or colours last."""
+    clipped = np.clip(image, 0, 1)
+    return clipped[0] if len(clipped) == 1 else np.moveaxis(clipped, 0, -1)

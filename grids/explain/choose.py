@@ -1,0 +1,213 @@
+"""Which runs a command line asks to explain, and with which settings; all checks before anything starts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from fedgrid.engine import checkpoint
+from fedgrid.engine.data.datasets import find
+from fedgrid.engine.errors import ConfigError, hint, unknown
+from fedgrid.engine.explanations.layers import named_layer
+from fedgrid.engine.explanations.settings import (
+    IMAGES,
+    PUBLISHED_IMAGES,
+    PUBLISHED_PIXELS,
+    STEPS,
+    Baseline,
+    Explaining,
+    On,
+)
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.explain.job import Job
+from fedgrid.grids.presets.axes import Axes, Item, choose, filter_of
+from fedgrid.grids.presets.axis_keys import AXES, value_text
+from fedgrid.grids.presets.yaml_file import at
+from fedgrid.grids.results.archived import is_archived
+from fedgrid.grids.results.axes import further_axes
+from fedgrid.grids.results.grid_folder import GridFolder, known
+from fedgrid.grids.results.outcome import is_finished
+
+LAST = "last"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a command line asks for; None stands for a default."""
+
+    on: tuple[On, ...]
+    images: int | None = None
+    steps: int | None = None
+    round: str = LAST
+    baseline: Baseline | None = None
+    as_published: bool = False
+
+    def check(self) -> None:
+        """Check that the options fit one another.
+
+        Raises:
+            ConfigError: they do not.
+        """
+        fixed = {"--steps": self.steps, "--baseline": self.baseline}
+        for option, value in fixed.items():
+            if self.as_published and value is not None:
+                raise ConfigError(
+                    f"{option} {value} with --as-published, which has a black baseline and "
+                    f"{PUBLISHED_PIXELS} pixels a step; leave out one of the two"
+                )
+        if self.round != LAST and not (self.round.isdecimal() and int(self.round) > 0):
+            raise ConfigError(f"--round {self.round}: expected last, or a round as in 40")
+
+    def settings(self, on: On, number: int, images: int) -> Explaining:
+        """Return the settings for one distribution, after round `number`."""
+        if self.as_published:
+            return Explaining(on=on, round=number, images=images, baseline="black", as_published=True)
+        return Explaining(
+            on=on,
+            round=number,
+            images=images,
+            steps=STEPS if self.steps is None else self.steps,
+            baseline=self.baseline or "mean",
+        )
+
+
+def distributions(text: str | None) -> tuple[On, ...]:
+    """Return the distributions that `members,server` names, in their order; None is all.
+
+    Raises:
+        ConfigError: there is none of a name.
+    """
+    every: tuple[On, ...] = get_args(On)
+    wanted = [part.strip() for part in text.split(",")] if text is not None else every
+    for name in wanted:
+        if name not in every:
+            raise ConfigError(f"--on {name}: {hint(name, every)}choose {', '.join(every)}, or several: a,b")
+    return tuple(on for on in every if on in wanted)
+
+
+def find_runs(name: str, storage: Storage, filters: Sequence[str]) -> tuple[str, tuple[RunConfig, ...]]:
+    """Return the grid that `name` names, or has the run of that name or id, and those runs of it.
+
+    Raises:
+        ConfigError: there is neither, or a filter leaves no run.
+    """
+    grids = known(storage)
+    if name in grids:
+        return name, _filtered(GridFolder(storage, name).runs(), filters)
+    for grid in grids:
+        runs = tuple(
+            run
+            for run in GridFolder(storage, grid).runs()
+            if name in (run.run_id, run.name, f"{run.name}-{run.run_id}")
+        )
+        if runs:
+            return grid, _filtered(runs, filters)
+    if not grids:
+        raise ConfigError(f"no grid in {storage} yet; `fedgrid run {name}` starts one")
+    raise unknown("grid or run", name, grids)
+
+
+def _filtered(runs: Sequence[RunConfig], filters: Sequence[str]) -> tuple[RunConfig, ...]:
+    names = (*AXES, *further_axes(runs))
+    values = {axis: dict.fromkeys(value_text(run, axis) for run in runs) for axis in names}
+    axes: Axes = {
+        axis: tuple(Item(value) for value in of_axis if value is not None) for axis, of_axis in values.items()
+    }
+    left = tuple(runs)
+    for text in filters:
+        with at(f"--filter {text}"):
+            choice = choose(filter_of(text), axes)
+            left = tuple(
+                run for run in left if all(value_text(run, axis) in labels for axis, labels in choice.items())
+            )
+            if not left:
+                raise ConfigError("no run is left")
+    return left
+
+
+def jobs_of(
+    runs: Sequence[RunConfig], asked: Asked, storage: Storage, data_dir: Path
+) -> tuple[list[Job], list[str]]:
+    """Return the jobs of the finished runs, and the names of the runs that are not finished.
+
+    Raises:
+        ConfigError: no run is finished, or has the state that is asked for; more images or steps than there
+            are; or a model that does not say what is explained.
+        DataError: the images are missing.
+    """
+    asked.check()
+    finished = [run for run in runs if is_finished(storage, run)]
+    if not finished:
+        raise ConfigError(
+            f"none of the {len(runs)} runs is finished, so there is nothing to explain; `fedgrid run` goes on"
+        )
+    for run in finished:
+        _check_model(run, asked, data_dir)
+    rounds = {run.run_id: _round(run, asked, storage) for run in finished}
+    images = _images(finished, asked, rounds, data_dir)
+    jobs = [
+        Job(run, asked.settings(on, rounds[run.run_id], images[run.trunk]))
+        for run in finished
+        for on in asked.on
+    ]
+    waiting = {run.run_id for run in runs} - {run.run_id for run in finished}
+    return jobs, [run.name for run in runs if run.run_id in waiting]
+
+
+def _round(run: RunConfig, asked: Asked, storage: Storage) -> int:
+    kept = sorted(checkpoint.stored_rounds(folder_of(storage.root, run)))
+    if not kept:
+        why = "it was imported without its models" if is_archived(run) else "its files were deleted"
+        raise ConfigError(
+            f"{run.name} has no state to explain: {why}; leave it out with --filter, or run it again"
+        )
+    number = run.training.rounds if asked.round == LAST else int(asked.round)
+    if number not in kept:
+        raise ConfigError(
+            f"--round {asked.round}: {run.name} has no state after round {number}; it keeps "
+            f"{' and '.join(map(str, kept))}"
+        )
+    return number
+
+
+def _check_model(run: RunConfig, asked: Asked, data_dir: Path) -> None:
+    """Check that the model says what is explained, and the image has pixels for the steps."""
+    shape = find(run.dataset, data_dir).shape
+    named_layer(run.model, shape)
+    pixels = shape[1] * shape[2]
+    try:
+        asked.settings("members", 1, 1).pixels(pixels)
+    except ConfigError as error:
+        raise ConfigError(f"--steps: {error}") from error
+
+
+def _images(
+    runs: Sequence[RunConfig], asked: Asked, rounds: Mapping[str, int], data_dir: Path
+) -> dict[str, int]:
+    """Return how many images each client, or as published each cluster, has explained: by trunk of runs."""
+    if asked.as_published:
+        return {run.trunk: asked.images or PUBLISHED_IMAGES for run in runs}
+    firsts = {run.trunk: run for run in runs}
+    found = {}
+    # By data set: the images of one at a time are in memory.
+    for trunk, run in sorted(firsts.items(), key=lambda item: item[1].dataset):
+        most, why = min(_limits(run, asked, rounds[run.run_id], data_dir))
+        if asked.images is not None and asked.images > most:
+            raise ConfigError(f"--images {asked.images}: {why} in {run.scenario}; choose 1 to {most}")
+        found[trunk] = min(IMAGES, most) if asked.images is None else asked.images
+    return found
+
+
+def _limits(run: RunConfig, asked: Asked, number: int, data_dir: Path) -> Iterator[tuple[int, str]]:
+    """Yield how many images there are to explain, and of whom."""
+    # Importing torch takes seconds.
+    from fedgrid.engine.explanations.held import held_in
+    from fedgrid.engine.session import prepare
+
+    fewest = min(held_in(run, data_dir, number - 1), key=lambda part: len(part.test))
+    yield len(fewest.test), f"client {fewest.client} has {len(fewest.test)} test images"
+    if "server" in asked.on:
+        setup, _ = prepare(run, data_dir)
+        yield len(setup.server_set), f"the server has {len(setup.server_set)} test images"

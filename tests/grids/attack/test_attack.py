@@ -1,0 +1,123 @@
+"""`fedgrid attack` on a small grid: runs are not changed, nothing is attacked twice, bad input."""
+
+import csv
+import json
+
+import pytest
+from rich.console import Console
+
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.attack.command import attack_grid, settings_of
+from fedgrid.grids.results.grid_folder import GridFolder
+from tests.helpers.finished_runs import mark_finished
+from tests.helpers.small_runs import NOWHERE, config, play
+
+RUNS = [
+    config("ocfl-kmeans", training={"rounds": 2}),
+    config({"name": "embeddings", "encoder": "pixels", "flip": 0.0}, training={"rounds": 2}),
+]
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory):
+    """Return a storage with a grid of two finished runs, and one that has not started."""
+    storage = Storage.of(tmp_path_factory.mktemp("runs"))
+    for run in RUNS:
+        play(run, storage.root)
+        mark_finished(storage.root, run)
+    GridFolder(storage, "small").keep([*RUNS, config("bnc", seed=1)], "")
+    return storage
+
+
+def attack(storage, capsys, *asked):
+    """Return what the command prints as JSON, and the rows of its csv file."""
+    settings = settings_of(*asked, *[None] * (3 - len(asked)))
+    assert attack_grid("small", storage, NOWHERE, settings, Console(), as_json=True) == 0
+    with (storage.root / f"grids/small/attacks/{settings.key}.csv").open() as file:
+        return json.loads(capsys.readouterr().out), list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize(
+    ("asked", "rows"), [(("membership",), 6 + 6), (("class",), 12), (("reconstruction", 1, 3), 0)], ids=str
+)
+def test_finished_runs_are_attacked_once_and_not_changed(storage, capsys, asked, rows):
+    folders = [path.parent for path in storage.root.glob("*/config.json")]
+    before = [numbers_of(folder) for folder in folders]
+    first, table = attack(storage, capsys, *asked)
+    again, same = attack(storage, capsys, *asked)
+    assert (first["attacked"], again["attacked"]) == (2, 0)
+    assert first["rows"] == again["rows"]
+    assert table == same
+    assert len(table) >= rows
+    assert {row["algorithm"] for row in table} == {row["algorithm"] for row in first["rows"]}
+    assert [numbers_of(folder) for folder in folders] == before
+
+
+def numbers_of(folder):
+    """Return the bytes of a run's own files."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_class_means_come_from_messages_and_images_from_updates(storage, capsys):
+    """With pixels as codes and no flips a message is a picture of ones and zeros."""
+    _, table = attack(storage, capsys, "reconstruction", 1, 3)
+    messages = [row for row in table if row["of"] == "message"]
+    assert {row["algorithm"] for row in messages} == {"Embeddings"}
+    assert {int(row["client"]) for row in messages} == set(range(6))
+    assert all(float(row["mse"]) < float(row["mse_random"]) for row in messages)
+    updates = [row for row in table if row["of"] == "update"]
+    assert {int(row["client"]) for row in updates} == {0}
+    pictures = list(storage.root.glob("*/attacks/*.png"))
+    assert len(pictures) == 2
+
+
+def test_the_table_names_what_it_shows(storage):
+    console = Console(width=200, record=True)
+    with console.capture() as shown:
+        attack_grid("small", storage, NOWHERE, settings_of("membership", None, None), console)
+    text = shown.get()
+    assert {"OCFL-KM", "Embeddings"} <= set(text.split())
+    assert "0.5 gives nothing away" in text
+
+
+def test_other_settings_are_another_attack():
+    keys = {settings_of("reconstruction", *asked).key for asked in ((None, None), (5, None), (None, 9))}
+    assert len(keys) == 3
+    assert settings_of("reconstruction", 3, 300) == settings_of("reconstruction", None, None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (("membership", 3, None), "--clients 3 has no effect with --kind membership"),
+        (("class", None, 9), "--steps 9 has no effect with --kind class"),
+    ],
+    ids=str,
+)
+def test_an_option_without_effect_is_refused(asked, message):
+    with pytest.raises(ConfigError, match=message):
+        settings_of(*asked)
+
+
+def test_a_grid_without_a_finished_run_is_refused(tmp_path):
+    storage = Storage.of(tmp_path)
+    GridFolder(storage, "new").keep([RUNS[0]], "")
+    with pytest.raises(ConfigError, match="none of the 1 runs of new is finished"):
+        attack_grid("new", storage, NOWHERE, settings_of("class", None, None), Console())
+
+
+def test_a_run_without_its_states_is_named_and_the_others_are_attacked(storage, capsys):
+    settings = settings_of("reconstruction", 1, 1)
+    moved = list(storage.root.glob("*ocfl*/state-*1.s*"))
+    kept = {path: path.read_bytes() for path in moved}
+    for path in moved:
+        path.unlink()
+    try:
+        assert attack_grid("small", storage, NOWHERE, settings, Console(), as_json=True) == 1
+    finally:
+        for path, data in kept.items():
+            path.write_bytes(data)
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["failed"] == 1
+    assert "has no state after round 1" in " ".join(printed.err.split())

@@ -1,0 +1,102 @@
+"""What a command line asks to explain, and what is refused before anything starts."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.models.registry import MODELS
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.explain.choose import Asked, distributions, find_runs, jobs_of
+from tests.helpers.explained import GRID, RUNS, UNFINISHED, finished_grid
+from tests.helpers.small_grid import NOWHERE
+
+MEMBERS = ("members",)
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory):
+    return finished_grid(tmp_path_factory.mktemp("runs"))
+
+
+def refused(storage, runs=RUNS, **asked):
+    with pytest.raises(ConfigError) as error:
+        jobs_of(runs, Asked(MEMBERS, **asked), storage, NOWHERE)
+    return str(error.value)
+
+
+def test_grid_run_name_and_id_are_found(storage):
+    every = (*RUNS, UNFINISHED)
+    assert find_runs(GRID, storage, []) == (GRID, every)
+    for run in every:
+        assert find_runs(run.run_id, storage, []) == (GRID, (run,))
+        assert find_runs(run.name, storage, []) == (GRID, (run,))
+
+
+def test_unknown_name_is_answered_with_the_grids(storage):
+    with pytest.raises(ConfigError, match=r"unknown grid or run 'smal'; did you mean 'small'"):
+        find_runs("smal", storage, [])
+    with pytest.raises(ConfigError, match=r"no grid in .* yet; `fedgrid run small` starts one"):
+        find_runs(GRID, Storage(storage.root / "empty"), [])
+
+
+def test_filters_keep_runs_by_axis_and_refuse_what_the_grid_lacks(storage):
+    assert find_runs(GRID, storage, ["algorithm=bnc", "seed=1"])[1] == RUNS[:1]
+    with pytest.raises(ConfigError, match=r"--filter algorithm=sattler: .* it has: bnc, ocfl-kmeans"):
+        find_runs(GRID, storage, ["algorithm=sattler"])
+    with pytest.raises(ConfigError, match=r"--filter alg=bnc: unknown axis 'alg'"):
+        find_runs(GRID, storage, ["alg=bnc"])
+    with pytest.raises(ConfigError, match="no run is left"):
+        find_runs(GRID, storage, ["algorithm=ocfl-kmeans", "seed=2"])
+
+
+def test_distributions_are_in_their_order_and_a_typing_error_is_named():
+    assert distributions(None) == ("members", "others", "server")
+    assert distributions("server, members") == ("members", "server")
+    with pytest.raises(ConfigError, match="--on member: did you mean 'members'"):
+        distributions("member")
+
+
+def test_run_that_is_not_finished_is_left_out_and_named(storage):
+    jobs, waiting = jobs_of((*RUNS, UNFINISHED), Asked(MEMBERS), storage, NOWHERE)
+    assert ([job.config for job in jobs], waiting) == (list(RUNS), [UNFINISHED.name])
+    assert "none of the 1 runs is finished" in refused(storage, [UNFINISHED])
+
+
+def test_last_round_is_the_same_as_its_number_and_one_that_is_gone_is_answered_with_those_kept(storage):
+    (last,), _ = jobs_of(RUNS[:1], Asked(MEMBERS), storage, NOWHERE)
+    (third,), _ = jobs_of(RUNS[:1], Asked(MEMBERS, round="3"), storage, NOWHERE)
+    assert last.settings.key == third.settings.key
+    assert "has no state after round 1; it keeps 2 and 3" in refused(storage, round="1")
+    assert "--round first: expected last, or a round" in refused(storage, round="first")
+
+
+def test_run_without_a_state_is_refused(storage, tmp_path):
+    gone = Storage(tmp_path)
+    source, target = (folder_of(each.root, RUNS[0]) for each in (storage, gone))
+    target.mkdir()
+    for path in source.glob("*.*"):
+        if not path.name.startswith("state-") and path.is_file():
+            (target / path.name).write_bytes(path.read_bytes())
+    message = refused(gone, RUNS[:1])
+    assert message.startswith(f"{RUNS[0].name} has no state to explain")
+
+
+def test_more_images_or_steps_than_there_are_are_refused_with_the_most(storage):
+    most = int(re.search(r"choose 1 to (\d+)$", refused(storage, images=10**6))[1])
+    assert f"--images {most + 1}: client" in refused(storage, images=most + 1)
+    jobs_of(RUNS, Asked(MEMBERS, images=most), storage, NOWHERE)
+    assert refused(storage, steps=65).startswith("--steps: 65 steps for an image of 64 pixels")
+
+
+def test_options_that_as_published_fixes_are_refused(storage):
+    assert "--steps 8 with --as-published" in refused(storage, steps=8, as_published=True)
+    assert "--baseline blur with --as-published" in refused(storage, baseline="blur", as_published=True)
+
+
+def test_model_that_names_no_layer_is_refused(storage, monkeypatch):
+    entry = MODELS["digitnet"]
+    monkeypatch.setitem(MODELS, "digitnet", replace(entry, saliency_layer=None))
+    assert "give its ModelEntry saliency_layer='input'" in refused(storage)

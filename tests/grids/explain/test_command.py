@@ -1,0 +1,162 @@
+"""`fedgrid explain` on a small grid: what it writes, repeats, and shows."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from mlflow.tracking import MlflowClient
+from rich.console import Console
+
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.integrity import done_mark
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.lease import Lease
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.storage_id import claim
+from fedgrid.grids.explain import command
+from fedgrid.grids.explain.choose import Asked, jobs_of
+from fedgrid.grids.explain.command import explain_grid
+from fedgrid.grids.explain.execute import run_on_ray
+from fedgrid.grids.explain.job import JobFiles
+from fedgrid.grids.explain.read import own_explained
+from fedgrid.grids.mlflow_log.run_log import artifact_root
+from fedgrid.grids.mlflow_log.run_writer import Writer
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.tracking.mlflow.store import default_uri
+from fedgrid.tracking.scoring.explanations import DISTRIBUTIONS
+from tests.helpers.command_line import fedgrid, new_storage
+from tests.helpers.explained import GRID, RUNS, explanations, finished_grid
+from tests.helpers.small_grid import NOWHERE
+
+ASKED = Asked(("members", "others"), images=2, steps=4)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A storage with explanations, and what the command printed."""
+    root = tmp_path_factory.mktemp("runs")
+    finished_grid(root)
+    before = {path: path.read_bytes() for path in root.glob("*/*") if path.is_file()}
+    with pytest.MonkeyPatch.context() as patch:
+        found = run(root, patch)
+    return root, before, found
+
+
+def run(root, patch, asked=ASKED, **options):
+    """Run the command without MLflow; return the JSON that it prints."""
+    printed = []
+    patch.setattr(command, "_log", lambda *given: True)
+    patch.setattr("builtins.print", lambda text: printed.append(text))
+    chosen = {"in_process": True, "dry_run": False, "as_json": True, **options}
+    explain_grid(GRID, Storage(root), NOWHERE, asked, [], Console(quiet=True), **chosen)
+    return json.loads(printed[-1]) if printed else {}
+
+
+def copy_of(root, to):
+    shutil.copytree(root, to / "runs")
+    return to / "runs"
+
+
+def test_each_run_and_distribution_has_records_and_no_file_of_a_run_changes(whole):
+    root, before, found = whole
+    assert (found["jobs"], found["done_before"], found["failed"]) == (4, 0, 0)
+    assert {path: path.read_bytes() for path in before} == before
+    assert all(done_mark.damage(folder_of(root, each), each, everything=True) is None for each in RUNS)
+    assert len(explanations(root)) == 2 * 4
+    tables = [pq.read_table(path) for path in sorted(root.glob("*/explanations/members-*.parquet"))]
+    assert [table.num_rows for table in tables] == [2 * 3, 2 * 3]
+
+
+def test_same_command_does_nothing_more_and_prints_the_same_scores(whole, tmp_path, monkeypatch):
+    root, _, found = whole
+    again = run(root, monkeypatch)
+    assert (again["done_before"], again["scores"]) == (4, found["scores"])
+
+
+def test_killed_or_damaged_job_is_done_again_with_the_same_bytes(whole, tmp_path, monkeypatch):
+    root = copy_of(whole[0], tmp_path)
+    expected = explanations(root)
+    marks = sorted(root.glob("*/explanations/*.json"))
+    records = sorted(root.glob("*/explanations/*.parquet"))
+    marks[0].unlink()
+    records[1].write_bytes(records[1].read_bytes()[:-9])
+    assert run(root, monkeypatch)["done_before"] == 2
+    assert explanations(root) == expected
+
+
+def test_run_with_another_state_is_explained_again(whole, tmp_path, monkeypatch):
+    root = copy_of(whole[0], tmp_path)
+    state = folder_of(root, RUNS[0]) / "state-000003.sha256"
+    state.write_text(state.read_text() + " \n")
+    jobs, _ = jobs_of(RUNS, ASKED, Storage(root), NOWHERE)
+    done = [JobFiles(Storage(root), job).about() is not None for job in jobs]
+    assert done == [False, False, True, True]
+
+
+def test_storage_in_use_is_refused(whole, tmp_path, monkeypatch):
+    root = copy_of(whole[0], tmp_path)
+    with Lease(Storage(root), "another"), pytest.raises(ConfigError, match="is in use: grid another"):
+        run(root, monkeypatch)
+
+
+def test_dry_run_says_what_is_left_and_writes_nothing(whole, tmp_path, monkeypatch):
+    root = copy_of(whole[0], tmp_path)
+    sorted(root.glob("*/explanations/members-*.json"))[0].unlink()
+    before = sorted(root.rglob("*"))
+    monkeypatch.setattr("fedgrid.grids.explain.dry_run.ENOUGH", 0.0)
+    found = run(root, monkeypatch, dry_run=True)
+    assert sorted(root.rglob("*")) == before
+    assert [(row["on"], row["runs"], row["explained"]) for row in found["rows"]] == [
+        ("members", 2, 1),
+        ("others", 2, 2),
+    ]
+    # Two images of three clients; of four steps three are between the ends, in four curves.
+    assert found["rows"][0]["forward_passes"] == 2 * 3 * (2 + 4 * 3)
+
+
+def test_report_shows_what_was_asked_for_last(whole, tmp_path, monkeypatch):
+    root = copy_of(whole[0], tmp_path)
+    run(root, monkeypatch, Asked(("members",), images=1, steps=4))
+    storage = Storage(root)
+    found = own_explained(GridFolder(storage, GRID), storage)[""]
+    images = {on: [each.weight for each in found.explained if each.on == on] for on in DISTRIBUTIONS}
+    assert (sum(images["members"]), sum(images["server"])) == (1 * 3 * 2, 0)
+    assert set(images["others"]) == {2.0}, "asked for before, with two images of each client"
+    assert found.about.startswith("1 to 2 images of each client")
+
+
+def test_mlflow_gets_the_means_the_records_and_the_maps_of_runs_that_it_knows(whole, tmp_path):
+    root = new_storage(tmp_path / "runs")
+    shutil.copytree(whole[0], root, dirs_exist_ok=True)
+    claim(Storage(root))
+    Writer(default_uri(root), GRID, root, artifact_root(root)).write(RUNS[0], (), "FINISHED")
+    options = ("--on", "members,others", "--images", 2, "--steps", 4, "--in-process", "--json")
+    result = fedgrid("explain", GRID, "--storage", root, *options)
+    assert result.code == 0
+    assert "MLflow does not know 1 of the runs: `fedgrid sync small`" in result.err
+    scores = {
+        (row["on"], row["algorithm"], row["score"]): row["value"] for row in result.events[-1]["scores"]
+    }
+    client = MlflowClient(default_uri(root))
+    experiment = client.get_experiment_by_name(GRID)
+    (logged,) = client.search_runs([experiment.experiment_id], f"tags.`fedgrid.run_id` = '{RUNS[0].run_id}'")
+    assert logged.data.metrics["explanation_members_gap"] == scores["members", "BNC", "gap"]
+    files = [Path(each.path).name for each in client.list_artifacts(logged.info.run_id, "explanations")]
+    assert sorted(name.partition("-")[0] for name in files) == ["maps", *["members"] * 2, *["others"] * 2]
+
+
+@pytest.mark.ray
+def test_records_on_ray_are_those_of_one_process(whole, tmp_path, ray_session):
+    root = copy_of(whole[0], tmp_path)
+    expected = explanations(root)
+    for path in root.glob("*/explanations/*"):
+        path.unlink()
+    storage = Storage(root)
+    jobs, _ = jobs_of(RUNS, ASKED, storage, NOWHERE)
+    ended = []
+    with Lease(storage, GRID) as lease:
+        run_on_ray(jobs, storage, NOWHERE, lease.token, lambda: None, ended.append)
+    assert [each.cause for each in ended] == [None] * 4
+    assert explanations(root) == expected

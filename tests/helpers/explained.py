@@ -1,0 +1,28 @@
+"""A small grid of finished runs on digits, to explain: three clients, three rounds, two algorithms."""
+
+from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.session import Session
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.execution.run_events import run_to_end
+from fedgrid.grids.results.grid_folder import GridFolder
+from tests.helpers.small_grid import NOWHERE, config
+
+GRID = "small"
+RUNS = (config(seed=1), config(seed=1, algorithm="ocfl-kmeans"))
+UNFINISHED = config(seed=2)
+
+
+def finished_grid(root):
+    """Run both runs, and name a third one that is not started; return the storage."""
+    storage = Storage(root)
+    for run in RUNS:
+        for _ in run_to_end(Session(InProcessPool(), NOWHERE), run, storage, lambda: False):
+            pass
+    GridFolder(storage, GRID).keep((*RUNS, UNFINISHED), "")
+    return storage
+
+
+def explanations(root):
+    """Return the bytes of all files of explanations."""
+    paths = sorted(root.glob("*/explanations/*"))
+    return {str(path.relative_to(root)): path.read_bytes() for path in paths if "mlflow" not in path.name}

@@ -1,0 +1,25 @@
+"""A command that is killed in this process, in the middle of its rounds."""
+
+import pytest
+
+from fedgrid.engine.session import Session
+from fedgrid.grids.execution import in_process
+
+
+class Killed(BaseException):
+    """An exception that no part of a run may catch."""
+
+
+def kill_after(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raise `Killed` when so many rounds have been run in this process."""
+
+    class Mortal(Session):
+        left = rounds
+
+        def next_round(self):
+            if Mortal.left == 0:
+                raise Killed
+            Mortal.left -= 1
+            return super().next_round()
+
+    monkeypatch.setattr(in_process, "Session", Mortal)

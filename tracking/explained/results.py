@@ -1,0 +1,134 @@
+"""What a report shows of explained images: summaries of their records.
+
+Shapes: K + 1 points of a curve, N images.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from fedgrid.tracking.records import Array
+from fedgrid.tracking.scoring.explanations import AGAINST, DISTRIBUTIONS, Explained
+from fedgrid.tracking.scoring.study import Scenario
+
+ImageKey: TypeAlias = tuple[Scenario, int, int, int, int]
+"""Scenario, seed, the client whose model explains the image, its holder and its place there."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """The curves of one algorithm's images of one data set: means, and the quartiles of the first two."""
+
+    dataset: str
+    clients: int
+    algorithm: str
+    on: str
+    images: int
+    means: Mapping[str, Array]
+    """Name of a curve -> shape (K + 1,)."""
+    quartiles: Mapping[str, Array]
+    """Name of a curve -> first and third quartile, shape (2, K + 1)."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One image and its map by one algorithm's model."""
+
+    scenario: Scenario
+    seed: int
+    algorithm: str
+    on: str
+    client: int
+    place: tuple[int, int]
+    """Its holder, and its place among that one's images: the same image has the same."""
+    label: int
+    prediction: int
+    map_HW: Array
+    """uint8."""
+    pixels_CHW: Array
+    """uint8."""
+    is_empty: bool
+
+
+@dataclass(frozen=True)
+class ExplainedGrid:
+    """The explanations of a grid's runs, all by the same settings."""
+
+    explained: tuple[Explained, ...]
+    """A row a model."""
+    bands: tuple[Band, ...] = ()
+    shown: tuple[Shown, ...] = ()
+    excess: Mapping[tuple[str, str], Mapping[ImageKey, float]] = field(default_factory=dict)
+    """(distribution, algorithm) -> each image's excess over a random order, divided by its probability."""
+    about: str = ""
+    """How the images were explained, in a sentence."""
+    lacking: tuple[str, ...] = ()
+    """What is missing, a sentence each."""
+
+    def of_clients(self, clients: int) -> "ExplainedGrid":
+        """Return those of scenarios with so many clients."""
+        return ExplainedGrid(
+            tuple(each for each in self.explained if each.scenario[1] == clients),
+            tuple(each for each in self.bands if each.clients == clients),
+            tuple(each for each in self.shown if each.scenario[1] == clients),
+            {
+                name: {key: value for key, value in images.items() if key[0][1] == clients}
+                for name, images in self.excess.items()
+            },
+            self.about,
+            self.lacking,
+        )
+
+
+@dataclass(frozen=True)
+class Paired:
+    """An algorithm's excess / p minus BNC's, of the images that both explain with the same client's model."""
+
+    algorithm: str
+    difference: float
+    better: float
+    """Share of the images on which it is higher; half of the ties count."""
+    images: int
+
+
+def paired(grid: ExplainedGrid, on: str) -> list[Paired]:
+    """Return the comparison of each algorithm with BNC, image by image; none without BNC."""
+    against = grid.excess.get((on, AGAINST), {})
+    found = []
+    for (where, algorithm), images in grid.excess.items():
+        both = [key for key in images if key in against]
+        if where != on or algorithm == AGAINST or not both:
+            continue
+        differences = np.array([images[key] - against[key] for key in both])
+        better = float(np.mean((differences > 0) + 0.5 * (differences == 0)))
+        found.append(Paired(algorithm, float(differences.mean()), better, len(both)))
+    return found
+
+
+def sentence(grid: ExplainedGrid, on: str) -> str:
+    """Return in a sentence whether clustering helps once confidence is taken out; empty without BNC."""
+    found = paired(grid, on)
+    if not found:
+        return ""
+    better, worse = ([each for each in found if sign * each.difference > 0] for sign in (1, -1))
+    words = [
+        f"{len(chosen)} of {len(found)} algorithms {verb}: {_listed(chosen)}"
+        for chosen, verb in ((better, "gain"), (worse, "lose"))
+        if chosen
+    ]
+    counts = [each.images for each in found]
+    images = str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+    return (
+        f"On {DISTRIBUTIONS[on]}, once confidence is taken out (excess over a random order, divided by p, "
+        f"image by image against {AGAINST}, {images} images): {'; '.join(words) or 'no difference'}."
+    )
+
+
+def _listed(found: Sequence[Paired]) -> str:
+    ranked = sorted(found, key=lambda each: -abs(each.difference))
+    first = f"{ranked[0].algorithm} {ranked[0].difference:+.3f} (better on {ranked[0].better:.0%})"
+    return ", ".join(
+        [first, *(f"{each.algorithm} {each.difference:+.3f} ({each.better:.0%})" for each in ranked[1:])]
+    )

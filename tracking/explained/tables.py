@@ -1,0 +1,75 @@
+"""The scores of one's own explanations, a row an algorithm."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedgrid.tracking.scoring.explanations import (
+    DISTRIBUTIONS,
+    OWN_SCORES,
+    UNSEEN_GAP,
+    Explained,
+    of_runs,
+)
+from fedgrid.tracking.tables.cells import spread_over_seeds
+from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_columns, dash, mean
+
+DIGITS = 3
+NO_BEST = ("p", "empty")
+"""Scores of which more is neither good nor bad."""
+CAPTION = (
+    "Means over images (as published: over clusters), then seeds and scenarios. A high insertion is good, a "
+    "low deletion. Both rise with p, the probability of the explained class for the whole image. Gap: "
+    "insertion - deletion. Excess: the gap minus that of a random order, what the map earns. / p: divided by "
+    "p, image by image, which takes confidence out. Gap of unseen: over images that no client of the cluster "
+    "trains on. Empty: share of maps that order no pixels."
+)
+
+
+def own_scores(explained: Sequence[Explained], on: str) -> Table:
+    """Return the table of one distribution, of scenarios with one number of clients."""
+    (clients,) = {each.scenario[1] for each in explained}
+    there = [each for each in explained if each.on == on]
+    algorithms = tuple(dict.fromkeys(each.algorithm for each in explained))
+    datasets = tuple(dict.fromkeys(each.scenario[0] for each in explained))
+    has_seen = any(each.weight > each.unseen for each in there)
+    chosen_scores = [score for score in OWN_SCORES if score is not UNSEEN_GAP or has_seen]
+    parts: list[tuple[str, Sequence[str]]] = [(name, (name,)) for name in datasets]
+    if len(datasets) > 1:
+        parts.insert(0, ("all", datasets))
+    rows = []
+    for name, chosen in parts:
+        part = [each for each in there if each.scenario[0] in chosen]
+        every = [each for each in explained if each.scenario[0] in chosen]
+        by_score = [of_runs([*part], on, score) for score in chosen_scores]
+        for algorithm in algorithms:
+            expected = {(each.scenario, each.seed) for each in every if each.algorithm == algorithm}
+            cells = [
+                _cell(found.get(algorithm, {}), expected) if expected else Cell(ABSENT) for found in by_score
+            ]
+            rows.append(Row(algorithm, tuple(cells), f"data sets: {name}" if len(parts) > 1 else ""))
+    return Table(
+        f"explanations-{on}-{clients}",
+        f"Explanations of {DISTRIBUTIONS[on]}, {clients} clients",
+        CAPTION,
+        tuple(Column(score.name) for score in chosen_scores),
+        bold_columns(rows, [None if score.name in NO_BEST else score.highest for score in chosen_scores]),
+        corner="algorithm",
+        part="data sets",
+    )
+
+
+def _cell(found: Mapping[Any, Mapping[int, float]], expected: Collection[tuple[Any, int]]) -> Cell:
+    values = {(scenario, seed): value for scenario, seeds in found.items() for seed, value in seeds.items()}
+    if not values:
+        return dash(expected=len(expected), finished=0)
+    by_scenario = [float(np.mean(list(seeds.values()))) for seeds in found.values()]
+    return mean(
+        float(np.mean(by_scenario)),
+        spread_over_seeds(values, len(expected)),
+        count=len(values),
+        expected=len(expected),
+        seeds=len({seed for _, seed in values}),
+        digits=DIGITS,
+    )
