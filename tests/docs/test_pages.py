@@ -82,8 +82,9 @@ def parse(words: list[str]) -> None:
 
 @pytest.mark.parametrize(("page", "line"), LINES)
 def test_command_of_the_documents_is_one_that_fedgrid_has(page: str, line: str) -> None:
-    words = shlex.split(line.split(" | ")[0], comments=True)[1:]
-    parse([word for word in words if word not in ("...", "&")])
+    for part in re.split(" && ", line):
+        words = shlex.split(re.split(r" [|>] ", part)[0], comments=True)
+        parse([word for word in words[1:] if word not in ("...", "&")])
 
 
 def test_unknown_option_is_found() -> None:
