@@ -67,13 +67,12 @@ def unknown_key(
     allowed = list(allowed)
     inside = f" in {where}" if where else ""
     names = {**inner, **{name: name for name in allowed}}
-    return ConfigError(
-        f"unknown key '{given}'{inside}; {hint(given, names)}allowed: {', '.join(allowed)}", key
-    )
+    near = get_close_matches(given, names, n=1)
+    meant = f"did you mean '{names[near[0]]}'? " if near else ""
+    return ConfigError(f"unknown key '{given}'{inside}; {meant}allowed: {', '.join(allowed)}", key)
 
 
 def hint(given: str, known: Iterable[str]) -> str:
-    """Return a question with the nearest known name, empty if none is near; of a mapping its value."""
-    names = known if isinstance(known, Mapping) else {name: name for name in known}
-    near = get_close_matches(given, list(names), n=1)
-    return f"did you mean '{names[near[0]]}'? " if near else ""
+    """Return a question with the nearest known name, empty if none is near."""
+    near = get_close_matches(given, list(known), n=1)
+    return f"did you mean '{near[0]}'? " if near else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import AfterValidator
 
 from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.embeddings.quantiser import flipped, pack, rounded, scaled
@@ -18,7 +18,15 @@ from fedgrid.algorithms.embeddings.quantiser import flipped, pack, rounded, scal
 if TYPE_CHECKING:
     from torch import Tensor
 
-Flip = Annotated[float, Field(ge=0, le=0.5)]
+
+def _is_flip(given: "float | tuple[float, ...]") -> "float | tuple[float, ...]":
+    budgets = given if isinstance(given, tuple) else (given,)
+    if not budgets or not all(0 <= each <= 0.5 for each in budgets):
+        raise ValueError(f"{given} given; expected a probability from 0 to 0.5, or a list of such (budgets)")
+    return given
+
+
+Flip = Annotated[float | tuple[float, ...], AfterValidator(_is_flip)]
 BITS, VECTOR = "bits", "vector"
 """Arrays of a message: packed bits, or float32 entries where nothing is quantised."""
 
@@ -26,9 +34,9 @@ BITS, VECTOR = "bits", "vector"
 class ClassMeans(Message):
     """The mean code of each class, one after the other."""
 
-    flip: Flip | tuple[Flip, ...] = 0.1
+    flip: Flip = 0.1
     """Probability of a flipped bit. Of several each client draws one of its own."""
-    normalise: Literal["vector", "class"] = "vector"
+    normalise: Literal["vector", "class"] = "class"
     """What is scaled to 0..1 by its least and greatest entry."""
     quantise: bool = True
     """False: the means themselves are sent, as float32, without flips."""

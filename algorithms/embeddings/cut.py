@@ -25,6 +25,9 @@ PUBLISHED_BOUNDS = (1.0, 100.0)
 PENALTY = -500.0
 """The release's score of a cut that it does not accept."""
 
+GREATEST = 1e6
+"""What the optimisation takes for an infinite index: clusters of equal vectors."""
+
 
 @dataclass(frozen=True)
 class Cut:
@@ -138,7 +141,7 @@ class Tree:
             accepted = (
                 len(sizes) >= max(2, guards.least_clusters) and sizes.min() >= guards.least_members
             ) and not np.isnan(cut.index)
-            index = min(cut.index, np.finfo(np.float64).max)
+            index = min(cut.index, GREATEST)
             return (-index if reversed_sign else index) if accepted else PENALTY
 
         if self._num < 3:
@@ -159,14 +162,18 @@ def _optimised(score: Callable[[float], float], bounds: tuple[float, float], see
 
     if bounds[0] >= bounds[1]:
         return bounds[1]
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        sampler = optuna.samplers.GPSampler(
-            seed=seed, n_startup_trials=RANDOM_POINTS, deterministic_objective=True
+    said_before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            sampler = optuna.samplers.GPSampler(
+                seed=seed, n_startup_trials=RANDOM_POINTS, deterministic_objective=True
+            )
+        study = optuna.create_study(direction="maximize", sampler=sampler)
+        study.optimize(
+            lambda trial: score(trial.suggest_float("threshold", *bounds)), RANDOM_POINTS + MODEL_POINTS
         )
-    study = optuna.create_study(direction="maximize", sampler=sampler)
-    study.optimize(
-        lambda trial: score(trial.suggest_float("threshold", *bounds)), RANDOM_POINTS + MODEL_POINTS
-    )
+    finally:
+        optuna.logging.set_verbosity(said_before)
     return float(study.best_params["threshold"])

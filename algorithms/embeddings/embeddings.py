@@ -3,8 +3,9 @@
 Source: Prigent, Chelli, Costan, Cudennec, Schubert, Antoniu, Efficient Resource-Constrained Federated
 Learning Clustering with Local Data Compression on the Edge-to-Cloud Continuum, HiPC 2024, Algorithms 1 to 3,
 and its code (cedricprigent/efficient-fl-clustering), which `embeddings-as-published` follows: the sign of the
-index reversed, each class scaled by itself, BatchNorm by each class's own statistics, lower layers shared.
-Deviations: the index is maximised, over all cuts; a client not met yet is counted to the largest cluster.
+index reversed, BatchNorm by each class's own statistics, lower layers shared. Deviations: the index is
+maximised, over all cuts; each class is scaled by itself, as in the code, not the vector, as in the text; a
+client not met yet is counted to the largest cluster.
 
 Shapes: N clients, D entries of a vector.
 """
@@ -13,7 +14,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import AfterValidator
 
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.encoder import EncoderSettings
@@ -23,7 +24,16 @@ from fedgrid.algorithms.embeddings.before_training import BeforeTraining, Before
 from fedgrid.algorithms.embeddings.class_means import ClassMeans, Flip, vector_of
 from fedgrid.algorithms.embeddings.cut import Guards, Tree
 
-Threshold = Literal["best-ch", "bayesian", "bayesian-reversed", "widest-gap"] | Annotated[float, Field(gt=0)]
+RULES = ("best-ch", "bayesian", "bayesian-reversed", "widest-gap")
+
+
+def _is_threshold(given: str | float) -> str | float:
+    if given in RULES or (not isinstance(given, str) and given > 0):
+        return given
+    raise ValueError(f"{given!r} given; expected {', '.join(RULES)}, or a height above 0")
+
+
+Threshold = Annotated[float | str, AfterValidator(_is_threshold)]
 
 
 class EmbeddingsSettings(BeforeTrainingSettings):
@@ -31,10 +41,11 @@ class EmbeddingsSettings(BeforeTrainingSettings):
 
     encoder: EncoderSettings = EncoderSettings(federated=10)
     """Makes codes of images."""
-    flip: Flip | tuple[Flip, ...] = 0.1
+    flip: Flip = 0.1
     """Probability with which each bit is flipped, in [0, 0.5]. Of a list each client draws one of its own."""
-    normalise: Literal["vector", "class"] = "vector"
-    """What is scaled to 0..1 before rounding: the whole vector (text), or the part of each class (code)."""
+    normalise: Literal["vector", "class"] = "class"
+    """What is scaled to 0..1 before rounding: the part of each class (code), or the whole vector (text),
+    which tells groups apart less well."""
     quantise: bool = True
     """False: means of codes are sent as they are, float32, without flips."""
     threshold: Threshold = "best-ch"

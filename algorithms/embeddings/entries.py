@@ -35,7 +35,6 @@ EMBEDDINGS_AS_PUBLISHED = (
         Embeddings,
         EmbeddingsSettings(
             encoder=EncoderSettings(federated=10, batch_statistics=True),
-            normalise="class",
             threshold="bayesian-reversed",
             least_clusters=3,
             least_members=10,

@@ -7,7 +7,7 @@ Shapes: K clients, P entries of a state vector, of which W are parameters.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.updates import Vector
+from fedgrid.engine.before_training.meeting import meet
 from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.clients.messages import Setup, TrainTask
 from fedgrid.engine.clients.participation import Participation
@@ -85,7 +86,13 @@ class Observed:
         return {client: each.payload for client, each in enumerate(said)}
 
 
-def observe(config: RunConfig, before: Progress | None, after: Progress, data_dir: Path) -> Observed:
+def observe(
+    config: RunConfig,
+    before: Progress | None,
+    after: Progress,
+    data_dir: Path,
+    encoder: Encoder | None = None,
+) -> Observed:
     """Return what the server of a finished run has seen in its last round.
 
     Args:
@@ -93,6 +100,7 @@ def observe(config: RunConfig, before: Progress | None, after: Progress, data_di
         before: its state before the last round; None if that is the first round.
         after: its state after the last round.
         data_dir: the folder of the images.
+        encoder: what its clients' messages are made with, if they are.
 
     Raises:
         DataError: the images are missing.
@@ -108,22 +116,33 @@ def observe(config: RunConfig, before: Progress | None, after: Progress, data_di
         fresh = partial(initial_vector, *of_model, config.root_seed)
         state = algorithm.init(layout, config.clients, fresh, generator(config.root_seed, "init"))
         before = Progress(0, algorithm.reveal(state, truth_K))
-    sent = _sent(config, setup, before, truth_K) if algorithm.sends_updates else {}
+    sent = {}
+    if algorithm.sends_updates:
+        sent = _sent(config, setup, layout, before, truth_K, encoder)
     return Observed(config, setup, layout, after.state.labels_K, served.models, served.model_K, sent)
 
 
-def _sent(config: RunConfig, setup: Setup, before: Progress, truth_K: Labels) -> dict[int, SentUpdate]:
+def _sent(
+    config: RunConfig,
+    setup: Setup,
+    layout: Layout,
+    before: Progress,
+    truth_K: Labels,
+    encoder: Encoder | None,
+) -> dict[int, SentUpdate]:
     """Train the clients of the last round again; return by client what they sent."""
     algorithm, at, seed = config.make_algorithm(), before.rounds_done, config.root_seed
     part = Participation(config.clients, seed, config.participation, config.dropout, config.joins)
-    state, changes = before.state, Changes.of(setup.clients)
+    changes, pool = Changes.of(setup.clients), InProcessPool()
+    pool.prepare(setup)
     if changes.begins(at):
-        state = algorithm.reveal(state, *(changes.truth(truth_K, index) for index in (at, at - 1)))
+        truths = (changes.truth(truth_K, index) for index in (at, at - 1))
+        before = replace(before, state=algorithm.reveal(before.state, *truths))
+    come = part.newcomers(at), part.present(at)
+    state, _ = meet(algorithm, *come, before, pool, layout, seed, encoder)
     orders = algorithm.orders(state, at, part.presence(at), generator(seed, "orders", round_index=at))
     dropped = part.dropped(at, [order.client for order in orders])
     tasks = [TrainTask(order, at, evaluate=False) for order in orders if order.client not in dropped]
-    pool = InProcessPool()
-    pool.prepare(setup)
     replies = pool.train(tasks, state.models, before.memories)
     return {
         reply.report.client: SentUpdate(

@@ -127,14 +127,15 @@ class Accountant:
         ]
 
     def warned(self, diagnostics: Diagnostics, spent_K: Spent | None, orders: Iterable[Order]) -> Diagnostics:
-        """Return the diagnostics with a warning when clients first tell something that no noise covers."""
+        """Return the diagnostics with a warning in the first round of what no noise covers."""
+        if self.privacy.central_noise and spent_K is None:
+            return _with_warning(diagnostics, "epsilon covers the models, but not which clients share one")
         if not noise_of(self.uplink) or (spent_K is not None and np.isinf(spent_K).any()):
             return diagnostics
         told = "describe their data" if self.tells_data else "tell which model they chose"
         if not (self.tells_data or any(_tells_choice(order) for order in orders)):
             return diagnostics
-        warning = f"clients {told}, which no noise covers: their epsilon is infinite"
-        return replace(diagnostics, warnings=(*diagnostics.warnings, warning))
+        return _with_warning(diagnostics, f"clients {told}, which no noise covers: their epsilon is infinite")
 
     def _local(self, orders: Iterable[Order], replied: Iterable[int]) -> dict[int, float]:
         """Return, by client, the distance of what it has sent, in standard deviations of its noise."""
@@ -146,6 +147,10 @@ class Accountant:
             arrays = 1 + len(covered(order.rule, self.uplink))
             found[order.client] = inf if self.tells_data or _tells_choice(order) else sqrt(arrays) / noise
         return found
+
+
+def _with_warning(diagnostics: Diagnostics, warning: str) -> Diagnostics:
+    return replace(diagnostics, warnings=(*diagnostics.warnings, warning))
 
 
 def _tells_choice(order: Order) -> bool:

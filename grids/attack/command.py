@@ -15,10 +15,13 @@ from fedgrid.engine.attacks.settings import CLIENTS, STEPS, Attacking, Kind
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError, in_one_line
 from fedgrid.engine.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.attack.report import keep_summary
 from fedgrid.grids.attack.results import FOLDER, AttackFiles, Row
-from fedgrid.grids.attack.show import summary_of, table_of
+from fedgrid.grids.attack.show import Summary, summary_of, table_of
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import page_table
+from fedgrid.grids.explain.choose import find_runs
+from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.study import describe
@@ -52,69 +55,93 @@ def attack_grid(
     settings: Attacking,
     console: Console,
     *,
+    filters: Sequence[str] = (),
     as_json: bool = False,
 ) -> int:
-    """Attack every finished run of a grid that was not attacked so before; return how many attacks failed.
+    """Attack the finished runs of a grid, or one run, that were not attacked so before, and show all results.
+
+    Returns:
+        How many attacks failed.
 
     Raises:
-        ConfigError, DataError: no run is finished, or the images are missing.
+        ConfigError, DataError: none of the runs is finished, or the images are missing.
         RunError: the storage cannot be written.
     """
     storage.pull_marks()
-    grid = GridFolder(storage, name)
-    configs = grid.runs()
-    done = [config for config in configs if is_finished(storage, config)]
+    grid_name, chosen = find_runs(name, storage, filters)
+    done = [config for config in chosen if is_finished(storage, config)]
     if not done:
         raise ConfigError(
-            f"none of the {len(configs)} runs of {name} is finished, so there is nothing to attack; "
+            f"none of the {len(chosen)} runs of {name} is finished, so there is nothing to attack; "
             "`fedgrid run` goes on"
         )
-    runs = {run.run_id: run for run in describe(configs, storage)}
-    found: list[tuple[Run, Row]] = []
+    if len(done) < len(chosen):
+        warn(f"{len(chosen) - len(done)} of {len(chosen)} runs are not finished, so not attacked")
+    grid = GridFolder(storage, grid_name)
+    kept_plugins.restore(grid.path, storage, done)
+    runs = {run.run_id: run for run in describe(grid.runs(), storage)}
     attacked = failed = 0
-    for config in done:
-        files = AttackFiles(storage, config, settings)
-        rows = files.read()
-        if rows is None:
-            try:
-                rows = _attack(files, runs[config.run_id].algorithm, data_dir)
-                attacked += 1
-                if not as_json:
-                    print_plain(console, f"attacked {config.name}: {runs[config.run_id].algorithm}")
-            except FedgridError as error:
-                failed += 1
-                warn(f"{config.name}: {in_one_line(error)}")
-                continue
-        found += [(runs[config.run_id], row) for row in rows]
-    if len(done) < len(configs):
-        warn(f"{len(configs) - len(done)} of {len(configs)} runs are not finished, so not attacked")
-    path = f"{FOLDER}/{settings.key}.csv"
-    grid.write(path, _csv(found))
-    results = {run.run_id: read_result(run) for run in {run.run_id: run for run, _ in found}.values()}
-    summary = summary_of(settings.kind, found, results)
+    for files in (AttackFiles(storage, config, settings) for config in done):
+        title = runs[files.config.run_id].algorithm
+        if files.read() is not None:
+            continue
+        try:
+            _attack(files, title, data_dir)
+        except FedgridError as error:
+            failed += 1
+            warn(f"{files.config.name}: {in_one_line(error)}")
+            continue
+        attacked += 1
+        if not as_json:
+            print_plain(console, f"attacked {files.config.name}: {title}")
+    summary, path = _gather(grid, storage, settings, runs)
     if as_json:
-        print(json.dumps({"grid": name, "attacked": attacked, "failed": failed, "rows": summary}))
+        print(json.dumps({"grid": grid_name, "attacked": attacked, "failed": failed, "rows": summary}))
         return failed
-    if summary:
-        console.print(page_table(table_of(settings.kind, summary), console.width))
-        print_plain(console, table_of(settings.kind, summary).caption)
+    _show(settings.kind, summary, console)
     if not attacked and not failed:
         print_plain(console, "attacked before: nothing to do")
-    print_plain(console, f"Every client: {grid.path / path}")
+    print_plain(console, f"Every client: {path}")
     return failed
 
 
-def _attack(files: AttackFiles, title: str, data_dir: Path) -> list[Row]:
-    """Attack one run, keep the results and return them."""
+def _gather(
+    grid: GridFolder, storage: Storage, settings: Attacking, runs: Mapping[str, Run]
+) -> tuple[Summary, Path]:
+    """Write the results of all runs of a grid that were attacked so: for the report, and as csv."""
+    of_runs = [
+        (runs[config.run_id], AttackFiles(storage, config, settings).read() or [])
+        for config in grid.runs()
+        if is_finished(storage, config)
+    ]
+    found = [(run, row) for run, rows in of_runs for row in rows]
+    path = f"{FOLDER}/{settings.key}.csv"
+    grid.write(path, _csv(found))
+    results = {run.run_id: read_result(run) for run, rows in of_runs if rows}
+    summary = summary_of(settings.kind, found, results)
+    keep_summary(grid, settings.kind, summary)
+    return summary, grid.path / path
+
+
+def _show(kind: Kind, summary: Summary, console: Console) -> None:
+    for scenario in dict.fromkeys(row["scenario"] for row in summary):
+        part = [row for row in summary if row["scenario"] == scenario]
+        console.print(page_table(table_of(kind, part), console.width))
+    if summary:
+        print_plain(console, table_of(kind, summary).caption)
+
+
+def _attack(files: AttackFiles, title: str, data_dir: Path) -> None:
+    """Attack one run, and keep the results."""
     # Importing torch takes seconds.
     from fedgrid.engine.attacks.attack import attacked
     from fedgrid.engine.attacks.observed import observe
     from fedgrid.engine.clients.machine import fixed_numerics
 
     before, after = files.states()
-    observed = observe(files.config, before, after, data_dir)
+    encoder = _encoder(files)
+    observed = observe(files.config, before, after, data_dir, encoder)
     _check_norms(files, {client: sent.norm for client, sent in observed.sent.items()})
-    encoder = _encoder(files) if files.settings.kind == "reconstruction" else None
     with fixed_numerics(files.config.training.tf32):
         rows, found = attacked(observed, files.settings, encoder)
     pictures = {}
@@ -123,7 +150,6 @@ def _attack(files: AttackFiles, title: str, data_dir: Path) -> list[Row]:
 
         pictures["images"] = drawn(found, f"{files.config.scenario}, seed {files.config.seed}: {title}")
     files.write(rows, pictures)
-    return list(rows)
 
 
 def _encoder(files: AttackFiles) -> "Encoder | None":

@@ -1,6 +1,6 @@
 """Charts of characters: a sparkline, and the map of clusters in colour blocks.
 
-Each block is a character that names its cluster, in its colour on the same colour: without colours, as in a
+Each block is a character that names its cluster, black on its colour: without colours, as in a
 file, the characters are read.
 
 Shapes: R rounds, K clients.
@@ -79,7 +79,7 @@ def _places(num: int, width: int) -> Sequence[int]:
 def _block(label: int, wide: int) -> Text:
     mark = MARKS[label] if 0 <= label < len(MARKS) else OTHER
     colour = COLOURS[label % len(COLOURS)]
-    return Text(mark * wide, f"color({colour}) on color({colour})")
+    return Text(mark * wide, f"color(16) on color({colour})")
 
 
 def _mean(values: Array) -> float:

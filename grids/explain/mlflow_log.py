@@ -52,7 +52,7 @@ def log(jobs: Sequence[Job], read: Mapping[str, ReadJob], storage: Storage, writ
 
 
 def metrics_of(read: ReadJob) -> dict[str, float]:
-    """Return the means over a run's images, named as in `explanation_members_gap`; those that are defined."""
+    """Return the means over a run's images by name, as `explanations/members_gap`; those that are defined."""
     explained = summarised([read]).explained
     style = "_as_published" if read.settings.as_published else ""
     found = {}
@@ -60,7 +60,7 @@ def metrics_of(read: ReadJob) -> dict[str, float]:
         for scenarios in of_runs(explained, read.settings.on, score).values():
             for seeds in scenarios.values():
                 name = score.name.replace(" / p", "_by_p").replace(" ", "_")
-                found[f"explanation_{read.settings.on}_{name}{style}"] = next(iter(seeds.values()))
+                found[f"explanations/{read.settings.on}_{name}{style}"] = next(iter(seeds.values()))
     return {name: value for name, value in found.items() if isfinite(value)}
 
 

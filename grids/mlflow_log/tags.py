@@ -80,28 +80,31 @@ def common_params(runs: Sequence[RunConfig]) -> dict[str, str]:
 
 
 def source(grid_name: str) -> dict[str, str]:
-    """Return the tags of MLflow's columns *Source* and *Version*, and the whole command line.
+    """Return the tags of MLflow's column *Source*, and the whole command line.
 
     MLflow shows of a source what follows its last slash: it is the command without options and paths.
     """
     program, *words = [Path(sys.argv[0]).name or "python", *sys.argv[1:]]
     entry_point = words[0] if program == "fedgrid" and words else "run"
-    code = commit()
     return {
         "mlflow.source.name": f"fedgrid {entry_point} {grid_name}",
         "mlflow.source.type": "LOCAL",
         "mlflow.project.entryPoint": entry_point,
-        **({} if code == UNKNOWN else {"mlflow.source.git.commit": code}),
         "command": " ".join([program, *words]),
     }
 
 
 @cache
 def origin() -> dict[str, str]:
-    """Return the host, the git commit and the versions that runs are made with here."""
+    """Return the host, the git commit and the versions that runs are made with here.
+
+    MLflow has its own tag for the commit, which its column *Version* shows.
+    """
+    code = commit()
     return {
         "host": node(),
-        "commit": commit(),
+        "commit": code,
+        **({} if code == UNKNOWN else {"mlflow.source.git.commit": code}),
         "versions": ", ".join([f"python {python_version()}", *map(_version, VERSIONS)]),
     }
 

@@ -47,12 +47,17 @@ def test_index_leads_to_every_page() -> None:
 
 
 def commands(text: str) -> list[str]:
-    """Return the lines of fenced and indented blocks that call fedgrid, joined where they go on."""
+    """Return the lines of fenced and indented blocks that call fedgrid, joined where they go on.
+
+    Without the file that the output goes to.
+    """
     blocks = [body for kind, body in FENCED.findall(text) if kind in ("", "console", "bash", "sh")]
     blocks += re.findall(r"(?:^ {4}[^\n]*\n)+", FENCED.sub("", text), re.MULTILINE)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     return [
-        line.removeprefix("$ ") for line in map(str.strip, lines) if re.match(r"(\$ )?fedgrid [a-z-]", line)
+        line.removeprefix("$ ").partition(" > ")[0]
+        for line in map(str.strip, lines)
+        if re.match(r"(\$ )?fedgrid [a-z-]", line)
     ]
 
 
@@ -77,8 +82,9 @@ def parse(words: list[str]) -> None:
 
 @pytest.mark.parametrize(("page", "line"), LINES)
 def test_command_of_the_documents_is_one_that_fedgrid_has(page: str, line: str) -> None:
-    words = shlex.split(line.split(" | ")[0], comments=True)[1:]
-    parse([word for word in words if word not in ("...", "&")])
+    for part in re.split(" && ", line):
+        words = shlex.split(re.split(r" [|>] ", part)[0], comments=True)
+        parse([word for word in words[1:] if word not in ("...", "&")])
 
 
 def test_unknown_option_is_found() -> None:

@@ -1,11 +1,13 @@
 """Which processes a driver has started, and when they have all ended."""
 
 import os
+import urllib.error
+import urllib.request
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import monotonic, sleep
 
-END_SECONDS = 60.0
+END_SECONDS, SERVER_SECONDS = 60.0, 180.0
 TITLES = {
     "server": ("ray::ServerTrainable", "ray::ResourceTrainable"),
     "client": ("ray::Client",),
@@ -45,6 +47,18 @@ def wait_until_ended(pids: Iterable[int]) -> None:
     while left := {pid for pid in left if _is_running(pid)}:
         assert monotonic() < deadline, f"processes {sorted(left)} go on"
         sleep(0.05)
+
+
+def wait_until_served(address: str) -> None:
+    """Return when an MLflow server answers."""
+    deadline = monotonic() + SERVER_SECONDS
+    while True:
+        try:
+            urllib.request.urlopen(f"{address}/health", timeout=5).close()
+            return
+        except (urllib.error.URLError, ConnectionError):
+            assert monotonic() < deadline, f"nothing answers at {address}"
+            sleep(0.2)
 
 
 def _is_running(pid: int) -> bool:

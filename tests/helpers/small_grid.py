@@ -34,7 +34,7 @@ class Log:
     def start(self, config):
         self.calls.append(("start", config.seed))
 
-    def round(self, config, number, scores):
+    def round(self, config, number, scores, ended_ms):
         self.calls.append(("round", config.seed, number))
 
     def finish(self, config, status):

@@ -26,10 +26,11 @@ def before_training(study: Study) -> Table:
         ValueError: if the study has several data sets or numbers of clients.
     """
     dataset, clients = block_of(study)
+    epoch = _epoch_seconds(study)
     columns: Sequence[tuple[str, int, Callable[[Result], float]]] = (
         ("bits a client", 0, lambda result: BITS * _total(result, "message_bytes") / clients),
         ("MB in all", 3, lambda result: _before(result) / MEGA),
-        ("epoch / message", 1, _times_cheaper),
+        ("epoch / message", 1, lambda result: epoch / _mean(result, "message_seconds")),
         ("MB until the clusters are final", 3, lambda result: until_final(result) / MEGA),
         ("ARI", 3, lambda result: result.last("ari")),
     )
@@ -75,11 +76,18 @@ def _before(result: Result) -> float:
     return _total(result, "message_bytes") + _total(result, "encoder_bytes")
 
 
-def _times_cheaper(result: Result) -> float:
-    epoch_R, message_R = result.curves["epoch_seconds"], result.curves["message_seconds"]
-    if np.isnan(epoch_R).all() or np.isnan(message_R).all():
-        return np.nan
-    return float(np.nanmean(epoch_R) / np.nanmean(message_R))
+def _epoch_seconds(study: Study) -> float:
+    """Return the mean seconds of a local epoch over runs that say so; a run whose rounds are cached does not.
+
+    All train the same model on the same images.
+    """
+    known = [each for result in study.finished if not np.isnan(each := _mean(result, "epoch_seconds"))]
+    return float(np.mean(known)) if known else np.nan
+
+
+def _mean(result: Result, name: str) -> float:
+    values_R = result.curves[name]
+    return np.nan if np.isnan(values_R).all() else float(np.nanmean(values_R))
 
 
 def _total(result: Result, name: str) -> float:

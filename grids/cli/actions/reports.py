@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.attack.report import with_attacks
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import page_table
 from fedgrid.grids.explain.read import own_explained
@@ -75,7 +76,7 @@ def write_report(
         explained=archived_explanations.explained(grid),
         own_explained=own_explained(grid, storage),
     )
-    page = with_own_items(page, own_items(plugins, study))
+    page = with_own_items(with_attacks(page, grid), own_items(plugins, study))
     folder = to or grid.path / "report"
     written = _write(page, folder, console)
     if to is None:

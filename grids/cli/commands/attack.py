@@ -5,18 +5,27 @@ from typing import Annotated, Literal
 import typer
 
 from fedgrid.grids.cli.commands.app import FAILED, console, data_folder, use_plugins
-from fedgrid.grids.cli.commands.options import AsJson, DataDir, GridName, Plugins, StorageAt
+from fedgrid.grids.cli.commands.options import AsJson, DataDir, Plugins, StorageAt
 
 app = typer.Typer()
 
 
 @app.command(epilog="Example: `fedgrid attack quickstart --kind membership`")
 def attack(
-    grid: GridName,
+    grid: Annotated[
+        str,
+        typer.Argument(
+            help="A grid that was launched, or the name or id of one of its runs.", show_default=False
+        ),
+    ],
     kind: Annotated[
         Literal["membership", "class", "reconstruction"],
         typer.Option(help="What to learn: who trained on an image, a majority class, the images themselves."),
     ],
+    filters: Annotated[
+        list[str] | None,
+        typer.Option("--filter", help="Only these runs: AXIS=VALUE[,AXIS=VALUE], as in dataset=mnist."),
+    ] = None,
     clients: Annotated[
         int | None,
         typer.Option(min=1, help="Reconstruction: invert the updates of so many clients.", show_default="3"),
@@ -40,5 +49,6 @@ def attack(
     folder = data_folder(data_dir)
     use_plugins(plugins)
     settings = settings_of(kind, clients, steps)
-    if attack_grid(grid, Storage.of(storage), folder, settings, console(), as_json=as_json):
+    store = Storage.of(storage)
+    if attack_grid(grid, store, folder, settings, console(), filters=filters or [], as_json=as_json):
         raise typer.Exit(FAILED)

@@ -132,6 +132,5 @@ def test_styles_that_are_all_alike_are_one_cluster():
 def test_as_published_differs_by_the_release():
     settings = create("embeddings-as-published", {}).settings
     assert settings.threshold == "bayesian-reversed"
-    assert settings.normalise == "class"
     assert settings.encoder.batch_statistics
     assert (settings.shared, settings.least_clusters, settings.least_members) == (2, 3, 10)

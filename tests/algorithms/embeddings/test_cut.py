@@ -7,6 +7,7 @@ import pytest
 from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics import calinski_harabasz_score
 
+from fedgrid.algorithms.embeddings import cut
 from fedgrid.algorithms.embeddings.cut import Guards, Tree
 from tests.helpers.small_cases import groups_of, sets
 
@@ -40,8 +41,8 @@ def test_index_of_every_cut_is_scikit_learns():
     vectors, _ = planted(4, 10, 60, 0.2)
     tree = Tree(vectors)
     for step in tree.cuts():
-        cut = tree.below(float(tree.heights[step]))
-        assert cut.index == pytest.approx(calinski_harabasz_score(vectors, cut.labels_N))
+        found = tree.below(float(tree.heights[step]))
+        assert found.index == pytest.approx(calinski_harabasz_score(vectors, found.labels_N))
 
 
 def test_clusters_below_a_height_are_scikit_learns():
@@ -67,8 +68,8 @@ def test_equal_vectors_are_one_cluster():
 @pytest.mark.parametrize("count", [1, 2])
 def test_too_few_vectors_are_one_cluster(count):
     tree = Tree(np.arange(count)[:, None])
-    for cut in (tree.best_ch(ANY), tree.widest_gap(ANY), tree.bayesian(ANY, 0)):
-        assert cut.labels_N.tolist() == [0] * count
+    for found in (tree.best_ch(ANY), tree.widest_gap(ANY), tree.bayesian(ANY, 0)):
+        assert found.labels_N.tolist() == [0] * count
 
 
 def test_guards_refuse_small_clusters_unless_there_are_no_others():
@@ -84,15 +85,18 @@ def test_at_least_three_clusters():
     assert len(groups_of(Tree(vectors).best_ch(Guards(3, 1)).labels_N)) >= 3
 
 
-def test_exact_choice_is_never_below_the_optimised_one():
+def test_exact_choice_is_never_below_the_optimised_one(monkeypatch):
+    monkeypatch.setattr(cut, "RANDOM_POINTS", 10)
+    monkeypatch.setattr(cut, "MODEL_POINTS", 1)
     tree = Tree(planted(4, 10, 60, 0.2)[0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert tree.best_ch(ANY).index >= tree.bayesian(ANY, 0).index
 
 
-def test_reversed_sign_prefers_the_worst_accepted_cut():
+def test_reversed_sign_prefers_the_worst_accepted_cut(monkeypatch):
     """Groups at 0, 10, 30 and 60: of three clusters the index is less than of four; two are not accepted."""
+    monkeypatch.setattr(cut, "MODEL_POINTS", 0)
     vectors = np.repeat([[0.0], [10.0], [30.0], [60.0]], 5, axis=0) + np.tile([[0.0], [0.1]], (10, 1))
     tree = Tree(vectors)
     assert len(groups_of(tree.best_ch(Guards(3, 5)).labels_N)) == 4

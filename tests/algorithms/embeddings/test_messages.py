@@ -20,8 +20,8 @@ def said(message, codes=CODES, labels=LABELS, num_classes=2, seed=0):
 def test_whole_vector_is_scaled_or_each_class():
     """(1, 6, 5, 1) over 1..6 rounds to 0 1 1 0; with a third class (5.5, 6) each class gives 0 1."""
     codes, labels = torch.cat([CODES, torch.tensor([[5.5, 6.0]])]), torch.tensor([0, 0, 1, 2])
-    whole = vector_of(said(ClassMeans(flip=0.0), codes, labels, 3))
-    apart = vector_of(said(ClassMeans(flip=0.0, normalise="class"), codes, labels, 3))
+    whole = vector_of(said(ClassMeans(flip=0.0, normalise="vector"), codes, labels, 3))
+    apart = vector_of(said(ClassMeans(flip=0.0), codes, labels, 3))
     assert whole[:6].tolist() == [0, 1, 1, 0, 1, 1]
     assert apart[:6].tolist() == [0, 1, 1, 0, 0, 1]
 

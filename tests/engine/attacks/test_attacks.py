@@ -58,6 +58,13 @@ class TestObserved:
         assert {client: sent.norm for client, sent in observed.sent.items()} == norms(run, tmp_path)
         assert observed.held(0)[0] is observed.setup.clients[0].moved.train
 
+    def test_a_newcomer_of_the_last_round_is_met_again(self, tmp_path):
+        run = config("ladd", training={"rounds": 2}, joins={5: 2})
+        folder = play(run, tmp_path)
+        before, after = (checkpoint.load(folder, number) for number in (1, 2))
+        observed = observe(run, before, after, NOWHERE)
+        assert {client: sent.norm for client, sent in observed.sent.items()} == norms(run, tmp_path)
+
     def test_clients_alone_are_those_whose_cluster_has_no_other(self, attacked):
         observed = Observed(*attacked[:1], *([None] * 2), LABELS, (), LABELS, {})
         assert observed.alone_K.tolist() == [False, False, False, False, False, True]

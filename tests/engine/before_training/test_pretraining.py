@@ -198,12 +198,21 @@ def test_encoder_that_does_not_fit_is_refused_in_one_line(encoder, parts):
         assert part in str(error.value)
 
 
-@pytest.mark.parametrize("flip", [0.6, -0.1])
-def test_flip_outside_half_is_refused_in_one_line(flip):
+@pytest.mark.parametrize(
+    ("setting", "value", "parts"),
+    [
+        ("flip", 0.6, ["flip", "0.6 given", "0 to 0.5"]),
+        ("flip", [0.1, -0.1], ["flip", "0 to 0.5"]),
+        ("threshold", "best", ["threshold", "'best' given", "best-ch", "widest-gap"]),
+        ("threshold", -1.0, ["threshold", "-1.0 given", "above 0"]),
+    ],
+)
+def test_setting_that_is_impossible_is_refused_in_one_line(setting, value, parts):
     with pytest.raises(ConfigError) as error:
-        complete({"algorithm": {"name": "embeddings", "flip": flip}}, NOWHERE)
-    assert "flip" in str(error.value)
+        complete({"algorithm": {"name": "embeddings", setting: value}}, NOWHERE)
     assert "\n" not in str(error.value)
+    for part in parts:
+        assert part in str(error.value)
 
 
 def test_convolutional_encoder_is_for_images_of_any_size():

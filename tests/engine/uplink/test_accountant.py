@@ -119,6 +119,12 @@ class TestWhatNoNoiseCovers:
         assert accountant().warned(before, None, orders(0)) is before
         assert accountant(multiplier=0).warned(before, None, [self.TOLD]) is before
 
+    def test_the_partition_of_a_trusted_server_is_said_once(self):
+        central = Accountant(Privacy(central_noise=1.0), (Clip(clip=1.0),))
+        [warning] = central.warned(Diagnostics(), None, orders(0)).warnings
+        assert "not which clients share one" in warning
+        assert not central.warned(Diagnostics(), np.zeros(1), orders(0)).warnings
+
     def test_a_message_about_the_data_counts_too(self):
         algorithm = SimpleNamespace(sends_updates=True, message=lambda: "embeddings")
         telling = Accountant.of(Privacy(), (Clip(clip=1.0), Noise(noise=1)), algorithm, 0)

@@ -8,6 +8,7 @@ from mlflow.tracking import MlflowClient
 
 from fedgrid.engine.format import unseal
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.mlflow_log.tags import run_name
 from fedgrid.grids.results.archived import MODELS
 from fedgrid.grids.results.archived_explanations import of_grid
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -81,6 +82,9 @@ def bytes_of(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
+SHOWN = "mnist-15 nonoverlapping balanced"
+
+
 class Logged:
     """What MLflow has of a grid."""
 
@@ -130,13 +134,13 @@ def test_imported_grid_works_like_a_launched_one(done):
 def test_mlflow_names_the_archive_as_source_of_imported_runs(done):
     logged = Logged(done)
     assert len(logged.runs) == 1 + 2
-    run = logged.runs["mnist-15-nonoverlapping-balanced-ocfl_hdbscan_as_published-s0"]
+    run = logged.runs[f"ocfl-hdbscan-as-published s0, {SHOWN}"]
     assert run.info.status == "FINISHED"
     assert run.data.tags["source"] == "the OCFL authors' archive"
     assert not {"host", "commit", "versions"} & run.data.tags.keys()
-    assert (run.data.metrics["round"], run.data.metrics["ari"]) == (3, 1.0)
+    assert (run.data.metrics["round"], run.data.metrics["clustering/ari"]) == (3, 1.0)
     assert "generalised_f1" not in run.data.metrics
-    assert logged.runs["theirs"].data.metrics["runs_done"] == 2
+    assert logged.runs["theirs"].data.metrics["grid/runs_done"] == 2
 
 
 def test_second_import_changes_nothing(archive, storage):
@@ -165,9 +169,8 @@ def test_run_with_a_repaired_file_is_imported_again(archive, storage):
     replace(path, 2, "0.875", "0.25")
     assert counts(imported(archive, storage)) == {"imported": 1, "unchanged": 1}
     after = Logged(storage).ids
-    assert [name for name in after if after[name] != before[name]] == [
-        "mnist-15-nonoverlapping-balanced-ocfl_hdbscan_as_published-s0"
-    ]
+    changed = [name for name in after if after[name] != before[name]]
+    assert changed == [f"ocfl-hdbscan-as-published s0, {SHOWN}"]
 
 
 def test_run_with_more_rounds_replaces_the_earlier_import(archive, storage):
@@ -178,7 +181,7 @@ def test_run_with_more_rounds_replaces_the_earlier_import(archive, storage):
     assert counts(imported(archive, storage)) == {"imported": 1, "unchanged": 1}
     assert folder_of(storage, "bnc") != before
     assert len(GridFolder(Storage(storage), "theirs").runs()) == 2
-    assert Logged(storage).runs["mnist-15-nonoverlapping-balanced-bnc-s0"].data.metrics["round"] == 4
+    assert Logged(storage).runs[f"bnc s0, {SHOWN}"].data.metrics["round"] == 4
 
 
 def test_import_killed_between_records_and_scores_is_repaired(archive, storage, monkeypatch):
@@ -200,8 +203,8 @@ def test_published_truth_changes_one_scenario(archive, storage):
     assert counts(imported(archive, storage, "--published-truth")) == {"imported": 1, "unchanged": 2}
     assert not strict_json(path.read_text())["exactly_right"]
     assert f"published ({PUBLISHED} as 7/14/9)" in (storage / "grids/theirs/preset.yaml").read_text()
-    run = Logged(storage).runs[f"{PUBLISHED}-ocfl_kmeans-s0"]
-    assert run.data.metrics["ari"] < 1
+    run = Logged(storage).runs["ocfl-kmeans s0, bloodmnist-30 overlapping imbalanced"]
+    assert run.data.metrics["clustering/ari"] < 1
 
 
 def test_temperature_runs_become_a_second_grid(archive, storage):
@@ -217,7 +220,7 @@ def test_temperature_runs_become_a_second_grid(archive, storage):
     rounds = pq.read_table(storage / f"{config.name}-{config.run_id}" / "rounds.parquet")
     assert rounds["temperature"].to_pylist() == [0.5, 0.25, 0.375]
     assert rounds["clustered"].to_pylist() == [False] * 3
-    assert config.name in Logged(storage, "theirs-temperature").runs
+    assert run_name(config) in Logged(storage, "theirs-temperature").runs
 
 
 def test_temperature_run_needs_only_a_complete_temperature_file(tmp_path, storage):
@@ -330,7 +333,7 @@ def test_import_without_mlflow_is_logged_by_sync(archive, storage):
     assert "`fedgrid sync theirs` logs what is missing" in result.err
     assert len(list(storage.glob("*/done.json"))) == 2
     assert fedgrid("sync", "theirs", "--storage", storage).code == 0
-    run = Logged(storage).runs["mnist-15-nonoverlapping-balanced-bnc-s0"]
+    run = Logged(storage).runs[f"bnc s0, {SHOWN}"]
     assert run.data.tags["source"] == "the OCFL authors' archive"
     assert "host" not in run.data.tags
 

@@ -9,7 +9,9 @@ from rich.console import Console
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.attack.command import attack_grid, settings_of
+from fedgrid.grids.attack.report import with_attacks
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.tracking.report.page import Page, Section
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.small_runs import NOWHERE, config, play
 
@@ -79,6 +81,15 @@ def test_the_table_names_what_it_shows(storage):
     text = shown.get()
     assert {"OCFL-KM", "Embeddings"} <= set(text.split())
     assert "0.5 gives nothing away" in text
+
+
+def test_the_report_has_the_tables_of_the_attacks_that_were_made(storage, capsys):
+    grid, page = GridFolder(storage, "small"), Page("Report of small", (), (Section("end", "End"),))
+    attack(storage, capsys, "class")
+    with_section = with_attacks(page, grid)
+    assert [section.name for section in with_section.sections] == ["attacks", "end"]
+    assert "attack-class" in {table.name for table in with_section.tables()}
+    assert with_attacks(page, GridFolder(storage, "other")) == page
 
 
 def test_other_settings_are_another_attack():

@@ -21,7 +21,7 @@ from tests.helpers.kept_rounds import keep, trunks_with_states
 from tests.helpers.small_grid import Log, View, config, take
 from tests.helpers.time import Time
 
-TIMING = {"seconds": 1.0, "train_seconds": 0.5, "evaluate_seconds": 0.2}
+TIMING = {"seconds": 1.0, "train_seconds": 0.5, "evaluate_seconds": 0.2, "ended_ms": 4000}
 
 
 class Clock:

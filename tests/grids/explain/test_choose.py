@@ -10,15 +10,15 @@ from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.explain.choose import Asked, distributions, find_runs, jobs_of
-from tests.helpers.explained import GRID, RUNS, UNFINISHED, finished_grid
+from tests.helpers.explained import GRID, RUNS, UNFINISHED
 from tests.helpers.small_grid import NOWHERE
 
 MEMBERS = ("members",)
 
 
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory):
-    return finished_grid(tmp_path_factory.mktemp("runs"))
+@pytest.fixture
+def storage(finished):
+    return finished
 
 
 def refused(storage, runs=RUNS, **asked):

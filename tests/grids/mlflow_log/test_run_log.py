@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import time
 import urllib.error
 import urllib.request
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from fedgrid.tracking.mlflow import ui
 from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import new_storage, started, stop
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
+from tests.helpers.processes import wait_until_served
 
 NOWHERE = "http://127.0.0.1:9"
 """The discard port: nothing listens there."""
@@ -250,17 +250,6 @@ def test_malformed_tracking_uri_is_refused(storage, monkeypatch):
         RunLog("mine", storage, print)
 
 
-def wait_for(address):
-    deadline = time.monotonic() + 120
-    while True:
-        try:
-            urllib.request.urlopen(f"{address}/health", timeout=5).close()
-            return
-        except (urllib.error.URLError, ConnectionError):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-
-
 @pytest.mark.slow
 def test_mlflow_server_restarted_by_fedgrid_ui_has_everything_once_and_stops_at_ctrl_c(
     tmp_path, storage, warnings, monkeypatch
@@ -273,7 +262,7 @@ def test_mlflow_server_restarted_by_fedgrid_ui_has_everything_once_and_stops_at_
     log = RunLog("mine", storage, warnings.append, pauses=PROMPT)
     with ExitStack() as stack:
         with ui.started(default_uri(served), artifact_root(served), port) as server:
-            wait_for(address)
+            wait_until_served(address)
             log.prepare("dataset: digits\n")
             stack.enter_context(log)
             log.start(A)
@@ -284,7 +273,7 @@ def test_mlflow_server_restarted_by_fedgrid_ui_has_everything_once_and_stops_at_
         train(log, storage, B, 1, ROUNDS)
         log.finish(B, "FAILED")
         shown = stack.enter_context(started("ui", "--storage", served, "--port", port))
-        wait_for(address)
+        wait_until_served(address)
         train(log, storage, A, ROUNDS, ROUNDS)
         log.finish(A, "FINISHED")
         log.summary([], 1, 1)
@@ -292,9 +281,9 @@ def test_mlflow_server_restarted_by_fedgrid_ui_has_everything_once_and_stops_at_
         store = Store(address)
         for config, status in ((A, "FINISHED"), (B, "FAILED")):
             assert (store.status(config), store.steps(config)) == (status, [1, 2, 3, 4])
-            assert store.runs[config.name].data.params["training.rounds"] == "4"
-            assert store.runs[config.name].data.tags["algorithm"] == "bnc"
-            assert {"clients.parquet", "config.json"} <= store.artifacts(config.name)
+            assert store.runs[run_name(config)].data.params["training.rounds"] == "4"
+            assert store.runs[run_name(config)].data.tags["algorithm"] == "bnc"
+            assert {"clients.parquet", "config.json"} <= store.artifacts(run_name(config))
         assert store.artifacts("mine") == {"preset.yaml"}
         assert log.is_logged(A)
         assert stop(shown, signal.SIGINT)[0] == 0

@@ -80,7 +80,7 @@ def test_run_has_name_tags_and_parameters(storage, store, writer):
     assert (run.data.metrics["cost/seconds"], run.data.metrics["cost/peak_memory_mb"]) == (2.0, 400.0)
     assert (run.data.metrics["cost/alone_seconds"], run.data.metrics["cost/rounds_computed"]) == (2.0, ROUNDS)
     assert set(run.data.metrics) <= {*described(), "round", *TOTALS}
-    assert len(described()) + 1 == 26
+    assert len(described()) + 1 == 27
     kept = store.artifacts(run_name(CONFIG))
     assert kept == {"config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "figures"}
     assert store.artifacts(run_name(CONFIG), "figures") == {"figures/temperature.png", "figures/clusters.png"}

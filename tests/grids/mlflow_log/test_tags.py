@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from fedgrid.grids.mlflow_log import tags
+from tests.helpers.small_grid import config
 
 
 def git(*arguments):
@@ -42,3 +43,11 @@ def test_commit_of_code_that_travelled_without_git_is_as_given(code, monkeypatch
 
 def test_commit_outside_of_git_is_unknown(code):
     assert tags.commit() == "unknown"
+
+
+def test_settings_that_tell_variants_apart_are_one_tag_too():
+    """BNC has neither setting, so it is no variant."""
+    keys = ("training.local_epochs", "algorithm.round", "algorithm.threshold")
+    briggs = config(seed=1, algorithm={"name": "briggs", "round": 6, "threshold": 0.4})
+    assert tags.tags(briggs, "mine", keys)["variant"] == "round 6, threshold 0.4"
+    assert "variant" not in tags.tags(config(seed=1), "mine", keys)

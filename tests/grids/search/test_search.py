@@ -335,3 +335,15 @@ def test_search_on_a_kind_of_scenario_is_named_after_the_data_set(storage, overl
     )
     assert (result.code, result.err) == (0, "")
     assert found(storage)["trials_done"] == 1
+
+
+def test_dry_run_shows_the_next_batch_and_writes_nothing(undisturbed, tmp_path):
+    """Four of six trials are done: their runs are finished, those of the next two are new."""
+    before = contents(undisturbed[0])
+    more = (*SEARCH[:-1], 6, "--storage", undisturbed[0], "--dry-run")
+    result = fedgrid(*more)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.count(": finished\n") == 4
+    assert result.out.count(": new\n") == 2
+    assert "briggs-digits: 4 of 6 trials are done; 6 runs so far and in the next batch" in result.out
+    assert contents(undisturbed[0]) == before

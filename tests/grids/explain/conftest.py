@@ -1,0 +1,11 @@
+"""A small grid of finished runs, made once; a test that writes takes a copy."""
+
+import pytest
+
+from tests.helpers.explained import finished_grid
+
+
+@pytest.fixture(scope="package")
+def finished(tmp_path_factory):
+    """The storage of a grid of two finished runs and one that is not started."""
+    return finished_grid(tmp_path_factory.mktemp("finished"))
