@@ -130,7 +130,7 @@ def read(run_folder: Path) -> Records:
             shape[:1],
             {
                 **{name: rounds[name].to_numpy() for name in numbers},
-                **{name: _of_rounds(by_round, whole_R, name) for name in OF_MESSAGES},
+                **{name: _of_rounds(by_round, whole_R, name) for name in _of_messages(by_round)},
             },
         ),
         Columns(shape, {name: values.reshape(shape) for name, values in _client_columns(columns).items()}),
@@ -164,6 +164,10 @@ def _timings(run_folder: Path) -> Mapping[int, Mapping[str, Any]]:
         return {}
     timings = table(run_folder, "timings", ("round", "seconds"), ("alone_seconds", *OF_MESSAGES))
     return {row["round"]: row for row in timings.to_pylist()}
+
+
+def _of_messages(by_round: Mapping[int, Mapping[str, Any]]) -> list[str]:
+    return [name for name in OF_MESSAGES if any(name in row for row in by_round.values())]
 
 
 def _of_rounds(by_round: Mapping[int, Mapping[str, Any]], rounds_R: Array, name: str) -> Array:
