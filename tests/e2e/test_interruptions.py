@@ -51,7 +51,7 @@ def check_mlflow(storage: Path) -> None:
         if name not in TOTALS
     }
     assert len(steps) >= 20
-    clustered = steps.pop("silhouette")
+    clustered = steps.pop("clustering/silhouette")
     assert clustered == list(range(clustered[0], ROUNDS + 1)), "there is none of a single cluster"
     assert steps == {name: list(range(1, ROUNDS + 1)) for name in steps}
 

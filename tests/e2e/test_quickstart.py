@@ -120,7 +120,7 @@ def test_quickstart_mlflow_has_each_run_once_with_every_round(runs):
     assert {run.info.status for run in found} == {"FINISHED"}
     for run in found:
         assert len(run.data.metrics) >= 20
-        for name in run.data.metrics.keys() - {*TOTALS, "silhouette"}:
+        for name in run.data.metrics.keys() - {*TOTALS, "clustering/silhouette"}:
             points = client.get_metric_history(run.info.run_id, name)
             assert [point.step for point in points] == list(range(1, ROUNDS + 1)), name
 
@@ -130,8 +130,7 @@ def test_quickstart_mlflow_runs_have_names_tags_and_artifacts(runs):
     assert {run.data.tags["algorithm"] for run in found} >= {"bnc", "sattler", "ocfl-hdbscan"}
     for run in found:
         tags = run.data.tags
-        algorithm = tags["algorithm"].replace("-", "_")
-        assert run.info.run_name == f"digits-15-nonoverlapping-balanced-{algorithm}-s0"
+        assert run.info.run_name == f"{tags['algorithm']} s0, digits-15 nonoverlapping balanced"
         assert tags["scenario"] == "digits-15-nonoverlapping-balanced"
         assert (tags["seed"], len(tags["fedgrid.run_id"])) == ("0", 12)
         assert tags["commit"]

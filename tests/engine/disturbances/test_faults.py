@@ -33,7 +33,7 @@ def test_a_label_y_of_ten_becomes_9_minus_y_and_the_images_stay():
     data = prepare(config(), NOWHERE)[0].clients[0]
     wrong = flipped(data.train, 10)
     assert (wrong.labels == 9 - data.train.labels).all()
-    assert wrong.images is data.train.images
+    assert np.array_equal(wrong.images, data.train.images)
 
 
 def test_label_flips_are_of_training_images_of_the_attackers_alone():

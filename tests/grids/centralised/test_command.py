@@ -293,7 +293,12 @@ def test_plain_rounds_end_at_the_first_split(tmp_path):
     folder = tmp_path / "digits-15-nonoverlapping-balanced-sattler-s0-abc"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config.model_dump(mode="json")))
-    columns = {"clusters": [1, 2, 2], "mean_norm": [0.3, 0.2, 0.5], "max_norm": [0.6, 0.7, 0.4]}
+    columns = {
+        "round": [1, 2, 3],
+        "clusters": [1, 2, 2],
+        "mean_norm": [0.3, 0.2, 0.5],
+        "max_norm": [0.6, 0.7, 0.4],
+    }
     pq.write_table(pa.table(columns), folder / "rounds.parquet")
     [rounds] = plain_rounds(tmp_path, "digits", "digitnet", config.training)
     assert (rounds.mean_norm_R, rounds.max_norm_R) == ((0.3, 0.2), (0.6, 0.7))
