@@ -4,6 +4,7 @@ Shapes: R rounds, K clients.
 """
 
 from itertools import pairwise
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,9 @@ from fedgrid.tracking.records import Array, Records
 from fedgrid.tracking.scoring.partitions import clustering_round
 
 ROW = 0.1
-"""Height of a client in the map, in inches."""
+"""Height of a client in the map, in inches, as long as there is room."""
+TALLEST = 8.0
+"""Height of a map at most, in inches: one of thousands of clients would take gigabytes to draw."""
 NUMBER_WIDTH = 0.04
 """Width of a cluster's number as a share of the map's."""
 BRIGHTNESS = np.array([0.299, 0.587, 0.114])
@@ -54,13 +57,16 @@ def cluster_map(found: Records) -> Figure:
     truth_K, labels_RK = found.truth_K, found.clients["cluster"]
     num_clients = len(truth_K)
     with paper_style():
-        figure, [axes] = panels(1, 1, max(1.0, ROW * num_clients), margins=Margins(head=0.24))
+        height = min(TALLEST, max(1.0, ROW * num_clients))
+        figure, [axes] = panels(1, 1, height, margins=Margins(head=0.24))
         draw_map(axes, labels_RK, truth_K, found.round_R)
         number_rounds(axes, found.round_R)
         order_K, step = by_group(truth_K), -(-num_clients // 10)
         axes.set_yticks(range(0, num_clients, step), [str(client) for client in order_K[::step]])
         axes.set_ylabel("client, by hidden group")
-        _number_clusters(axes, labels_RK[:, order_K].T, found.round_R)
+        _number_clusters(
+            axes, labels_RK[:, order_K].T, found.round_R, least=ceil(ROW * num_clients / TALLEST)
+        )
         _mark_clustering(axes, found, shift=-0.5)
     return figure
 
@@ -85,15 +91,19 @@ def write(run_folder: Path) -> list[Path]:
     return list(figures)
 
 
-def _number_clusters(axes: Axes, labels_KR: Array, round_R: Array) -> None:
-    """Write the cluster's number where a client enters a cluster, unless the client above enters it too."""
+def _number_clusters(axes: Axes, labels_KR: Array, round_R: Array, *, least: int) -> None:
+    """Write the cluster's number where a client enters a cluster, unless the client above enters it too.
+
+    Only where as many clients as a line of text is high, `least`, one below the other are in the cluster.
+    """
     picture = np.asarray(axes.images[0].get_array())
     above: set[tuple[int, int]] = set()
     for row, labels_R in enumerate(labels_KR):
         edges = [0, *(np.flatnonzero(np.diff(labels_R)) + 1).tolist(), len(labels_R)]
         for start, stop in pairwise(edges):
             label = int(labels_R[start])
-            if (start, label) in above or stop - start < NUMBER_WIDTH * len(labels_R):
+            is_too_low = bool((labels_KR[row : row + least, start] != label).any())
+            if is_too_low or (start, label) in above or stop - start < NUMBER_WIDTH * len(labels_R):
                 continue
             axes.annotate(
                 str(label),

@@ -102,3 +102,14 @@ def test_a_run_without_records_leaves_no_figures(tmp_path: Path):
     with pytest.raises(RecordsError, match=r"no rounds\.parquet"):
         figures.write(tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_map_of_many_clients_is_no_taller_and_numbers_only_what_a_line_of_text_fits_beside(write_run):
+    """Of 1,000 clients a line covers 13. Client 491 alone is in cluster 1 among those of cluster 0."""
+    truth, labels = [0] * 500 + [1] * 500, [0] * 500 + [1] * 500
+    labels[491] = 1
+    small = figures.cluster_map(read(write_run([labels[490:510]] * 2, truth[490:510])))
+    assert texts(small.axes[0])[:-1] == ["0", "1", "0", "1"]
+    large = figures.cluster_map(read(write_run([labels] * 2, truth)))
+    assert small.get_figheight() < large.get_figheight() < 9
+    assert texts(large.axes[0])[:-1] == ["0", "1"]
