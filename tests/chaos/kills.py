@@ -123,10 +123,11 @@ def send(pid: int, number: signal.Signals) -> None:
 
 
 def truncate_a_state(storage: Path, rng: random.Random) -> None:
-    """Cut the newest state of a run that is under way in half."""
+    """Cut the newest state of a run that is under way in half; its only one would have the run refused."""
     runs = sorted(path.parent for path in storage.glob("*/config.json"))
     under_way = [run for run in runs if not (run / "done.json").exists()]
-    newest = [max(states) for run in under_way if (states := list(run.glob("state-*.safetensors")))]
+    states = [sorted(run.glob("state-*.safetensors")) for run in under_way]
+    newest = [of_run[-1] for of_run in states if len(of_run) > 1]
     if newest:
         victim = rng.choice(newest)
         with victim.open("r+b") as file:
