@@ -47,17 +47,12 @@ def test_index_leads_to_every_page() -> None:
 
 
 def commands(text: str) -> list[str]:
-    """Return the lines of fenced and indented blocks that call fedgrid, joined where they go on.
-
-    Without the file that the output goes to.
-    """
+    """Return the lines of fenced and indented blocks that call fedgrid, joined where they go on."""
     blocks = [body for kind, body in FENCED.findall(text) if kind in ("", "console", "bash", "sh")]
     blocks += re.findall(r"(?:^ {4}[^\n]*\n)+", FENCED.sub("", text), re.MULTILINE)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     return [
-        line.removeprefix("$ ").partition(" > ")[0]
-        for line in map(str.strip, lines)
-        if re.match(r"(\$ )?fedgrid [a-z-]", line)
+        line.removeprefix("$ ") for line in map(str.strip, lines) if re.match(r"(\$ )?fedgrid [a-z-]", line)
     ]
 
 

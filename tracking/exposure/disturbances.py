@@ -3,8 +3,8 @@
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.measures import Measure, last_round, recorded
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.cells import dataset_of, explained, over_scenarios
-from fedgrid.tracking.tables.table import Column, Row, Table, bold_columns
+from fedgrid.tracking.tables.cells import dataset_of, explained, rows_of_algorithms
+from fedgrid.tracking.tables.table import Column, Table, bold_columns
 
 OF_FAULTS = {
     "apart": last_round("attackers apart", "attackers_apart"),
@@ -38,14 +38,7 @@ def disturbances(study: Study) -> Table | None:
         for name, measure in of_group.items()
         if measure in (*OF_ALL.values(), *special)
     }
-    rows = [
-        Row(
-            name,
-            tuple(over_scenarios(study.where(algorithm=name), measure) for measure in columns.values()),
-            is_reference=name in study.references,
-        )
-        for name in study.algorithms
-    ]
+    rows = rows_of_algorithms(study, list(columns.values()))
     table = Table(
         f"disturbances-{dataset}",
         f"Attackers and clients whose data move: {dataset}",

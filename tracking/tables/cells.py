@@ -8,7 +8,7 @@ import numpy as np
 
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.study import Study, require_one
-from fedgrid.tracking.tables.table import ABSENT, Cell, Table, dash, mean, number
+from fedgrid.tracking.tables.table import ABSENT, Cell, Row, Table, dash, mean, number
 
 
 def block_of(study: Study) -> tuple[str, int]:
@@ -66,6 +66,18 @@ def over_scenarios(study: Study, measure: Measure, *, expected: int = 0) -> Cell
         seeds=len({seed for _, seed in scores}),
         digits=measure.digits,
     )
+
+
+def rows_of_algorithms(study: Study, measures: Sequence[Measure]) -> list[Row]:
+    """Return a row an algorithm: its means over scenarios, a cell a measure."""
+    return [
+        Row(
+            name,
+            tuple(over_scenarios(study.where(algorithm=name), measure) for measure in measures),
+            is_reference=name in study.references,
+        )
+        for name in study.algorithms
+    ]
 
 
 def spread_over_seeds(scores: Mapping[tuple[Any, int], float], expected: int) -> float | None:

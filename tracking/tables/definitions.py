@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.measures import Measure, last_round, last_rounds
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.cells import dataset_of, explained, over_scenarios
-from fedgrid.tracking.tables.table import Column, Row, Table, bold_columns
+from fedgrid.tracking.tables.cells import dataset_of, explained, rows_of_algorithms
+from fedgrid.tracking.tables.table import Column, Table, bold_columns
 
 DEFINITIONS: Mapping[str, tuple[Measure, ...]] = {
     "OCFL": (last_round("last round", "personalised_accuracy"),),
@@ -45,14 +45,7 @@ def definitions(study: Study) -> Table:
         for paper, known in DEFINITIONS.items()
         for measure in measures.recorded(study, known)
     ]
-    rows = [
-        Row(
-            name,
-            tuple(over_scenarios(study.where(algorithm=name), measure) for _, measure in columns),
-            is_reference=name in study.references,
-        )
-        for name in study.algorithms
-    ]
+    rows = rows_of_algorithms(study, [measure for _, measure in columns])
     table = Table(
         f"definitions-{dataset}",
         f"Accuracy by each paper's definition: {dataset}",

@@ -6,8 +6,8 @@ from itertools import product
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.measures import Measure, last_round, mean_over_rounds
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.cells import dataset_of, explained, over_scenarios
-from fedgrid.tracking.tables.table import Column, Row, Table, bold_columns
+from fedgrid.tracking.tables.cells import dataset_of, explained, rows_of_algorithms
+from fedgrid.tracking.tables.table import Column, Table, bold_columns
 
 CURVES = {"worst client": "worst_client_accuracy", "Jain": "jain_index", "gap in loss": "learning_gap_loss"}
 """Heading -> curve of `tracking.scoring.scores.curves`."""
@@ -27,14 +27,7 @@ def fairness(study: Study) -> Table:
     """
     dataset = dataset_of(study)
     columns = _columns()
-    rows = [
-        Row(
-            name,
-            tuple(over_scenarios(study.where(algorithm=name), measure) for measure in columns.values()),
-            is_reference=name in study.references,
-        )
-        for name in study.algorithms
-    ]
+    rows = rows_of_algorithms(study, list(columns.values()))
     table = Table(
         f"fairness-{dataset}",
         f"Fairness and sizes of clusters: {dataset}",

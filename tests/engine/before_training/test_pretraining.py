@@ -216,6 +216,7 @@ def test_setting_that_is_impossible_is_refused_in_one_line(setting, value, parts
 
 
 def test_convolutional_encoder_is_for_images_of_any_size():
-    complete(
+    run = complete(
         {"dataset": "cifar10", "algorithm": {"name": "embeddings", "encoder": {"public": "svhn"}}}, NOWHERE
     )
+    assert run.algorithm["encoder"]["public"] == "svhn"
