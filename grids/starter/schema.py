@@ -136,6 +136,11 @@ def _own_key(name: str, keys: Mapping[str, Schema]) -> Schema:
         SEEDS: {**_one_or_several(SEED), "description": "As seed; also 0..4, both ends included."},
         AXES_KEY: _object(axes, "Any key of a run, with dots, and its values: training.rounds: [5, 10]."),
         "filter": _object(axes, "Keep only the runs whose axes have these values."),
+        "exclude": {
+            "type": "array",
+            "items": _object(axes),
+            "description": "Leave out the runs whose axes have these values.",
+        },
         "overrides": {
             "type": "array",
             "description": "Keys for some runs only.",
