@@ -13,6 +13,9 @@ PAD = 4
 """Pixels on each side of an image that is cropped at random."""
 
 
+MOST_STACKED = 10_000
+"""Clients in a stack."""
+
 MOST = 1_000_000
 """Rounds, or epochs in a round: more are a typing error."""
 
@@ -44,7 +47,11 @@ class LocalTraining(Section):
     """What a model computes in, in training and in tests: `bfloat16` is float32 with eight significant bits
     instead of 24. Weights, optimizer, BatchNorm's statistics, logits and losses are float32 in either."""
 
-    later = ("augment", "normalise", "precision")
+    stacked: Annotated[PositiveInt, Field(le=MOST_STACKED)] = 1
+    """How many clients train at once in one process, as one model: clients 0 to S - 1, then S to 2 S - 1 ...
+    Their numbers are those of one after the other (1) but for the last bits; only for plain training."""
+
+    later = ("augment", "normalise", "precision", "stacked")
 
     @field_validator("augment", mode="before")
     @classmethod
@@ -65,6 +72,14 @@ class LocalTraining(Section):
                 f"momentum = {self.momentum:g} has no effect with optimizer {self.optimizer}, only with sgd"
             )
         return self
+
+    @property
+    def not_stacked(self) -> str:
+        """Why an algorithm whose clients train by a rule of its own cannot stack them."""
+        return (
+            f"training.stacked = {self.stacked}: only plain training is stacked, and here the algorithm "
+            "changes how clients train; set training.stacked=1, or take another algorithm, such as bnc"
+        )
 
     def check_size(self, shape: tuple[int, int, int]) -> None:
         """Check that images of a shape (channels, height, width) are large enough to be cropped.
