@@ -9,6 +9,7 @@ from fedgrid.engine.errors import ConfigError
 
 Augment = Literal["crop", "flip"]
 Precision = Literal["float32", "bfloat16"]
+Kernels = Literal["library", "auto"]
 PAD = 4
 """Pixels on each side of an image that is cropped at random."""
 
@@ -44,7 +45,12 @@ class LocalTraining(Section):
     """What a model computes in, in training and in tests: `bfloat16` is float32 with eight significant bits
     instead of 24. Weights, optimizer, BatchNorm's statistics, logits and losses are float32 in either."""
 
-    later = ("augment", "normalise", "precision")
+    kernels: Kernels = "library"
+    """How convolutions are computed: by torch's `library`; or with `auto` some by Winograd's filtering, which
+    is faster and has other last bits: 3x3 with 128 channels and more, in float32, on a CPU
+    (`engine.models.winograd`)."""
+
+    later = ("augment", "normalise", "precision", "kernels")
 
     @field_validator("augment", mode="before")
     @classmethod

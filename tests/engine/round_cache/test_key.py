@@ -216,6 +216,7 @@ OTHER = {
         "augment": ("flip",),
         "normalise": "dataset",
         "precision": "bfloat16",
+        "kernels": "auto",
     },
     Clip: {"clip": 2.0},
     Noise: {"noise": 0.6},
