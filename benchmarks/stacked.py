@@ -8,6 +8,7 @@ of processor time, and the medians of the ratios.
 
 import argparse
 import statistics
+from functools import partial
 
 import numpy as np
 
@@ -58,7 +59,7 @@ def main() -> None:
         start = initial_vector(model, shape, CLASSES, seed=0)
         tasks = [TrainTask(Order(client, (0,)), 0, evaluate=False) for client in range(clients)]
         works = [
-            lambda held=worker(model, shape, clients, images, stacked): held.train(tasks, [start], {})
+            partial(worker(model, shape, clients, images, stacked).train, tasks, [start], {})
             for stacked in (1, clients)
         ]
         alone, together = seconds_in_turns(works, 1 if tiny else REPEATS)
