@@ -8,10 +8,11 @@ of processor time, and the medians of the ratios.
 
 import argparse
 import statistics
+from functools import partial
 
 import numpy as np
 
-from benchmarks.precision import seconds_in_turns
+from benchmarks.precision import Work, seconds_in_turns
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients.messages import ClientData, Setup, TrainTask
 from fedgrid.engine.clients.worker import ClientWorker
@@ -57,8 +58,8 @@ def main() -> None:
     for model, shape, clients, images in CASES[:1] if tiny else CASES:
         start = initial_vector(model, shape, CLASSES, seed=0)
         tasks = [TrainTask(Order(client, (0,)), 0, evaluate=False) for client in range(clients)]
-        works = [
-            lambda held=worker(model, shape, clients, images, stacked): held.train(tasks, [start], {})
+        works: list[Work] = [
+            partial(worker(model, shape, clients, images, stacked).train, tasks, [start], {})
             for stacked in (1, clients)
         ]
         alone, together = seconds_in_turns(works, 1 if tiny else REPEATS)
