@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.precision import seconds_in_turns
+from benchmarks.precision import Work, seconds_in_turns
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients.messages import ClientData, Setup, TrainTask
 from fedgrid.engine.clients.worker import ClientWorker
@@ -58,7 +58,7 @@ def main() -> None:
     for model, shape, clients, images in CASES[:1] if tiny else CASES:
         start = initial_vector(model, shape, CLASSES, seed=0)
         tasks = [TrainTask(Order(client, (0,)), 0, evaluate=False) for client in range(clients)]
-        works = [
+        works: list[Work] = [
             partial(worker(model, shape, clients, images, stacked).train, tasks, [start], {})
             for stacked in (1, clients)
         ]
