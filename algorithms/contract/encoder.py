@@ -51,6 +51,15 @@ class EncoderSettings(Section):
 
     later = ("clip", "noise")
 
+    @property
+    def words(self) -> str:
+        """What it is trained on: `50 epochs of cifar100, then 3 federated rounds`; empty if on nothing."""
+        if self.name == "pixels":
+            return ""
+        parts = [f"{self.epochs} epochs of {self.public}"] if self.public and self.name != "pca" else []
+        parts += [f"components of {self.public}"] if self.name == "pca" else []
+        return ", then ".join(parts + [f"{self.federated} federated rounds"] * (self.federated > 0))
+
     @model_validator(mode="before")
     @classmethod
     def _name_alone(cls, given: Any) -> Any:

@@ -94,6 +94,7 @@ class Pretraining:
                 log(f"encoder {encoder_id} is here: {_described(kept)}")
                 return kept
             started = monotonic()
+            log(f"encoder {encoder_id} is trained: {self.settings.words or 'nothing to train'}")
             encoder = replace(
                 self._trained(pool), id=encoder_id, batch_statistics=self.settings.batch_statistics
             )
