@@ -116,7 +116,8 @@ class ClientWorker:
         codec, described = encoder and encoder.on(self._device), []
         for client in clients:
             held = self._holdings.train(client, message.round_index)
-            rng = generator(self._setup.seed, "message", client=client)
+            when = {"round_index": message.round_index} if message.draws_anew else {}
+            rng = generator(self._setup.seed, "message", client=client, **when)
             started = perf_counter()
             with self._fixed(), of_client(client, None):
                 images = codec.encode_classes(held.images, held.labels) if codec else held.images
