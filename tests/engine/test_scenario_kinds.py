@@ -25,6 +25,7 @@ TRUTH = {
     "majority": [0, 1, 1, 1, 1, 1, 0, 1],
     "label-skew": list(range(8)),
     "dirichlet": [0] * 8,
+    "iid": [0] * 8,
     "rotated": [0, 1, 2, 3] * 2,
     "flipped": [0, 1, 2, 3] * 2,
     "swapped": [0, 1, 2, 3] * 2,
