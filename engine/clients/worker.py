@@ -83,11 +83,12 @@ class ClientWorker:
         Raises:
             RunError: if a client's training fails; names client, round and cause.
         """
-        replies = []
+        replies: list[Reply] = []
+        untrained: dict[int, Counts] = {}
         with self._fixed():
             for task in tasks:
                 with _named(task.client, task.round_index):
-                    replies.append(self._train(task, models, memories.get(task.client, {})))
+                    replies.append(self._train(task, models, memories.get(task.client, {}), untrained))
         return replies
 
     def evaluate(
@@ -96,7 +97,10 @@ class ClientWorker:
         models: Sequence[Vector],
         memories: Mapping[int, Memory] = MappingProxyType({}),
     ) -> list[EvaluateReport]:
-        """Test, for each task, the client's own model on its test set and every model on its server part."""
+        """Test, for each task, the client's own model on its test set and every model on its server part.
+
+        Clients with one test set and one model in common share the test of it.
+        """
         own: dict[int, Counts] = {}
         parts: dict[int, list[Counts]] = {task.client: [] for task in tasks}
         chosen: dict[int, int] = {}
@@ -104,10 +108,11 @@ class ClientWorker:
             tasks = [self._placed(task, models, chosen) for task in tasks]
             for position, model in enumerate(models):
                 self._flat.write(model)
+                tested: dict[int, Counts] = {}
                 for task in tasks:
                     parts[task.client].append(self._test(self._server_parts[task.client]))
                     if task.own == position and task.adaptation is None:
-                        own[task.client] = self._test(self._holdings.test(task.client, task.round_index))
+                        own[task.client] = self._test_own(task, tested)
             for task in tasks:
                 if task.adaptation is not None and task.own is not None:
                     with _named(task.client, task.round_index):
@@ -134,13 +139,17 @@ class ClientWorker:
             described.append(Described(payload, perf_counter() - started))
         return described
 
-    def _train(self, task: TrainTask, models: Sequence[Vector], memory: Memory) -> Reply:
+    def _train(
+        self, task: TrainTask, models: Sequence[Vector], memory: Memory, untrained: dict[int, Counts]
+    ) -> Reply:
         started = perf_counter()
         order, held = task.order, self._holdings.train(task.client, task.round_index)
         at = {"client": task.client, "round_index": task.round_index}
         rng = generator(self._setup.seed, "batches", **at)
         chosen = self._choose(task, models)
-        on_server = self._test_of(models[chosen], self._server_set) if task.untrained else None
+        if task.untrained and chosen not in untrained:
+            untrained[chosen] = self._test_of(models[chosen], self._server_set)
+        on_server = untrained[chosen] if task.untrained else None
         begun = perf_counter()
         result = local.train(
             self._flat,
@@ -195,6 +204,14 @@ class ClientWorker:
         """Return the predictions of a model on the server's reference images."""
         self._flat.write(model)
         return evaluation.predict(self._flat.module, evaluation.to_inputs(self._reference_images().images))
+
+    def _test_own(self, task: EvaluateTask, tested: dict[int, Counts]) -> Counts:
+        """Test the loaded model on the client's own test set; `tested` has what it gave on each set."""
+        at = task.client, task.round_index
+        number = self._holdings.test_number(*at)
+        if number not in tested:
+            tested[number] = self._test(self._holdings.test(*at))
+        return tested[number]
 
     def _test_adapted(self, task: EvaluateTask, models: Sequence[Vector], memory: Memory) -> Counts:
         """Adapt the client's model on its training images, then test it on its test set."""
