@@ -32,19 +32,23 @@ class DeviceSet:
 
 
 class DeviceSets:
-    """Each client's images on a device; clients with one set in common share its tensors.
+    """Each client's images on a device; clients with the same ones share their tensors.
 
     On a GPU they are put there once for all. Main memory has them already, so on a CPU only the last set in
     use is kept a second time.
     """
 
     def __init__(self, held: Mapping[int, HeldImages], device: str) -> None:
-        self._held = held
+        self._held = _merged(held)
         self._device = device
         self._put: dict[int, DeviceSet] = {}
         if device != "cpu":
             for client in held:
                 self.of(client)
+
+    def number(self, client: int) -> int:
+        """Return a number that clients with one set in common share."""
+        return id(self._held[client])
 
     def of(self, client: int) -> DeviceSet:
         """Return a client's images."""
@@ -54,6 +58,18 @@ class DeviceSets:
                 self._put.clear()
             self._put[id(images)] = DeviceSet.of(images, self._device)
         return self._put[id(images)]
+
+
+def _merged(held: Mapping[int, HeldImages]) -> dict[int, HeldImages]:
+    """Return the sets, one object for those that are equal: on its way to an actor each becomes its own."""
+    objects = {id(images): images for images in held.values()}
+    first: dict[bytes, HeldImages] = {}
+    kept = {}
+    for key, images in objects.items():
+        other = first.setdefault(images.labels.tobytes(), images)
+        is_equal = other is images or np.array_equal(other.images, images.images)
+        kept[key] = other if is_equal else images
+    return {client: kept[id(images)] for client, images in held.items()}
 
 
 class Holdings:
@@ -75,5 +91,12 @@ class Holdings:
 
     def test(self, client: int, round_index: int) -> DeviceSet:
         """Return the images that a client is tested on in a round, from 0."""
+        return self._tests(client, round_index).of(client)
+
+    def test_number(self, client: int, round_index: int) -> int:
+        """Return a number that clients with the same images to be tested on share."""
+        return self._tests(client, round_index).number(client)
+
+    def _tests(self, client: int, round_index: int) -> DeviceSets:
         has_moved = round_index >= self._since.get(client, round_index + 1)
-        return (self._test_later if has_moved else self._test).of(client)
+        return self._test_later if has_moved else self._test

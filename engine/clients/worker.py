@@ -74,11 +74,12 @@ class ClientWorker:
         Raises:
             RunError: if a client's training fails; names client, round and cause.
         """
+        untrained: dict[int, Counts] = {}
         with self._fixed():
             if self._stacks is not None:
-                by_client = self._train_stacks(self._stacks, tasks, models, memories)
+                by_client = self._train_stacks(self._stacks, tasks, models, memories, untrained)
                 return [by_client[task.client] for task in tasks]
-            return [self._train(task, models, memories.get(task.client, {})) for task in tasks]
+            return [self._train(task, models, memories.get(task.client, {}), untrained) for task in tasks]
 
     def evaluate(
         self,
@@ -86,7 +87,10 @@ class ClientWorker:
         models: Sequence[Vector],
         memories: Mapping[int, Memory] = MappingProxyType({}),
     ) -> list[EvaluateReport]:
-        """Test, for each task, the client's own model on its test set and every model on its server part."""
+        """Test, for each task, the client's own model on its test set and every model on its server part.
+
+        Clients with one test set and one model in common share the test of it.
+        """
         own: dict[int, Counts] = {}
         parts: dict[int, list[Counts]] = {task.client: [] for task in tasks}
         chosen: dict[int, int] = {}
@@ -94,10 +98,11 @@ class ClientWorker:
             tasks = [self._placed(task, models, chosen) for task in tasks]
             for position, model in enumerate(models):
                 self._flat.write(model)
+                tested: dict[int, Counts] = {}
                 for task in tasks:
                     parts[task.client].append(self._test(self._server_parts[task.client]))
                     if task.own == position and task.adaptation is None:
-                        own[task.client] = self._test(self._holdings.test(task.client, task.round_index))
+                        own[task.client] = self._test_own(task, tested)
             for task in tasks:
                 if task.adaptation is not None and task.own is not None:
                     with of_client(task.client, task.round_index):
@@ -125,9 +130,11 @@ class ClientWorker:
             described.append(Described(payload, perf_counter() - started))
         return described
 
-    def _train(self, task: TrainTask, models: Sequence[Vector], memory: Memory) -> Reply:
+    def _train(
+        self, task: TrainTask, models: Sequence[Vector], memory: Memory, untrained: dict[int, Counts]
+    ) -> Reply:
         with of_client(task.client, task.round_index):
-            turn, started = self._begin(task, models), perf_counter()
+            turn, started = self._begin(task, models, untrained), perf_counter()
             result = local.train(
                 self._flat,
                 models[turn.chosen],
@@ -149,11 +156,12 @@ class ClientWorker:
         tasks: Sequence[TrainTask],
         models: Sequence[Vector],
         memories: Mapping[int, Memory],
+        untrained: dict[int, Counts],
     ) -> dict[int, Reply]:
         replies = {}
         for together in tasks_by_stack(tasks, self._setup.training.stacked):
             with of_client(together[0].client, together[0].round_index):
-                turns = [self._begin(task, models) for task in together]
+                turns = [self._begin(task, models, untrained) for task in together]
                 results, seconds = stacks.train(together, turns, models, memories)
             for task, turn, result in zip(together, turns, results, strict=True):
                 with of_client(task.client, task.round_index):
@@ -162,11 +170,16 @@ class ClientWorker:
                     replies[task.client] = self._reply(task, models, memory, turn, result, seconds)
         return replies
 
-    def _begin(self, task: TrainTask, models: Sequence[Vector]) -> Turn:
-        """Choose the client's model, and test it if it is to be tested before its training."""
+    def _begin(self, task: TrainTask, models: Sequence[Vector], untrained: dict[int, Counts]) -> Turn:
+        """Choose the client's model, and test it if it is to be tested before its training.
+
+        `untrained` keeps those tests by the models' positions: clients that begin alike share one.
+        """
         started = perf_counter()
         held, chosen = self._holdings.train(task.client, task.round_index), self._choose(task, models)
-        on_server = self._test_of(models[chosen], self._server_set) if task.untrained else None
+        if task.untrained and chosen not in untrained:
+            untrained[chosen] = self._test_of(models[chosen], self._server_set)
+        on_server = untrained[chosen] if task.untrained else None
         return Turn(held, chosen, on_server, perf_counter() - started)
 
     def _reply(
@@ -220,6 +233,14 @@ class ClientWorker:
         """Return the predictions of a model on the server's reference images."""
         self._flat.write(model)
         return evaluation.predict(self._flat.module, evaluation.to_inputs(self._reference_images().images))
+
+    def _test_own(self, task: EvaluateTask, tested: dict[int, Counts]) -> Counts:
+        """Test the loaded model on the client's own test set; `tested` has what it gave on each set."""
+        at = task.client, task.round_index
+        number = self._holdings.test_number(*at)
+        if number not in tested:
+            tested[number] = self._test(self._holdings.test(*at))
+        return tested[number]
 
     def _test_adapted(self, task: EvaluateTask, models: Sequence[Vector], memory: Memory) -> Counts:
         """Adapt the client's model on its training images, then test it on its test set."""
