@@ -13,7 +13,6 @@ from types import MappingProxyType
 from zlib import crc32
 
 import numpy as np
-import torch
 
 from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseBy, ChooseOn, Message
 from fedgrid.algorithms.contract.updates import Vector
@@ -32,7 +31,7 @@ from fedgrid.engine.clients.messages import (
 from fedgrid.engine.clients.peak_memory import own_peak
 from fedgrid.engine.clients.stacks import StackTraining, Turn, module_of, tasks_by_stack
 from fedgrid.engine.encoders.encoder import Encoder
-from fedgrid.engine.errors import ConfigError, of_client
+from fedgrid.engine.errors import of_client
 from fedgrid.engine.models.flat_vectors import FlatModule, squared_norm
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training import choice, evaluation, local
@@ -49,17 +48,12 @@ class ClientWorker:
         Raises:
             ConfigError: the model is unknown, or the images are too small for it, or to be cropped.
         """
-        _, channels, height, width = setup.server_set.images.shape
-        shape = channels, height, width
-        setup.training.check_size(shape)
         self._flat = FlatModule(module_of(setup, device))
         self._stacks = StackTraining(setup, device) if setup.training.stacked > 1 else None
         self._setup, self._device = setup, device
-        self._holdings = Holdings(setup.clients, device)
+        self._holdings = Holdings(setup, device)
         self._factors = {data.client: data.factor for data in setup.clients}
         self._server_set = DeviceSet.of(setup.server_set, device)
-        reference = setup.reference_set
-        self._reference_set = None if reference is None else DeviceSet.of(reference, device)
         self._server_parts = {
             data.client: self._server_set.part(setup.server_parts[data.client]) for data in setup.clients
         }
@@ -145,7 +139,7 @@ class ClientWorker:
                 memory,
                 rule=task.order.rule,
                 payload=task.order.payload,
-                reference=None if self._reference_set is None else self._reference_set.images,
+                reference=self._holdings.reference.images if self._holdings.has_reference else None,
             )
             local.check_names(task.order.rule, result)
             return self._reply(task, models, memory, turn, result, perf_counter() - started)
@@ -232,7 +226,7 @@ class ClientWorker:
     def _infer(self, model: Vector) -> np.ndarray:
         """Return the predictions of a model on the server's reference images."""
         self._flat.write(model)
-        return evaluation.predict(self._flat.module, evaluation.to_inputs(self._reference_images().images))
+        return evaluation.predict(self._flat.module, evaluation.to_inputs(self._holdings.reference.images))
 
     def _test_own(self, task: EvaluateTask, tested: dict[int, Counts]) -> Counts:
         """Test the loaded model on the client's own test set; `tested` has what it gave on each set."""
@@ -286,25 +280,8 @@ class ClientWorker:
     ) -> int:
         if len(candidates) == 1:
             return candidates[0]
-        held = self._chosen_on(task.client, task.round_index, on)
+        held = self._holdings.chosen_on(task.client, task.round_index, on)
         return choice.best(candidates, lambda place: self._test_of(models[place], held), by)
-
-    def _reference_images(self) -> DeviceSet:
-        if self._reference_set is None:
-            raise ConfigError("there are no reference images: set split.reference_images")
-        return self._reference_set
-
-    def _chosen_on(self, client: int, round_index: int, choose_on: ChooseOn) -> DeviceSet:
-        held = self._holdings.train(client, round_index)
-        if choose_on == "train":
-            return held
-        if choose_on == "test":
-            return self._holdings.test(client, round_index)
-        if choose_on == "reference":
-            return self._reference_images()
-        rng = generator(self._setup.seed, "batches", client=client, round_index=round_index)
-        first = torch.from_numpy(rng.permutation(len(held.labels))[: self._setup.training.batch_size])
-        return DeviceSet(held.images[first], held.labels[first])
 
     def _fixed(self) -> AbstractContextManager[None]:
         return fixed_numerics(self._setup.training.tf32)
