@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.precision import Work, seconds_in_turns
+from benchmarks.precision import SETTINGS, Work, seconds_in_turns
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients.messages import ClientData, Setup, TrainTask
 from fedgrid.engine.clients.worker import ClientWorker
@@ -30,24 +30,28 @@ CASES = (
 CLASSES, REPEATS = 10, 5
 
 
-def worker(model: str, shape: tuple[int, int, int], clients: int, images: int, stacked: int) -> ClientWorker:
-    """Return a worker of clients with random images."""
+def worker(
+    model: str,
+    shape: tuple[int, int, int],
+    clients: int,
+    images: int,
+    training: LocalTraining,
+    device: str = "cpu",
+) -> ClientWorker:
+    """Return a worker of clients with the same random images."""
     rng = np.random.default_rng(0)
-    held = ImageSet(rng.integers(0, 256, (images, *shape), dtype=np.uint8), rng.integers(0, CLASSES, images))
-    training = LocalTraining(
-        local_epochs=1, batch_size=32, optimizer="sgd", learning_rate=0.01, stacked=stacked
+    pixels = rng.integers(0, 256, (images, *shape), dtype=np.uint8)
+    held = ImageSet(pixels, rng.integers(0, CLASSES, images))
+    setup = Setup(
+        model=model,
+        num_classes=CLASSES,
+        training=training,
+        seed=0,
+        clients=tuple(ClientData(client, held, held) for client in range(clients)),
+        server_set=held.take(slice(0, 1)),
+        server_parts={client: slice(0, 0) for client in range(clients)},
     )
-    return ClientWorker(
-        Setup(
-            model=model,
-            num_classes=CLASSES,
-            training=training,
-            seed=0,
-            clients=tuple(ClientData(client, held, held) for client in range(clients)),
-            server_set=held.take(slice(0, 1)),
-            server_parts={client: slice(0, 0) for client in range(clients)},
-        )
-    )
+    return ClientWorker(setup, device)
 
 
 def main() -> None:
@@ -59,8 +63,8 @@ def main() -> None:
         start = initial_vector(model, shape, CLASSES, seed=0)
         tasks = [TrainTask(Order(client, (0,)), 0, evaluate=False) for client in range(clients)]
         works: list[Work] = [
-            partial(worker(model, shape, clients, images, stacked).train, tasks, [start], {})
-            for stacked in (1, clients)
+            partial(worker(model, shape, clients, images, each).train, tasks, [start], {})
+            for each in (SETTINGS, SETTINGS.model_copy(update={"stacked": clients}))
         ]
         alone, together = seconds_in_turns(works, 1 if tiny else REPEATS)
         ratio = statistics.median(one / other for one, other in zip(alone, together, strict=True))
