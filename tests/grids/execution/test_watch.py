@@ -11,7 +11,7 @@ from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.clock import Patience
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.execution.run_events import RoundDone, RunFinished, RunStarted, RunStopped
+from fedgrid.grids.execution.run_events import RoundDone, RunFinished, RunPreparing, RunStarted, RunStopped
 from fedgrid.grids.execution.watch import IDLE_SECONDS, Watch
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.tally import Tally
@@ -86,6 +86,13 @@ def test_run_that_cannot_use_its_stored_rounds_says_so_once_in_one_line(watched,
         f"warning: {run.name}: rounds 1 to 2 were stored and are computed again; "
         "log.txt in its folder says why\n"
     )
+
+
+def test_a_run_whose_encoder_comes_first_is_shown_but_not_counted_yet(watched):
+    watch, *_ = watched
+    watch.handle(config(seed=1), RunPreparing("3 federated rounds"))
+    assert watch._view.calls == [("prepare", 1, "3 federated rounds")]
+    assert not watch.tally.running
 
 
 def test_finished_run_is_counted_logged_and_shown(watched):
