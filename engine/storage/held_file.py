@@ -74,10 +74,13 @@ class HeldFile:
             OSError: it cannot be read or deleted.
         """
         try:
-            with self.path.open() as file:
+            with _open_to_lock(self.path) as file:
                 with suppress(OSError):  # A file system without locks.
                     flock(file, LOCK_EX)
-                if not samestat(os.fstat(file.fileno()), self.path.stat()) or not condition(file):
+                # Opened again: NFS asks its server then, while the status of a path may be an old one.
+                with self.path.open() as now:
+                    is_same = samestat(os.fstat(file.fileno()), os.fstat(now.fileno()))
+                if not is_same or not condition(file):
                     return False
                 self.path.unlink()
         except FileNotFoundError:
@@ -101,6 +104,14 @@ class HeldFile:
             with suppress(OSError, ValueError, FedgridError):
                 if not renew():
                     return
+
+
+def _open_to_lock(path: Path) -> TextIO:
+    """Open a file for reading and, if it can be written, for writing: without that, NFS does not lock it."""
+    try:
+        return path.open("r+")
+    except PermissionError:
+        return path.open()
 
 
 class Observer:

@@ -15,7 +15,8 @@ PUSH_SECONDS = 60.0
 @contextmanager
 def uploading(root: Path) -> Iterator[None]:
     """Tell this machine's other processes that files of the mirror `root` are being sent in the block."""
-    with _lock(root).open("a") as file:
+    # NFS gives a shared lock only on a file that is open for reading, and an exclusive one for writing.
+    with _lock(root).open("a+") as file:
         flock(file, LOCK_SH)
         yield
 
@@ -25,7 +26,7 @@ def is_deletable(root: Path, path: Path) -> bool:
     try:
         if path.stat().st_mtime >= time() - PUSH_SECONDS:
             return False
-        with _lock(root).open("a") as file:
+        with _lock(root).open("a+") as file:
             flock(file, LOCK_EX | LOCK_NB)
     except (FileNotFoundError, BlockingIOError):
         return False
