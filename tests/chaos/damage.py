@@ -140,7 +140,9 @@ def check_interrupted(
     if not isinstance(found, str) and found:
         wrong.append("report: numbers of a run that is not finished")
     ran = fedgrid("run", folder / "small.yaml", "--storage", storage, "--in-process")
-    wrong += faults("run", ran)
+    # A run that fails is listed with its cause at the end of the output.
+    is_listed = ran.code == 1 and victim.name in "".join(ran.out.split())
+    wrong += [] if is_listed else faults("run", ran)
     if ran.code == 0 and numbers(storage) != numbers(whole):
         wrong.append("run: other bytes")
     if again := twice(storage):
