@@ -1,13 +1,16 @@
 """Images and labels on a device, as a worker trains and tests on them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedgrid.engine.clients.messages import ClientData
+from fedgrid.algorithms.contract.orders import ChooseOn
+from fedgrid.engine.clients.messages import Setup
 from fedgrid.engine.data.images import HeldImages
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.seeds import generator
 
 
 class DeviceSet:
@@ -75,8 +78,11 @@ def _merged(held: Mapping[int, HeldImages]) -> dict[int, HeldImages]:
 class Holdings:
     """What each client trains on and is tested on; of a client that moves, before and after that."""
 
-    def __init__(self, clients: Sequence[ClientData], device: str) -> None:
+    def __init__(self, setup: Setup, device: str) -> None:
         """Put the clients' images on a device, or take them to it when they are used."""
+        clients, reference = setup.clients, setup.reference_set
+        self._seed, self._batch_size = setup.seed, setup.training.batch_size
+        self._reference = None if reference is None else DeviceSet.of(reference, device)
         movers = {data.client: data.moved for data in clients if data.moved is not None}
         self._since = {client: moved.round_index for client, moved in movers.items()}
         self._train = DeviceSets({data.client: data.train for data in clients}, device)
@@ -96,6 +102,35 @@ class Holdings:
     def test_number(self, client: int, round_index: int) -> int:
         """Return a number that clients with the same images to be tested on share."""
         return self._tests(client, round_index).number(client)
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the server has reference images."""
+        return self._reference is not None
+
+    @property
+    def reference(self) -> DeviceSet:
+        """The server's reference images.
+
+        Raises:
+            ConfigError: there are none.
+        """
+        if self._reference is None:
+            raise ConfigError("there are no reference images: set split.reference_images")
+        return self._reference
+
+    def chosen_on(self, client: int, round_index: int, choose_on: ChooseOn) -> DeviceSet:
+        """Return the images on which a client chooses its model in a round, from 0."""
+        if choose_on == "test":
+            return self.test(client, round_index)
+        if choose_on == "reference":
+            return self.reference
+        held = self.train(client, round_index)
+        if choose_on == "train":
+            return held
+        rng = generator(self._seed, "batches", client=client, round_index=round_index)
+        first = torch.from_numpy(rng.permutation(len(held.labels))[: self._batch_size])
+        return DeviceSet(held.images[first], held.labels[first])
 
     def _tests(self, client: int, round_index: int) -> DeviceSets:
         has_moved = round_index >= self._since.get(client, round_index + 1)

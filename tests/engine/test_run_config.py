@@ -178,6 +178,7 @@ OF_THE_TRUNK = [
     {"training": {"normalise": "dataset"}},
     {"training": {"precision": "bfloat16"}},
     {"training": {"kernels": "auto"}},
+    {"training": {"stacked": 4}},
     {"split": {"num_clusters": 2}},
     {"split": {"draws": 10}},
     {"split": {"test_share": 0.2}},

@@ -217,6 +217,7 @@ OTHER = {
         "normalise": "dataset",
         "precision": "bfloat16",
         "kernels": "auto",
+        "stacked": 4,
     },
     Clip: {"clip": 2.0},
     Noise: {"noise": 0.6},

@@ -122,6 +122,13 @@ def test_calibrate_without_budget_times_one_batch():
     assert all(speed.train > 0 and speed.test > 0 for speed in speeds.values())
 
 
+def test_calibrate_times_the_training_of_an_autoencoder_and_no_test():
+    dense = Workload("autoencoder-dense", (1, 8, 8), batch_size=8, optimizer="adam")
+    speed = calibrate([dense], budget=0)[dense]
+    assert speed.train > 0
+    assert speed.test == 0
+
+
 def test_calibrate_refuses_images_too_small_for_the_model():
     with pytest.raises(ConfigError, match="images of 4x4 are too small for model 'resnet34'"):
         calibrate([Workload("resnet34", (1, 4, 4), batch_size=8, optimizer="sgd")])
