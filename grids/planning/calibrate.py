@@ -23,7 +23,7 @@ from fedgrid.engine.partition.natural import NATURAL
 from fedgrid.engine.partition.scenarios import Facts, Scenario
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.training.evaluation import TEST_BATCH
-from fedgrid.engine.training.settings import Augment, LocalTraining, Precision
+from fedgrid.engine.training.settings import Augment, Kernels, LocalTraining, Precision
 
 BUDGET = 20.0
 """Seconds that all measurements together may take."""
@@ -62,6 +62,7 @@ class Workload:
     optimizer: Literal["sgd", "adam"]
     augment: tuple[Augment, ...] = ()
     precision: Precision = "float32"
+    kernels: Kernels = "library"
 
     @classmethod
     def of(cls, config: RunConfig, dataset: Dataset) -> "Workload":
@@ -74,6 +75,7 @@ class Workload:
             training.optimizer,
             training.augment,
             training.precision,
+            training.kernels,
         )
 
 
@@ -229,6 +231,7 @@ def _worker(workload: Workload, sizes: Sequence[int], device: str) -> ClientWork
         optimizer=workload.optimizer,
         augment=workload.augment,
         precision=workload.precision,
+        kernels=workload.kernels,
         learning_rate=1e-6,
     )
     setup = Setup(

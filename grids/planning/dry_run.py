@@ -19,7 +19,7 @@ from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.planning.calibrate import BUDGET, Speed, Workload, calibrate, expected_images, run_seconds
-from fedgrid.grids.planning.cluster import num_to_place
+from fedgrid.grids.planning.cluster import least_stacked, num_to_place
 from fedgrid.grids.planning.encoders import RoundsLeft, encoder_plans, workloads_of
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.axes import name_of, naming_keys
@@ -148,8 +148,9 @@ def capacities_of(
     """
     waiting = max(1, num_to_place([run for run, rounds in left if rounds], by_trunk=by_trunk))
     capacities = []
-    for clients in sorted({run.clients for run, _ in left}):
-        placement = plan(clients, nodes, request, waiting)
+    stacks = least_stacked(run for run, _ in left)
+    for clients in sorted(stacks):
+        placement = plan(clients, nodes, request, waiting, stacks[clients])
         runs = at_once(placement, nodes)
         # Actors that share a GPU, or a core, take turns on it.
         has = sum(int(node.gpus if placement.gpus_per_actor else node.cpus) for node in nodes)

@@ -110,6 +110,11 @@ def test_precision_is_part_of_a_workload():
     assert list(speeds) == [narrow, DIGITNET]
 
 
+def test_kernels_are_part_of_a_workload():
+    fast = Workload.of(run(training={"kernels": "auto"}), DIGITS)
+    assert fast == replace(DIGITNET, kernels="auto")
+
+
 def test_calibrate_without_budget_times_one_batch():
     wider = Workload("digitnet", (1, 16, 16), batch_size=8, optimizer="adam", augment=("crop",))
     speeds = calibrate([DIGITNET, wider], budget=0)
