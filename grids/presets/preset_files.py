@@ -18,6 +18,8 @@ from fedgrid.grids.presets.overrides import Override, read_overrides, require_ke
 from fedgrid.grids.presets.yaml_file import Place, YamlFile, at, read_yaml
 
 SEEDS, AXES_KEY, EXCLUDE = "seeds", "axes", "exclude"
+SEARCH = "search"
+"""The key of a search's file that holds its space; a grid has none."""
 KEYS = (
     *SETTABLE,
     *(SEEDS, AXES_KEY, "filter", EXCLUDE, "overrides", "base", "plugins"),
@@ -89,6 +91,8 @@ def read_preset(file: YamlFile, data_dir: Path, trail: tuple[str, ...]) -> Prese
     for key in file.values:
         if key not in KEYS:
             with at(Place(file, (key,))):
+                if key == SEARCH:
+                    raise ConfigError(f"this file is a search: `fedgrid search {trail[-1]}` runs it")
                 raise unknown_key(key, "", KEYS, inner=INNER)
     base = _base(file, data_dir, trail)
     _use_plugins(file, trail)

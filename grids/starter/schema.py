@@ -19,10 +19,10 @@ from fedgrid.engine.run_config import PLUGINS, RunConfig
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, axis_keys
 from fedgrid.grids.presets.key_docs import docs_of
 from fedgrid.grids.presets.overrides import OVERRIDABLE
-from fedgrid.grids.presets.preset_files import AXES_KEY, KEYS, SEEDS, preset_names
+from fedgrid.grids.presets.preset_files import AXES_KEY, KEYS, SEARCH, SEEDS, preset_names
 from fedgrid.grids.search.definition import OWN_KEYS
 from fedgrid.grids.search.objectives import OBJECTIVES
-from fedgrid.grids.search.space import RANGE_KEYS, SEARCH
+from fedgrid.grids.search.space import RANGE_KEYS
 from fedgrid.grids.search.suggest import SEARCHERS
 
 Schema = dict[str, Any]
