@@ -56,10 +56,15 @@ def overall(runs: pd.DataFrame) -> pd.DataFrame:
             "IID cut up": f"{(alike['clusters'] > 1).sum()}/{len(alike)}",
             "pers. acc.": f"{part['personalised_accuracy'].mean():.3f}",
             "mean rank": f"{ranks[name]:.1f}" if name in ranks else "–",
-            "gen. acc.": f"{part['generalised_accuracy'].mean():.3f}",
+            "gen. acc.": text(part["generalised_accuracy"].mean()),
             "MB to target": median(part["megabytes"].fillna(np.inf)),
         }
     return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def text(value: float) -> str:
+    """Return three digits; a dash if nothing is known, as of an algorithm without a model for all classes."""
+    return "–" if pd.isna(value) else f"{value:.3f}"
 
 
 def median(values: Iterable[float]) -> str:
