@@ -21,6 +21,7 @@ from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.planning.calibrate import BUDGET, Speed, Workload, calibrate, expected_images, run_seconds
 from fedgrid.grids.planning.cluster import least_stacked, num_to_place
+from fedgrid.grids.planning.gpu_share import with_share_here
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.axes import name_of, naming_keys
 
@@ -95,6 +96,7 @@ def dry_run(
     """
     storage.pull_marks()
     left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
+    request = with_share_here([run for run, rounds in left if rounds], nodes, request, data_dir)
     capacities = capacities_of(left, nodes, request, by_trunk=with_store)
     workloads = dict.fromkeys(Workload.of(run, find(run.dataset, data_dir)) for run, rounds in left if rounds)
     device = _device(capacities)
