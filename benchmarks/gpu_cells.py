@@ -82,7 +82,7 @@ def work_of(cell: Cell, device: str) -> Callable[[], object]:
     labels = torch.from_numpy(rng.integers(0, CLASSES, cell.images)).to(device)
     images = pixels.to(device).permute(0, 3, 1, 2)
     if cell.way == GRAPH:
-        return partial(_replayed, flat, start, images, labels, _captured(flat, cell, device))
+        return partial(_replayed, flat, start, images, labels, _captured(flat, cell, device), rng)
     if cell.way == COMPILE:
         flat.module = torch.compile(flat.module)
     generator = np.random.default_rng(1)
@@ -135,12 +135,17 @@ def _captured(flat: FlatModule, cell: Cell, device: str) -> Captured:
 
 
 def _replayed(
-    flat: FlatModule, start: np.ndarray, images: Tensor, labels: Tensor, captured: Captured
+    flat: FlatModule,
+    start: np.ndarray,
+    images: Tensor,
+    labels: Tensor,
+    captured: Captured,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """Train an epoch as `local.train` does, each step a replay of the graph."""
     flat.write(start)
     size = len(captured.labels)
-    order = torch.randperm(len(labels), device=labels.device)
+    order = torch.from_numpy(rng.permutation(len(labels))).to(labels.device)
     inputs, targets = to_inputs(images[order]), labels[order]
     for begin in range(0, len(labels) - size + 1, size):
         captured.inputs.copy_(inputs[begin : begin + size])

@@ -19,6 +19,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.initialisation import blank
 from fedgrid.engine.models.mixed_precision import MixedPrecision
 from fedgrid.engine.models.normalisation import Normalised
+from fedgrid.engine.models.winograd import with_fast_convolutions
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training.confusion import Counts
 from fedgrid.engine.training.local import NOTHING, LocalResult
@@ -29,10 +30,14 @@ def module_of(setup: Setup, device: str) -> nn.Module:
     """Return a run's model on a torch device, its weights not initialised.
 
     Raises:
-        ConfigError: the model is unknown, or the images are too small for it.
+        ConfigError: the model is unknown, or the images are too small for it, or to be cropped.
     """
     _, channels, height, width = setup.server_set.images.shape
-    module = blank(setup.model, (channels, height, width), setup.num_classes).to(device)
+    shape = channels, height, width
+    setup.training.check_size(shape)
+    module = blank(setup.model, shape, setup.num_classes).to(device)
+    if setup.training.kernels == "auto":
+        module = with_fast_convolutions(module)
     if (by := setup.normalised_by) is not None:
         module = Normalised(module, by.means, by.deviations, device)
     if setup.training.precision == "bfloat16":

@@ -13,7 +13,6 @@ from types import MappingProxyType
 from zlib import crc32
 
 import numpy as np
-import torch
 
 from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseBy, ChooseOn, Message
 from fedgrid.algorithms.contract.updates import Vector
@@ -32,7 +31,7 @@ from fedgrid.engine.clients.messages import (
 from fedgrid.engine.clients.peak_memory import own_peak
 from fedgrid.engine.clients.stacks import StackTraining, Turn, module_of, tasks_by_stack
 from fedgrid.engine.encoders.encoder import Encoder
-from fedgrid.engine.errors import ConfigError, of_client
+from fedgrid.engine.errors import of_client
 from fedgrid.engine.models.flat_vectors import FlatModule, squared_norm
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training import choice, evaluation, local
@@ -49,17 +48,12 @@ class ClientWorker:
         Raises:
             ConfigError: the model is unknown, or the images are too small for it, or to be cropped.
         """
-        _, channels, height, width = setup.server_set.images.shape
-        shape = channels, height, width
-        setup.training.check_size(shape)
         self._flat = FlatModule(module_of(setup, device))
         self._stacks = StackTraining(setup, device) if setup.training.stacked > 1 else None
         self._setup, self._device = setup, device
-        self._holdings = Holdings(setup.clients, device)
+        self._holdings = Holdings(setup, device)
         self._factors = {data.client: data.factor for data in setup.clients}
         self._server_set = DeviceSet.of(setup.server_set, device)
-        reference = setup.reference_set
-        self._reference_set = None if reference is None else DeviceSet.of(reference, device)
         self._server_parts = {
             data.client: self._server_set.part(setup.server_parts[data.client]) for data in setup.clients
         }
@@ -74,11 +68,12 @@ class ClientWorker:
         Raises:
             RunError: if a client's training fails; names client, round and cause.
         """
+        untrained: dict[int, Counts] = {}
         with self._fixed():
             if self._stacks is not None:
-                by_client = self._train_stacks(self._stacks, tasks, models, memories)
+                by_client = self._train_stacks(self._stacks, tasks, models, memories, untrained)
                 return [by_client[task.client] for task in tasks]
-            return [self._train(task, models, memories.get(task.client, {})) for task in tasks]
+            return [self._train(task, models, memories.get(task.client, {}), untrained) for task in tasks]
 
     def evaluate(
         self,
@@ -86,7 +81,10 @@ class ClientWorker:
         models: Sequence[Vector],
         memories: Mapping[int, Memory] = MappingProxyType({}),
     ) -> list[EvaluateReport]:
-        """Test, for each task, the client's own model on its test set and every model on its server part."""
+        """Test, for each task, the client's own model on its test set and every model on its server part.
+
+        Clients with one test set and one model in common share the test of it.
+        """
         own: dict[int, Counts] = {}
         parts: dict[int, list[Counts]] = {task.client: [] for task in tasks}
         chosen: dict[int, int] = {}
@@ -94,10 +92,11 @@ class ClientWorker:
             tasks = [self._placed(task, models, chosen) for task in tasks]
             for position, model in enumerate(models):
                 self._flat.write(model)
+                tested: dict[int, Counts] = {}
                 for task in tasks:
                     parts[task.client].append(self._test(self._server_parts[task.client]))
                     if task.own == position and task.adaptation is None:
-                        own[task.client] = self._test(self._holdings.test(task.client, task.round_index))
+                        own[task.client] = self._test_own(task, tested)
             for task in tasks:
                 if task.adaptation is not None and task.own is not None:
                     with of_client(task.client, task.round_index):
@@ -116,7 +115,8 @@ class ClientWorker:
         codec, described = encoder and encoder.on(self._device), []
         for client in clients:
             held = self._holdings.train(client, message.round_index)
-            rng = generator(self._setup.seed, "message", client=client)
+            when = {"round_index": message.round_index} if message.draws_anew else {}
+            rng = generator(self._setup.seed, "message", client=client, **when)
             started = perf_counter()
             with self._fixed(), of_client(client, None):
                 images = codec.encode_classes(held.images, held.labels) if codec else held.images
@@ -124,9 +124,11 @@ class ClientWorker:
             described.append(Described(payload, perf_counter() - started))
         return described
 
-    def _train(self, task: TrainTask, models: Sequence[Vector], memory: Memory) -> Reply:
+    def _train(
+        self, task: TrainTask, models: Sequence[Vector], memory: Memory, untrained: dict[int, Counts]
+    ) -> Reply:
         with of_client(task.client, task.round_index):
-            turn, started = self._begin(task, models), perf_counter()
+            turn, started = self._begin(task, models, untrained), perf_counter()
             result = local.train(
                 self._flat,
                 models[turn.chosen],
@@ -137,7 +139,7 @@ class ClientWorker:
                 memory,
                 rule=task.order.rule,
                 payload=task.order.payload,
-                reference=None if self._reference_set is None else self._reference_set.images,
+                reference=self._holdings.reference.images if self._holdings.has_reference else None,
             )
             local.check_names(task.order.rule, result)
             return self._reply(task, models, memory, turn, result, perf_counter() - started)
@@ -148,11 +150,12 @@ class ClientWorker:
         tasks: Sequence[TrainTask],
         models: Sequence[Vector],
         memories: Mapping[int, Memory],
+        untrained: dict[int, Counts],
     ) -> dict[int, Reply]:
         replies = {}
         for together in tasks_by_stack(tasks, self._setup.training.stacked):
             with of_client(together[0].client, together[0].round_index):
-                turns = [self._begin(task, models) for task in together]
+                turns = [self._begin(task, models, untrained) for task in together]
                 results, seconds = stacks.train(together, turns, models, memories)
             for task, turn, result in zip(together, turns, results, strict=True):
                 with of_client(task.client, task.round_index):
@@ -161,11 +164,16 @@ class ClientWorker:
                     replies[task.client] = self._reply(task, models, memory, turn, result, seconds)
         return replies
 
-    def _begin(self, task: TrainTask, models: Sequence[Vector]) -> Turn:
-        """Choose the client's model, and test it if it is to be tested before its training."""
+    def _begin(self, task: TrainTask, models: Sequence[Vector], untrained: dict[int, Counts]) -> Turn:
+        """Choose the client's model, and test it if it is to be tested before its training.
+
+        `untrained` keeps those tests by the models' positions: clients that begin alike share one.
+        """
         started = perf_counter()
         held, chosen = self._holdings.train(task.client, task.round_index), self._choose(task, models)
-        on_server = self._test_of(models[chosen], self._server_set) if task.untrained else None
+        if task.untrained and chosen not in untrained:
+            untrained[chosen] = self._test_of(models[chosen], self._server_set)
+        on_server = untrained[chosen] if task.untrained else None
         return Turn(held, chosen, on_server, perf_counter() - started)
 
     def _reply(
@@ -218,7 +226,15 @@ class ClientWorker:
     def _infer(self, model: Vector) -> np.ndarray:
         """Return the predictions of a model on the server's reference images."""
         self._flat.write(model)
-        return evaluation.predict(self._flat.module, evaluation.to_inputs(self._reference_images().images))
+        return evaluation.predict(self._flat.module, evaluation.to_inputs(self._holdings.reference.images))
+
+    def _test_own(self, task: EvaluateTask, tested: dict[int, Counts]) -> Counts:
+        """Test the loaded model on the client's own test set; `tested` has what it gave on each set."""
+        at = task.client, task.round_index
+        number = self._holdings.test_number(*at)
+        if number not in tested:
+            tested[number] = self._test(self._holdings.test(*at))
+        return tested[number]
 
     def _test_adapted(self, task: EvaluateTask, models: Sequence[Vector], memory: Memory) -> Counts:
         """Adapt the client's model on its training images, then test it on its test set."""
@@ -264,25 +280,8 @@ class ClientWorker:
     ) -> int:
         if len(candidates) == 1:
             return candidates[0]
-        held = self._chosen_on(task.client, task.round_index, on)
+        held = self._holdings.chosen_on(task.client, task.round_index, on)
         return choice.best(candidates, lambda place: self._test_of(models[place], held), by)
-
-    def _reference_images(self) -> DeviceSet:
-        if self._reference_set is None:
-            raise ConfigError("there are no reference images: set split.reference_images")
-        return self._reference_set
-
-    def _chosen_on(self, client: int, round_index: int, choose_on: ChooseOn) -> DeviceSet:
-        held = self._holdings.train(client, round_index)
-        if choose_on == "train":
-            return held
-        if choose_on == "test":
-            return self._holdings.test(client, round_index)
-        if choose_on == "reference":
-            return self._reference_images()
-        rng = generator(self._setup.seed, "batches", client=client, round_index=round_index)
-        first = torch.from_numpy(rng.permutation(len(held.labels))[: self._setup.training.batch_size])
-        return DeviceSet(held.images[first], held.labels[first])
 
     def _fixed(self) -> AbstractContextManager[None]:
         return fixed_numerics(self._setup.training.tf32)

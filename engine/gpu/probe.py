@@ -99,7 +99,7 @@ def _inner(pipe: Connection, workloads: Sequence[Workload], device: str) -> None
     with pipe:
         if device != "cpu":
             # Statistics cannot be reset before there is a context.
-            torch.cuda.init()
+            torch.cuda.init()  # type: ignore[no-untyped-call]
         try:
             peaks = [_peak(workload, device) for workload in workloads]
         except FedgridError as error:

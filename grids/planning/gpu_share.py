@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fedgrid.engine.clients.placement import GPU_SHARE, SMALLEST_SHARE, Node, Request
 from fedgrid.engine.data.datasets import find
-from fedgrid.engine.errors import ConfigError, FedgridError, RunError, in_one_line
+from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.gpu.probe import TIMEOUT, Taken, Workload, measure
 from fedgrid.engine.plugins import active
 from fedgrid.engine.run_config import RunConfig
@@ -152,7 +152,10 @@ def measure_on_cluster(workloads: tuple[Workload, ...]) -> Taken:
         raise RunError("no GPU was free to measure what a client takes on it") from error
     except ray.exceptions.RayTaskError as error:
         cause = error.cause
-        raise cause if isinstance(cause, FedgridError) else RunError(in_one_line(cause)) from error
+        if isinstance(cause, FedgridError):
+            raise cause from error
+        why = str(cause).partition(". ")[0]
+        raise RunError(f"measuring what a client takes on a GPU failed ({why})") from error
     return taken
 
 

@@ -114,6 +114,19 @@ def test_stacked_client_with_a_rule_is_refused():
         host(stacked=2).train([TrainTask(order, 0, evaluate=False)], [initial()], {})
 
 
+def test_kernels_change_the_last_bits_and_give_the_same_again():
+    """Nine images at a time in maps of 4x4: ResNet-9's blocks of 128 channels have tiles enough."""
+    models, tasks = [initial("resnet9")], [task(0, evaluate=True)]
+    library, auto = (
+        host([CLIENTS[0]], "resnet9", kernels=kernels, batch_size=9, local_epochs=1)
+        for kernels in ("library", "auto")
+    )
+    replies = [worker.train(tasks, models, {})[0] for worker in (library, auto, auto)]
+    usual, fast = (reply.update for reply in replies[:2])
+    assert comparable(replies[1]) == comparable(replies[2])
+    assert 0 < np.linalg.norm(fast - usual) < 1e-3 * np.linalg.norm(usual)
+
+
 def test_worker_keeps_nothing_between_calls():
     used, models = host(), [initial()]
     used.train([task(2)], models, {})
