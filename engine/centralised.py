@@ -122,6 +122,8 @@ def complete(
                 f"training.{key} has no effect here: an epoch is one pass over the pool, --epochs sets their "
                 "number, and the optimizer's state is kept; leave it out"
             )
+    if "stacked" in changes:
+        raise ConfigError("training.stacked has no effect here: there is a single client; leave it out")
     changes |= OURS | ({} if epochs is None else {"rounds": epochs})
     values = {"dataset": dataset, "seed": seed, "training": changes, "algorithm": "bnc"}
     run = run_config.complete(values | ({} if model is None else {"model": model}), data_dir)

@@ -275,6 +275,8 @@ def _check_algorithm(config: RunConfig, data_dir: Path) -> None:
     problem = algorithm.problem(conditions)
     if problem is not None:
         raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))
+    if config.training.stacked > 1 and not algorithm.trains_plainly:
+        raise ConfigError(f"algorithm {name}: {config.training.not_stacked}", ("training", "stacked"))
     if (message := algorithm.message()) is not None:
         check_encoder(message.encoder, config.dataset, conditions.has_reference_images, data_dir)
 

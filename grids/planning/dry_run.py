@@ -15,18 +15,16 @@ from rich.text import Text
 
 from fedgrid.engine.clients.placement import Node, Placement, Request, at_once, describe, plan
 from fedgrid.engine.data.datasets import find, is_here
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.planning.calibrate import BUDGET, Speed, Workload, calibrate, expected_images, run_seconds
-from fedgrid.grids.planning.cluster import num_to_place
+from fedgrid.grids.planning.cluster import least_stacked, num_to_place
+from fedgrid.grids.planning.encoders import RoundsLeft, encoder_plans, workloads_of
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.axes import name_of, naming_keys
 
 RUNS_LISTED = 20
-RoundsLeft = Sequence[tuple[RunConfig, int]]
-"""Each run with its number of rounds still to compute, 0 if it is finished."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,8 @@ class DatasetRow:
     """Size of the images that the remaining runs need and that are not here yet."""
     hours: float
     """A rough estimate, with all nodes at work on these runs and without a round cache."""
+    encoders: int = 0
+    """How many are trained before the first rounds, which is part of `hours`."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,10 @@ def dry_run(
     storage.pull_marks()
     left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
     capacities = capacities_of(left, nodes, request, by_trunk=with_store)
-    workloads = dict.fromkeys(Workload.of(run, find(run.dataset, data_dir)) for run, rounds in left if rounds)
+    workloads = workloads_of(left, data_dir)
     device = _device(capacities)
     with nullcontext() if as_json else console.status(f"Timing the models, at most {BUDGET:g} s ..."):
-        speeds = calibrate(list(workloads), device)
+        speeds = calibrate(workloads, device)
     rows = dataset_rows(left, data_dir, speeds, capacities)
     if as_json:
         print(
@@ -148,8 +148,9 @@ def capacities_of(
     """
     waiting = max(1, num_to_place([run for run, rounds in left if rounds], by_trunk=by_trunk))
     capacities = []
-    for clients in sorted({run.clients for run, _ in left}):
-        placement = plan(clients, nodes, request, waiting)
+    stacks = least_stacked(run for run, _ in left)
+    for clients in sorted(stacks):
+        placement = plan(clients, nodes, request, waiting, stacks[clients])
         runs = at_once(placement, nodes)
         # Actors that share a GPU, or a core, take turns on it.
         has = sum(int(node.gpus if placement.gpus_per_actor else node.cpus) for node in nodes)
@@ -168,7 +169,8 @@ def dataset_rows(
         dataset = find(name, data_dir)
         runs = [run for run, _ in left if run.dataset == name]
         waiting = [(run, rounds) for run, rounds in left if run.dataset == name and rounds]
-        seconds = sum(
+        encoders = encoder_plans(waiting, dataset, data_dir)
+        seconds = sum(plan.seconds(speeds, max(workers.values())) for plan in encoders) + sum(
             run_seconds(run, expected_images(run, dataset), speeds[Workload.of(run, dataset)], rounds)
             / workers[run.clients]
             for run, rounds in waiting
@@ -183,6 +185,7 @@ def dataset_rows(
                 clients=tuple(sorted({run.clients for run in runs})),
                 download_mb=dataset.download_mb if waiting and not is_here(name, data_dir) else 0,
                 hours=seconds / 3600,
+                encoders=len(encoders),
             )
         )
     return rows
@@ -197,7 +200,7 @@ def _device(capacities: Sequence[Capacity]) -> str:
 
 
 def _total(rows: Sequence[DatasetRow]) -> dict[str, Any]:
-    names = ("runs", "trunks", "finished", "rounds_left", "download_mb", "hours")
+    names = ("runs", "trunks", "finished", "rounds_left", "download_mb", "hours", "encoders")
     return {name: sum(getattr(row, name) for row in rows) for name in names}
 
 
@@ -231,6 +234,8 @@ def _show(
     say(f"\nHere: {describe(nodes)}.")
     if total["rounds_left"]:
         say(_about_time(capacities, device))
+        if count := total["encoders"]:
+            say(f"With {count} encoder{'s' * (count > 1)}, each trained once, unless the storage has it.")
         if with_store and total["trunks"] < total["runs"]:
             shared = f"{total['trunks']} trunks for {total['runs']} runs"
             say(f"At most: runs of one trunk share their first rounds ({shared}).")

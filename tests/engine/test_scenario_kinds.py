@@ -97,7 +97,7 @@ def test_clients_with_the_same_official_tests_hold_them_once(monkeypatch):
         device_sets.DeviceSet, "of", lambda held, device: put.append(held) or of(held, device)
     )
     there = pickle.loads(pickle.dumps(setup))
-    device_sets.Holdings(there.clients, "meta")
+    device_sets.Holdings(there, "meta")
     assert [len(held) for held in put].count(355) == 4
 
 
