@@ -92,7 +92,7 @@ def test_failing_cells_are_told_and_the_others_measured(scripted):
     assert "not permitted when stream is capturing" in found.failed[cells[2]]
     text = markdown("cpu", False, found, {}, "paper", None, 1.0)
     assert "OTHER CLUSTERS" in text
-    assert "Failed: digitnet, batch 128, float32, as the engine does, 1 processes: out of memory." in text
+    assert "Failed: digitnet, batch 128, float32, as the engine does, 1 process: out of memory." in text
 
 
 def test_process_that_dies_fails_its_cell_only(scripted, monkeypatch):
