@@ -110,3 +110,23 @@ def test_process_that_dies_is_told(gpu, monkeypatch):
     monkeypatch.setattr(probe, "work_once", die)
     with pytest.raises(RunError, match="has died"):
         measure([DIGITS], "cpu", as_thread)
+
+
+def test_process_that_does_not_answer_is_killed(gpu, monkeypatch):
+    class Hanging:
+        killed = False
+
+        def join(self, timeout):
+            assert timeout == probe.END_TIMEOUT
+
+        def is_alive(self):
+            return True
+
+        def kill(self):
+            self.killed = True
+
+    monkeypatch.setattr(probe, "TIMEOUT", 0.0)
+    process = Hanging()
+    with pytest.raises(RunError, match="took more than 0 s"):
+        measure([DIGITS], "cpu", lambda *arguments: process)
+    assert process.killed
