@@ -15,7 +15,8 @@ from fedgrid.tracking.mlflow.store import connect, database_file, default_uri, o
 def ensure_file(uri: str) -> None:
     """Create a SQLite store that is missing, from the empty one in the user's cache.
 
-    That one, of this version of MLflow, is made if it is not there. Does nothing for other stores, and where the cache cannot be written:
+    That one, of this version of MLflow, is made if it is not there. Does nothing for other stores, and where
+    the cache cannot be written:
     MLflow then makes the store itself.
 
     Raises:
