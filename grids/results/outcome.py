@@ -123,7 +123,7 @@ def _signature(path: str) -> Stat:
     """Return numbers that change with a file."""
     try:
         about = os.stat(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ()
     return about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino
 
