@@ -20,6 +20,7 @@ from fedgrid.algorithms.clustering.latecomers import place, split_among
 from fedgrid.algorithms.contract.base import Algorithm, Conditions, Diagnostics, Fresh, Settings, State
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.local_method import AnyLocalMethod, LocalMethod, PlainTraining
+from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.updates import Updates, Vector
 
@@ -86,6 +87,11 @@ class FedOpt(Algorithm):
     def averages_updates(self) -> bool:
         """Yes, unless the server learns from what clients send beside their updates."""
         return type(self.local).learn is LocalMethod.learn
+
+    @property
+    def trains_plainly(self) -> bool:
+        """Yes, unless the algorithm has a rule, or `local` has one."""
+        return not isinstance(self.settings, OwnRuleSettings) and self.local.rule() == PLAIN
 
     def start_order_key(self) -> tuple[float, ...]:
         """Never: it is FedAvg."""

@@ -27,6 +27,7 @@ from fedgrid.engine.clients.pool import InProcessPool, Pool
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.data.identity import load_known
 from fedgrid.engine.data.pixel_statistics import statistics_for
+from fedgrid.engine.data.resizing import short_name
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import FORMAT
 from fedgrid.engine.plugins import active
@@ -83,17 +84,12 @@ class CentralisedConfig(Section):
     @property
     def name(self) -> str:
         """Readable name: `mnist-tinyvgg-s0`."""
-        return f"{self._data}-{self.model}-s{self.seed}"
+        return f"{short_name(self.dataset)}-{self.model}-s{self.seed}"
 
     @property
     def root_seed(self) -> int:
         """Seed of initial weights and batches: one for each data set and seed."""
-        return root_seed(f"{self._data}-centralised", self.seed)
-
-    @property
-    def _data(self) -> str:
-        kind, _, path = self.dataset.partition(":")
-        return f"{kind}_{Path(path).stem}" if path else kind
+        return root_seed(f"{short_name(self.dataset)}-centralised", self.seed)
 
 
 def complete(
@@ -126,6 +122,8 @@ def complete(
                 f"training.{key} has no effect here: an epoch is one pass over the pool, --epochs sets their "
                 "number, and the optimizer's state is kept; leave it out"
             )
+    if "stacked" in changes:
+        raise ConfigError("training.stacked has no effect here: there is a single client; leave it out")
     changes |= OURS | ({} if epochs is None else {"rounds": epochs})
     values = {"dataset": dataset, "seed": seed, "training": changes, "algorithm": "bnc"}
     run = run_config.complete(values | ({} if model is None else {"model": model}), data_dir)

@@ -1,6 +1,7 @@
 """Errors that a user can act on: each message says what was given, what is allowed and what to do next."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TypeAlias
@@ -76,3 +77,14 @@ def hint(given: str, known: Iterable[str]) -> str:
     """Return a question with the nearest known name, empty if none is near."""
     near = get_close_matches(given, list(known), n=1)
     return f"did you mean '{near[0]}'? " if near else ""
+
+
+@contextmanager
+def of_client(client: int, round_index: int | None) -> Iterator[None]:
+    """Put the client and the round in front of an error's message."""
+    try:
+        yield
+    except Exception as error:
+        cause = f"{error}" if isinstance(error, FedgridError) else f"{type(error).__name__}: {error}"
+        when = "its message" if round_index is None else f"round {round_index + 1}"
+        raise RunError(f"client {client}, {when}: {cause}") from error

@@ -33,6 +33,7 @@ from fedgrid.engine.round_cache.session_cache import SessionCache
 from fedgrid.engine.round_metrics import RoundOutcome
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training.settings import Evaluation
+from fedgrid.engine.uplink import budget
 from fedgrid.engine.uplink.accountant import Accountant
 from fedgrid.engine.uplink.privacy import CentralNoise
 
@@ -95,9 +96,14 @@ class Federation:
         if self.changes.begins(round_index):
             now_K, before_K = (self.changes.truth(self.truth_K, at) for at in (round_index, round_index - 1))
             progress = replace(progress, state=self.algorithm.reveal(progress.state, now_K, before_K))
-        come = self.participation.newcomers(round_index), self.participation.present(round_index)
+        present = self.participation.present(round_index)
+        able = budget.can_speak_again(self.accountant, progress.spent_K, present)
+        come = self.participation.newcomers(round_index), able
         state, said = meet(self.algorithm, *come, progress, pool, self.layout, self.seed, self.encoder)
-        orders = self._orders(state, round_index)
+        told = self.accountant.told(said.said, round_index, said.again)
+        told_K = self.accountant.with_told(progress.spent_K, len(self.truth_K), told)
+        wanted = self._orders(state, round_index)
+        orders = budget.affordable(self.accountant, told_K, wanted, is_first=not round_index)
         with self._work(orders, state, progress, pool, cache) as work:
             reports = work.reports()
             noise = self.accountant.central_noise(round_index)
@@ -108,15 +114,18 @@ class Federation:
             traffic = self._traffic(orders, reports, said)
 
             def step() -> tuple[State, Diagnostics, dict[str, object]]:
-                after, diagnostics = self._step(before, round_index, updates)
-                diagnostics = self.accountant.warned(diagnostics, progress.spent_K, orders)
+                after, diagnostics = before, Diagnostics()
+                if orders or not wanted:
+                    after, diagnostics = self._step(before, round_index, updates)
+                diagnostics = self.accountant.warned(diagnostics, progress.spent_K, orders, told)
+                diagnostics = budget.noted(self.accountant, diagnostics, told_K, orders, sent)
                 outcome = RoundOutcome(
                     updates, after, diagnostics, *traffic, len(excluded), said.up, sum(said.encoder)
                 )
                 return after, diagnostics, round_row(round_index + 1, outcome, self.algorithm.columns)
 
             (state, diagnostics, row), step_seconds = work.timed(step)
-            spent_K = self.accountant.after(progress.spent_K, len(self.truth_K), orders, sent, noise)
+            spent_K = self.accountant.after(told_K, len(self.truth_K), orders, sent, noise)
             after = progress.after_round(state, work.memories(), spent_K)
             tested = after.memories, self._testing(round_index, orders), self.evaluation
             tests, evaluate_seconds = work.timed(
@@ -125,7 +134,7 @@ class Federation:
             if cache is not None and work.trained:
                 clean = self._updates(reports, work, round_index)
                 cache_means_of_old_partition(orders, before, state, clean)
-        rows = self._client_rows(round_index, reports, state, diagnostics, tests, orders)
+        rows = self._client_rows(round_index, reports, state, diagnostics, tests, wanted, orders)
         record = RoundRecord(
             round=self.accountant.of_round(row, spent_K),
             clients=self.accountant.of_clients(rows, spent_K),
@@ -254,11 +263,12 @@ class Federation:
         state: State,
         diagnostics: Diagnostics,
         tests: ModelTests,
+        wanted: Sequence[Order],
         orders: Sequence[Order],
     ) -> list[dict[str, object]]:
         sent = {report.client: report for report in reports}
         parts = dict.fromkeys(self.participation.present(round_index), "not asked")
-        parts |= {order.client: "dropped" for order in orders}
+        parts |= {order.client: "spent" for order in wanted} | {order.client: "dropped" for order in orders}
         parts |= {client: "trained" if sent[client].usable else "excluded" for client in sent}
         rows = [
             client_row(

@@ -133,10 +133,10 @@ def schemas(global_model: bool = False, columns: Collection[str] = NONE) -> dict
     return {"rounds": rounds_schema(columns), "clients": clients, "timings": timings}
 
 
-PARTS = ("trained", "excluded", "dropped", "not asked", "not joined")
+PARTS = ("trained", "excluded", "dropped", "not asked", "not joined", "spent")
 """A client's part in a round: `trained` sent a usable update, `excluded` one that is NaN or infinite,
 `dropped` was sampled but sent none, `not asked` was not sampled, `not joined` is not in the federation
-yet."""
+yet, `spent` was sampled but has not enough left of its privacy budget."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from fedgrid.algorithms.contract.base import Algorithm, Conditions
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.data.datasets import find
+from fedgrid.engine.data.resizing import short_name
 from fedgrid.engine.disturbances.drift import Move, problem_with
 from fedgrid.engine.disturbances.faults import FAULT, Faults
 from fedgrid.engine.encoders.checks import check_encoder
@@ -41,7 +42,7 @@ class RunConfig(Section):
     """Everything that a run's numbers depend on, and nothing else (not where it runs, nor how fast)."""
 
     dataset: str
-    """One of `fedgrid data`, `folder:PATH` or `npz:PATH`."""
+    """One of `fedgrid data`, `folder:PATH`, `folder:PATH#64x64` (scaled to that size) or `npz:PATH`."""
     overlap: str
     """Kind of scenario: whether hidden groups share classes, or each client has a majority class."""
     balance: Literal["balanced", "imbalanced"]
@@ -133,8 +134,7 @@ class RunConfig(Section):
     @property
     def short_dataset(self) -> str:
         """Name of the data set without a path: `mnist`, `folder_cats`; two folders may have the same."""
-        kind, _, path = self.dataset.partition(":")
-        return f"{kind}_{Path(path).stem}" if path else kind
+        return short_name(self.dataset)
 
     @property
     def root_seed(self) -> int:
@@ -275,6 +275,8 @@ def _check_algorithm(config: RunConfig, data_dir: Path) -> None:
     problem = algorithm.problem(conditions)
     if problem is not None:
         raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))
+    if config.training.stacked > 1 and not algorithm.trains_plainly:
+        raise ConfigError(f"algorithm {name}: {config.training.not_stacked}", ("training", "stacked"))
     if (message := algorithm.message()) is not None:
         check_encoder(message.encoder, config.dataset, conditions.has_reference_images, data_dir)
 

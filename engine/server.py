@@ -56,8 +56,8 @@ class Server(Session):
         )
 
     def open(self, config: RunConfig, storage: Storage) -> int:
-        """Start or continue a run, as `Session.open`; the tasks of the client actors have its name."""
-        self._actors.run = config.name
+        """Start or continue a run, as `Session.open`; the tasks of the client actors have its name and id."""
+        self._actors.run = f"{config.name}-{config.run_id}"
         return super().open(config, storage)
 
     def client_pids(self) -> list[int]:

@@ -129,7 +129,13 @@ class Session:
             threads=self._threads,
             weights=config.weights,
             changes=Changes.of(setup.clients),
-            accountant=Accountant.of(config.privacy, config.uplink, algorithm, config.root_seed),
+            accountant=Accountant.of(
+                config.privacy,
+                config.uplink,
+                algorithm,
+                config.root_seed,
+                None if pretraining is None else pretraining.updates_sent,
+            ),
             encoder=encoder,
         )
         if progress is None:

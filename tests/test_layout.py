@@ -185,3 +185,13 @@ def test_rooms_are_small():
 def test_files_are_short():
     lines = {str(path.relative_to(CHECKOUT)): path.read_text().count("\n") for path in files().values()}
     assert {name: count for name, count in lines.items() if count > LINES_A_FILE} == {}
+
+
+def test_map_of_the_house_has_every_room_in_its_own_words():
+    page = (CHECKOUT / "docs" / "house.md").read_text()
+    rows = set()
+    for name, path in files().items():
+        if path.name == "__init__.py" and name not in PACKAGES:
+            purpose = ast.get_docstring(ast.parse(path.read_text())).splitlines()[0]
+            rows.add(f"| `{name.partition('.')[2].replace('.', '/')}/` | {purpose} |")
+    assert rows == {line for line in page.splitlines() if line.startswith("| `")}

@@ -119,6 +119,11 @@ class Algorithm(ABC):
         """
         return False
 
+    @property
+    def trains_plainly(self) -> bool:
+        """Whether every order is known to have the plain local rule; only then are clients stacked."""
+        return True
+
     def problem(self, conditions: Conditions) -> str | None:
         """Return in one line why the settings do not fit the run, and what to set; None if they do."""
         return None

@@ -41,9 +41,24 @@ class EncoderSettings(Section):
     """Of Adam, which minimises the mean squared error of the pixels, in 0..1."""
     seed: Annotated[int, Field(ge=0, strict=True)] = 0
     """Of the initial weights and batches. Runs of all seeds share an encoder of a public set."""
+    clip: Annotated[float, Field(gt=0)] | None = None
+    """Largest Euclidean norm of an update in the federated rounds; None: any."""
+    noise: Annotated[float, Field(ge=0)] = 0.0
+    """Standard deviation of the noise that each client adds to it, in units of `clip`; 0: none."""
     batch_statistics: bool = False
     """Whether BatchNorm takes the statistics of a client's images of one class when these are encoded, as the
     release does, instead of those of the training."""
+
+    later = ("clip", "noise")
+
+    @property
+    def words(self) -> str:
+        """What it is trained on: `50 epochs of cifar100, then 3 federated rounds`; empty if on nothing."""
+        if self.name == "pixels":
+            return ""
+        parts = [f"{self.epochs} epochs of {self.public}"] if self.public and self.name != "pca" else []
+        parts += [f"components of {self.public}"] if self.name == "pca" else []
+        return ", then ".join(parts + [f"{self.federated} federated rounds"] * (self.federated > 0))
 
     @model_validator(mode="before")
     @classmethod
@@ -58,6 +73,15 @@ class EncoderSettings(Section):
             raise ValueError(
                 "pca takes its components from a public set alone: set encoder.public, as in "
                 "{name: pca, public: fmnist}, and leave encoder.federated out"
+            )
+        for key in ("clip", "noise"):
+            if getattr(self, key) and not self.federated:
+                raise ValueError(
+                    f"{key} is of clients' updates, and without encoder.federated there are none"
+                )
+        if self.noise and self.clip is None:
+            raise ValueError(
+                "noise without clip: its size is a multiple of the clip; set clip too, as in 1.0"
             )
         if self.public is None and not self.federated:
             raise ValueError(

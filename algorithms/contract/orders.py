@@ -6,6 +6,7 @@ Shapes: K clients of the federation, P entries of a state vector.
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -112,6 +113,23 @@ class Message(Section):
     round_index: int = 0
     """The round, from 0, before which it is said, which the engine fills in: a client's data may change."""
 
+    @property
+    def draws_anew(self) -> bool:
+        """Whether its random numbers are others in each round; else a client has the same ones every time."""
+        return False
+
+    def squared_distance(self, payload: Payload, scale: float, *, again: bool) -> float:
+        """Return how far a client can move what it has said, squared, in standard deviations of its noise.
+
+        Infinite, as here, if no noise covers it.
+
+        Args:
+            payload: the arrays.
+            scale: in clips, how far the data of one client can move what is clipped.
+            again: whether the client has sent such a message before.
+        """
+        return inf
+
     @abstractmethod
     def describe(
         self, images: "Tensor", labels: "Tensor", num_classes: int, rng: np.random.Generator
@@ -123,5 +141,5 @@ class Message(Section):
                 `encoder` their codes instead, float32, shape (N, Z).
             labels: int64, shape (N,), 0..L-1.
             num_classes: L, of the whole data set.
-            rng: seeded by (run, client).
+            rng: seeded by (run, client), and by the round too if it `draws_anew`.
         """

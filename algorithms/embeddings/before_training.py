@@ -16,6 +16,7 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import Order, Payload, Presence
 from fedgrid.algorithms.contract.section import PositiveInt
 from fedgrid.algorithms.contract.updates import Updates
+from fedgrid.algorithms.embeddings.private import MessageNoise
 from fedgrid.algorithms.shared_layers import SharedLayers, SharedLayersSettings
 
 CENTROIDS, MEMBERS = "cluster_centroids", "cluster_members"
@@ -24,7 +25,7 @@ NEW, FAR = "newcomers", "newcomers_distances"
 """Arrays of a state: the clients of the last meeting, and how far each is from its cluster's centroid."""
 
 
-class BeforeTrainingSettings(SharedLayersSettings):
+class BeforeTrainingSettings(SharedLayersSettings, MessageNoise):
     """What is the same whatever clients say about their data."""
 
     sample: Literal["all", "cluster"] = "all"

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator
 
-from fedgrid.algorithms.contract.orders import Message, Payload
+from fedgrid.algorithms.contract.orders import Payload
+from fedgrid.algorithms.embeddings.private import PrivateMessage, of_bits
 from fedgrid.algorithms.embeddings.quantiser import flipped, pack, rounded, scaled
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ BITS, VECTOR = "bits", "vector"
 """Arrays of a message: packed bits, or float32 entries where nothing is quantised."""
 
 
-class ClassMeans(Message):
-    """The mean code of each class, one after the other."""
+class ClassMeans(PrivateMessage):
+    """The mean code of each class, one after the other; noise is added before they are scaled and rounded."""
 
     flip: Flip = 0.1
     """Probability of a flipped bit. Of several each client draws one of its own."""
@@ -45,8 +46,11 @@ class ClassMeans(Message):
         self, images: "Tensor", labels: "Tensor", num_classes: int, rng: np.random.Generator
     ) -> Payload:
         """Return the packed bits, or the vector, of a client's codes, shape (N, Z)."""
-        filling, tossing, flipping, budget = rng.spawn(4)
+        filling, tossing, flipping, budget, noise = rng.spawn(5)
         means_LZ = class_means(images, labels, num_classes)
+        if self.clip is not None:  # Of all classes: which ones a client has is covered too.
+            complete_LZ = _in_range(means_LZ, filling)
+            means_LZ = self.covered(complete_LZ.ravel(), noise).reshape(means_LZ.shape)
         filled_LZ = self._filled(means_LZ, filling)
         if not self.quantise:
             return {VECTOR: filled_LZ.ravel().astype(np.float32)}
@@ -54,13 +58,23 @@ class ClassMeans(Message):
         flip = float(budget.choice(self.flip)) if isinstance(self.flip, tuple) else self.flip
         return {BITS: pack(flipped(bits_D, flip, flipping))}
 
+    def squared_distance(self, payload: Payload, scale: float, *, again: bool) -> float:
+        """Return that of the noise or, of bits, of their flips if it is less: a bound on either is one.
+
+        Flips are the same ones every time, so that they cover no second message.
+        """
+        of_noise = super().squared_distance(payload, scale, again=again)
+        if BITS not in payload or (again and not self.draws_anew):
+            return of_noise
+        least = min(self.flip) if isinstance(self.flip, tuple) else self.flip
+        return min(of_noise, of_bits(8 * payload[BITS].nbytes, least))
+
     def _filled(self, means_LZ: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
         """Return the means, scaled to 0..1 if they are quantised, uniform noise for missing classes."""
+        if not self.quantise:
+            return _in_range(means_LZ, rng)
         noise_LZ = rng.random(means_LZ.shape)
         there_L = np.isfinite(means_LZ[:, 0])
-        if not self.quantise:
-            least, most = means_LZ[there_L].min(), means_LZ[there_L].max()
-            return np.where(there_L[:, None], means_LZ, least + (most - least) * noise_LZ)
         if self.normalise == "vector":
             noise_LZ[there_L] = scaled(means_LZ[there_L])
         else:
@@ -76,6 +90,14 @@ def class_means(codes: "Tensor", labels: "Tensor", num_classes: int) -> NDArray[
     for label in np.unique(labels_N):
         means_LZ[label] = codes_NZ[labels_N == label].mean(axis=0)
     return means_LZ
+
+
+def _in_range(means_LZ: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return the means, uniform noise between the least and greatest entry for missing classes."""
+    noise_LZ = rng.random(means_LZ.shape)
+    there_L = np.isfinite(means_LZ[:, 0])
+    least, most = means_LZ[there_L].min(), means_LZ[there_L].max()
+    return np.where(there_L[:, None], means_LZ, least + (most - least) * noise_LZ)
 
 
 def vector_of(payload: Payload) -> NDArray[Any]:

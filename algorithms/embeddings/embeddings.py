@@ -73,6 +73,8 @@ class Embeddings(BeforeTraining):
             flip=settings.flip,
             normalise=settings.normalise,
             quantise=settings.quantise,
+            clip=settings.clip,
+            noise=settings.noise,
         )
 
     def vector(self, said: Payload) -> NDArray[np.float64]:

@@ -22,6 +22,7 @@ from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.section import PositiveInt
 from fedgrid.algorithms.embeddings.before_training import BeforeTraining, BeforeTrainingSettings
 from fedgrid.algorithms.embeddings.class_means import VECTOR, class_means
+from fedgrid.algorithms.embeddings.private import PrivateMessage
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,7 +32,7 @@ DRAWS = 10
 Share = Annotated[float, Field(gt=0, lt=0.5)]
 
 
-class Styles(Message):
+class Styles(PrivateMessage):
     """The mean style of each class, or of all images."""
 
     share: Share = 0.1
@@ -41,12 +42,13 @@ class Styles(Message):
         self, images: "Tensor", labels: "Tensor", num_classes: int, rng: np.random.Generator
     ) -> Payload:
         """Return the mean styles of a client's images, float32, shape (L W,) or (W,)."""
-        styles = style(images, self.share)
-        if not self.per_class:
-            return {VECTOR: styles.double().mean(dim=0).float().cpu().numpy()}
-        means_LW = class_means(styles, labels, num_classes)
-        noise_LW = rng.random(means_LW.shape)
-        return {VECTOR: np.where(np.isnan(means_LW), noise_LW, means_LW).ravel().astype(np.float32)}
+        styles, [noise] = style(images, self.share), rng.spawn(1)
+        if self.per_class:
+            means_LW = class_means(styles, labels, num_classes)
+            means_D = np.where(np.isnan(means_LW), rng.random(means_LW.shape), means_LW).ravel()
+        else:
+            means_D = styles.double().mean(dim=0).cpu().numpy()
+        return {VECTOR: self.covered(means_D, noise).astype(np.float32)}
 
 
 def style(images: "Tensor", share: float) -> "Tensor":
@@ -95,7 +97,10 @@ class Ladd(BeforeTraining):
 
     def message(self) -> Message:
         """Return what clients say: mean styles."""
-        return Styles(share=self.settings.share, per_class=self.settings.per_class)
+        settings = self.settings
+        return Styles(
+            share=settings.share, per_class=settings.per_class, clip=settings.clip, noise=settings.noise
+        )
 
     def vector(self, said: Payload) -> NDArray[np.float64]:
         """Return the styles, shape (D,)."""

@@ -88,6 +88,11 @@ class FlisDc(Algorithm):
         """Yes: a client's model is one that the server sent plus its update."""
         return True
 
+    @property
+    def trains_plainly(self) -> bool:
+        """Yes, unless `local` has a rule."""
+        return self.settings.local is None or self.settings.local.rule() == PLAIN
+
     def problem(self, conditions: Conditions) -> str | None:
         """Refuse a run without reference images, and a `local` that is more than a rule."""
         if not conditions.has_reference_images:

@@ -1,12 +1,13 @@
 """What it costs to meet newcomers: their messages, and the encoder that these are made with."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.contract.base import Algorithm, State
 from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.orders import Payload
 from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.clients.messages import Described, TrainReport
 from fedgrid.engine.clients.pool import Pool
@@ -45,8 +46,9 @@ def meet(
     said = {client: each.payload for client, each in zip(speakers, described, strict=True)}
     rng = generator(seed, "messages", round_index=round_index)
     hear = algorithm.meet_again if again else algorithm.meet
-    return hear(progress.state, said, layout, rng), Meeting.of(
-        described, len(newcomers), encoder, round_index
+    meeting = Meeting.of(described, len(newcomers), encoder, round_index)
+    return hear(progress.state, said, layout, rng), replace(
+        meeting, said=said, again=frozenset(said).difference(newcomers)
     )
 
 
@@ -60,6 +62,10 @@ class Meeting:
     """Bytes of the encoder, down and up: its federated training in round 1, its way to each newcomer."""
     each: tuple[float, ...] = ()
     """Seconds of each message."""
+    said: Mapping[int, Payload] = field(default_factory=dict)
+    """The messages, by client."""
+    again: frozenset[int] = frozenset()
+    """Those of them that had sent one before."""
 
     @classmethod
     def of(

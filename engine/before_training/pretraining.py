@@ -5,7 +5,8 @@ federated training is FedAvg among the run's clients, in the same pool and by th
 the run itself. Its id is a digest of all that its training depends on: settings, images, code, machine.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
@@ -33,10 +34,11 @@ from fedgrid.engine.partition.server_images import hold_out
 from fedgrid.engine.round_cache.key import digest, of_setup
 from fedgrid.engine.round_cache.lock import RoundLock
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.engine.seeds import generator
+from fedgrid.engine.seeds import generator, root_seed
 from fedgrid.engine.storage.clock import CLOCK
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.training.settings import LocalTraining
+from fedgrid.engine.uplink.steps import Clip, Noise
 
 LOOK_EVERY = 1.0
 """Seconds between two looks at an encoder that another run is training."""
@@ -92,6 +94,7 @@ class Pretraining:
                 log(f"encoder {encoder_id} is here: {_described(kept)}")
                 return kept
             started = monotonic()
+            log(f"encoder {encoder_id} is trained: {self.settings.words or 'nothing to train'}")
             encoder = replace(
                 self._trained(pool), id=encoder_id, batch_statistics=self.settings.batch_statistics
             )
@@ -136,16 +139,26 @@ class Pretraining:
     def _among_clients(self, pool: Pool, vector: Vector) -> tuple[Vector, tuple[float, ...], int]:
         """Return the model after the federated rounds, their losses, and the bytes of one direction."""
         pool.prepare(self._federated_setup())
-        count = max(1, round(self.settings.participation * len(self.present)))
-        losses = []
+        losses, num_bytes = [], 0
         for index in range(self.settings.federated):
-            rng = generator(self.setup.seed, "encoder clients", round_index=index)
-            sampled = sorted(rng.permutation(self.present)[:count].tolist())
+            sampled = self._sampled(index)
+            num_bytes += len(sampled) * vector.nbytes
             replies = pool.train([_task(client, index) for client in sampled], [vector], {})
             vector = _moved(vector, replies, f"round {index + 1} of the encoder")
             last = [_by_epoch(reply, self.settings.local_epochs)[-1] for reply in replies]
             losses.append(float(np.mean(last)))
-        return vector, tuple(losses), self.settings.federated * count * vector.nbytes
+        return vector, tuple(losses), num_bytes
+
+    def _sampled(self, index: int) -> list[int]:
+        """Return the clients of a federated round, which counts from 0."""
+        count = max(1, round(self.settings.participation * len(self.present)))
+        rng = generator(self.setup.seed, "encoder clients", round_index=index)
+        return sorted(rng.permutation(self.present)[:count].tolist())
+
+    @property
+    def updates_sent(self) -> Mapping[int, int]:
+        """How many updates of the encoder each client has sent, of those that have sent any."""
+        return Counter(client for index in range(self.settings.federated) for client in self._sampled(index))
 
     def _public_setup(self, public: ImageSet) -> Setup:
         shape = (public.images.shape[1], *public.images.shape[2:])
@@ -156,7 +169,12 @@ class Pretraining:
     def _federated_setup(self) -> Setup:
         held = [(data.client, data.train.images) for data in self.setup.clients]
         none = self.setup.server_set.images[:0]
-        return self._setup_of(held, self.settings.local_epochs, self.setup.seed, none)
+        setup = self._setup_of(held, self.settings.local_epochs, self.setup.seed, none)
+        if self.settings.clip is None:
+            return setup
+        steps = Clip(clip=self.settings.clip), Noise(noise=self.settings.noise)
+        # The noise must not be that of the run's own updates, which have the seed `setup.seed`.
+        return replace(setup, uplink=steps, seed=root_seed(f"encoder {setup.seed}", self.settings.seed))
 
     def _setup_of(
         self, held: Sequence[tuple[int, np.ndarray]], epochs: int, seed: int, none: np.ndarray

@@ -1,13 +1,16 @@
 """Images and labels on a device, as a worker trains and tests on them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedgrid.engine.clients.messages import ClientData
+from fedgrid.algorithms.contract.orders import ChooseOn
+from fedgrid.engine.clients.messages import Setup
 from fedgrid.engine.data.images import HeldImages
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.seeds import generator
 
 
 class DeviceSet:
@@ -32,19 +35,23 @@ class DeviceSet:
 
 
 class DeviceSets:
-    """Each client's images on a device; clients with one set in common share its tensors.
+    """Each client's images on a device; clients with the same ones share their tensors.
 
     On a GPU they are put there once for all. Main memory has them already, so on a CPU only the last set in
     use is kept a second time.
     """
 
     def __init__(self, held: Mapping[int, HeldImages], device: str) -> None:
-        self._held = held
+        self._held = _merged(held)
         self._device = device
         self._put: dict[int, DeviceSet] = {}
         if device != "cpu":
             for client in held:
                 self.of(client)
+
+    def number(self, client: int) -> int:
+        """Return a number that clients with one set in common share."""
+        return id(self._held[client])
 
     def of(self, client: int) -> DeviceSet:
         """Return a client's images."""
@@ -56,11 +63,26 @@ class DeviceSets:
         return self._put[id(images)]
 
 
+def _merged(held: Mapping[int, HeldImages]) -> dict[int, HeldImages]:
+    """Return the sets, one object for those that are equal: on its way to an actor each becomes its own."""
+    objects = {id(images): images for images in held.values()}
+    first: dict[bytes, HeldImages] = {}
+    kept = {}
+    for key, images in objects.items():
+        other = first.setdefault(images.labels.tobytes(), images)
+        is_equal = other is images or np.array_equal(other.images, images.images)
+        kept[key] = other if is_equal else images
+    return {client: kept[id(images)] for client, images in held.items()}
+
+
 class Holdings:
     """What each client trains on and is tested on; of a client that moves, before and after that."""
 
-    def __init__(self, clients: Sequence[ClientData], device: str) -> None:
+    def __init__(self, setup: Setup, device: str) -> None:
         """Put the clients' images on a device, or take them to it when they are used."""
+        clients, reference = setup.clients, setup.reference_set
+        self._seed, self._batch_size = setup.seed, setup.training.batch_size
+        self._reference = None if reference is None else DeviceSet.of(reference, device)
         movers = {data.client: data.moved for data in clients if data.moved is not None}
         self._since = {client: moved.round_index for client, moved in movers.items()}
         self._train = DeviceSets({data.client: data.train for data in clients}, device)
@@ -75,5 +97,41 @@ class Holdings:
 
     def test(self, client: int, round_index: int) -> DeviceSet:
         """Return the images that a client is tested on in a round, from 0."""
+        return self._tests(client, round_index).of(client)
+
+    def test_number(self, client: int, round_index: int) -> int:
+        """Return a number that clients with the same images to be tested on share."""
+        return self._tests(client, round_index).number(client)
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the server has reference images."""
+        return self._reference is not None
+
+    @property
+    def reference(self) -> DeviceSet:
+        """The server's reference images.
+
+        Raises:
+            ConfigError: there are none.
+        """
+        if self._reference is None:
+            raise ConfigError("there are no reference images: set split.reference_images")
+        return self._reference
+
+    def chosen_on(self, client: int, round_index: int, choose_on: ChooseOn) -> DeviceSet:
+        """Return the images on which a client chooses its model in a round, from 0."""
+        if choose_on == "test":
+            return self.test(client, round_index)
+        if choose_on == "reference":
+            return self.reference
+        held = self.train(client, round_index)
+        if choose_on == "train":
+            return held
+        rng = generator(self._seed, "batches", client=client, round_index=round_index)
+        first = torch.from_numpy(rng.permutation(len(held.labels))[: self._batch_size])
+        return DeviceSet(held.images[first], held.labels[first])
+
+    def _tests(self, client: int, round_index: int) -> DeviceSets:
         has_moved = round_index >= self._since.get(client, round_index + 1)
-        return (self._test_later if has_moved else self._test).of(client)
+        return self._test_later if has_moved else self._test

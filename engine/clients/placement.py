@@ -100,7 +100,9 @@ def most_at_once(placements: Iterable[Placement], nodes: Sequence[Node]) -> int:
     return max((at_once(placement, nodes) for placement in placements), default=1)
 
 
-def plan(num_clients: int, nodes: Sequence[Node], request: Request, num_runs: int = 1) -> Placement:
+def plan(
+    num_clients: int, nodes: Sequence[Node], request: Request, num_runs: int = 1, stacked: int = 1
+) -> Placement:
     """Return the placement of runs of `num_clients` clients on the nodes.
 
     With GPUs, each client gets its own actor with 0.05 GPU if resources allow; otherwise as few clients as
@@ -116,10 +118,15 @@ def plan(num_clients: int, nodes: Sequence[Node], request: Request, num_runs: in
         nodes: the cluster.
         request: the user's settings.
         num_runs: number of pending runs.
+        stacked: how many clients train at once, and therefore share an actor.
 
     Raises:
         ConfigError: a run can never fit; with the request, the resources, and a setting that would fit.
     """
+    if stacked > 1:
+        each = request.clients_per_actor
+        in_stacks = replace(request, clients_per_actor=each and -(-each // stacked))
+        return plan(-(-num_clients // stacked), nodes, in_stacks, num_runs)
     gpus = _gpus_per_client(nodes, request)
     _check(num_clients, nodes, gpus, request)
     least = request.cpus_per_client or SMALLEST_SHARE

@@ -92,7 +92,8 @@ class RayPool:
         """Deal the clients out to the actors, largest first, each to the one with least work so far."""
         self._deaths = [0] * len(self._actors)
         self._deadlines = Deadlines(monotonic)
-        self._home = _deal({data.client: len(data.train) for data in setup.clients}, len(self._actors))
+        sizes = {data.client: len(data.train) for data in setup.clients}
+        self._home = _deal(sizes, len(self._actors), setup.training.stacked)
         self._data = {data.client: ray.put(data.copied()) for data in setup.clients}
         self._images = ray.put(setup.server_set), ray.put(setup.reference_set)
         self._setup = replace(setup, clients=(), server_set=NO_IMAGES, reference_set=None)
@@ -257,14 +258,17 @@ class RayPool:
         return [self._shared[id(array)][1] for array in arrays]
 
 
-def _deal(sizes: Mapping[int, int], num_actors: int) -> dict[int, int]:
-    """Return client -> actor, so that actors have about the same number of images."""
+def _deal(sizes: Mapping[int, int], num_actors: int, num_slots: int) -> dict[int, int]:
+    """Return client -> actor, so that actors have about the same number of images, and a stack one actor."""
+    stacks: dict[int, int] = {}
+    for client, size in sizes.items():
+        stacks[client // num_slots] = stacks.get(client // num_slots, 0) + size
     load = [0] * num_actors
     home = {}
-    for client in sorted(sizes, key=lambda client: (-sizes[client], client)):
-        home[client] = min(range(num_actors), key=lambda index: (load[index], index))
-        load[home[client]] += sizes[client]
-    return dict(sorted(home.items()))
+    for stack in sorted(stacks, key=lambda stack: (-stacks[stack], stack)):
+        home[stack] = min(range(num_actors), key=lambda index: (load[index], index))
+        load[home[stack]] += stacks[stack]
+    return {client: home[client // num_slots] for client in sorted(sizes)}
 
 
 def _clients(clients: Iterable[int]) -> str:

@@ -4,8 +4,8 @@ A worker keeps nothing that a round depends on: the same tasks give the same bit
 was trained there before.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from math import sqrt
 from time import perf_counter
@@ -13,7 +13,6 @@ from types import MappingProxyType
 from zlib import crc32
 
 import numpy as np
-import torch
 
 from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseBy, ChooseOn, Message
 from fedgrid.algorithms.contract.updates import Vector
@@ -30,12 +29,10 @@ from fedgrid.engine.clients.messages import (
     TrainTask,
 )
 from fedgrid.engine.clients.peak_memory import own_peak
+from fedgrid.engine.clients.stacks import StackTraining, Turn, module_of, tasks_by_stack
 from fedgrid.engine.encoders.encoder import Encoder
-from fedgrid.engine.errors import ConfigError, FedgridError, RunError
+from fedgrid.engine.errors import of_client
 from fedgrid.engine.models.flat_vectors import FlatModule, squared_norm
-from fedgrid.engine.models.initialisation import blank
-from fedgrid.engine.models.mixed_precision import MixedPrecision
-from fedgrid.engine.models.normalisation import Normalised
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training import choice, evaluation, local
 from fedgrid.engine.training.confusion import Counts
@@ -51,21 +48,12 @@ class ClientWorker:
         Raises:
             ConfigError: the model is unknown, or the images are too small for it, or to be cropped.
         """
-        _, channels, height, width = setup.server_set.images.shape
-        shape = channels, height, width
-        setup.training.check_size(shape)
-        module = blank(setup.model, shape, setup.num_classes).to(device)
-        if (by := setup.normalised_by) is not None:
-            module = Normalised(module, by.means, by.deviations, device)
-        if setup.training.precision == "bfloat16":
-            module = MixedPrecision(module, device)
-        self._flat = FlatModule(module)
+        self._flat = FlatModule(module_of(setup, device))
+        self._stacks = StackTraining(setup, device) if setup.training.stacked > 1 else None
         self._setup, self._device = setup, device
-        self._holdings = Holdings(setup.clients, device)
+        self._holdings = Holdings(setup, device)
         self._factors = {data.client: data.factor for data in setup.clients}
         self._server_set = DeviceSet.of(setup.server_set, device)
-        reference = setup.reference_set
-        self._reference_set = None if reference is None else DeviceSet.of(reference, device)
         self._server_parts = {
             data.client: self._server_set.part(setup.server_parts[data.client]) for data in setup.clients
         }
@@ -80,12 +68,12 @@ class ClientWorker:
         Raises:
             RunError: if a client's training fails; names client, round and cause.
         """
-        replies = []
+        untrained: dict[int, Counts] = {}
         with self._fixed():
-            for task in tasks:
-                with _named(task.client, task.round_index):
-                    replies.append(self._train(task, models, memories.get(task.client, {})))
-        return replies
+            if self._stacks is not None:
+                by_client = self._train_stacks(self._stacks, tasks, models, memories, untrained)
+                return [by_client[task.client] for task in tasks]
+            return [self._train(task, models, memories.get(task.client, {}), untrained) for task in tasks]
 
     def evaluate(
         self,
@@ -93,7 +81,10 @@ class ClientWorker:
         models: Sequence[Vector],
         memories: Mapping[int, Memory] = MappingProxyType({}),
     ) -> list[EvaluateReport]:
-        """Test, for each task, the client's own model on its test set and every model on its server part."""
+        """Test, for each task, the client's own model on its test set and every model on its server part.
+
+        Clients with one test set and one model in common share the test of it.
+        """
         own: dict[int, Counts] = {}
         parts: dict[int, list[Counts]] = {task.client: [] for task in tasks}
         chosen: dict[int, int] = {}
@@ -101,13 +92,14 @@ class ClientWorker:
             tasks = [self._placed(task, models, chosen) for task in tasks]
             for position, model in enumerate(models):
                 self._flat.write(model)
+                tested: dict[int, Counts] = {}
                 for task in tasks:
                     parts[task.client].append(self._test(self._server_parts[task.client]))
                     if task.own == position and task.adaptation is None:
-                        own[task.client] = self._test(self._holdings.test(task.client, task.round_index))
+                        own[task.client] = self._test_own(task, tested)
             for task in tasks:
                 if task.adaptation is not None and task.own is not None:
-                    with _named(task.client, task.round_index):
+                    with of_client(task.client, task.round_index):
                         own[task.client] = self._test_adapted(task, models, memories.get(task.client, {}))
         return [
             EvaluateReport(
@@ -123,37 +115,79 @@ class ClientWorker:
         codec, described = encoder and encoder.on(self._device), []
         for client in clients:
             held = self._holdings.train(client, message.round_index)
-            rng = generator(self._setup.seed, "message", client=client)
+            when = {"round_index": message.round_index} if message.draws_anew else {}
+            rng = generator(self._setup.seed, "message", client=client, **when)
             started = perf_counter()
-            with self._fixed(), _named(client, None):
+            with self._fixed(), of_client(client, None):
                 images = codec.encode_classes(held.images, held.labels) if codec else held.images
                 payload = message.describe(images, held.labels, self._setup.num_classes, rng)
             described.append(Described(payload, perf_counter() - started))
         return described
 
-    def _train(self, task: TrainTask, models: Sequence[Vector], memory: Memory) -> Reply:
+    def _train(
+        self, task: TrainTask, models: Sequence[Vector], memory: Memory, untrained: dict[int, Counts]
+    ) -> Reply:
+        with of_client(task.client, task.round_index):
+            turn, started = self._begin(task, models, untrained), perf_counter()
+            result = local.train(
+                self._flat,
+                models[turn.chosen],
+                turn.held.images,
+                turn.held.labels,
+                self._setup.training,
+                generator(self._setup.seed, "batches", client=task.client, round_index=task.round_index),
+                memory,
+                rule=task.order.rule,
+                payload=task.order.payload,
+                reference=self._holdings.reference.images if self._holdings.has_reference else None,
+            )
+            local.check_names(task.order.rule, result)
+            return self._reply(task, models, memory, turn, result, perf_counter() - started)
+
+    def _train_stacks(
+        self,
+        stacks: StackTraining,
+        tasks: Sequence[TrainTask],
+        models: Sequence[Vector],
+        memories: Mapping[int, Memory],
+        untrained: dict[int, Counts],
+    ) -> dict[int, Reply]:
+        replies = {}
+        for together in tasks_by_stack(tasks, self._setup.training.stacked):
+            with of_client(together[0].client, together[0].round_index):
+                turns = [self._begin(task, models, untrained) for task in together]
+                results, seconds = stacks.train(together, turns, models, memories)
+            for task, turn, result in zip(together, turns, results, strict=True):
+                with of_client(task.client, task.round_index):
+                    self._flat.write(result.model)
+                    memory = memories.get(task.client, {})
+                    replies[task.client] = self._reply(task, models, memory, turn, result, seconds)
+        return replies
+
+    def _begin(self, task: TrainTask, models: Sequence[Vector], untrained: dict[int, Counts]) -> Turn:
+        """Choose the client's model, and test it if it is to be tested before its training.
+
+        `untrained` keeps those tests by the models' positions: clients that begin alike share one.
+        """
         started = perf_counter()
-        order, held = task.order, self._holdings.train(task.client, task.round_index)
-        at = {"client": task.client, "round_index": task.round_index}
-        rng = generator(self._setup.seed, "batches", **at)
-        chosen = self._choose(task, models)
-        on_server = self._test_of(models[chosen], self._server_set) if task.untrained else None
-        begun = perf_counter()
-        result = local.train(
-            self._flat,
-            models[chosen],
-            held.images,
-            held.labels,
-            self._setup.training,
-            rng,
-            memory,
-            rule=order.rule,
-            payload=order.payload,
-            reference=None if self._reference_set is None else self._reference_set.images,
-        )
-        epoch_seconds = (perf_counter() - begun) / self._setup.training.local_epochs
-        local.check_names(order.rule, result)
-        trained = np.subtract(result.model, models[chosen], out=result.model)
+        held, chosen = self._holdings.train(task.client, task.round_index), self._choose(task, models)
+        if task.untrained and chosen not in untrained:
+            untrained[chosen] = self._test_of(models[chosen], self._server_set)
+        on_server = untrained[chosen] if task.untrained else None
+        return Turn(held, chosen, on_server, perf_counter() - started)
+
+    def _reply(
+        self,
+        task: TrainTask,
+        models: Sequence[Vector],
+        memory: Memory,
+        turn: Turn,
+        result: local.LocalResult,
+        train_seconds: float,
+    ) -> Reply:
+        """Return what a client sends after its training, whose model is in the workspace."""
+        started, order, on_server = perf_counter(), task.order, turn.on_server
+        trained = np.subtract(result.model, models[turn.chosen], out=result.model)
         is_finite = not order.rule.personal or bool(np.isfinite(trained).all())
         sent = send_reply(
             trained,
@@ -163,35 +197,44 @@ class ClientWorker:
             self._setup.uplink,
             len(self._flat.weights),
             self._setup.seed,
-            **at,
+            client=task.client,
+            round_index=task.round_index,
         )
         if (factor := self._factors[task.client]) != 1:
             sent = replace(sent, update=sent.update * np.float32(factor))
         squared = squared_norm(sent.update)
         report = TrainReport(
             client=task.client,
-            chosen=chosen,
+            chosen=turn.chosen,
             train_loss=result.losses[-1],
             train_accuracy=result.accuracies[-1],
             update_norm=sqrt(squared),
             usable=is_finite and squared <= float(np.finfo(np.float32).max),
             local=self._test(self._holdings.test(task.client, task.round_index)) if task.evaluate else None,
             local_server=self._test(self._server_set) if task.local_server and not on_server else on_server,
-            seconds=perf_counter() - started,
+            seconds=turn.seconds + train_seconds + perf_counter() - started,
             peak_memory=own_peak(),
             checksum=crc32(sent.update.data),
-            images=len(held.labels),
+            images=len(turn.held.labels),
             steps=result.steps,
             bytes_up=sent.num_bytes,
-            epoch_seconds=epoch_seconds,
+            epoch_seconds=train_seconds / self._setup.training.local_epochs,
         )
-        inferred = {PREDICTIONS: self._infer(models[chosen] + sent.update)} if order.infer else {}
+        inferred = {PREDICTIONS: self._infer(models[turn.chosen] + sent.update)} if order.infer else {}
         return Reply(report, sent.update, {**sent.outputs, **inferred}, {**result.memory, **sent.residuals})
 
     def _infer(self, model: Vector) -> np.ndarray:
         """Return the predictions of a model on the server's reference images."""
         self._flat.write(model)
-        return evaluation.predict(self._flat.module, evaluation.to_inputs(self._reference_images().images))
+        return evaluation.predict(self._flat.module, evaluation.to_inputs(self._holdings.reference.images))
+
+    def _test_own(self, task: EvaluateTask, tested: dict[int, Counts]) -> Counts:
+        """Test the loaded model on the client's own test set; `tested` has what it gave on each set."""
+        at = task.client, task.round_index
+        number = self._holdings.test_number(*at)
+        if number not in tested:
+            tested[number] = self._test(self._holdings.test(*at))
+        return tested[number]
 
     def _test_adapted(self, task: EvaluateTask, models: Sequence[Vector], memory: Memory) -> Counts:
         """Adapt the client's model on its training images, then test it on its test set."""
@@ -222,7 +265,7 @@ class ClientWorker:
         """Return a task in which the client has chosen its own model, if it is to; note which in `chosen`."""
         if task.own is None or task.choose_on is None:
             return task
-        with _named(task.client, task.round_index):
+        with of_client(task.client, task.round_index):
             own = self._best(task, models, range(len(models)), task.choose_on, task.choose_by)
         chosen[task.client] = own
         return replace(task, own=own)
@@ -237,25 +280,8 @@ class ClientWorker:
     ) -> int:
         if len(candidates) == 1:
             return candidates[0]
-        held = self._chosen_on(task.client, task.round_index, on)
+        held = self._holdings.chosen_on(task.client, task.round_index, on)
         return choice.best(candidates, lambda place: self._test_of(models[place], held), by)
-
-    def _reference_images(self) -> DeviceSet:
-        if self._reference_set is None:
-            raise ConfigError("there are no reference images: set split.reference_images")
-        return self._reference_set
-
-    def _chosen_on(self, client: int, round_index: int, choose_on: ChooseOn) -> DeviceSet:
-        held = self._holdings.train(client, round_index)
-        if choose_on == "train":
-            return held
-        if choose_on == "test":
-            return self._holdings.test(client, round_index)
-        if choose_on == "reference":
-            return self._reference_images()
-        rng = generator(self._setup.seed, "batches", client=client, round_index=round_index)
-        first = torch.from_numpy(rng.permutation(len(held.labels))[: self._setup.training.batch_size])
-        return DeviceSet(held.images[first], held.labels[first])
 
     def _fixed(self) -> AbstractContextManager[None]:
         return fixed_numerics(self._setup.training.tf32)
@@ -268,14 +294,3 @@ class ClientWorker:
         return evaluation.test(
             self._flat.module, held.images, held.labels, self._setup.num_classes, evaluation.TEST_BATCH
         )
-
-
-@contextmanager
-def _named(client: int, round_index: int | None) -> Iterator[None]:
-    """Put the client and the round in front of an error's message."""
-    try:
-        yield
-    except Exception as error:
-        cause = f"{error}" if isinstance(error, FedgridError) else f"{type(error).__name__}: {error}"
-        when = "its message" if round_index is None else f"round {round_index + 1}"
-        raise RunError(f"client {client}, {when}: {cause}") from error

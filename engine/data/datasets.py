@@ -16,13 +16,14 @@ E. Alpaydin and C. Kaynak, digits (1998), as in scikit-learn.
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from fedgrid.engine.data import downloads, image_folders, npz_files, readers
 from fedgrid.engine.data.dataset import Dataset, Sizes, check_images
 from fedgrid.engine.data.readers import Pair
-from fedgrid.engine.errors import DataError, unknown
+from fedgrid.engine.data.resizing import mark, place_and_size
+from fedgrid.engine.errors import ConfigError, DataError, unknown
 from fedgrid.engine.storage.user_paths import absolute, cache
 from fedgrid.engine.training.settings import Training
 
@@ -175,7 +176,7 @@ OWN_FORMATS = {
     "folder": (image_folders, "image folder: train/<class>/* and test/<class>/*, or <group>/<class>/*"),
     "npz": (npz_files, "npz file with MedMNIST's keys"),
 }
-"""Formats of the user's own images: `folder:PATH` and `npz:PATH`."""
+"""Formats of the user's own images: `folder:PATH`, `folder:PATH#WIDTHxHEIGHT` and `npz:PATH`."""
 SHIPPED = "@"
 """Begins the PATH of images that `fedgrid submit` has sent with a job: its name says what is in them."""
 SHIPPED_FOLDER = Path(__file__).parents[3] / "images"
@@ -186,8 +187,7 @@ def find(name: str, data_dir: Path) -> Dataset:
     """Return a data set by name. Of a file or folder whose content is not known only the sizes are read.
 
     Raises:
-        ConfigError: the name is unknown.
-        DataError: PATH cannot be read.
+        ConfigError, DataError: the name is unknown, PATH cannot be read.
     """
     if name in DATASETS:
         return _measured(DATASETS[name], data_dir)
@@ -201,9 +201,13 @@ def find(name: str, data_dir: Path) -> Dataset:
             "them, or name their place as an absolute path"
         )
     reader, source = OWN_FORMATS[kind]
-    num_classes, shape, pool_size, num_groups = reader.facts(path)
+    place, size = place_and_size(given_path)
+    if size and reader is not image_folders:
+        raise ConfigError(f"{name}: only folders are scaled; leave out {mark(size)}", ("dataset",))
+    scaled = {"size": size} if size else {}
+    num_classes, shape, pool_size, num_groups = reader.facts(path, **scaled)
     return Dataset(
-        name if given_path.startswith(SHIPPED) else f"{kind}:{path}",
+        f"{kind}:{place if given_path.startswith(SHIPPED) else path}{mark(size)}",
         path.name,
         source,
         num_classes,
@@ -212,7 +216,7 @@ def find(name: str, data_dir: Path) -> Dataset:
         download_mb=0,
         model="tinyvgg",
         training=MNIST_TRAINING,
-        read=reader.read,
+        read=partial(reader.read, **scaled),
         location=str(path),
         num_groups=num_groups,
         class_names=image_folders.class_names(path) if reader is image_folders else (),
@@ -286,6 +290,7 @@ def _sizes(facts: Callable[[Path], Sizes], path: Path, stamp: tuple[int, int]) -
 
 def _own(given: str) -> Path:
     """Return the place of the user's own images."""
+    given = place_and_size(given)[0]
     if given.startswith(SHIPPED):
         return SHIPPED_FOLDER / given.removeprefix(SHIPPED)
     return absolute(given, "images in")

@@ -2,7 +2,8 @@
 
 There may be a level of folders more, train/<group>/<class>/* and test/<group>/<class>/*; a group is a domain
 or a writer. Classes and groups are numbered in the order of their names. If the first image is grey, all must
-be; else all are read as RGB.
+be; else all are read as RGB. All must have one size, or are scaled to one: not cropped, so that nothing of an
+image is lost, but other proportions are distorted.
 
 Shapes: N images.
 """
@@ -19,6 +20,7 @@ from PIL import Image, UnidentifiedImageError
 
 from fedgrid.engine.data.images import Images, ImageSet, check_is_file, check_memory
 from fedgrid.engine.data.readers import Pair
+from fedgrid.engine.data.resizing import Size
 from fedgrid.engine.errors import DataError
 
 LAYOUT = "an image folder has train/<class>/* and test/<class>/*"
@@ -38,12 +40,12 @@ Files = list[list[Path]]
 """Paths of the images of each class."""
 
 
-def read(folder: Path) -> Pair:
+def read(folder: Path, size: Size | None = None) -> Pair:
     """Return (pool, server's test set), with classes, groups and files in the order of their names."""
     train, test = _files(folder)
-    first = _pixels(train[0][0])
+    first = _pixels(train[0][0], size)
     check_memory(folder, first.nbytes * sum(map(len, train + test)))
-    pool, server = _image_set(train, first), _image_set(test, first)
+    pool, server = _image_set(train, first, size), _image_set(test, first, size)
     if not (names := _group_names(folder)):
         return pool, server
     numbers = {name: number for number, name in enumerate(names)}
@@ -54,13 +56,13 @@ def read(folder: Path) -> Pair:
     return replace(pool, groups=of_train), replace(server, groups=of_test)
 
 
-def facts(folder: Path) -> tuple[int, tuple[int, int, int], int, int | None]:
+def facts(folder: Path, size: Size | None = None) -> tuple[int, tuple[int, int, int], int, int | None]:
     """Return (classes, (channels, height, width), pool size, groups); reads the first image only.
 
     The number of groups is None if the classes lie directly in train and test.
     """
     train, test = _files(folder)
-    channels, height, width = _pixels(train[0][0]).shape
+    channels, height, width = _pixels(train[0][0], size).shape
     check_memory(folder, channels * height * width * sum(map(len, train + test)))
     pool_size = sum(len(files) for files in train)
     return len(train), (channels, height, width), pool_size, len(_group_names(folder)) or None
@@ -150,28 +152,28 @@ def _entries(folder: Path, *, folders: bool) -> list[Path]:
     return sorted(path for path in visible if path.is_dir() == folders)
 
 
-def _image_set(files_by_class: Files, first: Images) -> ImageSet:
-    """Read the images; each must have the size and the kind (grey or RGB) of `first`."""
+def _image_set(files_by_class: Files, first: Images, size: Size | None) -> ImageSet:
+    """Read the images; each must have the size (or is scaled to it) and the kind (grey or RGB) of `first`."""
     labels = np.repeat(np.arange(len(files_by_class)), [len(files) for files in files_by_class])
     images = np.empty((len(labels), *first.shape), np.uint8)
     for position, path in enumerate(path for files in files_by_class for path in files):
-        pixels = _pixels(path)
+        pixels = _pixels(path, size)
         if len(first) == 3 and len(pixels) == 1:
             pixels = np.repeat(pixels, 3, axis=0)
         if pixels.shape != first.shape:
             raise DataError(
-                f"{path} is {_describe(pixels)}, the first image is {_describe(first)}; "
-                "make all images one size and one kind"
+                f"{path} is {_describe(pixels)}, the first image is {_describe(first)}; make all images one "
+                "size and one kind; a dataset folder:PATH#64 (or #80x60) scales them as they are read"
             )
         images[position] = pixels
     return ImageSet(images, labels.astype(np.int64))
 
 
-def _pixels(path: Path) -> Images:
+def _pixels(path: Path, size: Size | None) -> Images:
     """Return one image as uint8, shape (1 or 3, height, width)."""
     check_is_file(path, "an image")
     try:
-        pixels = _decoded(path)
+        pixels = _decoded(path, size)
     except DataError:
         raise
     except UnidentifiedImageError as error:
@@ -184,7 +186,7 @@ def _pixels(path: Path) -> Images:
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
-def _decoded(path: Path) -> Images:
+def _decoded(path: Path, size: Size | None) -> Images:
     with warnings.catch_warnings():
         # PIL warns of some large images, of which `MOST_PIXELS` is the check, and of odd metadata.
         warnings.simplefilter("ignore")
@@ -194,7 +196,10 @@ def _decoded(path: Path) -> Images:
                 raise DataError(f"{path} has {width}x{height} pixels; scale it to at most 4096x4096")
             if image.mode not in GREY_MODES + COLOUR_MODES:
                 raise DataError(f"{path} has pixels of mode {image.mode}; save it with 8 bits a channel")
-            return np.asarray(image.convert("L" if image.mode in GREY_MODES else "RGB"), np.uint8)
+            plain = image.convert("L" if image.mode in GREY_MODES else "RGB")
+            if size not in (None, plain.size):
+                plain = plain.resize(size, Image.Resampling.BILINEAR)
+            return np.asarray(plain, np.uint8)
 
 
 def _describe(pixels: Images) -> str:

@@ -15,7 +15,15 @@ def check_encoder(
     Raises:
         ConfigError: its public set is unknown, has images of another shape, or is the run's own data set.
     """
-    if settings is None or settings.public is None:
+    if settings is None:
+        return
+    if settings.noise and kind_of(settings, find(dataset, data_dir).shape) == "convolutional":
+        raise ConfigError(
+            f"encoder.noise = {settings.noise:g}: the convolutional encoder has BatchNorm buffers, which no "
+            "clip bounds and no noise covers; take encoder.name = dense",
+            ("algorithm", "encoder", "noise"),
+        )
+    if settings.public is None:
         return
     where, key = f"encoder.public = {settings.public}", ("algorithm", "encoder", "public")
     if settings.public == REFERENCE:

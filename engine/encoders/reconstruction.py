@@ -17,6 +17,7 @@ class Reconstruction(LocalRule):
     """Minimises the squared difference between images and what the model makes of them."""
 
     outputs: ClassVar[tuple[str, ...]] = (LOSSES,)
+    public: ClassVar[tuple[str, ...]] = (LOSSES,)  # A record of the experiment's, which no server has.
 
     def start(self, local: LocalModel) -> LocalSteps:
         """Return the hook that replaces cross-entropy."""

@@ -14,7 +14,7 @@ from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.partition import dirichlet, label_skew, majority, natural, ocfl
 from fedgrid.engine.partition.scenarios import Facts, GroupTransform, Pool, Scenario, Transform
 from fedgrid.engine.partition.settings import Split
-from fedgrid.engine.partition.shifted import FLIPPED, ROTATED, SWAPPED
+from fedgrid.engine.partition.shifted import FLIPPED, IID, ROTATED, SWAPPED
 
 
 class Kind(Protocol):
@@ -93,6 +93,7 @@ KINDS: dict[str, Kind] = {
     "majority": majority,
     "label-skew": label_skew,
     "dirichlet": dirichlet,
+    "iid": IID,
     "rotated": ROTATED,
     "flipped": FLIPPED,
     "swapped": SWAPPED,

@@ -14,7 +14,7 @@ class Split(Section):
 
     num_clusters: PositiveInt = 3
     """Number of hidden groups of clients; 2 with overlap majority, 4 with rotated, flipped and swapped. No
-    effect with label-skew, dirichlet and natural."""
+    effect with label-skew, dirichlet, iid and natural."""
     draws: PositiveInt | None = None
     """Draws with replacement per client; None is floor(pool size / clients), the published rule. With overlap
     majority, images per client without replacement; None is as many as possible."""
@@ -22,7 +22,8 @@ class Split(Section):
     """Share of a client's images in its test set, rounded up."""
     alpha: Annotated[float, Field(gt=0)] | None = 1.0
     """Concentration of a symmetric Dirichlet distribution: of an imbalanced cluster's class shares, or of a
-    class's shares among clients (dirichlet: 0.1; rotated, flipped, swapped, natural: None, equal shares)."""
+    class's shares among clients (dirichlet: 0.1; iid, rotated, flipped, swapped, natural: None, equal
+    shares)."""
     proportions: Literal["drawn", "published"] = "drawn"
     """Class shares of imbalanced clusters: drawn with the run's seed, or those of the published scenario."""
     test_leakage: Literal["none", "published"] = "none"

@@ -1,9 +1,9 @@
-"""Rotated, flipped and swapped: hidden groups with the same mix of images, each changed in its own way.
+"""IID, and rotated, flipped and swapped: groups with the same mix of images, each changed in its own way.
 
 Client i is in group i mod G. The images of the pool are dealt to all clients, evenly or by a Dirichlet
 distribution (`split.alpha`), so that every image has one client. A group's change is made to the training and
-the test images of its clients. No label distribution gives the groups away: only images (rotated) or the
-meaning of labels (flipped, swapped) differ.
+the test images of its clients; IID has one group and no change. No label distribution gives the groups away:
+only images (rotated) or the meaning of labels (flipped, swapped) differ.
 
 Sources: rotated, Ghosh et al., An Efficient Framework for Clustered Federated Learning, NeurIPS 2020 (there
 each group has a copy of all images; here the groups share them out, as in Prigent et al.); flipped, the code
@@ -92,6 +92,13 @@ class Shifted:
         return float(facts.pool_size)
 
 
+class OneGroup(Shifted):
+    """All clients are one hidden group, whose images are as they are: nothing is there to be found."""
+
+    OPTIONS: tuple[str, ...] = ()
+    DEFAULTS: Mapping[str, object] = MappingProxyType({"num_clusters": 1, "alpha": None})
+
+
 def rotate(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
     """Turn images anticlockwise by `group` / `num_groups` of a full turn."""
     quarters = group * QUARTERS // num_groups
@@ -108,6 +115,10 @@ def swap(held: ImageSet, group: int, num_groups: int, num_classes: int) -> Image
     new_L = np.arange(num_classes)
     new_L[[2 * group, 2 * group + 1]] = 2 * group + 1, 2 * group
     return replace(held, labels=new_L[held.labels])
+
+
+def _problem_with_several(num_groups: int, facts: Facts) -> str:
+    return "" if num_groups == 1 else "has one group, all clients; leave it out"
 
 
 def _problem_with_turns(num_groups: int, facts: Facts) -> str:
@@ -134,6 +145,7 @@ def _problem_with_swaps(num_groups: int, facts: Facts) -> str:
     return ""
 
 
+IID = OneGroup(lambda held, group, num_groups, num_classes: held, _problem_with_several)
 ROTATED = Shifted(rotate, _problem_with_turns)
 FLIPPED = Shifted(flip, _problem_with_flips)
 SWAPPED = Shifted(swap, _problem_with_swaps)

@@ -25,6 +25,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.flat_vectors import FlatModule
 from fedgrid.engine.training import augmentation
 from fedgrid.engine.training.evaluation import predict, to_inputs
+from fedgrid.engine.training.masked_norm import MaskedNorm
 from fedgrid.engine.training.optimizers import OPTIMIZERS
 from fedgrid.engine.training.settings import LocalTraining
 
@@ -89,7 +90,7 @@ def train(
     Raises:
         ConfigError: batches of one image for a model with BatchNorm.
     """
-    smallest = _smallest_batch(flat.module, training.batch_size)
+    smallest = smallest_batch(flat.module, training.batch_size)
     flat.write(_with_own_entries(start, rule, memory))
     local = Local(flat, training, memory, payload, reference)
     steps = rule.start(local)
@@ -228,9 +229,9 @@ def _own_entries(model: Vector, rule: LocalRule) -> Memory:
     return {PERSONAL: np.concatenate(own)} if own else {}
 
 
-def _smallest_batch(module: nn.Module, batch_size: int) -> int:
+def smallest_batch(module: nn.Module, batch_size: int) -> int:
     """Return the least number of images that the module can be trained on at a time."""
-    if not any(isinstance(layer, _BatchNorm) for layer in module.modules()):
+    if not any(isinstance(layer, _BatchNorm | MaskedNorm) for layer in module.modules()):
         return 1
     if batch_size == 1:
         raise ConfigError(

@@ -13,16 +13,17 @@ accountants' model has it. Hence each round counts in full in which a client too
 Shapes: K clients of the federation.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import inf, sqrt
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf, isinf, sqrt
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.base import Algorithm, Diagnostics
-from fedgrid.algorithms.contract.orders import Order
+from fedgrid.algorithms.contract.orders import Message, Order, Payload
 from fedgrid.engine.uplink.privacy import CentralNoise, Privacy, is_private
 from fedgrid.engine.uplink.replies import covered
 from fedgrid.engine.uplink.steps import UplinkStep, clip_of, noise_of
@@ -56,15 +57,23 @@ class Accountant:
     """Of the run."""
     sends: bool = True
     """Whether clients send anything."""
-    tells_data: bool = False
-    """Whether clients describe their data before their first round, which no noise covers."""
+    message: Message | None = None
+    """What clients say about their data before their first round."""
+    encoder_updates: Mapping[int, int] = field(default_factory=dict)
+    """How many updates of its encoder each client has sent before the first round."""
 
     @classmethod
     def of(
-        cls, privacy: Privacy, uplink: Sequence[UplinkStep], algorithm: Algorithm, seed: int
+        cls,
+        privacy: Privacy,
+        uplink: Sequence[UplinkStep],
+        algorithm: Algorithm,
+        seed: int,
+        encoder_updates: Mapping[int, int] | None = None,
     ) -> "Accountant":
         """Return a run's accountant."""
-        return cls(privacy, uplink, seed, algorithm.sends_updates, algorithm.message() is not None)
+        sends, message = algorithm.sends_updates, algorithm.message()
+        return cls(privacy, uplink, seed, sends, message, encoder_updates or {})
 
     def central_noise(self, round_index: int) -> CentralNoise | None:
         """Return the noise of a round's means, None if clients add it, or nobody."""
@@ -72,6 +81,48 @@ class Accountant:
         if not self.privacy.central_noise or clip is None:
             return None
         return CentralNoise(self.privacy.central_noise, clip, self.seed, round_index)
+
+    @property
+    def scale(self) -> float:
+        """How far the data of one client can move what is clipped, in clips."""
+        return 2.0 if self.privacy.neighbours == "replaced" else 1.0
+
+    def told(
+        self, said: Mapping[int, Payload], round_index: int, again: Collection[int] = ()
+    ) -> dict[int, float]:
+        """Return, by client, the squared distance of what it has sent before a round trains.
+
+        That is its message, unless the server is trusted, and before the first round its updates of the
+        encoder, of which all clients get the mean.
+
+        Args:
+            said: the messages.
+            round_index: from 0.
+            again: the clients that had sent one before.
+        """
+        found: dict[int, float] = {}
+        if self.message is not None and not self.privacy.central_noise:
+            for client, payload in said.items():
+                of_message = self.message.squared_distance(payload, self.scale, again=client in again)
+                found[client] = of_message
+        encoder = None if self.message is None else self.message.encoder
+        if encoder is not None and round_index == 0:
+            each = (self.scale / encoder.noise) ** 2 if encoder.noise else inf
+            for client, count in self.encoder_updates.items():
+                found[client] = found.get(client, 0.0) + count * each
+        return found
+
+    def with_told(self, spent_K: Spent | None, num_clients: int, told: Mapping[int, float]) -> Spent | None:
+        """Return what is spent once clients have `told` something, None without noise.
+
+        `spent_K` is what was before, None before the first round.
+        """
+        if not is_private(self.uplink, self.privacy):
+            return None
+        after_K = np.zeros(num_clients) if spent_K is None else spent_K.copy()
+        for client, squared in told.items():
+            after_K[client] += squared
+        return after_K
 
     def after(
         self,
@@ -84,7 +135,7 @@ class Accountant:
         """Return what is spent after a round, None without noise.
 
         Args:
-            spent_K: before it; None before the first.
+            spent_K: before it trains; None before the first.
             num_clients: K.
             orders: of the round.
             replied: the clients that have sent something, usable or not.
@@ -92,12 +143,9 @@ class Accountant:
         """
         if not is_private(self.uplink, self.privacy):
             return None
-        after_K = np.zeros(num_clients) if spent_K is None else spent_K.copy()
-        distances = self._local(orders, replied) if central is None else central.spent()
-        scale = 2.0 if self.privacy.neighbours == "replaced" else 1.0
-        for client, distance in distances.items():
-            after_K[client] += (scale * distance) ** 2
-        return after_K
+        distances = self.distances(orders, replied) if central is None else central.spent()
+        squares = {client: (self.scale * distance) ** 2 for client, distance in distances.items()}
+        return self.with_told(spent_K, num_clients, squares)
 
     def of_round(self, row: Mapping[str, Any], spent_K: Spent | None) -> Mapping[str, Any]:
         """Return a round's row with its column."""
@@ -126,18 +174,40 @@ class Accountant:
             for row, spent in zip(rows, spent_K.tolist(), strict=True)
         ]
 
-    def warned(self, diagnostics: Diagnostics, spent_K: Spent | None, orders: Iterable[Order]) -> Diagnostics:
-        """Return the diagnostics with a warning in the first round of what no noise covers."""
-        if self.privacy.central_noise and spent_K is None:
-            return _with_warning(diagnostics, "epsilon covers the models, but not which clients share one")
-        if not noise_of(self.uplink) or (spent_K is not None and np.isinf(spent_K).any()):
-            return diagnostics
-        told = "describe their data" if self.tells_data else "tell which model they chose"
-        if not (self.tells_data or any(_tells_choice(order) for order in orders)):
-            return diagnostics
-        return _with_warning(diagnostics, f"clients {told}, which no noise covers: their epsilon is infinite")
+    def warned(
+        self,
+        diagnostics: Diagnostics,
+        spent_K: Spent | None,
+        orders: Iterable[Order],
+        told: Mapping[int, float] = MappingProxyType({}),
+    ) -> Diagnostics:
+        """Return the diagnostics with a warning in the first round of what no noise covers.
 
-    def _local(self, orders: Iterable[Order], replied: Iterable[int]) -> dict[int, float]:
+        `spent_K` is what was spent before the round, `told` what clients said before it.
+        """
+        if self.privacy.central_noise and spent_K is None:
+            diagnostics = _with_warning(
+                diagnostics, "epsilon covers the models, but not which clients share one"
+            )
+        is_private = noise_of(self.uplink) or self.privacy.central_noise
+        if not is_private or (spent_K is not None and np.isinf(spent_K).any()):
+            return diagnostics
+        if any(map(isinf, told.values())):
+            what = self._uncovered()
+        elif not self.privacy.central_noise and any(_tells_choice(order) for order in orders):
+            what = "tell which model they chose"
+        else:
+            return diagnostics
+        return _with_warning(diagnostics, f"clients {what}, which no noise covers: their epsilon is infinite")
+
+    def _uncovered(self) -> str:
+        """Return what of what clients say has no noise."""
+        encoder = None if self.message is None else self.message.encoder
+        if self.encoder_updates and encoder is not None and not encoder.noise:
+            return "train the encoder (algorithm.encoder.noise is 0)"
+        return "describe their data"
+
+    def distances(self, orders: Iterable[Order], replied: Iterable[int]) -> dict[int, float]:
         """Return, by client, the distance of what it has sent, in standard deviations of its noise."""
         if not self.sends:
             return {}
@@ -145,7 +215,7 @@ class Accountant:
         found = {}
         for order in (by_client[client] for client in replied):
             arrays = 1 + len(covered(order.rule, self.uplink))
-            found[order.client] = inf if self.tells_data or _tells_choice(order) else sqrt(arrays) / noise
+            found[order.client] = inf if _tells_choice(order) else sqrt(arrays) / noise
         return found
 
 

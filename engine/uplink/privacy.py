@@ -29,6 +29,10 @@ class Privacy(Section):
     central_noise: Annotated[float, Field(ge=0)] = 0.0
     """Noise multiplier of the Gaussian noise that the server adds to the sum of each group of updates that it
     averages, in units of the uplink's clip. For a server that is trusted, and whose models are not."""
+    epsilon: Annotated[float, Field(gt=0)] | None = None
+    """The budget of each client: one that cannot pay for another round sends nothing any more; None: none."""
+
+    later = ("epsilon",)
 
 
 def is_private(uplink: Sequence[UplinkStep], privacy: Privacy) -> bool:
@@ -63,6 +67,12 @@ def problem(
             f"privacy.central_noise = {privacy.central_noise:g}: this algorithm's models are not only means "
             "of updates, so the server's noise would not cover them; take noise in the uplink, or an "
             "algorithm such as bnc"
+        )
+    if privacy.epsilon is not None and not noise_of(uplink):
+        return (
+            f"privacy.epsilon = {privacy.epsilon:g} without noise in the uplink: with none nothing is within "
+            "a budget, and what the server's noise costs is known after a round only; add it, as in uplink: "
+            "[{clip: 1.0}, {noise: 1.0}]"
         )
     if is_private(uplink, privacy) and (buffer := _first_buffer(model, shape, num_classes)) is not None:
         return (

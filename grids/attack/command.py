@@ -22,6 +22,7 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import page_table
 from fedgrid.grids.explain.choose import find_runs
 from fedgrid.grids.results import kept_plugins
+from fedgrid.grids.results.axes import name_of, naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.study import describe
@@ -80,20 +81,21 @@ def attack_grid(
     grid = GridFolder(storage, grid_name)
     kept_plugins.restore(grid.path, storage, done)
     runs = {run.run_id: run for run in describe(grid.runs(), storage)}
+    axes = naming_keys(grid.runs())
     attacked = failed = 0
     for files in (AttackFiles(storage, config, settings) for config in done):
-        title = runs[files.config.run_id].algorithm
+        title, shown = runs[files.config.run_id].algorithm, name_of(files.config, axes)
         if files.read() is not None:
             continue
         try:
             _attack(files, title, data_dir)
         except FedgridError as error:
             failed += 1
-            warn(f"{files.config.name}: {in_one_line(error)}")
+            warn(f"{shown}: {in_one_line(error)}")
             continue
         attacked += 1
         if not as_json:
-            print_plain(console, f"attacked {files.config.name}: {title}")
+            print_plain(console, f"attacked {shown}: {title}")
     summary, path = _gather(grid, storage, settings, runs)
     if as_json:
         print(json.dumps({"grid": grid_name, "attacked": attacked, "failed": failed, "rows": summary}))

@@ -51,8 +51,15 @@ class Bars:
     def __exit__(self, *details: object) -> None:
         self._live.stop()
 
+    def prepare(self, config: RunConfig, encoder: str) -> None:
+        """Add a bar that says that the run's encoder comes first."""
+        self.start(config, 0)
+        self._progress.update(self._tasks[config.run_id], scores=f"encoder first: {encoder}")
+
     def start(self, config: RunConfig, rounds_done: int) -> None:
         """Add the run's bar."""
+        if (preparing := self._tasks.pop(config.run_id, None)) is not None:
+            self._progress.remove_task(preparing)
         self._tasks[config.run_id] = self._progress.add_task(
             self._name(config), total=config.training.rounds, completed=rounds_done, scores=""
         )
@@ -105,6 +112,10 @@ class Lines:
     def __exit__(self, *details: object) -> None:
         """Do nothing: there is no live view to end."""
 
+    def prepare(self, config: RunConfig, encoder: str) -> None:
+        """Print that the run's encoder comes first."""
+        self._say(config, f": trains its encoder first, if there is none yet ({encoder})")
+
     def start(self, config: RunConfig, rounds_done: int) -> None:
         """Print that a run starts, or after which round it resumes."""
         self._say(config, ": " + (f"goes on after round {rounds_done}" if rounds_done else "starts"))
@@ -152,6 +163,10 @@ class JsonLines:
 
     def __exit__(self, *details: object) -> None:
         """Do nothing: there is no live view to end."""
+
+    def prepare(self, config: RunConfig, encoder: str) -> None:
+        """Print an `encoder` event."""
+        self._print("encoder", config, trained_on=encoder)
 
     def start(self, config: RunConfig, rounds_done: int) -> None:
         """Print a `start` event."""

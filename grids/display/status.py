@@ -93,11 +93,12 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     driver = holder(storage)
     is_running = driver is not None and driver.what == name
     progress: Mapping[str, Any] = (grid.read_progress() or {}) if is_running else {}
-    under_way = _named(progress.get("running", []), runs)
+    under_way = progress.get("running", [])
     with trusting_times(storage):
         states = [(run, *state_of(storage, run)) for run in runs]
     damaged = {run.run_id: why for run, _, why in states if why}
     failures = _failed([run for run, is_finished, _ in states if not is_finished], storage)
+    under_way, failures = (_named(each, runs) for each in (under_way, failures))
     done = sum(is_finished for _, is_finished, _ in states)
     return {
         "grid": name,
@@ -142,13 +143,13 @@ def _failed(runs: Sequence[RunConfig], storage: Storage) -> list[dict[str, Any]]
     ]
 
 
-def _named(under_way: Sequence[Mapping[str, Any]], runs: Sequence[RunConfig]) -> list[dict[str, Any]]:
-    """Return the runs under way, with their further axes in their names."""
-    by_id = {run.run_id: run for run in runs} if under_way else {}
-    keys = naming_keys(runs) if under_way else ()
+def _named(found: Sequence[Mapping[str, Any]], runs: Sequence[RunConfig]) -> list[dict[str, Any]]:
+    """Return what was found of some runs, with their further axes in their names."""
+    by_id = {run.run_id: run for run in runs} if found else {}
+    keys = naming_keys(runs) if found else ()
     return [
         {**each, "run": name_of(by_id[each["run_id"]], keys) if each["run_id"] in by_id else each["run"]}
-        for each in under_way
+        for each in found
     ]
 
 
@@ -175,6 +176,6 @@ def _running_table(runs: Sequence[Mapping[str, Any]]) -> Table:
 def _failures(failures: Sequence[Mapping[str, Any]]) -> Table:
     table = Table("run", "attempts", "cause", title="Failed", title_justify="left", header_style="bold")
     for failure in failures:
-        name = Text(printable(f"{failure['run']}-{failure['run_id']}"))
+        name = Text(printable(f"{failure['run']}, {failure['run_id']}"))
         table.add_row(name, str(failure["attempts"]), Text(printable(failure["cause"])))
     return table

@@ -26,6 +26,14 @@ class RunStarted:
 
 
 @dataclass(frozen=True)
+class RunPreparing:
+    """A new run trains its encoder, or reads one that is kept, before it starts."""
+
+    encoder: str
+    """What that is trained on."""
+
+
+@dataclass(frozen=True)
 class RoundDone:
     """A round is done; `number` counts from 1."""
 
@@ -47,7 +55,7 @@ class RunStopped:
     """The run was asked to stop and has stopped after a round; all its rounds are on disk."""
 
 
-RunEvent: TypeAlias = RunStarted | RoundDone | RunFinished | RunStopped
+RunEvent: TypeAlias = RunPreparing | RunStarted | RoundDone | RunFinished | RunStopped
 
 
 class Runner(Protocol):
@@ -76,6 +84,11 @@ def run_to_end(
         FedgridError: if the run cannot go on. The rounds on disk remain valid.
     """
     with _logged(config, storage):
+        words = _encoder_of(config)
+        is_new = not RunFolder(storage, config).rounds_done
+    if words and is_new:
+        yield RunPreparing(words)
+    with _logged(config, storage):
         rounds_done = runner.open(config, storage)
     yield RunStarted(rounds_done)
     for number in range(rounds_done + 1, config.training.rounds + 1):
@@ -88,6 +101,12 @@ def run_to_end(
     with _logged(config, storage):
         scores = write_results(config, storage)
     yield RunFinished(scores)
+
+
+def _encoder_of(config: RunConfig) -> str:
+    """Return what the encoder of a run's messages is trained on; empty if on nothing, or without one."""
+    message = config.make_algorithm().message()
+    return "" if message is None or message.encoder is None else message.encoder.words
 
 
 @contextmanager

@@ -5,6 +5,7 @@ A trial resumes from its run's folder, not from Tune's files, which are deleted.
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -38,20 +39,31 @@ def run_trials(
         FedgridError: what `watch` raises, for instance if no run fits on the cluster any more.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+    listener = _Listener(context, watch, retries, deadlines or ServerDeadlines())
+    given, indices = 0, list(range(len(context.runs)))
+    while indices and not watch.all_stopped:
+        _give(indices, given, context, watch, 0 if given else retries, listener)
+        given, indices = given + 1, listener.take_left()
+
+
+def _give(
+    indices: list[int], given: int, context: LaunchContext, watch: Watch, retries: int, listener: "_Listener"
+) -> None:
+    """Give Tune the runs of these indices, which have been given so many times before; it may retry them."""
     with scratch() as folder:
         tune.run(
             tune.with_resources(
                 tune.with_parameters(ServerTrainable, context=context),
                 lambda config: tune.PlacementGroupFactory(context.placement(config["index"]).bundles()),
             ),
-            config={"index": tune.grid_search(list(range(len(context.runs)))), "failures": 0},
+            config={"index": tune.grid_search(indices), "failures": given},
             name="tune",
             storage_path=folder,
             reuse_actors=True,
             max_failures=retries,
             raise_on_failed_trial=False,
             stop=_AllStopped(watch),
-            callbacks=[_Listener(context, watch, deadlines or ServerDeadlines())],
+            callbacks=[listener],
             trial_name_creator=_name,
             trial_dirname_creator=_name,
             verbose=0,
@@ -63,14 +75,31 @@ def _name(trial: TuneTrial) -> str:
 
 
 class _Listener(tune.Callback):
-    """Passes what Tune receives from the trials to the watch."""
+    """Passes what Tune receives from the trials to the watch.
 
-    def __init__(self, context: LaunchContext, watch: Watch, deadlines: ServerDeadlines) -> None:
+    A server that dies between two runs is found dead when the next run is to start on it. Tune then calls
+    `on_trial_recover` and, for the same death, `on_trial_error`: it does not start that trial again, whatever
+    `max_failures` says. Failures are counted here, therefore, and such runs are left for another `_give`.
+    """
+
+    def __init__(
+        self, context: LaunchContext, watch: Watch, retries: int, deadlines: ServerDeadlines
+    ) -> None:
         self._runs = context.runs
         self._watch = watch
+        self._retries = retries
         self._deadlines = deadlines
         self._running: dict[str, TuneTrial] = {}
         self._hung: dict[str, str] = {}
+        self._failures = Counter[int]()
+        self._recovering: set[str] = set()
+        """Trials that have failed and not started again."""
+        self._left: list[int] = []
+
+    def take_left(self) -> list[int]:
+        """Return the runs that Tune has given up although retries are left."""
+        left, self._left = self._left, []
+        return left
 
     def on_step_end(self, iteration: int, trials: Sequence[TuneTrial], **info: Any) -> None:
         for trial_id, limit in self._deadlines.overdue():
@@ -84,6 +113,7 @@ class _Listener(tune.Callback):
         self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
         self._running[trial.trial_id] = trial
+        self._recovering.discard(trial.trial_id)
         self._deadlines.start(trial.trial_id)
 
     def on_trial_result(
@@ -109,14 +139,30 @@ class _Listener(tune.Callback):
     def on_trial_recover(
         self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
-        trial.config["failures"] = failures = trial.run_metadata.num_failures
-        self._watch.retry(self._run(trial), self._end(trial) or _cause(trial), failures)
+        self._recovering.add(trial.trial_id)
+        cause = self._count(trial)
+        self._watch.retry(self._run(trial), cause, trial.config["failures"])
 
     def on_trial_error(
         self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
-        cause = self._end(trial) or _cause(trial)
-        self._watch.fail(self._run(trial), cause, trial.run_metadata.num_failures)
+        index = trial.config["index"]
+        if trial.trial_id in self._recovering:
+            self._left.append(index)
+            return
+        cause = self._count(trial)
+        if self._failures[index] > self._retries:
+            self._watch.fail(self._run(trial), cause, self._failures[index])
+        else:
+            self._watch.retry(self._run(trial), cause, self._failures[index])
+            self._left.append(index)
+
+    def _count(self, trial: TuneTrial) -> str:
+        """Count a failure of a run, and return its cause."""
+        index = trial.config["index"]
+        self._failures[index] += 1
+        trial.config["failures"] = self._failures[index]
+        return self._end(trial) or _cause(trial)
 
     def _end(self, trial: TuneTrial) -> str | None:
         """Wait for a trial's server no longer; return the cause if it was killed because it hung."""

@@ -8,7 +8,7 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.execution.run_events import RoundDone, RunEvent, RunFinished, RunStarted
+from fedgrid.grids.execution.run_events import RoundDone, RunEvent, RunFinished, RunPreparing, RunStarted
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.results import outcome
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -27,6 +27,9 @@ IDLE_SECONDS = 60.0
 
 class ProgressView(Protocol):
     """Shows the user what happens."""
+
+    def prepare(self, config: RunConfig, encoder: str) -> None:
+        """A new run trains its encoder first, or reads one that is kept; `encoder`: on what."""
 
     def start(self, config: RunConfig, rounds_done: int) -> None:
         """A run starts, or resumes."""
@@ -98,6 +101,8 @@ class Watch:
     def handle(self, config: RunConfig, event: RunEvent) -> None:
         """Count an event of a run, and pass it on."""
         match event:
+            case RunPreparing(encoder):
+                self._view.prepare(config, encoder)
             case RunStarted(rounds_done):
                 self.tally.start(config, rounds_done)
                 self._log.start(config)

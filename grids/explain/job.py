@@ -36,11 +36,6 @@ class Job:
     config: RunConfig
     settings: Explaining
 
-    @property
-    def name(self) -> str:
-        """Run and distribution, for people."""
-        return f"{self.config.name} {self.settings.on}"
-
 
 @dataclass(frozen=True)
 class JobFiles:

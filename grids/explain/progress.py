@@ -12,6 +12,7 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import duration
 from fedgrid.grids.explain.execute import Ended
 from fedgrid.grids.explain.job import Job
+from fedgrid.grids.results.axes import name_of, naming_keys
 
 COLUMNS = (
     TextColumn("{task.description}"),
@@ -39,6 +40,7 @@ class Shown:
         self._is_quiet = quiet
         self._has_bars = console.is_terminal and not quiet
         self._jobs = jobs
+        self._axes = naming_keys(list({job.config.run_id: job.config for job in jobs}.values()))
         self._ended = 0
         self._before = before
         self._began = perf_counter()
@@ -71,13 +73,14 @@ class Shown:
         rest, self._counted = images_of(ended.job) - self._counted, 0
         self._bars.update(task.id, advance=rest, done=task.fields["done"] + 1)
         self._ended += 1
+        name = f"{name_of(ended.job.config, self._axes)} {on}"
         if ended.cause is not None:
             self.failures.append(ended)
-            warn(f"{ended.job.name}: {ended.cause}")
+            warn(f"{name}: {ended.cause}")
         elif not (self._has_bars or self._is_quiet):
             done, total = self._before + self._ended, self._before + len(self._jobs)
             left = (perf_counter() - self._began) / self._ended * (len(self._jobs) - self._ended)
             print_plain(
                 self._console,
-                f"{done} of {total}: {ended.job.name}, {duration(ended.seconds)}; {duration(left)} left",
+                f"{done} of {total}: {name}, {duration(ended.seconds)}; {duration(left)} left",
             )

@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -98,9 +98,21 @@ def placements(
     Raises:
         ConfigError: if a run cannot fit on the nodes.
     """
-    counts = sorted({run.clients for run in runs})
     num_runs = num_to_place(runs, by_trunk=by_trunk)
-    return {clients: plan(clients, nodes, request, num_runs) for clients in counts}
+    stacks = least_stacked(runs)
+    return {clients: plan(clients, nodes, request, num_runs, stacks[clients]) for clients in sorted(stacks)}
+
+
+def least_stacked(runs: Iterable[RunConfig]) -> Mapping[int, int]:
+    """Return number of clients -> the least number of clients in a stack, of the runs with so many clients.
+
+    Runs with as many clients share their actors, one run after the other; those with larger stacks leave
+    some without clients.
+    """
+    least: dict[int, int] = {}
+    for run in runs:
+        least[run.clients] = min(run.training.stacked, least.get(run.clients, run.training.stacked))
+    return least
 
 
 def num_to_place(runs: Sequence[RunConfig], *, by_trunk: bool = False) -> int:

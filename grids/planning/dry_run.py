@@ -14,12 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from fedgrid.engine.clients.placement import Node, Request, describe
-from fedgrid.engine.data.datasets import find
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.planning.calibrate import BUDGET, Workload, calibrate
-from fedgrid.grids.planning.estimate import Capacity, DatasetRow, RoundsLeft, capacities_of, dataset_rows
+from fedgrid.grids.planning.calibrate import BUDGET, calibrate
+from fedgrid.grids.planning.encoders import RoundsLeft, workloads_of
+from fedgrid.grids.planning.estimate import Capacity, DatasetRow, capacities_of, dataset_rows
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.axes import name_of, naming_keys
 
@@ -50,10 +50,10 @@ def dry_run(
     storage.pull_marks()
     left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
     capacities = capacities_of(left, nodes, request, by_trunk=with_store)
-    workloads = dict.fromkeys(Workload.of(run, find(run.dataset, data_dir)) for run, rounds in left if rounds)
+    workloads = workloads_of(left, data_dir)
     device = _device(capacities)
     with nullcontext() if as_json else console.status(f"Timing the models, at most {BUDGET:g} s ..."):
-        speeds = calibrate(list(workloads), device)
+        speeds = calibrate(workloads, device)
     rows = dataset_rows(left, data_dir, speeds, capacities)
     if as_json:
         print(
@@ -101,7 +101,7 @@ def _device(capacities: Sequence[Capacity]) -> str:
 
 
 def _total(rows: Sequence[DatasetRow]) -> dict[str, Any]:
-    names = ("runs", "trunks", "finished", "rounds_left", "download_mb", "hours")
+    names = ("runs", "trunks", "finished", "rounds_left", "download_mb", "hours", "encoders")
     found = {name: sum(getattr(row, name) for row in rows) for name in (*names, *PARTS)}
     shared = [row.shared_hours for row in rows]
     return found | {"shared_hours": None if None in shared else sum(filter(None, shared))}
@@ -138,6 +138,8 @@ def _show(
     if total["rounds_left"]:
         say(_about_time(capacities, device))
         say(_about_parts(total, device))
+        if count := total["encoders"]:
+            say(f"With {count} encoder{'s' * (count > 1)}, each trained once, unless the storage has it.")
         if with_store and total["trunks"] < total["runs"]:
             say(_about_sharing(total))
 

@@ -8,12 +8,11 @@ from fedgrid.engine.clients.placement import Node, Placement, Request, at_once, 
 from fedgrid.engine.data.datasets import find, is_here
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.planning.calibrate import Cost, Speed, Workload, expected_images, run_cost
-from fedgrid.grids.planning.cluster import num_to_place
+from fedgrid.grids.planning.cluster import least_stacked, num_to_place
+from fedgrid.grids.planning.encoders import RoundsLeft, encoder_plans
 from fedgrid.grids.planning.published_branches import share_computed
 
 HOUR = 3600.0
-RoundsLeft = Sequence[tuple[RunConfig, int]]
-"""Each run with its number of rounds still to compute, 0 if it is finished."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,8 @@ class DatasetRow:
     """Size of the images that the remaining runs need and that are not here yet."""
     hours: float
     """A rough estimate, with all nodes at work on these runs and without a round cache."""
+    encoders: int = 0
+    """How many are trained before the first rounds, which is part of `hours` and of `other_hours`."""
     training_hours: float = 0.0
     """Of one core or GPU, as the next two: local training."""
     test_hours: float = 0.0
@@ -83,8 +84,9 @@ def capacities_of(
     """
     waiting = max(1, num_to_place([run for run, rounds in left if rounds], by_trunk=by_trunk))
     capacities = []
-    for clients in sorted({run.clients for run, _ in left}):
-        placement = plan(clients, nodes, request, waiting)
+    stacks = least_stacked(run for run, _ in left)
+    for clients in sorted(stacks):
+        placement = plan(clients, nodes, request, waiting, stacks[clients])
         runs = at_once(placement, nodes)
         # Actors that share a GPU, or a core, take turns on it.
         has = sum(int(node.gpus if placement.gpus_per_actor else node.cpus) for node in nodes)
@@ -110,6 +112,8 @@ def dataset_rows(
             for run, rounds in waiting
         }
         total = sum(costs.values(), Cost())
+        encoders = encoder_plans(waiting, dataset, data_dir)
+        encoding = sum(plan.seconds(speeds, max(workers.values())) for plan in encoders) / HOUR
         rows.append(
             DatasetRow(
                 dataset=name,
@@ -119,10 +123,11 @@ def dataset_rows(
                 rounds_left=sum(rounds for _, rounds in waiting),
                 clients=tuple(sorted({run.clients for run in runs})),
                 download_mb=dataset.download_mb if waiting and not is_here(name, data_dir) else 0,
-                hours=sum(costs[run.run_id].seconds / workers[run.clients] for run, _ in waiting),
+                hours=encoding + sum(costs[run.run_id].seconds / workers[run.clients] for run, _ in waiting),
+                encoders=len(encoders),
                 training_hours=total.training,
                 test_hours=total.tests,
-                other_hours=total.other,
+                other_hours=total.other + sum(plan.seconds(speeds, 1) for plan in encoders) / HOUR,
                 shared_hours=_shared([run for run, _ in waiting], costs),
             )
         )

@@ -37,6 +37,11 @@ Choice: TypeAlias = Mapping[str, frozenset[str]]
 """Axis -> allowed labels; an axis that is missing is not restricted."""
 
 
+def allows(choice: Choice, labels: Mapping[str, str]) -> bool:
+    """Return whether every axis of a choice has one of its values in the run whose axes have these labels."""
+    return all(labels[axis] in allowed for axis, allowed in choice.items())
+
+
 def axis_name(given: str, axes: Iterable[str]) -> str:
     """Return the axis among `axes` that `given` names, in the singular or the plural.
 

@@ -16,7 +16,7 @@ from fedgrid.engine.partition.scenarios import Facts
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.validation import explain, key_of
-from fedgrid.grids.presets.axes import Axes, Item
+from fedgrid.grids.presets.axes import Axes, Choice, Item, allows
 from fedgrid.grids.presets.axis_keys import AXES, has, in_run_order
 from fedgrid.grids.presets.changes import Change, with_value
 from fedgrid.grids.presets.overrides import Override, merge
@@ -39,22 +39,30 @@ class Description:
     """Keys that all runs share, each with its line."""
     overrides: tuple[Override, ...] = ()
     changes: tuple[Change, ...] = ()
+    excluded: tuple[Choice, ...] = ()
+    """Combinations that are no runs."""
 
 
 def expand(description: Description, data_dir: Path) -> tuple[RunConfig, ...]:
-    """Return one configuration for every combination of the axes.
+    """Return one configuration for every combination of the axes that is not excluded.
 
     Raises:
-        ConfigError: if one of them is invalid, or two of them are the same run.
+        ConfigError: if one of them is invalid, two of them are the same run, or none is left.
     """
     expander = Expander(description, data_dir)
     order = in_run_order(description.axes)
     seen: dict[str, RunConfig] = {}
     for combination in product(*(description.axes[axis] for axis in order)):
-        run = expander.run(dict(zip(order, combination, strict=True)))
+        values = dict(zip(order, combination, strict=True))
+        labels = {axis: item.label for axis, item in values.items()}
+        if any(allows(choice, labels) for choice in description.excluded):
+            continue
+        run = expander.run(values)
         if run.run_id in seen:
             raise ConfigError(f"the same run twice: {run.name} ({run.run_id}); check the lists for repeats")
         seen[run.run_id] = run
+    if not seen:
+        raise ConfigError("no run is left: the file's `exclude` leaves out every combination")
     return tuple(seen.values())
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedgrid.engine.errors import ConfigError, unknown_key
 from fedgrid.engine.run_config import INNER, SETTABLE
-from fedgrid.grids.presets.axes import Axes, Choice, choose
+from fedgrid.grids.presets.axes import Axes, Choice, allows, choose
 from fedgrid.grids.presets.axis_keys import AXES, SECTIONS, has
 from fedgrid.grids.presets.yaml_file import Place, at
 
@@ -25,7 +25,7 @@ class Override:
 
     def holds(self, labels: Mapping[str, str]) -> bool:
         """Return whether it applies to the run whose axes have these labels."""
-        return all(labels[axis] in allowed for axis, allowed in self.when.items())
+        return allows(self.when, labels)
 
 
 def read_overrides(given: Any, axes: Axes, place: Place) -> tuple[Override, ...]:

@@ -1,4 +1,4 @@
-"""Reads and checks a preset's YAML: keys of a run, axes, seeds, filter, overrides, base."""
+"""Reads and checks a preset's YAML: keys of a run, axes, seeds, filter, exclude, overrides, base."""
 
 import os
 from collections.abc import Mapping
@@ -17,10 +17,12 @@ from fedgrid.grids.presets.expand import Description, Expander
 from fedgrid.grids.presets.overrides import Override, read_overrides, require_keys
 from fedgrid.grids.presets.yaml_file import Place, YamlFile, at, read_yaml
 
-SEEDS, AXES_KEY = "seeds", "axes"
+SEEDS, AXES_KEY, EXCLUDE = "seeds", "axes", "exclude"
+SEARCH = "search"
+"""The key of a search's file that holds its space; a grid has none."""
 KEYS = (
     *SETTABLE,
-    *(SEEDS, AXES_KEY, "filter", "overrides", "base", "plugins"),
+    *(SEEDS, AXES_KEY, "filter", EXCLUDE, "overrides", "base", "plugins"),
 )
 """Keys that a file may have."""
 
@@ -89,6 +91,8 @@ def read_preset(file: YamlFile, data_dir: Path, trail: tuple[str, ...]) -> Prese
     for key in file.values:
         if key not in KEYS:
             with at(Place(file, (key,))):
+                if key == SEARCH:
+                    raise ConfigError(f"this file is a search: `fedgrid search {trail[-1]}` runs it")
                 raise unknown_key(key, "", KEYS, inner=INNER)
     base = _base(file, data_dir, trail)
     _use_plugins(file, trail)
@@ -99,6 +103,7 @@ def read_preset(file: YamlFile, data_dir: Path, trail: tuple[str, ...]) -> Prese
         axes,
         {**base.description.fixed, **_fixed(file)},
         (*base.description.overrides, *overrides),
+        excluded=(*base.description.excluded, *_excluded(file, axes)),
     )
     _try_each(description, own, overrides, data_dir)
     return Preset(description, _filter(file, axes) if "filter" in file.values else base.filter)
@@ -162,6 +167,20 @@ def _fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
             if key in SECTIONS:
                 require_keys(key, value, SECTIONS[key], Place(file, (key,)))
     return fixed
+
+
+def _excluded(file: YamlFile, axes: Axes) -> tuple[Choice, ...]:
+    """Return which combinations of its axes' values a file leaves out."""
+    given, place = file.values.get(EXCLUDE, []), Place(file, (EXCLUDE,))
+    if not isinstance(given, list):
+        with at(place):
+            raise ConfigError(f"exclude = {given!r}: expected a list, as in [{{clients: 30, seed: 4}}]")
+    for index, entry in enumerate(given):
+        require_keys(EXCLUDE, entry, tuple(axes), place.under(index))
+        if not entry:
+            with at(place.under(index)):
+                raise ConfigError(f"exclude has an entry without an axis; allowed: {', '.join(axes)}")
+    return tuple(choose(entry, axes, place.under(index)) for index, entry in enumerate(given))
 
 
 def _filter(file: YamlFile, axes: Axes) -> Choice:

@@ -18,11 +18,19 @@ from fedgrid.engine.validation import explain
 from fedgrid.grids.presets.axis_keys import SETTING
 from fedgrid.grids.presets.grid import Grid, load_grid, load_preset
 from fedgrid.grids.presets.overrides import merge
-from fedgrid.grids.presets.preset_files import KEYS, Preset, is_path, open_preset, preset_names, read_preset
+from fedgrid.grids.presets.preset_files import (
+    KEYS,
+    SEARCH,
+    Preset,
+    is_path,
+    open_preset,
+    preset_names,
+    read_preset,
+)
 from fedgrid.grids.presets.yaml_file import Place, YamlFile, at
 from fedgrid.grids.search.built_in import built_in
 from fedgrid.grids.search.objectives import OBJECTIVES, VALIDATION
-from fedgrid.grids.search.space import SEARCH, Params, Space, nested, read_space
+from fedgrid.grids.search.space import Params, Space, nested, read_space
 from fedgrid.grids.search.suggest import SEARCHERS, Searcher, grid_levels
 
 OWN_KEYS = (SEARCH, "trials", "searcher", "objective", "early_stop")

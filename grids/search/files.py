@@ -14,10 +14,11 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.presets.preset_files import SEARCH
 from fedgrid.grids.results.grid_folder import GRIDS, PRESET, RUNS, GridFolder
 from fedgrid.grids.search.definition import Search
 from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
-from fedgrid.grids.search.space import SEARCH, Range
+from fedgrid.grids.search.space import Range
 from fedgrid.grids.search.suggest import BATCH, SEED
 
 FOUND, TABLE, FIGURES = "search.json", "search.csv", "figures"

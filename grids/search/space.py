@@ -10,10 +10,9 @@ from pydantic import BaseModel, ValidationError
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.errors import ConfigError, unknown_key
 from fedgrid.engine.validation import explain
+from fedgrid.grids.presets.preset_files import SEARCH
 from fedgrid.grids.presets.yaml_file import Place, at
 
-SEARCH = "search"
-"""The key of a file that holds its space."""
 RANGE_KEYS = ("low", "high", "log", "step")
 DIGITS = 4
 """Significant digits of a number from a range: enough for a preset."""

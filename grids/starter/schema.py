@@ -19,10 +19,10 @@ from fedgrid.engine.run_config import PLUGINS, RunConfig
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, axis_keys
 from fedgrid.grids.presets.key_docs import docs_of
 from fedgrid.grids.presets.overrides import OVERRIDABLE
-from fedgrid.grids.presets.preset_files import AXES_KEY, KEYS, SEEDS, preset_names
+from fedgrid.grids.presets.preset_files import AXES_KEY, KEYS, SEARCH, SEEDS, preset_names
 from fedgrid.grids.search.definition import OWN_KEYS
 from fedgrid.grids.search.objectives import OBJECTIVES
-from fedgrid.grids.search.space import RANGE_KEYS, SEARCH
+from fedgrid.grids.search.space import RANGE_KEYS
 from fedgrid.grids.search.suggest import SEARCHERS
 
 Schema = dict[str, Any]
@@ -136,6 +136,11 @@ def _own_key(name: str, keys: Mapping[str, Schema]) -> Schema:
         SEEDS: {**_one_or_several(SEED), "description": "As seed; also 0..4, both ends included."},
         AXES_KEY: _object(axes, "Any key of a run, with dots, and its values: training.rounds: [5, 10]."),
         "filter": _object(axes, "Keep only the runs whose axes have these values."),
+        "exclude": {
+            "type": "array",
+            "items": _object(axes),
+            "description": "Leave out the runs whose axes have these values.",
+        },
         "overrides": {
             "type": "array",
             "description": "Keys for some runs only.",

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedgrid.engine.data.datasets import OWN_FORMATS, SHIPPED, SHIPPED_FOLDER, find
 from fedgrid.engine.data.images import check_is_file
+from fedgrid.engine.data.resizing import mark, place_and_size
 from fedgrid.engine.errors import ConfigError
 
 LIMIT = 64 << 20
@@ -48,6 +49,7 @@ class Shipment:
 
     def _ship(self, name: str) -> str:
         kind, _, given = name.partition(":")
+        size = mark(place_and_size(given)[1])
         place = Path(find(name, Path()).location)
         files = sorted(_files(place))
         for file in files:
@@ -69,7 +71,7 @@ class Shipment:
             copy = self._folder / there / file.relative_to(place)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, copy)
-        return f"{kind}:{SHIPPED}{there}"
+        return f"{kind}:{SHIPPED}{there}{size}"
 
 
 def relative(value: Any) -> Iterator[str]:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from rich.console import Console
 
@@ -65,11 +66,11 @@ def submit(
     Raises:
         ConfigError: if the arguments are wrong for a cluster, the cluster is not up, or its job server
             refuses the job; nothing was started.
-        RunError: if the cluster no longer answers; the job goes on.
+        RunError: if the cluster no longer answers; a job that has started goes on.
     """
     if (cluster is None) == (address is None):
         raise ConfigError("which cluster? either --cluster FILE, or --address http://127.0.0.1:8265")
-    if address is not None and not address.startswith(("http://", "https://")):
+    if address is not None and not _is_url(address):
         raise ConfigError(f"--address {address}: expected a job server, as in http://127.0.0.1:8265")
     if cluster is not None:
         tunnel.check_cluster_file(cluster)
@@ -77,8 +78,10 @@ def submit(
     with TemporaryDirectory(prefix="fedgrid-job-") as folder:
         entrypoint = command(stage(arguments, Path(folder)))
         with tunnel.to_head(cluster) if cluster else nullcontext(str(address)) as url:
-            with _one_line_errors(url, ConfigError):
+            with _one_line_errors(url, ConfigError, "nothing was started; is the cluster up?"):
                 client = _client(url)
+            look = by_hand(cluster, address, f"ray job status {job}")
+            with _one_line_errors(url, RunError, f"whether the job has started, says: {look}"):
                 client.submit_job(
                     entrypoint=entrypoint,
                     submission_id=job,
@@ -92,7 +95,7 @@ def submit(
                 console, f"  to follow it  {by_hand(cluster, address, f'ray job logs --follow {job}')}"
             )
             print_plain(console, f"  to stop it    {by_hand(cluster, address, f'ray job stop {job}')}")
-            with _one_line_errors(url, RunError):
+            with _one_line_errors(url, RunError, f"the job goes on: {look}", runs=True):
                 return _follow(client, job, console) if follow else 0
 
 
@@ -114,6 +117,14 @@ def stage(arguments: Sequence[str], folder: Path) -> list[str]:
         _staged(shipment.rewrite(argument), folder, shipment, is_first=index == 0)
         for index, argument in enumerate(with_plugins)
     ]
+
+
+def _is_url(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def command(arguments: Sequence[str]) -> str:
@@ -173,7 +184,13 @@ def _client(url: str) -> "JobSubmissionClient":
     for name in CHATTY:
         # Ray warns of each file of 10 MiB; what is too large for it was refused before.
         logging.getLogger(name).setLevel(logging.ERROR)
-    return JobSubmissionClient(url, headers=_authorization())
+    if tunnel.is_silent(url):
+        # Ray's requests would wait for ever.
+        raise TimeoutError(f"no answer within {tunnel.CONNECT_SECONDS} s")
+    try:
+        return JobSubmissionClient(url, headers=_authorization())
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConnectionError("what answers there is no job server of Ray") from error
 
 
 def _authorization() -> dict[str, str]:
@@ -185,20 +202,32 @@ def _authorization() -> dict[str, str]:
 
 
 @contextmanager
-def _one_line_errors(url: str, kind: type[FedgridError]) -> Iterator[None]:
-    """Turn errors of the job server's client into an error of this kind, of one line."""
+def _one_line_errors(
+    url: str, silent: type[FedgridError], then: str, *, runs: bool = False
+) -> Iterator[None]:
+    """Turn errors of the job server's client into one line, which ends with `then`.
+
+    If the server stopped answering, that is a `silent`. What it refuses is a `ConfigError`,
+    unless the job runs.
+    """
     from aiohttp import ClientError
     from ray.exceptions import AuthenticationError
 
+    refused = RunError if runs else ConfigError
     try:
         yield
     except AuthenticationError as error:
-        raise kind(
-            f"{url} refuses our token, from RAY_AUTH_TOKEN or {token_file()}: {str(error).splitlines()[0]}"
-        ) from error
+        cause = _first_line(error)
+        raise refused(f"{url} refuses our token, from RAY_AUTH_TOKEN or {token_file()}: {cause}") from error
     # An error of requests is an OSError.
-    except (OSError, RuntimeError, ClientError) as error:
-        raise kind(f"{url}: {str(error).splitlines()[0]}; a job that has started goes on") from error
+    except (OSError, ClientError) as error:
+        raise silent(f"{url}: {_first_line(error)}; {then}") from error
+    except RuntimeError as error:
+        raise refused(f"{url}: {_first_line(error)}; {then if runs else 'nothing was started'}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 def _follow(client: "JobSubmissionClient", job: str, console: Console) -> int:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from http.client import HTTPException
 from pathlib import Path
 from tempfile import TemporaryFile
 from time import monotonic, sleep
@@ -84,6 +85,16 @@ def to_head(cluster: Path) -> Iterator[str]:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
             process.wait()
+
+
+def is_silent(address: str) -> bool:
+    """Return whether something takes connections at an address, and does not answer within a minute."""
+    try:
+        with urlopen(address, timeout=CONNECT_SECONDS):
+            return False
+    except (OSError, HTTPException, ValueError) as error:
+        # An address that cannot be reached, or that refuses us, is not silent.
+        return isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError)
 
 
 def _address(port: int) -> str:

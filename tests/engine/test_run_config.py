@@ -177,6 +177,8 @@ OF_THE_TRUNK = [
     {"training": {"augment": ["crop"]}},
     {"training": {"normalise": "dataset"}},
     {"training": {"precision": "bfloat16"}},
+    {"training": {"kernels": "auto"}},
+    {"training": {"stacked": 4}},
     {"split": {"num_clusters": 2}},
     {"split": {"draws": 10}},
     {"split": {"test_share": 0.2}},

@@ -62,6 +62,11 @@ RUNS = {
         faults={"label_flip": [1], "sign_flip": [2], "scale": {2: 3}},
         drift={0: {"round": 3, "to": 1}},
     ),
+    "clients in two stacks, half of them asked": config(
+        "ocfl-kmeans",
+        {"stacked": 4, "keep_optimizer_state": True, "momentum": 0.5, "learning_rate": 0.05},
+        participation=0.5,
+    ),
 }
 
 

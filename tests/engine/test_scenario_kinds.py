@@ -25,6 +25,7 @@ TRUTH = {
     "majority": [0, 1, 1, 1, 1, 1, 0, 1],
     "label-skew": list(range(8)),
     "dirichlet": [0] * 8,
+    "iid": [0] * 8,
     "rotated": [0, 1, 2, 3] * 2,
     "flipped": [0, 1, 2, 3] * 2,
     "swapped": [0, 1, 2, 3] * 2,
@@ -96,7 +97,7 @@ def test_clients_with_the_same_official_tests_hold_them_once(monkeypatch):
         device_sets.DeviceSet, "of", lambda held, device: put.append(held) or of(held, device)
     )
     there = pickle.loads(pickle.dumps(setup))
-    device_sets.Holdings(there.clients, "meta")
+    device_sets.Holdings(there, "meta")
     assert [len(held) for held in put].count(355) == 4
 
 

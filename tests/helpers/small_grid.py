@@ -47,6 +47,9 @@ class View:
     def __init__(self):
         self.calls = []
 
+    def prepare(self, config, encoder):
+        self.calls.append(("prepare", config.seed, encoder))
+
     def start(self, config, rounds_done):
         self.calls.append(("start", config.seed, rounds_done))
 

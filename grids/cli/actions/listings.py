@@ -2,12 +2,14 @@
 
 import inspect
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic_core import to_jsonable_python
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
@@ -15,7 +17,7 @@ from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.data.datasets import DATASETS, is_here
 from fedgrid.engine.data.femnist import convert
 from fedgrid.engine.errors import ConfigError, DataError, unknown
-from fedgrid.engine.models.registry import MODELS
+from fedgrid.engine.models.registry import AUTOENCODERS, MODELS, ModelEntry
 from fedgrid.engine.partition.blueprint import Blueprint
 from fedgrid.engine.partition.blueprint import of as blueprint_of
 from fedgrid.engine.run_config import RunConfig
@@ -210,15 +212,24 @@ def list_models(as_json: bool, console: Console) -> None:
         entries = [
             {
                 "name": entry.name,
+                "role": role,
                 "summary": entry.description,
                 "source": entry.source,
                 "minimum_side": entry.minimum_side,
                 "parameters": dict(entry.parameters),
             }
-            for entry in MODELS.values()
+            for role, entries_of in (("model", MODELS), ("encoder", AUTOENCODERS))
+            for entry in entries_of.values()
         ]
         print(json.dumps(entries, indent=2))
         return
+    console.print(_model_table(MODELS.values()))
+    console.print("\nAutoencoders of `embeddings`: algorithm.encoder.name is dense or convolutional.\n")
+    console.print(_model_table(AUTOENCODERS.values()))
+    console.print("\nParameters with ten classes and images of that size; – if a plugin does not say.")
+
+
+def _model_table(entries: Iterable[ModelEntry]) -> Table:
     rows = [
         (
             entry.name,
@@ -226,7 +237,6 @@ def list_models(as_json: bool, console: Console) -> None:
             entry.description,
             entry.source,
         )
-        for entry in MODELS.values()
+        for entry in entries
     ]
-    console.print(choice_table(("name", "parameters", "what it is", "source"), rows))
-    console.print("\nParameters with ten classes and images of that size; – if a plugin does not say.")
+    return choice_table(("name", "parameters", "what it is", "source"), rows)

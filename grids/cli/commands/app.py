@@ -1,16 +1,17 @@
-"""What the commands share: exit codes, the console, and options that become settings."""
+"""What the commands share: exit codes, the console, and groups of options."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, get_type_hints
 
 import typer
 from rich.console import Console
 
-from fedgrid.engine.errors import ConfigError
-
 if TYPE_CHECKING:
-    from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
+    from fedgrid.grids.execution.launch_types import LaunchResult
 
 FAILED = 1
 BAD_INPUT = 2
@@ -23,11 +24,6 @@ def console() -> Console:
     """Return a console for standard output."""
     found = Console()
     return found if found.is_terminal else Console(width=PLAIN_WIDTH)
-
-
-def given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that are set on the command line."""
-    return {name: value for name, value in options.items() if value not in (None, [])}
 
 
 def use_plugins(files: Sequence[Path] | None) -> None:
@@ -44,43 +40,35 @@ def data_folder(data_dir: Path | None) -> Path:
     return (data_dir or default_data_dir()).absolute()
 
 
-def launch_options(
-    data_dir: Path | None,
-    *,
-    clients_per_actor: int | None,
-    cpus_per_client: float | None,
-    gpus_per_client: float | None,
-    retries: int,
-    store: bool,
-    store_limit: int | None,
-    as_json: bool,
-    in_process: bool = False,
-    fresh: bool = False,
-    accept_changes: bool = False,
-    each: bool = False,
-) -> "LaunchOptions":
-    """Return the options of a launch, as given on the command line.
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command as Typer reads it: a parameter whose type is a dataclass stands for its fields.
 
-    Raises:
-        ConfigError: if there is a limit for a round cache that is switched off.
+    The fields are options as in `options.py`, and have their parameter's place in the help text.
     """
-    from fedgrid.engine.clients.placement import Request
-    from fedgrid.engine.round_cache.store import CacheOptions
-    from fedgrid.grids.execution.launch_types import LaunchOptions
+    hints = get_type_hints(command)
+    groups: dict[str, type[Any]] = {
+        name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)
+    }
 
-    if store_limit is not None and not store:
-        raise ConfigError("--store-limit limits what --no-store does not use: leave out one of the two")
-    return LaunchOptions(
-        data_folder(data_dir),
-        request=Request(clients_per_actor, cpus_per_client, gpus_per_client),
-        retries=retries,
-        in_process=in_process,
-        fresh=fresh,
-        accept_changes=accept_changes,
-        as_json=as_json,
-        each=each,
-        store=CacheOptions(store_limit) if store else None,
+    def parameters() -> Iterator[Parameter]:
+        for name, parameter in signature(command, eval_str=True).parameters.items():
+            if name in groups:
+                yield from signature(groups[name]).parameters.values()
+            else:
+                yield parameter
+
+    @wraps(command)
+    def expanded(**values: Any) -> None:
+        made = {
+            name: kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+            for name, kind in groups.items()
+        }
+        command(**values, **made)
+
+    expanded.__signature__ = signature(command).replace(  # type: ignore[attr-defined]
+        parameters=[parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters()]
     )
+    return expanded
 
 
 def exit_with(result: "LaunchResult") -> NoReturn:

@@ -5,27 +5,19 @@ from typing import Annotated, Literal
 import typer
 
 from fedgrid.grids.cli.commands.app import FAILED, console, data_folder, use_plugins
-from fedgrid.grids.cli.commands.options import AsJson, DataDir, Plugins, StorageAt
+from fedgrid.grids.cli.commands.options import AsJson, DataDir, Filters, GridOrRun, Plugins, StorageAt
 
 app = typer.Typer()
 
 
 @app.command(epilog="Example: `fedgrid attack quickstart --kind membership`")
 def attack(
-    grid: Annotated[
-        str,
-        typer.Argument(
-            help="A grid that was launched, or the name or id of one of its runs.", show_default=False
-        ),
-    ],
+    grid: GridOrRun,
     kind: Annotated[
         Literal["membership", "class", "reconstruction"],
         typer.Option(help="What to learn: who trained on an image, a majority class, the images themselves."),
     ],
-    filters: Annotated[
-        list[str] | None,
-        typer.Option("--filter", help="Only these runs: AXIS=VALUE[,AXIS=VALUE], as in dataset=mnist."),
-    ] = None,
+    filters: Filters = None,
     clients: Annotated[
         int | None,
         typer.Option(min=1, help="Reconstruction: invert the updates of so many clients.", show_default="3"),

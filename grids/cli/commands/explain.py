@@ -5,19 +5,22 @@ from typing import Annotated, Literal
 import typer
 
 from fedgrid.grids.cli.commands.app import FAILED, INTERRUPTED, console, data_folder, use_plugins
-from fedgrid.grids.cli.commands.options import AsJson, DataDir, InProcess, Plugins, StorageAt
+from fedgrid.grids.cli.commands.options import (
+    AsJson,
+    DataDir,
+    Filters,
+    GridOrRun,
+    InProcess,
+    Plugins,
+    StorageAt,
+)
 
 app = typer.Typer()
 
 
 @app.command(epilog="Example: `fedgrid explain quickstart --on members`")
 def explain(
-    what: Annotated[
-        str,
-        typer.Argument(
-            help="A grid that was launched, or the name or id of one of its runs.", show_default=False
-        ),
-    ],
+    what: GridOrRun,
     on: Annotated[
         str | None,
         typer.Option(
@@ -25,10 +28,7 @@ def explain(
             show_default="all three",
         ),
     ] = None,
-    filters: Annotated[
-        list[str] | None,
-        typer.Option("--filter", help="Only these runs: AXIS=VALUE[,AXIS=VALUE], as in dataset=mnist."),
-    ] = None,
+    filters: Filters = None,
     images: Annotated[
         int | None,
         typer.Option(min=1, help="Images of each client.", show_default="24, or all if a client has fewer"),

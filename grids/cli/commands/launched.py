@@ -4,22 +4,8 @@ from typing import Annotated
 
 import typer
 
-from fedgrid.grids.cli.commands.app import console, exit_with, launch_options
-from fedgrid.grids.cli.commands.options import (
-    AcceptChanges,
-    AnyGridName,
-    AsJson,
-    ClientsPerActor,
-    CpusPerClient,
-    DataDir,
-    GpusPerClient,
-    GridName,
-    Plugins,
-    Retries,
-    StorageAt,
-    Store,
-    StoreLimit,
-)
+from fedgrid.grids.cli.commands.app import console, exit_with, with_groups
+from fedgrid.grids.cli.commands.options import AnyGridName, AsJson, GridName, Launch, StorageAt
 
 app = typer.Typer()
 
@@ -54,36 +40,14 @@ def store(
 
 
 @app.command(epilog="Example: `fedgrid retry paper`")
-def retry(
-    grid: GridName,
-    plugins: Plugins = None,
-    storage: StorageAt = "runs",
-    data_dir: DataDir = None,
-    clients_per_actor: ClientsPerActor = None,
-    cpus_per_client: CpusPerClient = None,
-    gpus_per_client: GpusPerClient = None,
-    retries: Retries = 2,
-    store: Store = True,
-    store_limit: StoreLimit = None,
-    accept_changes: AcceptChanges = False,
-    as_json: AsJson = False,
-) -> None:
+@with_groups
+def retry(grid: GridName, launch: Launch) -> None:
     """Run a grid's failed runs again, from their last rounds, and no other run."""
     from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.execution.relaunch import retry as run_failed
 
-    options = launch_options(
-        data_dir,
-        clients_per_actor=clients_per_actor,
-        cpus_per_client=cpus_per_client,
-        gpus_per_client=gpus_per_client,
-        retries=retries,
-        store=store,
-        store_limit=store_limit,
-        accept_changes=accept_changes,
-        as_json=as_json,
-    )
-    exit_with(run_failed(grid, Storage.of(storage), options, console(), plugins or []))
+    options, storage = launch.options(), Storage.of(launch.storage)
+    exit_with(run_failed(grid, storage, options, console(), launch.plugins or []))
 
 
 @app.command(epilog="Example: `fedgrid stop paper`")

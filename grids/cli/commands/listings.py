@@ -7,30 +7,26 @@ import typer
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.grids.cli.actions import completion
-from fedgrid.grids.cli.commands.app import console, data_folder, given, use_plugins
+from fedgrid.grids.cli.commands.app import console, data_folder, use_plugins, with_groups
 from fedgrid.grids.cli.commands.options import (
     AsJson,
-    Balance,
     Changes,
-    Clients,
     DataDir,
-    Overlap,
     Plugins,
-    Seed,
+    Scenario,
 )
 
 app = typer.Typer()
 
 
 @app.command(epilog="Example: `fedgrid data mnist --overlap nonoverlapping --balance balanced --clients 15`")
+@with_groups
 def data(
+    *,
     dataset: Annotated[
         str | None, typer.Argument(help="A data set, or a scenario: show its split.", show_default=False)
     ] = None,
-    overlap: Overlap = None,
-    balance: Balance = None,
-    clients: Clients = None,
-    seed: Seed = None,
+    scenario: Scenario,
     changes: Changes = None,
     csv: Annotated[
         Path | None, typer.Option(help="Write the class counts per client here, as a blueprint csv.")
@@ -46,7 +42,7 @@ def data(
     from fedgrid.grids.presets.grid import load_grid, scenario_values
 
     folder = data_folder(data_dir)
-    axes = given({"overlap": overlap, "balance": balance, "clients": clients, "seed": seed})
+    axes = scenario.axes()
     if dataset is None:
         if axes or changes or csv or figure:
             raise ConfigError("a split of which data set? name one, as in fedgrid data digits")

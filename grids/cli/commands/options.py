@@ -1,12 +1,18 @@
-"""Options that several commands share, each declared once."""
+"""Options that several commands share, each declared once; groups of them, for `with_groups`."""
 
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedgrid.engine.errors import ConfigError
 from fedgrid.grids.cli.actions import completion
+from fedgrid.grids.cli.commands.app import data_folder
+
+if TYPE_CHECKING:
+    from fedgrid.grids.execution.launch_types import LaunchOptions
 
 AUTO = "auto"
 """The value that leaves the choice to fedgrid, the same as no option."""
@@ -60,7 +66,15 @@ What = Annotated[
         autocompletion=completion.presets_and_files,
     ),
 ]
-Dataset = Annotated[str | None, typer.Option(help="A name of `fedgrid data`, folder:PATH or npz:PATH.")]
+GridOrRun = Annotated[
+    str,
+    typer.Argument(
+        help="A grid that was launched, or the name or id of one of its runs.", show_default=False
+    ),
+]
+Dataset = Annotated[
+    str | None, typer.Option(help="A name of `fedgrid data`, folder:PATH, folder:PATH#64x64 or npz:PATH.")
+]
 Overlap = Annotated[
     str | None,
     typer.Option(
@@ -72,6 +86,10 @@ Balance = Annotated[str | None, typer.Option(help="balanced or imbalanced.")]
 Clients = Annotated[int | None, typer.Option(help="Number of federated clients.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random in the run.")]
 Seeds = Annotated[str | None, typer.Option(help="Several: 0..4, or 0,2,5.")]
+Filters = Annotated[
+    list[str] | None,
+    typer.Option("--filter", help="Only these runs: AXIS=VALUE[,AXIS=VALUE], as in dataset=mnist."),
+]
 Changes = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE, as in training.rounds=5.")]
 Plugins = Annotated[
     list[Path] | None,
@@ -162,3 +180,56 @@ ReportTo = Annotated[
     Path | None,
     typer.Option("--to", help="Write here. [default: the grid's folder in the storage]"),
 ]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Which split of a data set, instead of the file's."""
+
+    overlap: Overlap = None
+    balance: Balance = None
+    clients: Clients = None
+    seed: Seed = None
+
+    def axes(self, **others: Any) -> dict[str, Any]:
+        """Return the axes that the command line sets: of the scenario, and `others`."""
+        return {name: value for name, value in (others | vars(self)).items() if value not in (None, [])}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Where a launch finds what it needs, what it may take, and how it is shown."""
+
+    plugins: Plugins = None
+    storage: StorageAt = "runs"
+    data_dir: DataDir = None
+    clients_per_actor: ClientsPerActor = None
+    cpus_per_client: CpusPerClient = None
+    gpus_per_client: GpusPerClient = None
+    retries: Retries = 2
+    store: Store = True
+    store_limit: StoreLimit = None
+    accept_changes: AcceptChanges = False
+    as_json: AsJson = False
+
+    def options(self, **more: bool) -> "LaunchOptions":
+        """Return the options of the launch; `more` are those that only some commands have.
+
+        Raises:
+            ConfigError: if there is a limit for a round cache that is switched off.
+        """
+        from fedgrid.engine.clients.placement import Request
+        from fedgrid.engine.round_cache.store import CacheOptions
+        from fedgrid.grids.execution.launch_types import LaunchOptions
+
+        if self.store_limit is not None and not self.store:
+            raise ConfigError("--store-limit limits what --no-store does not use: leave out one of the two")
+        return LaunchOptions(
+            data_folder(self.data_dir),
+            request=Request(self.clients_per_actor, self.cpus_per_client, self.gpus_per_client),
+            retries=self.retries,
+            accept_changes=self.accept_changes,
+            as_json=self.as_json,
+            store=CacheOptions(self.store_limit) if self.store else None,
+            **more,
+        )

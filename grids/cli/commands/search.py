@@ -5,34 +5,23 @@ from typing import Annotated
 import typer
 
 from fedgrid.grids.cli.actions import completion
-from fedgrid.grids.cli.commands.app import console, exit_with, given, launch_options, use_plugins
+from fedgrid.grids.cli.commands.app import console, exit_with, use_plugins, with_groups
 from fedgrid.grids.cli.commands.options import (
-    AcceptChanges,
-    AsJson,
-    Balance,
     Changes,
-    Clients,
-    ClientsPerActor,
-    CpusPerClient,
-    DataDir,
     Dataset,
-    GpusPerClient,
     InProcess,
-    Overlap,
-    Plugins,
-    Retries,
-    Seed,
+    Launch,
+    Scenario,
     Seeds,
-    StorageAt,
-    Store,
-    StoreLimit,
 )
 
 app = typer.Typer()
 
 
 @app.command(epilog="Example: `fedgrid search sattler --dataset mnist --overlap overlapping --trials 32`")
+@with_groups
 def search(
+    *,
     what: Annotated[
         str,
         typer.Argument(
@@ -42,10 +31,7 @@ def search(
         ),
     ],
     dataset: Dataset = None,
-    overlap: Overlap = None,
-    balance: Balance = None,
-    clients: Clients = None,
-    seed: Seed = None,
+    scenario: Scenario,
     seeds: Seeds = None,
     base: Annotated[
         str | None,
@@ -76,21 +62,11 @@ def search(
     name: Annotated[
         str | None, typer.Option(help="The name for --tuned. [default: ALGORITHM-DATASET, or the file's]")
     ] = None,
-    plugins: Plugins = None,
-    storage: StorageAt = "runs",
-    data_dir: DataDir = None,
-    clients_per_actor: ClientsPerActor = None,
-    cpus_per_client: CpusPerClient = None,
-    gpus_per_client: GpusPerClient = None,
-    retries: Retries = 2,
-    store: Store = True,
-    store_limit: StoreLimit = None,
+    launch: Launch,
     in_process: InProcess = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the runs of the first trials, and roughly how long.")
     ] = False,
-    accept_changes: AcceptChanges = False,
-    as_json: AsJson = False,
 ) -> None:
     """Search for an algorithm's settings; `fedgrid run GRID --tuned NAME` uses what is found.
 
@@ -100,38 +76,21 @@ def search(
     from fedgrid.grids.search.definition import load_search
     from fedgrid.grids.search.run import plan_search, run_search
 
-    options = launch_options(
-        data_dir,
-        clients_per_actor=clients_per_actor,
-        cpus_per_client=cpus_per_client,
-        gpus_per_client=gpus_per_client,
-        retries=retries,
-        store=store,
-        store_limit=store_limit,
-        in_process=in_process,
-        accept_changes=accept_changes,
-        as_json=as_json,
-    )
-    axes = {"dataset": dataset, "overlap": overlap, "balance": balance, "clients": clients, "seed": seed}
-    own = {
-        "trials": trials,
-        "searcher": searcher,
-        "objective": objective,
-        "early_stop": early_stop or None,
-    }
-    use_plugins(plugins)
+    options = launch.options(in_process=in_process)
+    own = {"trials": trials, "searcher": searcher, "objective": objective, "early_stop": early_stop or None}
+    use_plugins(launch.plugins)
     found = load_search(
         what,
-        given(axes),
+        scenario.axes(dataset=dataset),
         changes or [],
         options.data_dir,
-        own=given(own),
+        own={key: value for key, value in own.items() if value is not None},
         name=name,
         base=base,
         filters=filters or [],
         seeds=seeds,
     )
     if dry_run:
-        plan_search(found, Storage.of(storage), options, console())
+        plan_search(found, Storage.of(launch.storage), options, console())
         return
-    exit_with(run_search(found, Storage.of(storage), options, console()))
+    exit_with(run_search(found, Storage.of(launch.storage), options, console()))

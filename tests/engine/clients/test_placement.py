@@ -291,3 +291,16 @@ def test_local_machine_is_one_node():
 @pytest.mark.ray
 def test_cluster_nodes_are_the_live_ones(ray_session):
     assert cluster_nodes() == (Node(4, 0),)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "request_", "expected"),
+    [
+        ([Node(16, 1)], Request(), 2),
+        ([Node(16, 1)], Request(clients_per_actor=30), 1),
+        ([Node(16, 1)], Request(clients_per_actor=1), 2),
+        ([Node(2, 0)], Request(), 2),
+    ],
+)
+def test_a_stack_of_clients_has_one_actor(nodes, request_, expected):
+    assert plan(30, nodes, request_, stacked=15).num_actors == expected

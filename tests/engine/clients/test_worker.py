@@ -9,11 +9,13 @@ import torch
 
 from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.algorithms.contract.orders import Order
+from fedgrid.algorithms.local.fedprox import ProximalRule
 from fedgrid.engine.clients import worker as worker_module
 from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.errors import RunError
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.training.settings import Training
 
@@ -81,6 +83,48 @@ def test_one_worker_of_four_clients_gives_the_bits_of_four_workers_of_one(model,
         for client in (3, 1, 0, 2)
     ]
     assert [comparable(result) for result in together] == [comparable(apart[i]) for i in (2, 1, 3, 0)]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_stacked_clients_give_the_same_bits_in_any_worker_and_nearly_those_of_one_by_one(precision):
+    """Three slots: clients 0, 1 and 2, then client 3; the second time each is the only one of its worker."""
+    models, options = [initial(), initial(seed=12)], {"momentum": 0.9, "keep_optimizer_state": True}
+    tasks = [replace(task(client, (client % 2,), evaluate=True), local_server=True) for client in range(4)]
+    tasks[1] = replace(tasks[1], untrained=True)
+    stacked = host(stacked=3, precision=precision, **options).train(tasks[::-1], models, {})[::-1]
+    apart = [
+        host([CLIENTS[client]], stacked=3, precision=precision, **options).train([each], models, {})[0]
+        for client, each in enumerate(tasks)
+    ]
+    assert [comparable(reply) for reply in stacked] == [comparable(reply) for reply in apart]
+    tolerance = 1e-6 if precision == "float32" else 0.01
+    one_by_one = host(precision=precision, **options).train(tasks, models, {})
+    for reply, alone in zip(stacked, one_by_one, strict=True):
+        np.testing.assert_allclose(reply.update, alone.update, atol=tolerance)
+        np.testing.assert_allclose(reply.memory["optimizer"], alone.memory["optimizer"], atol=20 * tolerance)
+        assert (reply.report.steps, reply.report.images) == (alone.report.steps, alone.report.images)
+        for test in ("local", "local_server"):
+            found, expected = getattr(reply.report, test), getattr(alone.report, test)
+            assert found.loss_sum == pytest.approx(expected.loss_sum, rel=max(tolerance, 1e-3))
+
+
+def test_stacked_client_with_a_rule_is_refused():
+    order = Order(0, (0,), rule=ProximalRule(mu=0.1))
+    with pytest.raises(RunError, match=r"client 0, round 1: training.stacked = 2: .*set training.stacked=1"):
+        host(stacked=2).train([TrainTask(order, 0, evaluate=False)], [initial()], {})
+
+
+def test_kernels_change_the_last_bits_and_give_the_same_again():
+    """Nine images at a time in maps of 4x4: ResNet-9's blocks of 128 channels have tiles enough."""
+    models, tasks = [initial("resnet9")], [task(0, evaluate=True)]
+    library, auto = (
+        host([CLIENTS[0]], "resnet9", kernels=kernels, batch_size=9, local_epochs=1)
+        for kernels in ("library", "auto")
+    )
+    replies = [worker.train(tasks, models, {})[0] for worker in (library, auto, auto)]
+    usual, fast = (reply.update for reply in replies[:2])
+    assert comparable(replies[1]) == comparable(replies[2])
+    assert 0 < np.linalg.norm(fast - usual) < 1e-3 * np.linalg.norm(usual)
 
 
 def test_worker_keeps_nothing_between_calls():

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedgrid.engine.data import image_folders
-from fedgrid.engine.errors import DataError
+from fedgrid.engine.data import datasets, image_folders
+from fedgrid.engine.data.resizing import short_name
+from fedgrid.engine.errors import ConfigError, DataError
 
 
 @pytest.fixture
@@ -72,6 +73,30 @@ class TestImageFolder:
         Image.new("L", (4, 2)).save(folder / "test" / "bee" / "0.png")
         with pytest.raises(DataError, match=r"bee/0\.png is grey 4x2, the first image is grey 3x2"):
             image_folders.read(folder)
+
+    def test_images_of_different_sizes_are_scaled_to_the_size_behind_the_path(self, folder):
+        """Plain images stay plain; of a row 0 0 90 90 half the size is 0 90, each the mean of two."""
+        wide = np.array([[0, 0, 90, 90]] * 2, np.uint8)
+        Image.fromarray(wide).save(folder / "test" / "bee" / "0.png")
+        pool, server = image_folders.read(folder, (2, 1))
+        assert pool.images.shape == (4, 1, 1, 2)
+        assert pool.images[:, 0, 0, 0].tolist() == [0, 1, 10, 11]
+        assert server.images[1].ravel().tolist() == pytest.approx([0, 90], abs=13)
+        assert image_folders.facts(folder, (2, 1)) == (2, (1, 1, 2), 4, None)
+
+    def test_scaled_folder_is_a_data_set_of_its_own(self, folder):
+        small = datasets.find(f"folder:{folder}#2x1", folder)
+        assert (small.name, small.shape) == (f"folder:{folder}#2x1", (1, 1, 2))
+        square = datasets.find(f"folder:{folder}#5", folder)
+        assert (square.name, square.shape) == (f"folder:{folder}#5x5", (1, 5, 5))
+        pool, _ = datasets.load(square.name, folder)
+        assert pool.images.shape == (4, 1, 5, 5)
+        assert short_name(square.name) == f"folder_{folder.name}-5x5"
+
+    @pytest.mark.parametrize("size", ["#0", "#5000", "#64x0"])
+    def test_size_that_no_image_has_is_refused(self, folder, size):
+        with pytest.raises(ConfigError, match=f"{size}: expected #SIDE or #WIDTHxHEIGHT"):
+            datasets.find(f"folder:{folder}{size}", folder)
 
     def test_sixteen_bits_per_pixel_are_refused(self, folder):
         Image.fromarray(np.zeros((2, 3), np.uint16)).save(folder / "train" / "ape" / "0.png")

@@ -216,6 +216,8 @@ OTHER = {
         "augment": ("flip",),
         "normalise": "dataset",
         "precision": "bfloat16",
+        "kernels": "auto",
+        "stacked": 4,
     },
     Clip: {"clip": 2.0},
     Noise: {"noise": 0.6},

@@ -1,7 +1,6 @@
 """Epsilons: opacus' figures, composition, and who is counted in which round."""
 
-from math import exp, inf, sqrt
-from types import SimpleNamespace
+from math import exp, inf, log, sqrt
 
 import numpy as np
 import pytest
@@ -10,9 +9,10 @@ from scipy.stats import norm
 
 from fedgrid.algorithms.contract.base import Diagnostics
 from fedgrid.algorithms.contract.orders import Order
+from fedgrid.algorithms.embeddings.private import of_bits
 from fedgrid.algorithms.local.scaffold import ScaffoldRule
 from fedgrid.algorithms.registry import create
-from fedgrid.engine.uplink.accountant import Accountant, epsilon
+from fedgrid.engine.uplink.accountant import ORDERS, Accountant, epsilon
 from fedgrid.engine.uplink.privacy import Privacy
 from fedgrid.engine.uplink.steps import Clip, Noise
 
@@ -67,6 +67,12 @@ def accountant(multiplier=2.0, algorithm="bnc", neighbours="absent"):
 
 def orders(*clients, **given):
     return [Order(client, (0,), **given) for client in clients]
+
+
+def of_embeddings(settings, encoder_updates=None, uplink=None, privacy=None, neighbours="absent"):
+    uplink = uplink or (Clip(clip=1.0), Noise(noise=1.0))
+    privacy = privacy or Privacy(neighbours=neighbours)
+    return Accountant.of(privacy, uplink, create("embeddings", settings), 0, encoder_updates)
 
 
 class TestRounds:
@@ -125,11 +131,52 @@ class TestWhatNoNoiseCovers:
         assert "not which clients share one" in warning
         assert not central.warned(Diagnostics(), np.zeros(1), orders(0)).warnings
 
-    def test_a_message_about_the_data_counts_too(self):
-        algorithm = SimpleNamespace(sends_updates=True, message=lambda: "embeddings")
-        telling = Accountant.of(Privacy(), (Clip(clip=1.0), Noise(noise=1)), algorithm, 0)
-        assert telling.after(None, 2, orders(0), [0], None).tolist() == [inf, 0]
-        assert "describe their data" in telling.warned(Diagnostics(), None, orders(0)).warnings[0]
+    def test_a_message_without_noise_has_no_finite_epsilon(self):
+        telling = of_embeddings({"quantise": False, "encoder": "pixels"})
+        told = telling.told({1: {}}, 0)
+        assert telling.with_told(None, 2, told).tolist() == [0, inf]
+        assert "describe their data" in telling.warned(Diagnostics(), None, orders(0), told).warnings[0]
+
+    def test_nor_has_an_encoder_that_clients_train_without_noise_even_where_the_server_is_trusted(self):
+        """Every client gets it."""
+        settings = {"encoder": {"federated": 3}}
+        central = (Clip(clip=1.0),), Privacy(central_noise=1.0)
+        for training in (of_embeddings(settings, {2: 1}), of_embeddings(settings, {2: 1}, *central)):
+            told = training.told({}, 0)
+            assert told == {2: inf}
+            assert "algorithm.encoder.noise" in training.warned(Diagnostics(), None, [], told).warnings[-1]
+
+
+class TestMessages:
+    def test_under_noise_count_like_one_update_and_updates_of_the_encoder_like_as_many(self):
+        """1 / 0.5^2 for the message, 2 / 4^2 for the encoder; the first round alone pays for the latter."""
+        noisy = {"quantise": False, "clip": 3.0, "noise": 0.5}
+        telling = of_embeddings({**noisy, "encoder": {"federated": 3, "clip": 1.0, "noise": 4.0}}, {1: 2})
+        assert telling.told({0: {}, 1: {}}, 0) == {0: 4.0, 1: 4.0 + 2 / 16}
+        assert telling.told({0: {}, 1: {}}, 5, again=[1]) == {0: 4.0, 1: 4.0}
+        assert not telling.warned(Diagnostics(), None, orders(0), telling.told({0: {}}, 0)).warnings
+
+    def test_of_flipped_bits_cost_what_each_bit_costs_however_far_data_move(self):
+        """16 bits at 0.25: 16 x 2 x 0.5 x ln 3. Of several flips the least protects least."""
+        said = {0: {"bits": np.zeros(2, np.uint8)}}
+        for flip in (0.25, [0.25, 0.5]):
+            telling = of_embeddings({"flip": flip, "encoder": "pixels"}, neighbours="replaced")
+            assert telling.told(said, 0) == {0: pytest.approx(16 * log(3))}
+        coins = of_embeddings({"flip": 0.5, "encoder": "pixels"})
+        assert coins.told(said, 0) == {0: 0.0}
+
+    def test_of_bits_that_are_flipped_alike_every_time_are_covered_once(self):
+        said = {0: {"bits": np.zeros(1, np.uint8)}}
+        assert of_embeddings({"encoder": "pixels"}).told(said, 4, again=[0]) == {0: inf}
+        noisy = of_embeddings({"encoder": "pixels", "flip": 0.0, "clip": 1.0, "noise": 2.0})
+        assert noisy.told(said, 4, again=[0]) == {0: 0.25}
+
+    def test_a_coins_divergence_of_every_order_is_within_its_bound(self):
+        for flip in (0.001, 0.05, 0.1, 0.25, 0.4, 0.49):
+            exact = np.log(
+                flip**ORDERS * (1 - flip) ** (1 - ORDERS) + (1 - flip) ** ORDERS * flip ** (1 - ORDERS)
+            )
+            assert (exact / (ORDERS - 1) <= ORDERS * of_bits(1, flip) / 2 + 1e-12).all()
 
 
 class TestColumns:

@@ -5,11 +5,11 @@ from math import inf
 import numpy as np
 import pytest
 
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.uplink.accountant import epsilon
 from fedgrid.engine.uplink.privacy import CentralNoise
 from tests.helpers.small_cases import updates_of
-from tests.helpers.small_runs import alone, config, differing, early, optimizer_for, play, rows, trained
+from tests.helpers.small_runs import alone, config, differing, early, log, optimizer_for, play, rows, trained
 
 CLIPPED = [{"clip": 0.5}]
 NOISY = [*CLIPPED, {"noise": 0.1}]
@@ -83,7 +83,28 @@ NO_MEANS = "not only means of updates"
         ({**CENTRAL, "model": "resnet34"}, ["resnet34", "BatchNorm"]),
         ({"privacy": {"delta": 1}}, ["privacy.delta", "1"]),
         ({"privacy": {"neighbours": "all"}}, ["privacy.neighbours", "absent", "replaced"]),
-        ({"privacy": {"epsilon": 1}}, ["epsilon", "privacy", "delta"]),
+        ({"privacy": {"epsilons": 1}}, ["epsilons", "privacy", "delta"]),
+        ({"privacy": {"epsilon": 1}}, ["privacy.epsilon = 1", "uplink", "{noise: 1.0}"]),
+        ({**CENTRAL, "privacy": {"central_noise": 1, "epsilon": 1}}, ["privacy.epsilon = 1", "server's"]),
+        ({"algorithm": {"name": "ladd", "noise": 1}}, ["ladd", "noise without clip", "10"]),
+        ({"algorithm": {"name": "ladd", "clip": 0}}, ["ladd", "clip", "greater than 0"]),
+        (
+            {"algorithm": {"name": "embeddings", "encoder": {"public": "mnist", "clip": 1}}},
+            ["embeddings", "clip", "encoder.federated"],
+        ),
+        (
+            {"algorithm": {"name": "embeddings", "encoder": {"federated": 2, "noise": 1}}},
+            ["embeddings", "noise without clip"],
+        ),
+        (
+            {
+                "algorithm": {
+                    "name": "embeddings",
+                    "encoder": {"name": "convolutional", "federated": 2, "clip": 1, "noise": 1},
+                }
+            },
+            ["encoder.noise = 1", "BatchNorm", "dense"],
+        ),
     ],
 )
 def test_what_does_not_go_with_noise_is_refused_by_name(given, named):
@@ -158,6 +179,41 @@ class TestRuns:
             play(run, tmp_path)
             assert not differing(run, tmp_path)
         assert trained(run, tmp_path) == [0, 0, 0]
+
+    def test_a_client_with_a_spent_budget_sends_nothing_and_a_newcomer_goes_on(self, tmp_path):
+        """Two rounds are within the budget, three are not; client 5 joins in the second one."""
+        limit = (epsilon(2 / 0.1**2, 1e-5) + epsilon(3 / 0.1**2, 1e-5)) / 2
+        run = config("bnc", uplink=NOISY, privacy={"epsilon": limit}, joins={5: 2}, evaluation={"every": 3})
+        for until in (2, None):
+            play(run, tmp_path, store=None, until=until)
+        parts = {(row["round"], row["client"]): row["part"] for row in rows(run, tmp_path, "clients")}
+        assert [parts[number, 0] for number in (1, 2, 3)] == ["trained", "trained", "spent"]
+        assert [parts[number, 5] for number in (1, 2, 3)] == ["not joined", "trained", "trained"]
+        of_rounds = rows(run, tmp_path, "rounds")
+        assert of_rounds[2]["bytes_up"] * 6 == of_rounds[1]["bytes_up"]
+        assert last(run, tmp_path, "epsilon") == [pytest.approx((epsilon(2 / 0.1**2, 1e-5),))] * 6
+        line, *_ = [line for line in log(run, tmp_path) if "budget" in line]
+        assert line.endswith(
+            "5 of the 6 clients asked have spent their budget of epsilon "
+            f"{limit:g}: they send nothing any more"
+        )
+        assert not differing(run, tmp_path)
+
+    def test_a_budget_below_the_first_round_is_an_error_that_names_both(self, tmp_path):
+        run = config("bnc", uplink=NOISY, privacy={"epsilon": 8})
+        with pytest.raises(
+            RunError, match="privacy.epsilon = 8: no client can pay for round 1: .* 96.1 after"
+        ):
+            play(run, tmp_path, store=None)
+
+    def test_a_message_and_an_encoder_under_noise_have_a_finite_epsilon(self, tmp_path):
+        """Each client: an update (0.1), a message (0.5), two updates of the encoder (0.25)."""
+        encoder = {"federated": 2, "participation": 1.0, "clip": 1.0, "noise": 0.25, "local_epochs": 1}
+        settings = {"encoder": encoder, "quantise": False, "clip": 3.0, "noise": 0.5}
+        run = config({"name": "embeddings", **settings}, uplink=NOISY, training={"rounds": 1})
+        play(run, tmp_path, store=None)
+        spent = 1 / 0.1**2 + 1 / 0.5**2 + 2 / 0.25**2
+        assert last(run, tmp_path, "epsilon") == [pytest.approx((epsilon(spent, 1e-5),))] * 6
 
     def test_noise_at_the_server_leaves_what_it_clusters_and_changes_its_models(self, tmp_path):
         central = {**CENTRAL, "privacy": {"central_noise": 0.1}}

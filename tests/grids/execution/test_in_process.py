@@ -12,6 +12,7 @@ from fedgrid.engine.session import Session
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.in_process import run_in_process
+from fedgrid.grids.execution.run_events import RunPreparing, run_to_end
 from fedgrid.grids.execution.watch import TICK_SECONDS, Watch
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.tally import Tally
@@ -182,3 +183,14 @@ def test_stop_ends_after_the_round_and_starts_no_other_run(run):
     ]
     _, calls = run()
     assert calls[0] == ("start", 1, 2)
+
+
+def test_a_run_says_what_its_encoder_is_trained_on_before_it_opens(storage):
+    encoder = {"public": "reference", "epochs": 5, "federated": 3}
+    split = {"reference_images": 100}
+    run = config(seed=1, algorithm={"name": "embeddings", "encoder": encoder}, split=split)
+    events = run_to_end(object(), run, storage, lambda: False)
+    assert next(events) == RunPreparing("5 epochs of reference, then 3 federated rounds")
+    pixels = config(seed=1, algorithm={"name": "embeddings", "encoder": "pixels"})
+    with pytest.raises(AttributeError, match="open"):
+        next(run_to_end(object(), pixels, storage, lambda: False))

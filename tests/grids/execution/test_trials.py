@@ -37,7 +37,7 @@ SIGNALS = {BAD.seed: signal.SIGSTOP, GOOD.seed: signal.SIGKILL}
 
 
 class Striking(View):
-    """Kills or stops a run's server after the run's first round."""
+    """Kills or stops a run's server after the run's first round, and kills it idle when a run is finished."""
 
     def __init__(self):
         super().__init__()
@@ -48,6 +48,11 @@ class Striking(View):
         if number == 1 and config.seed in self._left:
             [pid, *_] = servers()
             os.kill(pid, self._left.pop(config.seed))
+
+    def finish(self, outcome):
+        super().finish(outcome)
+        for pid in servers():
+            os.kill(pid, signal.SIGKILL)
 
 
 def servers():
@@ -93,16 +98,22 @@ def undisturbed(tmp_path_factory):
 
 
 def test_killed_hanging_and_failed_runs_change_no_number(ray_session, undisturbed, tmp_path):
-    """The first run hangs after a round and fails in the next one. The other one goes on, and is killed."""
+    """The servers of both die after a round, one because it hung. Then the first run is finished.
+
+    Its server is killed before the other run starts on it. That run fails by itself in the end.
+    """
     storage, view = Storage.of(tmp_path), Striking()
-    watch = launch([BAD, GOOD], storage, view, retries=1)
+    watch = launch([GOOD, BAD], storage, view, retries=2)
 
     assert [outcome.config for outcome in watch.failures] == [BAD]
     assert watch.failures[0].error.startswith("clients 0, 1, 2, round 2: every update is NaN or infinite")
-    assert RunFolder(storage, BAD).failure().attempts == 2
-    causes = {call[1]: call[2] for call in view.calls if call[0] == "retry"}
-    assert causes[BAD.seed].startswith("its server gave no sign for ")
-    assert causes[GOOD.seed].startswith("the run's server died: ")
+    assert RunFolder(storage, BAD).failure().attempts == 3
+    causes = [(call[1], call[3], call[2][:23]) for call in view.calls if call[0] == "retry"]
+    assert causes == [
+        (GOOD.seed, 1, "the run's server died: "),
+        (BAD.seed, 1, "its server gave no sign"),
+        (BAD.seed, 2, "the run's server died: "),
+    ]
     assert (watch.tally.done, watch.tally.failed, watch.tally.waiting) == (1, 1, 0)
     for run in (GOOD, BAD):
         assert contents(tmp_path, run) == contents(undisturbed, run)

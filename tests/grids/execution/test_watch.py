@@ -11,7 +11,7 @@ from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.clock import Patience
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.execution.run_events import RoundDone, RunFinished, RunStarted, RunStopped
+from fedgrid.grids.execution.run_events import RoundDone, RunFinished, RunPreparing, RunStarted, RunStopped
 from fedgrid.grids.execution.watch import IDLE_SECONDS, Watch
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.tally import Tally
@@ -72,6 +72,13 @@ def test_events_go_to_mlflow_and_the_screen(watched):
     assert watch._log.calls == [("start", 1), ("round", 1, 4)]
     assert watch._view.calls == [("start", 1, 3), ("round", 1, 4)]
     assert watch.tally.running == {run.run_id: (run, 4)}
+
+
+def test_a_run_whose_encoder_comes_first_is_shown_but_not_counted_yet(watched):
+    watch, *_ = watched
+    watch.handle(config(seed=1), RunPreparing("3 federated rounds"))
+    assert watch._view.calls == [("prepare", 1, "3 federated rounds")]
+    assert not watch.tally.running
 
 
 def test_finished_run_is_counted_logged_and_shown(watched):

@@ -112,11 +112,23 @@ def test_precision_is_part_of_a_workload():
     assert list(speeds) == [narrow, DIGITNET]
 
 
+def test_kernels_are_part_of_a_workload():
+    fast = Workload.of(run(training={"kernels": "auto"}), DIGITS)
+    assert fast == replace(DIGITNET, kernels="auto")
+
+
 def test_calibrate_without_budget_times_one_batch():
     wider = Workload("digitnet", (1, 16, 16), batch_size=8, optimizer="adam", augment=("crop",))
     speeds = calibrate([DIGITNET, wider], budget=0)
     assert list(speeds) == [DIGITNET, wider]
     assert all(speed.train > 0 and speed.test > 0 for speed in speeds.values())
+
+
+def test_calibrate_times_the_training_of_an_autoencoder_and_no_test():
+    dense = Workload("autoencoder-dense", (1, 8, 8), batch_size=8, optimizer="adam")
+    speed = calibrate([dense], budget=0)[dense]
+    assert speed.train > 0
+    assert speed.test == 0
 
 
 def test_calibrate_refuses_images_too_small_for_the_model():

@@ -122,6 +122,7 @@ def test_dry_run_as_json(show):
         "rounds_left": 180,
         "clients": [5, 10],
         "download_mb": 0,
+        "encoders": 0,
     }
     assert (found["total"]["runs"], found["total"]["trunks"]) == (12, 4)
     assert [(row["clients"], row["at_once"]) for row in found["resources"]] == [(5, 2), (10, 2)]

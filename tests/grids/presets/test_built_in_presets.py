@@ -1,11 +1,14 @@
 """The presets that come with fedgrid: their runs, and the settings of the papers."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.before_training.deal import deal
 from fedgrid.engine.data.datasets import load
+from fedgrid.engine.partition.scenarios import PUBLISHED_OVERLAPS as PAPERS_OVERLAPS
 from fedgrid.engine.partition.scenarios import SCENARIOS
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.uplink.steps import clip_of, noise_of
@@ -17,8 +20,10 @@ from fedgrid.tracking.published import numbers
 NOWHERE = Path("no-data-needed")
 
 
-def grid(what=None, *changes, **options):
-    return load_grid(what, options, changes, NOWHERE)
+@cache
+def grid(what):
+    """Return a preset; expanding the largest takes a second."""
+    return load_grid(what, {}, [], NOWHERE)
 
 
 def test_quickstart_is_the_papers_seven_algorithms_in_order():
@@ -44,6 +49,8 @@ PROMISED = {
     "conference": 168,
     "paper-digits": 280,
     "ours-digits": 320,
+    "arena": 1584,
+    "arena-digits": 528,
     "privacy-digits": 147,
     "communities": 20,
     "communities-mixed": 20,
@@ -78,6 +85,31 @@ def test_privacy_digits_has_seven_noises_under_seven_algorithms():
     assert sorted(set(noises)) == [0, 0.01, 0.03, 0.06, 0.1, 0.3, 1]
     assert {noises.count(noise) for noise in noises} == {7 * 3}
     assert {clip_of(run.uplink) for run in runs} == {0.5}
+
+
+@pytest.mark.parametrize("name", ["arena", "arena-digits"])
+def test_the_arena_has_every_algorithm_that_is_not_as_published_in_eight_scenarios(name):
+    """The four splits of the OCFL paper, and four that have balanced groups only."""
+    runs = grid(name).runs
+    entered = {run.algorithm["name"] for run in runs}
+    assert entered == {name for name in ALGORITHMS if not name.endswith("-as-published")}
+    splits = {(run.overlap, run.balance) for run in runs}
+    balanced = {(overlap, "balanced") for overlap in ("rotated", "label-skew", "dirichlet", "iid")}
+    papers = {(overlap, size) for overlap in PAPERS_OVERLAPS for size in ("balanced", "imbalanced")}
+    assert splits == papers | balanced
+    told = {
+        (run.overlap == "rotated", (run.algorithm.get("clusterer") or run.algorithm)["num_clusters"])
+        for run in runs
+        if run.algorithm["name"] in ("ifca", "ocfl-kmeans")
+    }
+    assert told == {(True, 4), (False, 3)}
+
+
+def test_every_split_of_arena_digits_can_be_dealt():
+    pair = load("digits", NOWHERE)
+    for run in load_grid("arena-digits", {}, [], NOWHERE, filters=["algorithm=bnc,seed=0"]).runs:
+        clients = deal(run, pair, NOWHERE)
+        assert min(len(part) for client in clients for part in (client.train, client.test)) >= 3
 
 
 ELEVEN = [

@@ -122,3 +122,36 @@ def test_an_invalid_filter_seeds_or_extension_is_refused(how, message):
     with pytest.raises(ConfigError, match=re.escape(message)) as error:
         narrowed(**how)
     assert "\n" not in str(error.value)
+
+
+def of_file(tmp_path, text):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        f"clients: [15, 30]\noverlap: [overlapping, rotated]\nseeds: 0..2\nalgorithm: bnc\n{text}"
+    )
+    return load_grid(str(path), {}, [], NOWHERE).runs
+
+
+def test_a_file_excludes_combinations_of_values(tmp_path):
+    """Of twelve: two of 30 rotated clients, and both of 15 clients with seed 2."""
+    runs = of_file(
+        tmp_path, "exclude: [{clients: 30, overlap: rotated, seed: [0, 1]}, {clients: 15, seed: 2}]"
+    )
+    held = {(run.clients, run.overlap, run.seed) for run in runs}
+    assert len(held) == 12 - 2 - 2
+    assert (30, "rotated", 2) in held
+    assert not held & {(30, "rotated", 0), (30, "rotated", 1), (15, "rotated", 2), (15, "overlapping", 2)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("exclude: [{clients: [15, 30]}]", "no run is left: the file's `exclude`"),
+        ("exclude: {clients: 30}", "exclude = .*expected a list"),
+        ("exclude: [{clients: 45}]", "no clients '45' in this grid; .*it has: 15, 30"),
+        ("exclude: [{}]", "exclude has an entry without an axis; allowed: .*clients"),
+    ],
+)
+def test_an_exclusion_that_cannot_be_is_refused_with_its_line(tmp_path, text, message):
+    with pytest.raises(ConfigError, match=message):
+        of_file(tmp_path, text)

@@ -47,6 +47,10 @@ TWO_DATASETS = "dataset: [mnist, cifar10]\nalgorithm: [bnc, {name: sattler, cool
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (
+            "seed: 1\nsearch: {threshold: [0.1]}",
+            "line 2: this file is a search: `fedgrid search mine.yaml` runs it",
+        ),
         ("seed: 1\ncleints: 3", "line 2: unknown key 'cleints'; did you mean 'clients'? allowed: dataset, "),
         ("seed: 1\noverides: 3", "line 2: unknown key 'overides'; did you mean 'overrides'? allowed: "),
         (

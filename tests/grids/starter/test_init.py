@@ -1,4 +1,4 @@
-"""`fedgrid init`: a study that runs as it is written."""
+"""`fedgrid init`: a study to start from. That it runs as it is written: tests/e2e/test_day.py."""
 
 import json
 import re
@@ -7,12 +7,10 @@ import jsonschema
 import pytest
 import yaml
 
-import fedgrid
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.presets.grid import load_grid
 from fedgrid.grids.search.definition import load_search
 from tests.helpers.command_line import fedgrid as command
-from tests.helpers.command_line import new_storage
 
 NAME = "my-study"
 
@@ -23,21 +21,6 @@ def study(tmp_path, monkeypatch):
     assert command("init", NAME).code == 0
     monkeypatch.chdir(tmp_path / NAME)
     return tmp_path / NAME
-
-
-def test_a_new_study_runs_and_its_notebook_draws(study):
-    """One of its six runs, as written; the notebook's own lines for Jupyter are left out."""
-    new_storage(study / "runs")
-    only = ("--filter", "algorithm=one-cut,seed=0")
-    result = command("run", f"{NAME}.yaml", *only, "--in-process", "--json")
-    (scores,) = [event for event in result.events if event["event"] == "result"]
-    assert (scores["clustering_round"], scores["ari"]) == (3, 1.0)
-    cells = json.loads((study / f"{NAME}.ipynb").read_text())["cells"]
-    names: dict[str, object] = {"fedgrid": fedgrid}
-    for cell in cells:
-        if cell["cell_type"] == "code":
-            exec(re.sub(r"^%.*$", "", "".join(cell["source"]), flags=re.M), names)
-    assert [result.run.algorithm for result in names["study"].finished] == ["ONE-CUT"]
 
 
 def test_every_file_of_a_new_study_is_read_and_agrees_with_its_schema(study):

@@ -1,19 +1,25 @@
 """`fedgrid submit`: the job's command line and files, refusals, and real jobs on a Ray head of their own."""
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
+import ray
 from ray.job_submission import JobStatus, JobSubmissionClient
 from rich.console import Console
 
-from fedgrid.engine.errors import ConfigError, DataError
+from fedgrid.engine.errors import ConfigError, DataError, FedgridError, RunError
 from fedgrid.grids.submit import tunnel
 from fedgrid.grids.submit.job import by_hand, command, stage, submit
 from tests.helpers.command_line import END_SECONDS, new_storage, started
@@ -195,18 +201,83 @@ def test_submit_to_a_cluster_that_is_not_up(tmp_path: Path, monkeypatch: pytest.
     assert "Head node of cluster (nobody) not found!" in str(refused.value)
 
 
-def test_submit_to_an_address_without_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def refusal(address: str, error: type[FedgridError] = ConfigError) -> str:
+    """Submit to an address, and return the message of the error."""
+    with pytest.raises(error) as refused:
+        submit(["paper"], cluster=None, address=address, name="paper", follow=True, console=console())
+    return str(refused.value)
+
+
+def test_submit_to_an_address_without_a_server_says_that_nothing_was_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    with pytest.raises(ConfigError) as refused:
-        submit(
-            ["paper"],
-            cluster=None,
-            address="http://127.0.0.1:9",
-            name="paper",
-            follow=True,
-            console=console(),
-        )
-    assert str(refused.value).startswith("http://127.0.0.1:9: Failed to connect to Ray at address")
+    said = refusal("http://127.0.0.1:9")
+    assert said.startswith("http://127.0.0.1:9: Failed to connect to Ray at address")
+    assert said.endswith("; nothing was started; is the cluster up?")
+
+
+def test_submit_to_a_server_that_never_answers_ends_after_a_stated_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tunnel, "CONNECT_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert refusal(url) == f"{url}: no answer within 0.05 s; nothing was started; is the cluster up?"
+
+
+VERSION = {"/api/version": (200, json.dumps({"ray_version": ray.__version__}))}
+
+
+@pytest.mark.parametrize(
+    ("answers", "error", "said"),
+    [
+        (
+            {"/api/version": (200, "[1]")},
+            ConfigError,
+            "what answers there is no job server of Ray; nothing was",
+        ),
+        ({"/api/version": (404, "")}, ConfigError, "Version check returned 404"),
+        (VERSION | {"/api/packages/": (500, "full")}, ConfigError, "code 500: full; nothing was started"),
+        (
+            VERSION | {"/api/packages/": (200, ""), "/api/jobs/": (0, "")},
+            RunError,
+            "whether the job has started",
+        ),
+    ],
+    ids=["no-job-server", "no-jobs", "refused", "lost-reply"],
+)
+def test_submit_says_whether_anything_was_started(
+    answers: dict[str, tuple[int, str]], error: type[FedgridError], said: str
+) -> None:
+    with answering(answers) as url:
+        assert said in refusal(url, error)
+
+
+@contextmanager
+def answering(answers: dict[str, tuple[int, str]]) -> Iterator[str]:
+    """Serve these answers by the beginning of the path, on loopback; code 0 breaks the connection."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            code, text = next(
+                (each for path, each in answers.items() if self.path.startswith(path)), (200, "")
+            )
+            if code:
+                self.send_response(code)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+        do_POST = do_GET
+
+        def log_message(self, *given: object) -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.exposure.privacy import over_epsilon
+from fedgrid.tracking.exposure.privacy import last_sent, over_epsilon
 from fedgrid.tracking.report.contents import report_page
 from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 
@@ -62,6 +62,16 @@ class TestTable:
             ("uplink clip 1, noise 1", "SOLO", "0", "0.000", "0.800"),
         ]
         assert "delta 1e-05" in table.caption
+
+    def test_has_the_last_round_that_cost_anything_where_there_are_budgets(self):
+        """Epsilon rises to 6 in round 2 of 3, and stays."""
+        whole, *_ = study(solo=False).finished
+        run = replace(whole.run, keys={"privacy.delta": "1e-05", "privacy.epsilon": "8"})
+        spent = replace(whole, run=run, curves={**whole.curves, "epsilon": np.array([3.0, 6.0, 6.0])})
+        table = over_epsilon(study_of([spent]))
+        assert [column.name for column in table.columns][:2] == ["epsilon", "sends until"]
+        assert [cell.text for cell in table.rows[0].cells][1] == "2"
+        assert last_sent(np.array([0.0, 0.0])) == 0
 
     def test_has_the_largest_epsilon_of_any_run(self):
         """One seed asked its clients more often than the other."""

@@ -1,0 +1,196 @@
+"""What `benchmarks.gpu` measures in one process: a client trains again and again, in one of several ways."""
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from benchmarks.stacked import worker
+from fedgrid.algorithms.contract.orders import Order
+from fedgrid.engine.clients.machine import fixed_numerics
+from fedgrid.engine.clients.messages import TrainTask
+from fedgrid.engine.models.flat_vectors import FlatModule
+from fedgrid.engine.models.initialisation import blank, initial_vector
+from fedgrid.engine.models.mixed_precision import MixedPrecision
+from fedgrid.engine.training.evaluation import to_inputs
+from fedgrid.engine.training.local import train
+from fedgrid.engine.training.settings import LocalTraining, Precision
+
+Numbers = Literal["float32", "TF32", "bfloat16"]
+Way = Literal["as the engine does", "CUDA graph", "torch.compile", "stacked"]
+ENGINE, GRAPH, COMPILE, STACKED = "as the engine does", "CUDA graph", "torch.compile", "stacked"
+CLASSES, RATE = 10, 0.01
+GB = 1e9
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement."""
+
+    model: str
+    shape: tuple[int, int, int]
+    """Channels, height, width of an image."""
+    numbers: Numbers = "float32"
+    batch: int = 32
+    way: Way = "as the engine does"
+    processes: int = 1
+    clients: int = 1
+    """Clients in a process; more than one are stacked."""
+    images: int = 512
+    """Of a client."""
+
+    @property
+    def precision(self) -> Precision:
+        """`training.precision` of it."""
+        return "bfloat16" if self.numbers == "bfloat16" else "float32"
+
+    def __str__(self) -> str:
+        clients = f"{self.processes} processes" if self.clients == 1 else f"{self.clients} stacked clients"
+        return f"{self.model}, batch {self.batch}, {self.numbers}, {self.way}, {clients}"
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What one process has measured."""
+
+    images: int
+    seconds: float
+    memory: int
+    """Bytes that torch has reserved on the device; 0 on a CPU."""
+
+
+def work_of(cell: Cell, device: str) -> Callable[[], object]:
+    """Return a function that trains all images of the cell's clients once, from the same model."""
+    if cell.way == STACKED:
+        task = [TrainTask(Order(client, (0,)), 0, evaluate=False) for client in range(cell.clients)]
+        start = initial_vector(cell.model, cell.shape, CLASSES, seed=0)
+        held = worker(cell.model, cell.shape, cell.clients, cell.images, settings_of(cell), device)
+        return partial(held.train, task, [start], {})
+    module = blank(cell.model, cell.shape, CLASSES).to(device)
+    flat = FlatModule(MixedPrecision(module, device) if cell.precision == "bfloat16" else module)
+    start = initial_vector(cell.model, cell.shape, CLASSES, seed=0)
+    rng = np.random.default_rng(0)
+    channels, height, width = cell.shape
+    pixels = torch.from_numpy(rng.integers(0, 256, (cell.images, height, width, channels), dtype=np.uint8))
+    labels = torch.from_numpy(rng.integers(0, CLASSES, cell.images)).to(device)
+    images = pixels.to(device).permute(0, 3, 1, 2)
+    if cell.way == GRAPH:
+        return partial(_replayed, flat, start, images, labels, _captured(flat, cell, device), rng)
+    if cell.way == COMPILE:
+        flat.module = torch.compile(flat.module)
+    generator = np.random.default_rng(1)
+    return lambda: train(flat, start, images, labels, settings_of(cell), generator)
+
+
+def settings_of(cell: Cell) -> LocalTraining:
+    """Return an epoch of plain SGD in the cell's batches and numbers."""
+    return LocalTraining(
+        local_epochs=1,
+        batch_size=cell.batch,
+        optimizer="sgd",
+        learning_rate=RATE,
+        tf32=cell.numbers == "TF32",
+        precision=cell.precision,
+        stacked=cell.clients,
+    )
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A training step as a CUDA graph, and the tensors from which it takes its batch."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: Tensor
+    labels: Tensor
+
+
+def _captured(flat: FlatModule, cell: Cell, device: str) -> Captured:
+    inputs = torch.zeros(cell.batch, *cell.shape, device=device).contiguous(memory_format=torch.channels_last)
+    labels = torch.zeros(cell.batch, dtype=torch.int64, device=device)
+    flat.module.train()
+
+    def step() -> None:
+        flat.gradient.zero_()
+        functional.cross_entropy(flat.module(inputs), labels).backward()
+        flat.weights.add_(flat.gradient, alpha=-RATE)
+
+    # Libraries initialise in the first calls, which must not be captured; nor on the default stream.
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return Captured(graph, inputs, labels)
+
+
+def _replayed(
+    flat: FlatModule,
+    start: np.ndarray,
+    images: Tensor,
+    labels: Tensor,
+    captured: Captured,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Train an epoch as `local.train` does, each step a replay of the graph."""
+    flat.write(start)
+    size = len(captured.labels)
+    order = torch.from_numpy(rng.permutation(len(labels))).to(labels.device)
+    inputs, targets = to_inputs(images[order]), labels[order]
+    for begin in range(0, len(labels) - size + 1, size):
+        captured.inputs.copy_(inputs[begin : begin + size])
+        captured.labels.copy_(targets[begin : begin + size])
+        captured.graph.replay()
+    return flat.read()
+
+
+class Bench:
+    """One process's side of a cell."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._work: Callable[[], object] | None = None
+        self._cell: Cell | None = None
+
+    def prepare(self, cell: Cell) -> None:
+        """Get a cell ready and do its work once: libraries choose their kernels in the first call."""
+        self._work = None
+        gc.collect()
+        if self._device != "cpu":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        self._cell = cell
+        with fixed_numerics(cell.numbers == "TF32"):
+            work = work_of(cell, self._device)
+            work()
+        self._work = work
+
+    def time(self, seconds: float) -> Timed:
+        """Work for so many seconds, at least once."""
+        assert self._work is not None, "prepare() comes first"
+        assert self._cell is not None
+        done, started = 0, perf_counter()
+        with fixed_numerics(self._cell.numbers == "TF32"):
+            while not done or perf_counter() - started < seconds:
+                self._work()
+                done += 1
+        elapsed = perf_counter() - started
+        memory = 0 if self._device == "cpu" else torch.cuda.max_memory_reserved()
+        return Timed(done * self._cell.images * self._cell.clients, elapsed, memory)
+
+    def forget(self) -> None:
+        """Free what the cell holds."""
+        self._work = None
+        gc.collect()
+        if self._device != "cpu":
+            torch.cuda.empty_cache()

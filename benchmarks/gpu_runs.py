@@ -1,0 +1,73 @@
+"""The parts of `benchmarks.gpu` that take whole runs: the same partition, and the hours of a grid."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow.parquet as pq
+
+from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.data.datasets import find
+from fedgrid.engine.run_config import complete
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.session import Session
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.planning.calibrate import Speed, Workload, calibrate, expected_images, run_cost
+from fedgrid.grids.presets.grid import load_grid
+
+NO_DATA = Path("data")
+"""Where images would be; none are read but those of digits, which come with scikit-learn."""
+HOUR = 3600.0
+
+
+def same_partition(device: str, model: str) -> bool:
+    """Return whether a run on the device clusters its clients in each round as on the CPU."""
+    return partitions("cpu", model) == partitions(device, model)
+
+
+def partitions(device: str, model: str) -> list[int]:
+    """Return the cluster of each round and client of a small run on digits: 12 clients, 5 rounds."""
+    config = complete(
+        {
+            "algorithm": "ocfl-kmeans",
+            "clients": 12,
+            "model": model,
+            "training": {"rounds": 5, "local_epochs": 2},
+            "split": {"draws": 60, "server_images": 50},
+            "evaluation": {"every": 5},
+        },
+        NO_DATA,
+    )
+    with TemporaryDirectory() as folder:
+        session = Session(InProcessPool(device), NO_DATA)
+        session.open(config, Storage.of(folder))
+        for _ in range(config.training.rounds):
+            session.next_round()
+        records = pq.read_table(folder_of(Path(folder), config) / "clients.parquet")
+        clusters: list[int] = records["cluster"].to_pylist()
+    return clusters
+
+
+def projected_hours(grid: str, device: str, gains: Mapping[str, float], budget: float) -> float | None:
+    """Return the hours of a preset on one GPU without a round cache; None where a model was not measured.
+
+    Images and rounds are those of `--dry-run`, and so are the seconds of one process, which `budget` seconds
+    measure. `gains` has, by model, how many times as much the best number of processes trains as one.
+    """
+    runs = load_grid(grid, {}, (), NO_DATA).runs
+    workloads = [Workload.of(run, find(run.dataset, NO_DATA)) for run in runs]
+    if any(workload.model not in gains for workload in workloads):
+        return None
+    speeds = calibrate(list(dict.fromkeys(workloads)), device, budget)
+    seconds = 0.0
+    for run, workload in zip(runs, workloads, strict=True):
+        images = expected_images(run, find(run.dataset, NO_DATA))
+        speed = shared(speeds[workload], gains[workload.model])
+        seconds += run_cost(run, images, speed, run.training.rounds).seconds
+    return seconds / HOUR
+
+
+def shared(speed: Speed, gain: float) -> Speed:
+    """Return the speed of a GPU whose processes do `gain` times as much as one."""
+    return replace(speed, turn=speed.turn / gain, train=speed.train / gain, test=speed.test / gain)

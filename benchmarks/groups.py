@@ -1,0 +1,118 @@
+"""Tables of docs/our-algorithm.md: who finds the hidden groups exactly, and who cuts up where there are none?
+
+    python -m benchmarks.groups --seeds 100..119              # the held-out seeds
+    python -m benchmarks.groups --seeds 0..4 --only three,none
+
+Federations are trained once and kept in `--folder`; methods then decide on the same updates
+(`benchmarks.group_trunks`).
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import numpy as np
+
+from benchmarks.group_trunks import Trunk, decisions, trunk_of
+
+METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "evident-groups": ("evident-groups", {}),
+    "affinity": ("ocfl-affinity", {}),
+    "HDBSCAN": ("ocfl-hdbscan", {}),
+    "mean-shift": ("ocfl-meanshift", {}),
+    "k-means, 3": ("ocfl-kmeans", {}),
+    "briggs": ("briggs", {"round": 3, "threshold": 0.4}),
+}
+Settings = Mapping[str, Any]
+
+
+def shifted(kinds: Sequence[str], groups: Sequence[int], clients: Sequence[int]) -> list[Settings]:
+    """Return federations whose groups differ by what is done to their images."""
+    return [
+        {"overlap": kind, "clients": number, "split": {"num_clusters": count}}
+        for kind, count, number in product(kinds, groups, clients)
+    ]
+
+
+def split(groups: Sequence[int], clients: Sequence[int], balances: Sequence[str]) -> list[Settings]:
+    """Return federations of OCFL's splits with so many groups."""
+    return [
+        {"overlap": overlap, "balance": balance, "clients": number, "split": {"num_clusters": count}}
+        for overlap, balance, number, count in product(
+            ("nonoverlapping", "overlapping"), balances, clients, groups
+        )
+    ]
+
+
+BOTH = ("balanced", "imbalanced")
+SETS: Mapping[str, Sequence[Settings]] = {
+    "three": split([3], [15, 30], BOTH),
+    "two": split([2], [15, 30], ["balanced"]),
+    "five": split([5], [15, 30], ["balanced"]),
+    "six": split([6], [30], BOTH),
+    "ten groups of 2 to 4": [
+        {"overlap": "nonoverlapping", "balance": balance, "clients": clients, "split": {"num_clusters": 10}}
+        for balance, clients in (("balanced", 20), ("imbalanced", 30))
+    ],
+    "rotated": shifted(["rotated"], [4, 2], [20]),
+    "flipped": shifted(["flipped"], [4, 2], [20]),
+    "swapped": shifted(["swapped"], [4, 2], [20]),
+    "participation 0.5": [{**given, "participation": 0.5} for given in split([3], [15, 30], BOTH)],
+    "participation 0.2": [{**given, "participation": 0.2} for given in split([3], [15, 30], BOTH)],
+    "none": [
+        *({"clients": clients, "split": {"num_clusters": 1}} for clients in (10, 15, 20, 30, 50)),
+        *({"overlap": "majority", "clients": clients, "split": {"majority": 0.1}} for clients in (15, 30)),
+        *({"overlap": "dirichlet", "clients": clients, "split": {"alpha": 100}} for clients in (10, 15, 30)),
+    ],
+}
+ROUNDS = {"participation 0.5": 20, "participation 0.2": 120}
+USUAL_ROUNDS = 5
+
+
+def main() -> None:
+    """Train what is missing, let every method decide, and print a row a set."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seeds", default="0..4")
+    parser.add_argument("--only", default=",".join(SETS), help="Sets, separated by commas.")
+    parser.add_argument("--folder", type=Path, default=Path("runs/group-trunks"))
+    parser.add_argument("--data", type=Path, default=Path("data"))
+    given = parser.parse_args()
+    first, _, last = given.seeds.partition("..")
+    seeds = range(int(first), int(last or first) + 1)
+    began = time.process_time()
+    print(f"| {' | '.join(('seeds ' + given.seeds, 'federations', *METHODS))} |")
+    for name in given.only.split(","):
+        trunks = [
+            trunk_of({**case, "seed": seed}, ROUNDS.get(name, USUAL_ROUNDS), given.folder, given.data)
+            for case, seed in product(SETS[name], seeds)
+        ]
+        counts = [
+            str(sum(succeeds(trunk, name == "none", *method) for trunk in trunks))
+            for method in METHODS.values()
+        ]
+        print(f"| {' | '.join((name, str(len(trunks)), *counts))} |", flush=True)
+    print(f"{time.process_time() - began:.0f} s of a core")
+
+
+def succeeds(trunk: Trunk, none: bool, name: str, settings: Settings) -> bool:
+    """Return whether the final clusters are the hidden groups; without groups, whether there are several."""
+    labels_K = list(decisions(trunk, name, settings))[-1][1]
+    if none:
+        return len(set(labels_K.tolist())) > 1
+    return same(labels_K, trunk.truth_K)
+
+
+def same(labels_K: np.ndarray, truth_K: np.ndarray) -> bool:
+    """Return whether two partitions are the same but for the numbers of their clusters."""
+    pairs = set(zip(labels_K.tolist(), truth_K.tolist(), strict=True))
+    return len(pairs) == len(set(labels_K.tolist())) == len(set(truth_K.tolist()))
+
+
+if __name__ == "__main__":
+    main()

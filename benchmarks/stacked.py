@@ -1,0 +1,81 @@
+"""Clients that train at once over the same clients one after the other.
+
+    python -m benchmarks.stacked [--tiny]
+
+Random images, an epoch of SGD with batches of 32, one thread, the two ways in turn. Prints images per second
+of processor time, and the medians of the ratios.
+"""
+
+import argparse
+import statistics
+from functools import partial
+
+import numpy as np
+
+from benchmarks.precision import SETTINGS, Work, seconds_in_turns
+from fedgrid.algorithms.contract.orders import Order
+from fedgrid.engine.clients.messages import ClientData, Setup, TrainTask
+from fedgrid.engine.clients.worker import ClientWorker
+from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.models.initialisation import initial_vector
+from fedgrid.engine.training.settings import LocalTraining
+
+CASES = (
+    ("digitnet", (1, 8, 8), 15, 96),
+    ("digitnet", (1, 8, 8), 30, 96),
+    ("lenet5", (1, 28, 28), 15, 64),
+    ("tinyvgg", (1, 28, 28), 15, 32),
+)
+"""Model, shape of an image, number of clients, and each client's images."""
+CLASSES, REPEATS = 10, 5
+
+
+def worker(
+    model: str,
+    shape: tuple[int, int, int],
+    clients: int,
+    images: int,
+    training: LocalTraining,
+    device: str = "cpu",
+) -> ClientWorker:
+    """Return a worker of clients with the same random images."""
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (images, *shape), dtype=np.uint8)
+    held = ImageSet(pixels, rng.integers(0, CLASSES, images))
+    setup = Setup(
+        model=model,
+        num_classes=CLASSES,
+        training=training,
+        seed=0,
+        clients=tuple(ClientData(client, held, held) for client in range(clients)),
+        server_set=held.take(slice(0, 1)),
+        server_parts={client: slice(0, 0) for client in range(clients)},
+    )
+    return ClientWorker(setup, device)
+
+
+def main() -> None:
+    """Time each case."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--tiny", action="store_true", help="the first case only, once")
+    tiny = parser.parse_args().tiny
+    for model, shape, clients, images in CASES[:1] if tiny else CASES:
+        start = initial_vector(model, shape, CLASSES, seed=0)
+        tasks = [TrainTask(Order(client, (0,)), 0, evaluate=False) for client in range(clients)]
+        works: list[Work] = [
+            partial(worker(model, shape, clients, images, each).train, tasks, [start], {})
+            for each in (SETTINGS, SETTINGS.model_copy(update={"stacked": clients}))
+        ]
+        alone, together = seconds_in_turns(works, 1 if tiny else REPEATS)
+        ratio = statistics.median(one / other for one, other in zip(alone, together, strict=True))
+        speeds = " and ".join(
+            f"{clients * images / statistics.median(each):,.0f}" for each in (alone, together)
+        )
+        size = "x".join(map(str, shape))
+        print(
+            f"{model} {size}, {clients} clients: {speeds} images/s one by one and stacked: {ratio:.2f} times"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""BatchNorm of which only some images of a batch count, for stacks of clients with batches of unequal size.
+
+Shapes: B images of a batch, C channels.
+"""
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+class MaskedNorm(nn.Module):
+    """BatchNorm in training mode over the images of `mask_B`; state and numbers are those of the layer.
+
+    With no image at all its statistics stay as they are.
+    """
+
+    mask_B: Tensor
+    """Which images count, bool, shape (B,); to be set before each forward pass."""
+
+    def __init__(self, norm: _BatchNorm) -> None:
+        """Take over the tensors of a layer, under the same names."""
+        super().__init__()
+        self.weight, self.bias = norm.weight, norm.bias
+        for name, buffer in norm.named_buffers():
+            self.register_buffer(name, buffer)
+        self._momentum, self._epsilon = norm.momentum, norm.eps
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the images, shape (B, C, ...), normalised, scaled and shifted by channel."""
+        shape = (1, -1, *[1] * (images.dim() - 2))
+        mask = self.mask_B.view(-1, *[1] * (images.dim() - 1))
+        values = torch.where(mask, images.float(), 0)
+        others = [axis for axis in range(images.dim()) if axis != 1]
+        count = mask.sum() * (images[0, 0].numel())
+        mean_C = values.sum(others) / count.clamp(min=1)
+        offsets = torch.where(mask, values - mean_C.view(shape), 0)
+        variance_C = offsets.square().sum(others) / count.clamp(min=1)
+        self._remember(mean_C.detach(), variance_C.detach() * count / (count - 1).clamp(min=1), count > 0)
+        scale_C = self.weight * torch.rsqrt(variance_C + self._epsilon)
+        normalised = offsets * scale_C.view(shape) + self.bias.view(shape)
+        return normalised.to(images.dtype)
+
+    def _remember(self, mean_C: Tensor, variance_C: Tensor, is_any: Tensor) -> None:
+        """Move the running statistics, unless there was no image."""
+        batches = cast(Tensor, self.num_batches_tracked)
+        batches += is_any
+        share = is_any / batches.clamp(min=1) if self._momentum is None else is_any * self._momentum
+        for name, value_C in (("running_mean", mean_C), ("running_var", variance_C)):
+            running_C = cast(Tensor, getattr(self, name))
+            running_C += share * (value_C - running_C)
+
+
+def with_masked_norms(module: nn.Module) -> nn.Module:
+    """Return the module with each BatchNorm replaced; names and order of all tensors stay the same."""
+    for name, layer in list(module.named_modules()):
+        if isinstance(layer, _BatchNorm):
+            parent, _, own = name.rpartition(".")
+            setattr(module.get_submodule(parent), own, MaskedNorm(layer))
+    return module if not isinstance(module, _BatchNorm) else MaskedNorm(module)

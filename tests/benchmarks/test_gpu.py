@@ -1,0 +1,183 @@
+"""`benchmarks.gpu` on the CPU, its processes threads: all but what CUDA itself does."""
+
+from contextlib import suppress
+from threading import Thread
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import gpu, gpu_cells, gpu_runs
+from benchmarks.gpu import DIGIT, all_cells, best_engine, main, measure
+from benchmarks.gpu_cells import Bench, Cell, Timed
+from benchmarks.gpu_crew import Crew
+from benchmarks.gpu_report import markdown
+from fedgrid.engine.models.flat_vectors import FlatModule
+from fedgrid.engine.models.initialisation import blank, initial_vector
+from fedgrid.grids.planning.calibrate import Speed
+
+
+def as_thread(serve, pipe, device):
+    def live():
+        with pipe, suppress(SystemExit):
+            serve(pipe, device)
+
+    thread = Thread(target=live, daemon=True)
+    thread.start()
+    return thread
+
+
+FOUR = Cell("digitnet", (1, 8, 8), processes=4)
+
+
+class Scripted(Bench):
+    """Trains nothing: processes share 1,000 images a second, from four on 2,000."""
+
+    def prepare(self, cell):
+        if cell.batch == 128:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        if cell.way == gpu_cells.GRAPH:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        self._cell = cell
+
+    def time(self, seconds):
+        return Timed(1000 * min(4, self._cell.processes) // self._cell.processes, 1.0, 3_000_000)
+
+    def forget(self):
+        pass
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    monkeypatch.setattr("benchmarks.gpu_crew.Bench", Scripted)
+
+
+def measured(cells, end=float("inf")):
+    with Crew("cpu", as_thread) as crew:
+        return measure(cells, crew, end, 0.0, "cpu")
+
+
+def test_tiny_benchmark_prints_a_table(capsys, tmp_path):
+    main(["--device", "cpu", "--tiny", "--out", str(tmp_path / "gpu.md")], as_thread)
+    text = capsys.readouterr().out
+    assert text == (tmp_path / "gpu.md").read_text()
+    assert "the same clusters there as on the CPU" in text
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| digitnet")]
+    assert [row[3] for row in rows] == ["as the engine does", "stacked"]
+    assert all(float(row[column].replace(",", "")) > 0 for row, column in zip(rows, (4, 5), strict=True))
+    assert "`fedgrid run quickstart` on this device alone" in text
+
+
+def test_without_a_gpu_the_next_step_is_named(capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit):
+        main([])
+    assert "--device cpu --tiny" in capsys.readouterr().err
+
+
+def test_failing_cells_are_told_and_the_others_measured(scripted):
+    cells = [
+        DIGIT,
+        Cell("digitnet", (1, 8, 8), batch=128),
+        Cell("digitnet", (1, 8, 8), way="CUDA graph"),
+        FOUR,
+    ]
+    found = measured(cells)
+    assert {cell: sum(each.images for each in timed) for cell, timed in found.cells.items()} == {
+        DIGIT: 1000,
+        FOUR: 4000,
+    }
+    assert found.failed[cells[1]] == "out of memory"
+    assert "not permitted when stream is capturing" in found.failed[cells[2]]
+    text = markdown("cpu", False, found, {}, "paper", None, 1.0)
+    assert "OTHER CLUSTERS" in text
+    assert "Failed: digitnet, batch 128, float32, as the engine does, 1 processes: out of memory." in text
+
+
+def test_process_that_dies_fails_its_cell_only(scripted, monkeypatch):
+    def die(self, seconds):
+        raise SystemExit
+
+    with Crew("cpu", as_thread) as crew:
+        monkeypatch.setattr(Scripted, "time", die)
+        dead = measure([FOUR], crew, float("inf"), 0.0, "cpu")
+        monkeypatch.undo()
+        monkeypatch.setattr("benchmarks.gpu_crew.Bench", Scripted)
+        alive = measure([FOUR], crew, float("inf"), 0.0, "cpu")
+    assert "died" in dead.failed[FOUR]
+    assert FOUR in alive.cells
+
+
+def test_cells_beyond_the_time_are_left_out_and_named(scripted):
+    found = measured([DIGIT, FOUR], end=0.0)
+    assert found.left_out == [DIGIT, FOUR]
+    assert "Left out for want of time: digitnet, batch 32" in markdown(
+        "cpu", True, found, {}, "paper", None, 1.0
+    )
+
+
+def test_what_presets_do_comes_first_and_every_way_is_there():
+    cells = all_cells()
+    assert len(cells) == len(set(cells)) == 2 * 3 * 2 * (3 * 6 + 2)
+    assert {(cell.way, cell.numbers, cell.batch) for cell in cells[:4]} == {
+        ("as the engine does", "float32", 32)
+    }
+    assert {(cell.model, cell.processes) for cell in cells[:4]} == {
+        (model, count) for model in ("tinyvgg", "resnet34") for count in (1, 15)
+    }
+
+
+def test_best_number_of_processes_is_the_fewest_that_are_nearly_the_fastest(scripted):
+    cells = [Cell("digitnet", (1, 8, 8), processes=count) for count in (1, 2, 4, 8)]
+    found = measured(cells)
+    assert best_engine(found, "digitnet") == (cells[2], 4000.0, 1000.0)
+    assert best_engine(found, "tinyvgg") is None
+
+
+def test_advised_share_holds_the_processes_and_their_memory(scripted, monkeypatch):
+    """Four processes: a quarter of the device. On one of 10 MB, three MB are 30 %."""
+    found = measured([DIGIT, FOUR])
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda place: "Stand-in")
+    for whole, share in ((1e9, "0.25"), (1e7, "0.3")):
+        device = SimpleNamespace(total_memory=whole)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda place, device=device: device)
+        text = markdown("cuda", True, found, {"digitnet": FOUR}, "paper", 2.5, 1.0)
+        assert f"`--gpus-per-actor {share}`" in text
+        assert "about 2.5 hours" in text
+
+
+def test_hours_are_those_of_one_process_over_the_gain(monkeypatch):
+    """The server's seconds stay, all else is halved from one gain to the next."""
+
+    def calibrate(workloads, device, budget):
+        return dict.fromkeys(workloads, Speed(1e-3, 1e-3, 1e-3))
+
+    monkeypatch.setattr(gpu_runs, "calibrate", calibrate)
+    one, two, four = (
+        gpu_runs.projected_hours("quickstart", "cpu", {"digitnet": gain}, 1.0) for gain in (1, 2, 4)
+    )
+    assert one - two == pytest.approx(2 * (two - four))
+    assert gpu_runs.projected_hours("paper", "cpu", {"tinyvgg": 1.0}, 1.0) is None
+
+
+def test_replays_of_a_captured_step_train_every_full_batch():
+    """The graph's stand-in notes what it is given; ten images in batches of four are two steps."""
+    flat, seen = FlatModule(blank("digitnet", (1, 8, 8), 10)), []
+    inputs, labels = torch.zeros(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
+    graph = SimpleNamespace(replay=lambda: seen.append(labels.tolist()))
+    images = torch.zeros(10, 1, 8, 8, dtype=torch.uint8)
+    start = initial_vector("digitnet", (1, 8, 8), 10, seed=0)
+    captured = gpu_cells.Captured(graph, inputs, labels)
+    model = gpu_cells._replayed(flat, start, images, torch.arange(10), captured)
+    np.testing.assert_array_equal(model, start)
+    assert len(seen) == 2
+    assert len({label for batch in seen for label in batch}) == 8
+
+
+def test_compiled_way_trains_like_the_engine(monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda module: module)
+    bench = Bench("cpu")
+    bench.prepare(Cell("digitnet", (1, 8, 8), way="torch.compile", images=32))
+    assert bench.time(0.0).images == 32
+    assert gpu.CELL_SECONDS > 0

@@ -1,0 +1,50 @@
+"""Which encoders a grid trains, and how long that takes."""
+
+import pytest
+
+from fedgrid.engine.data.datasets import find
+from fedgrid.engine.run_config import complete
+from fedgrid.grids.planning.calibrate import Speed, expected_images
+from fedgrid.grids.planning.encoders import encoder_plans, workloads_of
+from tests.helpers.small_grid import NOWHERE
+
+DIGITS = find("digits", NOWHERE)
+
+
+def run_of(encoder, **given):
+    algorithm = {"name": "embeddings", "encoder": encoder, **given.pop("settings", {})}
+    split = {"reference_images": 100, "num_clusters": 2}
+    return complete({"clients": 4, "algorithm": algorithm, "split": split, **given}, NOWHERE)
+
+
+def plans_of(*runs, rounds_left=None):
+    left = [(run, run.training.rounds if rounds_left is None else rounds_left) for run in runs]
+    return encoder_plans(left, DIGITS, NOWHERE)
+
+
+def test_a_public_encoder_is_one_for_all_seeds_and_a_federated_one_is_of_its_seed():
+    public, federated = {"public": "reference", "epochs": 3}, {"federated": 2}
+    assert len(plans_of(run_of(public), run_of(public, seed=1), run_of(public, settings={"flip": 0}))) == 1
+    assert len(plans_of(run_of(federated), run_of(federated, settings={"flip": 0}))) == 1
+    assert len(plans_of(run_of(federated), run_of(federated, seed=1))) == 2
+
+
+def test_pixels_and_runs_that_have_begun_train_none():
+    begun = run_of({"federated": 2})
+    assert not plans_of(run_of("pixels"))
+    assert not plans_of(begun, rounds_left=begun.training.rounds - 1)
+
+
+def test_seconds_add_the_servers_epochs_and_the_clients_rounds_on_all_cores():
+    """100 images three times; two rounds of half of 4 clients, each with 5 epochs on its images."""
+    encoder = {"public": "reference", "epochs": 3, "federated": 2, "local_epochs": 5}
+    run = run_of(encoder)
+    [plan] = plans_of(run)
+    held = expected_images(run, DIGITS).train
+    speeds = {plan.workload: Speed(turn=1.0, train=0.01, test=0.0)}
+    of_clients = 2 * 2 * 1.0 + 2 * 0.5 * 5 * held * 0.01
+    assert plan.seconds(speeds, 2) == pytest.approx(3.0 + of_clients / 2)
+    assert [workload.model for workload in workloads_of([(run, run.training.rounds)], NOWHERE)] == [
+        "digitnet",
+        "autoencoder-dense",
+    ]
