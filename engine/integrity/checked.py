@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from fedgrid.engine.errors import FedgridError
 from fedgrid.engine.format import seal, unseal
@@ -31,21 +31,32 @@ class Checked:
     def __init__(self, root: Path) -> None:
         """Read what is remembered of the storage at `root`; nothing if it cannot be read."""
         self._root = root
-        self._digests: dict[str, str] = {}
+        self._runs: dict[str, list[Any]] = {}
+        """Folder -> digest of what tells a change of its files, then numbers read from them, if any."""
         self._is_new = False
         with suppress(OSError, FedgridError):
             known = unseal(self._place()).get("runs")
-            self._digests = known if isinstance(known, dict) else {}
+            self._runs = known if isinstance(known, dict) else {}
 
     def has(self, name: str, files: Iterable[Stat]) -> bool:
         """Return whether the run in the folder `name` was undamaged when it had these files."""
-        return self._digests.get(name) == _digest(files)
+        return bool(self._runs.get(name, [None])[0] == _digest(files))
 
     def add(self, name: str, files: tuple[Stat, ...]) -> None:
         """Remember that the run in the folder `name` is undamaged, unless a file may be changing just now."""
         newest = max((moment for file in files for moment in file[1:3]), default=0)
         if newest < (time.time() - SETTLED) * 1e9:
-            self._digests[name] = _digest(files)
+            self._runs[name] = [_digest(files)]
+            self._is_new = True
+
+    def numbers(self, name: str, files: Iterable[Stat]) -> list[Any]:
+        """Return what `note` was given for a run that has these files, nothing if that is not known."""
+        return self._runs[name][1:] if self.has(name, files) else []
+
+    def note(self, name: str, files: Iterable[Stat], numbers: Iterable[float | None]) -> None:
+        """Remember numbers that were read from the files of an undamaged run."""
+        if self.has(name, files):
+            self._runs[name][1:] = numbers
             self._is_new = True
 
     def save(self) -> None:
@@ -56,7 +67,7 @@ class Checked:
         with suppress(OSError, FedgridError):
             place = self._place()
             place.parent.mkdir(parents=True, exist_ok=True)
-            write_text(place, seal({"runs": self._digests}))
+            write_text(place, seal({"runs": self._runs}))
             self._is_new = False
 
     def _place(self) -> Path:

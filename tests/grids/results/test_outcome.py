@@ -7,7 +7,7 @@ from fedgrid.engine.integrity.made_with import MADE_WITH
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results import outcome
-from fedgrid.grids.results.outcome import damage, is_finished, trusting_times
+from fedgrid.grids.results.outcome import damage, finished, is_finished, trusting_times
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, config_of, record
 
@@ -74,6 +74,20 @@ def test_change_of_any_file_is_found_although_the_run_is_remembered(storage, rea
     reads()
     assert not look(storage)
     assert name in damage(storage, RUN)
+
+
+def test_times_of_an_unchanged_run_are_read_once(storage, monkeypatch):
+    """Four rounds of half a second; the last one had the most memory."""
+    plain, found = outcome.times_of, []
+    monkeypatch.setattr(outcome, "times_of", lambda folder: found.append(folder) or plain(folder))
+    for _ in range(2):
+        with trusting_times(storage):
+            assert is_finished(storage, RUN)
+            times = finished(storage.root, RUN).times
+            assert (times.seconds, times.rounds, times.peak_memory_mb) == (2.0, 4, 400.0)
+    assert len(found) == 1
+    assert finished(storage.root, RUN).times == times
+    assert len(found) == 2
 
 
 def test_damaged_run_is_read_by_every_command(storage, reads):
