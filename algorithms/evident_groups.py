@@ -2,9 +2,10 @@
 
 Ours. In every round before the clustering, the cosines of the clients' updates are averaged over the rounds
 so far, the clients' mean direction is taken out, and Leiden finds the communities of the positive cosines:
-their number is an output. They become the clusters in the first round in which they are those of the round
-before, and their silhouette passes a test against clients without groups
-(`algorithms.clustering.null_test`). docs/our-algorithm.md derives the test and says where it fails.
+their number is an output. A community that is clearly two is cut (`algorithms.clustering.within`). They
+become the clusters in the first round in which they are those of the round before, and their silhouette
+passes a test against clients without groups (`algorithms.clustering.null_test`). docs/our-algorithm.md
+derives the tests and says where they fail.
 
 With partial participation a round shows some pairs only: nothing is decided before every two of the clients
 seen so far have met. Clients that come after the clustering are placed as after any other split
@@ -19,7 +20,7 @@ import numpy as np
 from pydantic import Field
 from threadpoolctl import threadpool_limits
 
-from fedgrid.algorithms.clustering import null_test
+from fedgrid.algorithms.clustering import null_test, within
 from fedgrid.algorithms.clustering.graph import Groups
 from fedgrid.algorithms.clustering.latecomers import split_among
 from fedgrid.algorithms.clustering.pooled import centred_cosines, forget, known, pool, pooled_cosines
@@ -38,6 +39,10 @@ class EvidentGroupsSettings(FedOptSettings):
     level: Annotated[float, Field(gt=0, le=0.5)] = 0.01
     """Share of draws of noise that pass the test. Of federations without groups 5 % did at 0.01, over five
     rounds (docs/our-algorithm.md)."""
+    look_within: bool = False
+    """Whether a community that is clearly two groups is cut in two."""
+
+    later = ("look_within",)
 
 
 class EvidentGroups(FedOpt):
@@ -76,6 +81,8 @@ class EvidentGroups(FedOpt):
         with threadpool_limits(limits=1):
             centred_MM = centred_cosines(cosines_MM)
             positions = null_test.cluster(centred_MM, rng)
+            if self.settings.look_within:
+                positions = within.split_further(cosines_MM, positions, self.settings.level)
             silhouette = null_test.score(centred_MM, positions)
             if silhouette is None:
                 return _note(state, []), Diagnostics()

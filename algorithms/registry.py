@@ -118,7 +118,7 @@ _ENTRIES = (
         "clusters once a test says that there are groups, into as many as there are; else never",
         "docs/our-algorithm.md",
         EvidentGroups,
-        EvidentGroupsSettings(),
+        EvidentGroupsSettings(look_within=True),
     ),
     AlgorithmEntry(
         "ifca",

@@ -34,6 +34,8 @@ from fedgrid.engine.training.settings import Evaluation
 
 NEVER = 10**6
 """So many rounds that the last one, with its tests, is never reached."""
+SPARE = 2
+"""Rounds after every two clients have met: two must agree."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,10 @@ class Recorder(FedOpt):
 
 
 def trunk_of(given: Mapping[str, Any], num_rounds: int, folder: Path, data_dir: Path) -> Trunk:
-    """Return the first rounds of a run with these settings; train them if the folder does not have them."""
+    """Return the first rounds of a run with these settings; train them if the folder does not have them.
+
+    With partial participation they go on until every two clients have met, and `SPARE` rounds more.
+    """
     config = complete({**given, "algorithm": "bnc"}, data_dir)
     name = sha256(f"{config.canonical_json()} {num_rounds}".encode()).hexdigest()[:16]
     path = folder / f"{name}.npz"
@@ -76,8 +81,9 @@ def trunk_of(given: Mapping[str, Any], num_rounds: int, folder: Path, data_dir: 
         path.with_suffix(".part").rename(path)
     with np.load(path) as kept:
         rounds = [
-            (tuple(kept[f"clients_{index:03d}"].tolist()), kept[f"gram_{index:03d}"])
-            for index in range(num_rounds)
+            (tuple(kept[name].tolist()), kept[name.replace("clients", "gram")])
+            for name in sorted(kept.files)
+            if name.startswith("clients")
         ]
         return Trunk(kept["truth"], config.root_seed, rounds)
 
@@ -104,9 +110,19 @@ def _train(config: RunConfig, num_rounds: int, data_dir: Path) -> tuple[Labels, 
     pool = InProcessPool()
     pool.prepare(setup)
     progress = federation.begin(partial(initial_vector, *of_model, config.root_seed))
-    for _ in range(num_rounds):
+    while len(recorder.seen) < max(num_rounds, all_met(config.clients, recorder.seen) + SPARE):
         progress, _ = federation.next_round(progress, pool)
     return truth_K, recorder.seen
+
+
+def all_met(num_clients: int, rounds: Sequence[tuple[tuple[int, ...], Matrix]]) -> int:
+    """Return the round, from 1, in which the last two clients have met; if they have not, the next one."""
+    met_KK = np.zeros((num_clients, num_clients), bool)
+    for number, (clients, _) in enumerate(rounds, 1):
+        met_KK[np.ix_(clients, clients)] = True
+        if met_KK.all():
+            return number
+    return len(rounds) + 1
 
 
 def decisions(trunk: Trunk, name: str, settings: Mapping[str, Any]) -> Iterator[tuple[int, Labels]]:

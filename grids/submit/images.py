@@ -96,6 +96,6 @@ def _files(place: Path) -> Iterator[Path]:
         yield place
         return
     for part in ("train", "test"):
-        for path in (place / part).glob("*/*"):
-            if not any(name.startswith(".") for name in path.relative_to(place).parts):
+        for path in (place / part).rglob("*"):
+            if not path.is_dir() and not any(name.startswith(".") for name in path.relative_to(place).parts):
                 yield path

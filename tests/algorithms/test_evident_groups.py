@@ -63,6 +63,21 @@ class TestDecision:
         history = play(algorithm(), [old, new, new, new], 15)
         assert 2 not in rounds_clustered(history)
 
+    @pytest.mark.parametrize(
+        ("look_within", "expected"),
+        [(True, (range(3), range(3, 8), range(8, 15))), (False, (range(8), range(8, 15)))],
+    )
+    def test_near_groups_in_one_community_are_told_apart_if_it_looks_within(self, look_within, expected):
+        """Of 3, 5 and 7 clients; the directions of the first two are at 37 degrees, the third's at 90."""
+        directions = np.array([[1, 0, 0, 0, 0], [0.8, 0.6, 0, 0, 0], [0, 0, 1, 0, 0]], np.float32)
+        rounds = []
+        for seed in range(2):
+            noise = np.random.default_rng(seed).standard_normal((15, 5), np.float32)
+            rounds.append(dict(enumerate(np.repeat(directions, (3, 5, 7), axis=0) + 0.06 * noise)))
+        history = play(algorithm(look_within=look_within), rounds, 15)
+        assert rounds_clustered(history) == [2]
+        assert partition(history[-1][0]) == sets(*expected)
+
     def test_after_the_clustering_nothing_is_remembered(self):
         state, _ = play(algorithm(), [federation((5, 5, 5), seed) for seed in range(2)], 15)[-1]
         assert set(state.arrays) == set()

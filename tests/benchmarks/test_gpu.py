@@ -169,7 +169,7 @@ def test_replays_of_a_captured_step_train_every_full_batch():
     images = torch.zeros(10, 1, 8, 8, dtype=torch.uint8)
     start = initial_vector("digitnet", (1, 8, 8), 10, seed=0)
     captured = gpu_cells.Captured(graph, inputs, labels)
-    model = gpu_cells._replayed(flat, start, images, torch.arange(10), captured)
+    model = gpu_cells._replayed(flat, start, images, torch.arange(10), captured, np.random.default_rng(0))
     np.testing.assert_array_equal(model, start)
     assert len(seen) == 2
     assert len({label for batch in seen for label in batch}) == 8

@@ -27,12 +27,14 @@ def write_npz(path, seed=0):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """Return the folder of the command, with `mine.npz` and the image folder `cats`."""
+    """Return the folder of the command: `mine.npz`, the folder `cats`, and `drawn`, which has a group."""
     folder = tmp_path / "here"
     for part in ("train", "test"):
         for name in ("ape", "bee"):
             (folder / "cats" / part / name).mkdir(parents=True)
             Image.new("L", (8, 8), len(name + part)).save(folder / "cats" / part / name / "1.png")
+            (folder / "drawn" / part / "ink" / name).mkdir(parents=True)
+            Image.new("L", (8, 8), len(name)).save(folder / "drawn" / part / "ink" / name / "1.png")
     write_npz(folder / "mine.npz")
     monkeypatch.chdir(folder)
     return folder
@@ -45,7 +47,9 @@ def job(tmp_path, monkeypatch):
     return tmp_path / "job"
 
 
-@pytest.mark.parametrize("name", ["npz:mine.npz", "folder:cats", "folder:../here/cats"])
+@pytest.mark.parametrize(
+    "name", ["npz:mine.npz", "folder:cats", "folder:../here/cats", "folder:cats#4", "folder:drawn"]
+)
 def test_shipped_images_are_the_same(here, job, tmp_path, monkeypatch, name):
     pool, server = load(name, tmp_path)
     shipment = Shipment(job)
