@@ -218,10 +218,11 @@ def _read(path: Path, keys: Sequence[str], columns: Sequence[str] | None) -> pa.
     try:
         there = pq.read_schema(path).names
         wanted = there if columns is None else [name for name in columns if name in there]
-        return pq.read_table(path, columns=[*dict.fromkeys((*keys, *wanted))])
+        names = [*dict.fromkeys((*keys, *wanted))]
+        return pq.read_table(path, columns=names, page_checksum_verification=True)
     except FileNotFoundError:
         raise
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise RecordsError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
 
 

@@ -28,6 +28,7 @@ from fedgrid.grids.mlflow_log.mark import MARK
 from fedgrid.grids.mlflow_log.notes import Means, means_of
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.planning.cluster import connected, known_nodes, placements
+from fedgrid.grids.planning.gpu_share import measure_on_cluster, with_measured_share
 from fedgrid.grids.planning.start_order import in_order
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.axes import further_axes
@@ -171,7 +172,9 @@ def _means(runs: Sequence[RunConfig], storage: Storage) -> Means:
 
 
 def _places(runs: Sequence[RunConfig], options: LaunchOptions) -> Mapping[int, Placement]:
-    return placements(runs, cluster_nodes(), options.request, by_trunk=options.store is not None)
+    nodes = cluster_nodes()
+    request = with_measured_share(runs, nodes, options.request, options.data_dir, measure_on_cluster)
+    return placements(runs, nodes, request, by_trunk=options.store is not None)
 
 
 def _push_mlflow_marks(grid: Grid, storage: Storage) -> None:

@@ -21,6 +21,7 @@ from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.planning.calibrate import BUDGET, Speed, Workload, calibrate, expected_images, run_seconds
 from fedgrid.grids.planning.cluster import least_stacked, num_to_place
 from fedgrid.grids.planning.encoders import RoundsLeft, encoder_plans, workloads_of
+from fedgrid.grids.planning.gpu_share import with_share_here
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.axes import name_of, naming_keys
 
@@ -95,6 +96,7 @@ def dry_run(
     """
     storage.pull_marks()
     left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
+    request = with_share_here([run for run, rounds in left if rounds], nodes, request, data_dir)
     capacities = capacities_of(left, nodes, request, by_trunk=with_store)
     workloads = workloads_of(left, data_dir)
     device = _device(capacities)
@@ -102,11 +104,8 @@ def dry_run(
         speeds = calibrate(workloads, device)
     rows = dataset_rows(left, data_dir, speeds, capacities)
     if as_json:
-        print(
-            json.dumps(
-                {**_as_json(grid.name, rows, capacities, nodes, device), "runs": runs_of(left)}, indent=2
-            )
-        )
+        plan_json = _as_json(grid.name, rows, capacities, nodes, device) | {"runs": runs_of(left)}
+        print(json.dumps(plan_json, indent=2))
     else:
         _show(grid.name, rows, capacities, nodes, device, with_store, console)
         _list_runs(runs_of(left), console)

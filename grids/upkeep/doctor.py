@@ -11,7 +11,7 @@ from platform import platform, python_version
 
 from rich.console import Console
 
-from fedgrid.engine.clients.placement import Request, at_once, describe, plan
+from fedgrid.engine.clients.placement import GPU_SHARE, Request, at_once, describe, plan
 from fedgrid.engine.data.datasets import DATASETS, is_here
 from fedgrid.engine.errors import FedgridError
 from fedgrid.engine.format import FORMAT
@@ -118,6 +118,8 @@ def _placements() -> Mapping[str, str]:
     if nodes is None:
         return {"unknown": "the cluster's nodes are known once it is asked: `fedgrid run GRID --dry-run`"}
     found = {"nodes": describe(nodes)}
+    if any(node.gpus >= 1 for node in nodes):
+        found["GPU share"] = f"at least {GPU_SHARE:g}; more if the model was measured to take more, at launch"
     for clients in CLIENTS:
         plans = [plan(clients, nodes, Request(), runs) for runs in (1, MANY)]
         alone, many = (Capacity(clients, one, at_once(one, nodes), 0) for one in plans)
