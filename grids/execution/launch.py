@@ -28,7 +28,6 @@ from fedgrid.grids.mlflow_log.mark import MARK
 from fedgrid.grids.mlflow_log.notes import Means, means_of
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.planning.cluster import connected, known_nodes, placements
-from fedgrid.grids.planning.gpu_share import measure_on_cluster, with_measured_share
 from fedgrid.grids.planning.start_order import in_order
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.axes import further_axes
@@ -178,8 +177,12 @@ def _means(runs: Sequence[RunConfig], storage: Storage) -> Means:
 
 
 def _places(runs: Sequence[RunConfig], options: LaunchOptions) -> Mapping[int, Placement]:
-    nodes = cluster_nodes()
-    request = with_measured_share(runs, nodes, options.request, options.data_dir, measure_on_cluster)
+    nodes, request = cluster_nodes(), options.request
+    if any(node.gpus for node in nodes):
+        # Imports torch, which a driver of actors does without.
+        from fedgrid.grids.planning.gpu_share import measure_on_cluster, with_measured_share
+
+        request = with_measured_share(runs, nodes, request, options.data_dir, measure_on_cluster)
     return placements(runs, nodes, request, by_trunk=options.store is not None)
 
 
