@@ -1,4 +1,4 @@
-"""What the server of a finished run has seen in its last round, computed again from the run's seed and state.
+"""What the server of a run has seen in a round, the last one mostly: computed again from its seed and state.
 
 A round is a function of the state before it, so the updates that were sent are trained again, with the same
 bits on the same kind of machine. The norms in the run's records say whether that holds.
@@ -31,6 +31,8 @@ from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.session import prepare
+from fedgrid.engine.uplink.accountant import Accountant
+from fedgrid.engine.uplink.budget import affordable
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,9 @@ class Observed:
     model_K: NDArray[np.int64]
     """For each client the position of its model."""
     sent: Mapping[int, SentUpdate]
-    """By client, of those that sent a usable update in the last round; none where nothing is sent."""
+    """By client, of those that sent a usable update in it; none where nothing is sent, or nobody knows."""
+    round_index: int = 0
+    """The round that is observed, from 0."""
 
     @property
     def alone_K(self) -> NDArray[np.bool_]:
@@ -73,8 +77,8 @@ class Observed:
         return np.asarray(counts[inverse_K] == 1)
 
     def held(self, client: int) -> tuple[HeldImages, HeldImages]:
-        """Return the training and test images of a client in the last round."""
-        return self.setup.clients[client].at(self.config.training.rounds - 1)
+        """Return the training and test images of a client in the round."""
+        return self.setup.clients[client].at(self.round_index)
 
     def messages(self, pool: InProcessPool, encoder: Encoder | None) -> dict[int, Mapping[str, NDArray[Any]]]:
         """Return what each client has said about its data before its first round; nothing if none has."""
@@ -93,12 +97,13 @@ def observe(
     data_dir: Path,
     encoder: Encoder | None = None,
 ) -> Observed:
-    """Return what the server of a finished run has seen in its last round.
+    """Return what the server of a run has seen in one of its rounds.
 
     Args:
         config: the run.
-        before: its state before the last round; None if that is the first round.
-        after: its state after the last round.
+        before: its state before the round; None if that is the first round, or not known: then nobody knows
+            what was sent either.
+        after: its state after the round.
         data_dir: the folder of the images.
         encoder: what its clients' messages are made with, if they are.
 
@@ -112,14 +117,15 @@ def observe(
     layout = layout_of(blank(*of_model))
     algorithm = config.make_algorithm()
     served = algorithm.served(after.state)
-    if before is None:
+    if before is None and after.rounds_done == 1:
         fresh = partial(initial_vector, *of_model, config.root_seed)
         state = algorithm.init(layout, config.clients, fresh, generator(config.root_seed, "init"))
         before = Progress(0, algorithm.reveal(state, truth_K))
     sent = {}
-    if algorithm.sends_updates:
+    if algorithm.sends_updates and before is not None:
         sent = _sent(config, setup, layout, before, truth_K, encoder)
-    return Observed(config, setup, layout, after.state.labels_K, served.models, served.model_K, sent)
+    labels_K, at = after.state.labels_K, after.rounds_done - 1
+    return Observed(config, setup, layout, labels_K, served.models, served.model_K, sent, at)
 
 
 def _sent(
@@ -130,7 +136,7 @@ def _sent(
     truth_K: Labels,
     encoder: Encoder | None,
 ) -> dict[int, SentUpdate]:
-    """Train the clients of the last round again; return by client what they sent."""
+    """Train the clients of the round again; return by client what they sent."""
     algorithm, at, seed = config.make_algorithm(), before.rounds_done, config.root_seed
     part = Participation(config.clients, seed, config.participation, config.dropout, config.joins)
     changes, pool = Changes.of(setup.clients), InProcessPool()
@@ -140,7 +146,9 @@ def _sent(
         before = replace(before, state=algorithm.reveal(before.state, *truths))
     come = part.newcomers(at), part.present(at)
     state, _ = meet(algorithm, *come, before, pool, layout, seed, encoder)
-    orders = algorithm.orders(state, at, part.presence(at), generator(seed, "orders", round_index=at))
+    wanted = algorithm.orders(state, at, part.presence(at), generator(seed, "orders", round_index=at))
+    accountant = Accountant.of(config.privacy, config.uplink, algorithm, seed)
+    orders = affordable(accountant, before.spent_K, list(wanted))
     dropped = part.dropped(at, [order.client for order in orders])
     tasks = [TrainTask(order, at, evaluate=False) for order in orders if order.client not in dropped]
     replies = pool.train(tasks, state.models, before.memories)

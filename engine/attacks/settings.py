@@ -14,13 +14,17 @@ VERSION = 1
 
 
 class Attacking(Section):
-    """An attack on a finished run, after its last round."""
+    """An attack on a finished run."""
 
     kind: Kind
     clients: PositiveInt | None = None
     """Of reconstruction: how many clients' updates are inverted, the first ones."""
     steps: PositiveInt | None = None
     """Of reconstruction: steps of the optimizer for each client."""
+    round: PositiveInt | None = None
+    """The round after which the run is attacked; None: its last one."""
+
+    later = ("round",)
 
     @property
     def key(self) -> str:

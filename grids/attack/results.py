@@ -52,7 +52,7 @@ class AttackFiles:
         except (FileNotFoundError, DamagedFile):
             return None
         rows: list[Row] = found.get("rows", [])
-        return rows if found.get("state") == self._state() else None
+        return rows if found.get("state") == self.state() else None
 
     def write(self, rows: list[dict[str, Any]], pictures: Mapping[str, bytes]) -> None:
         """Write pictures by the ends of their names, then the rows, which count once they are there.
@@ -63,39 +63,48 @@ class AttackFiles:
         about = {
             "run_id": self.config.run_id,
             "settings": self.settings.model_dump(mode="json"),
-            "state": self._state(),
+            "state": self.state(),
             "rows": rows,
         }
         with disk_errors(self.run):
             self.path.parent.mkdir(exist_ok=True)
             for name, data in pictures.items():
                 write_bytes(self.picture(name), data)
-                self._push(self.picture(name))
+                self.push(self.picture(name))
             write_text(self.path, seal(about, indent=1))
-            self._push(self.path)
+            self.push(self.path)
 
     def picture(self, name: str) -> Path:
         """Return the place of a picture."""
         return self.path.with_name(f"{self.settings.key}-{name}.png")
 
+    @property
+    def round(self) -> int:
+        """The round after which the run is attacked, from 1."""
+        return self.settings.round or self.config.training.rounds
+
     def states(self) -> tuple[Progress | None, Progress]:
-        """Return the run's states before and after its last round; None before the first round.
+        """Return the run's states before and after the round; None before the first, or if it is gone.
 
         Raises:
             ConfigError: one is not there: the run was imported, or its states were deleted.
             RunError: one is damaged.
         """
         self.storage.pull(self.run.name, skip=("figures/", f"{FOLDER}/", ASIDE))
-        last = self.config.training.rounds
-        states = [self._load(number) for number in ([last - 1] if last > 1 else []) + [last]]
-        return (states[0] if last > 1 else None), states[-1]
+        last, kept = self.config.training.rounds, sorted(checkpoint.stored_rounds(self.run))
+        for number in (self.round, *([last - 1] if self.round == last > 1 else [])):
+            if number not in kept:
+                known = f"it keeps {' and '.join(map(str, kept))}; " if kept else ""
+                advice = (
+                    "take one of them as --round" if kept else "run it again, or leave it out of the grid"
+                )
+                raise ConfigError(
+                    f"it has no state after round {number}, so there is nothing to attack; {known}{advice}"
+                )
+        before = self._load(self.round - 1) if self.round - 1 in kept else None
+        return before, self._load(self.round)
 
     def _load(self, number: int) -> Progress:
-        if number not in checkpoint.stored_rounds(self.run):
-            raise ConfigError(
-                f"{self.config.name} has no state after round {number}, so there is nothing to attack; "
-                "run it again, or leave it out of the grid"
-            )
         progress = checkpoint.load(self.run, number)
         if progress is None:
             raise RunError(
@@ -104,9 +113,15 @@ class AttackFiles:
             )
         return progress
 
-    def _state(self) -> str | None:
-        path = self.run / checkpoint.names(self.config.training.rounds)[1]
+    def state(self) -> str | None:
+        """Return the digest of the state that is attacked, None if it is gone."""
+        path = self.run / checkpoint.names(self.round)[1]
         return sha256(path.read_bytes()).hexdigest() if path.exists() else None
 
-    def _push(self, path: Path) -> None:
+    def push(self, path: Path) -> None:
+        """Send a file of the run's folder to the storage.
+
+        Raises:
+            RunError: it cannot be sent.
+        """
         self.storage.push(path.relative_to(self.storage.root).as_posix())

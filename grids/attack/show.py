@@ -10,6 +10,7 @@ import numpy as np
 
 from fedgrid.engine.attacks.settings import Kind
 from fedgrid.grids.attack.results import Row as Found
+from fedgrid.tracking.against.prigent import encoder_of, is_in_setting
 from fedgrid.tracking.scoring.axes import setting_words
 from fedgrid.tracking.scoring.study import Result, Run
 from fedgrid.tracking.tables.table import Column, Row, Table, number
@@ -17,6 +18,8 @@ from fedgrid.tracking.tables.table import Column, Row, Table, number
 Number: TypeAlias = Callable[[Sequence[Found]], float]
 NAN = float("nan")
 Summary = list[dict[str, Any]]
+LEVEL = "level"
+"""In a summary: the row of a published table that an algorithm's runs stand beside, if any."""
 
 
 def _mean(column: str, of: str | None = None, *, alone: bool | None = None) -> Number:
@@ -69,7 +72,7 @@ COLUMNS: Mapping[Kind, Mapping[tuple[str, str], Number]] = {
 """Group and heading of a column -> a run's number."""
 CAPTIONS: Mapping[Kind, str] = {
     "membership": "AUC: probability that an image a client trains on has a smaller loss than a test image "
-    "that nobody trains on; 0.5 gives nothing away. Cluster models: after the last round; updates: the model "
+    "that nobody trains on; 0.5 gives nothing away. Cluster models: after the round; updates: the model "
     "that a client sends in it. Calibrated: the loss minus that of the other clusters' models, or of the "
     "model before the client's step.",
     "class": "Share of the clients whose majority class is guessed right. Blind: the commonest one of all "
@@ -94,7 +97,8 @@ def summary_of(kind: Kind, found: Sequence[tuple[Run, Found]], results: Mapping[
     for run_id, of_run in by_run.items():
         run = runs[run_id]
         row = rows.setdefault(
-            (run.scenario, run.algorithm), {"scenario": _scenario(run), "algorithm": run.algorithm}
+            (run.scenario, run.algorithm),
+            {"scenario": _scenario(run), "algorithm": run.algorithm, LEVEL: level_of(run)},
         )
         final = results[run_id].clustering.final
         numbers = {
@@ -107,13 +111,15 @@ def summary_of(kind: Kind, found: Sequence[tuple[Run, Found]], results: Mapping[
     return list(rows.values())
 
 
-def table_of(kind: Kind, summary: Summary) -> Table:
-    """Return the table for the terminal."""
+def table_of(kind: Kind, summary: Summary, after: int | None = None) -> Table:
+    """Return the table for the terminal; `after` is the round that was attacked, None the last one."""
     headings = [("partition", "ARI"), ("partition", "alone"), *COLUMNS[kind]]
     scenarios = {row["scenario"] for row in summary}
     return Table(
         f"attack-{kind}",
-        f"Attack: {kind}" + (f", {summary[0]['scenario']}" if len(scenarios) == 1 else ""),
+        f"Attack: {kind}"
+        + (f", {summary[0]['scenario']}" if len(scenarios) == 1 else "")
+        + (f", after round {after}" if after else ""),
         CAPTIONS[kind] + " Alone: clients whose cluster has no other. –: none. Means over clients and seeds.",
         tuple(Column(name, group) for group, name in headings),
         tuple(
@@ -133,6 +139,13 @@ def table_of(kind: Kind, summary: Summary) -> Table:
         ),
         corner="algorithm",
     )
+
+
+def level_of(run: Run) -> str | None:
+    """Return a run's row of Prigent et al.'s Table II: `none` or a flip probability; None if it has none."""
+    if run.dataset != "mnist" or not is_in_setting(run) or encoder_of(run) != "federated":
+        return None
+    return "none" if run.keys.get("algorithm.quantise") == "false" else run.keys.get("algorithm.flip")
 
 
 def _scenario(run: Run) -> str:

@@ -65,7 +65,9 @@ def _mixtures_of_code(
 
 def _modules_of(algorithm: Mapping[str, Any]) -> str:
     """Return what the code depends on: the algorithm, and parts of its settings that have a name."""
-    parts = [value["name"] for value in algorithm.values() if isinstance(value, Mapping) and "name" in value]
+    parts = [
+        value["name"] for value in algorithm.values() if isinstance(value, Mapping) and value.get("name")
+    ]
     return " with ".join([algorithm["name"], *parts])
 
 

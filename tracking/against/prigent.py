@@ -147,6 +147,35 @@ def _flips(study: Study, dataset: str) -> Table:
     return explained(table, embedding)
 
 
+def against_attack(errors: Mapping[str, Sequence[float]]) -> Table | None:
+    """Return Table II beside our errors, None if none of its levels is among ours.
+
+    Args:
+        errors: level, `none` or the flip probability -> mean squared errors of pixels, one a run.
+    """
+    published = numbers.prigent_attack()
+    rows = []
+    for level, printed in published.items():
+        if known := errors.get(level, ()):
+            ours = float(np.median(known))
+            cells = (Cell(fixed(ours, 4), ours), Cell(fixed(printed, 4)), Cell(fixed(printed / ours, 1)))
+            rows.append(Row("without bits" if level == "none" else f"flip {level}", cells))
+    if not rows:
+        return None
+    return Table(
+        "against-prigent-attack",
+        "Prigent et al., Table II: reconstruction from messages",
+        "Mean squared error of a client's class means decoded from its message: ours of pixels in [0, 1], "
+        "published as printed. The release has no code for that table, and its scale is not that of pixels: "
+        "an error above 1 cannot be of such. Where the quotient is the same at all levels the two tables say "
+        "the same. Its notebook of pictures decodes single images by another autoencoder (100 and 50 wide), "
+        "whose codes have more than twice as many entries.",
+        (Column("ours"), Column("published"), Column("published / ours")),
+        tuple(rows),
+        corner="message",
+    )
+
+
 def _median(study: Study, published: str, of: Of) -> float:
     values = [of(result) for result in study.finished if result.run.published == published]
     return float(np.median(values)) if values else np.nan

@@ -13,7 +13,7 @@ here; the row of FLIS-HC at 30 % is missing, because the text at hand has lost i
 Prigent: Prigent et al. 2024. `prigent.csv` has Tables III, IV and V as printed, of the federated and the
 central (public) training of the encoder; empty: the target was not reached. `prigent_flips.csv` has the ARI
 by flip probability of the release's notebook, where the numbers are typed in; they are not those of Figure
-4's text.
+4's text. `prigent_attack.csv` has Table II, the error of reconstructed class means.
 
 `explanations.csv` has the scores of explanations of the OCFL authors' runs, ten digits of `INDE_avg.csv` in
 their archive; on the images of others, 42 of 140 are missing there.
@@ -106,6 +106,12 @@ def prigent_flips() -> Mapping[tuple[str, str, float], float]:
         (row["dataset"], row["encoder"], float(row["flip"])): float(row["ari"])
         for row in _rows("prigent_flips.csv")
     }
+
+
+@cache
+def prigent_attack() -> Mapping[str, float]:
+    """Return the error of reconstructions by level: `none` without bits, else the flip probability."""
+    return {row["level"]: float(row["mse"]) for row in _rows("prigent_attack.csv")}
 
 
 @cache

@@ -76,7 +76,7 @@ def write_report(
         explained=archived_explanations.explained(grid),
         own_explained=own_explained(grid, storage),
     )
-    page = with_own_items(with_attacks(page, grid), own_items(plugins, study))
+    page = with_own_items(with_attacks(page, grid, published=against == PUBLISHED), own_items(plugins, study))
     folder = to or grid.path / "report"
     written = _write(page, folder, console)
     if to is None:

@@ -26,6 +26,13 @@ def attack(
         int | None,
         typer.Option(min=1, help="Reconstruction: steps of the optimizer a client.", show_default="300"),
     ] = None,
+    round_: Annotated[
+        int | None,
+        typer.Option(
+            "--round", min=1, help="The state after this round, if it is kept.", show_default="last"
+        ),
+    ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Attack so many runs at the same time.")] = 1,
     plugins: Plugins = None,
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
@@ -40,7 +47,17 @@ def attack(
 
     folder = data_folder(data_dir)
     use_plugins(plugins)
-    settings = settings_of(kind, clients, steps)
+    settings = settings_of(kind, clients, steps, round_)
     store = Storage.of(storage)
-    if attack_grid(grid, store, folder, settings, console(), filters=filters or [], as_json=as_json):
+    failed = attack_grid(
+        grid,
+        store,
+        folder,
+        settings,
+        console(),
+        filters=filters or [],
+        processes=processes,
+        as_json=as_json,
+    )
+    if failed:
         raise typer.Exit(FAILED)

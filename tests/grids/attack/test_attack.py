@@ -2,14 +2,18 @@
 
 import csv
 import json
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from rich.console import Console
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.attack import mlflow_log, work
 from fedgrid.grids.attack.command import attack_grid, settings_of
 from fedgrid.grids.attack.report import with_attacks
+from fedgrid.grids.attack.results import AttackFiles
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.report.page import Page, Section
 from tests.helpers.finished_runs import mark_finished
@@ -92,10 +96,67 @@ def test_the_report_has_the_tables_of_the_attacks_that_were_made(storage, capsys
     assert with_attacks(page, GridFolder(storage, "other")) == page
 
 
+def test_two_processes_find_what_one_does(storage, capsys, monkeypatch):
+    """Threads in the place of processes, which take seconds to start; all that is passed can be pickled."""
+    monkeypatch.setattr(work, "ProcessPoolExecutor", lambda count, context: ThreadPoolExecutor(count))
+    files = AttackFiles(storage, RUNS[0], settings_of("class", None, None))
+    assert pickle.loads(pickle.dumps(files)).path == files.path
+    _, here = attack(storage, capsys, "class", None, None)
+    for path in storage.root.glob(f"*/attacks/{settings_of('class', None, None).key}*"):
+        path.unlink()
+    settings = settings_of("class", None, None)
+    assert attack_grid("small", storage, NOWHERE, settings, Console(), processes=2, as_json=True) == 0
+    assert json.loads(capsys.readouterr().out)["attacked"] == 2
+    assert attack(storage, capsys, "class", None, None)[1] == here
+
+
+def test_an_earlier_round_has_no_updates_if_the_state_before_it_is_gone(storage, capsys):
+    """Of two rounds the last two states are kept: before round 1 there is none, and none is needed."""
+    first, at_first = attack(storage, capsys, "class", None, None, 1)
+    assert any(row["update"] for row in at_first)
+    kept = {path: path.read_bytes() for path in storage.root.glob("*/state-*1.*")}
+    for path in kept:
+        path.unlink()
+    try:
+        settings = settings_of("membership", None, None, 1)
+        assert attack_grid("small", storage, NOWHERE, settings, Console(), as_json=True) == 2
+        assert "after round 1, so there is nothing to attack; it keeps 2; take one" in " ".join(
+            capsys.readouterr().err.split()
+        )
+    finally:
+        for path, data in kept.items():
+            path.write_bytes(data)
+    assert first["rows"][0]["partition ARI"] is not None
+
+
+def test_the_means_of_a_run_go_to_mlflow_once(storage, capsys, monkeypatch):
+    logged = []
+
+    class Known:
+        def __init__(self, *given):
+            pass
+
+        def write_explanations(self, config, scores, files, folder):
+            logged.append((scores, [path.name for path in files], folder))
+            return True
+
+    monkeypatch.setattr(mlflow_log, "Writer", Known)
+    (storage.root / "mlflow.db").touch()
+    for _ in range(2):
+        attack(storage, capsys, "reconstruction", 1, 3)
+    (storage.root / "mlflow.db").unlink()
+    assert len(logged) == 2
+    scores, names, folder = logged[-1]
+    assert folder == "attacks"
+    assert 0 < scores["attack/reconstruction_error_from_messages_mse"] < 1
+    assert [name.rpartition(".")[2] for name in names] == ["json", "png"]
+
+
 def test_other_settings_are_another_attack():
     keys = {settings_of("reconstruction", *asked).key for asked in ((None, None), (5, None), (None, 9))}
     assert len(keys) == 3
     assert settings_of("reconstruction", 3, 300) == settings_of("reconstruction", None, None)
+    assert settings_of("class", None, None, 4).key != settings_of("class", None, None).key
 
 
 @pytest.mark.parametrize(

@@ -127,9 +127,10 @@ def test_study_notes_runs_that_changed_and_runs_that_differ(storage):
 def test_algorithms_have_codes_of_their_own(storage):
     """The digest covers the algorithm's modules, its clusterer's and its local training's."""
     local = {"name": "bnc", "local": {"name": "fedprox"}}
-    runs = [config(algorithm=algorithm) for algorithm in ("bnc", "ifca", local)]
+    unnamed = {"name": "embeddings", "encoder": {"federated": 2}}
+    runs = [config(algorithm=algorithm) for algorithm in ("bnc", "ifca", local, unnamed)]
     GridFolder(storage, "mine").keep(runs, "")
-    for run, code in zip(runs, "abc", strict=True):
+    for run, code in zip(runs, "abcd", strict=True):
         record(storage.root, run, ROUNDS)
         made_with(storage, run, (1, "2.1", code * 64))
         mark_finished(storage.root, run)

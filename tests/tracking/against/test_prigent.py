@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedgrid.tracking.against.prigent import against_prigent, is_in_setting
+from fedgrid.tracking.against.prigent import against_attack, against_prigent, is_in_setting
 from fedgrid.tracking.published import numbers
 from fedgrid.tracking.report.contents import report_page
 from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
@@ -99,3 +99,13 @@ def test_a_run_in_another_setting_is_compared_with_nothing(other):
 def test_the_report_has_the_section():
     page = report_page(study_of([finished((0.5, 0.96))]), published=True)
     assert "published-prigent" in [section.name for section in page.sections]
+
+
+def test_table_2_stands_beside_errors_of_the_same_levels():
+    """The quotient of the published error and ours, 0.9075 / 0.025."""
+    table = against_attack({"none": [0.0070], "0.1": [0.02, 0.025, 0.04], "0.5": [0.5]})
+    assert [(row.name, *(cell.text for cell in row.cells)) for row in table.rows] == [
+        ("without bits", "0.0070", "0.0175", "2.5"),
+        ("flip 0.1", "0.0250", "0.9075", "36.3"),
+    ]
+    assert against_attack({"0.5": [0.5]}) is None
