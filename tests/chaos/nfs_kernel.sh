@@ -45,10 +45,11 @@ mount -t nfsd nfsd /proc/fs/nfsd
 server() { LD_LIBRARY_PATH=$libraries "$@"; }
 server exportfs -i -o rw,no_root_squash,fsid=0,insecure,no_subtree_check 127.0.0.1:/srv
 server rpc.mountd -N 2 -N 3
+echo 10 > /proc/fs/nfsd/nfsv4gracetime
 server rpc.nfsd -H 127.0.0.1 -N 3 -V 4 -U 4
 mount -i -t nfs4 127.0.0.1:/a /run/a -o vers=4.2,addr=127.0.0.1,clientaddr=127.0.0.1
 mount -t nfs4
 cd "$here"
 export HOME=/run TMPDIR=/run/tmp OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
-"$NFS_PYTHON" -u -m pytest -q --tb=short -n0 -p no:cacheprovider --basetemp=/run/a/t \
+"$NFS_PYTHON" -m pytest -q --tb=short -n0 --color=no -p no:cacheprovider --basetemp=/run/a/t \
     tests/engine/storage/test_{lease,held_file,atomic}.py tests/engine/round_cache/test_lock.py 2>&1

@@ -2,12 +2,14 @@
 
 import json
 import os
+from fcntl import F_GETFL, fcntl
+from os import O_ACCMODE, O_RDWR
 from threading import Event
 
 import pytest
 
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.storage import held_file
+from fedgrid.engine.storage import held_file, mirror
 from fedgrid.engine.storage.held_file import HeldFile, read_holder
 
 
@@ -108,3 +110,20 @@ def test_no_renewal_after_stop(held):
     count = len(attempts)
     assert not Event().wait(0.02)
     assert len(attempts) == count
+
+
+def test_files_that_are_locked_are_open_as_nfs_wants_it(held, tmp_path, monkeypatch):
+    """NFS refuses an exclusive lock on a file that is not open for writing, a shared one without reading."""
+    modes = []
+
+    def note(file, how):
+        modes.append(fcntl(file, F_GETFL) & O_ACCMODE)
+
+    monkeypatch.setattr(held_file, "flock", note)
+    monkeypatch.setattr(mirror, "flock", note)
+    assert held.delete_if(lambda file: True)
+    with mirror.uploading(tmp_path / "mirror"):
+        (tmp_path / "old").touch()
+        os.utime(tmp_path / "old", (0, 0))
+        assert mirror.is_deletable(tmp_path / "mirror", tmp_path / "old")
+    assert modes == [O_RDWR] * 3
