@@ -203,7 +203,12 @@ def table(
         # After a crash, or while a run ends, several files have the same rounds.
         if len(new := rows.filter(pc.field("round") > pc.max(found[-1]["round"]))):
             found.append(new)
-    return pa.concat_tables(found)
+    try:
+        return pa.concat_tables(found)
+    except pa.ArrowInvalid as error:
+        raise RecordsError(
+            f"the {name}-*.parquet of {run_folder} have other columns than {first.name}"
+        ) from error
 
 
 def num_rounds(run_folder: Path) -> int:
@@ -218,10 +223,11 @@ def _read(path: Path, keys: Sequence[str], columns: Sequence[str] | None) -> pa.
     try:
         there = pq.read_schema(path).names
         wanted = there if columns is None else [name for name in columns if name in there]
-        return pq.read_table(path, columns=[*dict.fromkeys((*keys, *wanted))])
+        names = [*dict.fromkeys((*keys, *wanted))]
+        return pq.read_table(path, columns=names, page_checksum_verification=True)
     except FileNotFoundError:
         raise
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise RecordsError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
 
 

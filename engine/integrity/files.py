@@ -1,9 +1,11 @@
 """Checksums of files, and Parquet files whose metadata say the format and which columns were written."""
 
+from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fedgrid.engine.format import FORMAT, METADATA, DamagedFile, NewerFormat, check_format
@@ -29,26 +31,51 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
         # Not `pq.read_table`, which takes twice as long for the short tables of most runs.
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             table = file.read(use_threads=False)
+            missing = _incomplete(table, file.metadata)
+        names = table.column_names
     except FileNotFoundError:
         raise
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise DamagedFile(path, str(error).splitlines()[0]) from error
     about = table.schema.metadata or {}
     found = about.get(METADATA.encode())
     check_format(None if found is None else found.decode("ascii", "replace"), path)
-    if about.get(COLUMNS.encode()) != _digest(table.column_names).encode():
+    if about.get(COLUMNS.encode()) != _digest(names).encode():
         raise DamagedFile(path, "its columns are others than were written")
-    unknown = [name for name in table.column_names if name not in schema.names]
+    if missing is not None:
+        raise DamagedFile(path, f"{missing} fewer values than were written")
+    unknown = [name for name in names if name not in schema.names]
     if unknown:
         raise NewerFormat(path, f"column {unknown[0]}")
     for column in schema.names:
-        if column not in table.column_names:
+        if column not in names:
             table = table.append_column(column, pa.nulls(len(table), schema.field(column).type))
     table = table.select(schema.names)
     if not table.schema.equals(schema):
         raise DamagedFile(path, "its columns have other types than were written")
     # The cast drops what Parquet adds to the columns' metadata: written again, they are the same bytes.
     return table.cast(schema)
+
+
+def _incomplete(table: pa.Table, about: pq.FileMetaData) -> str | None:
+    """Return what does not have as many rows, or values in its lists, as the end of the file says.
+
+    How many values a page has stands before the page, where Parquet's own checksums do not cover it.
+    """
+    if len(table) != about.num_rows:
+        return "it has"
+    written = Counter[str]()
+    for group in map(about.row_group, range(about.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            written[column.path_in_schema.partition(".")[0]] += column.num_values
+    lists = (field.name for field in table.schema if pa.types.is_list(field.type))
+    return next((f"column {name} has" for name in lists if _places(table[name]) != written[name]), None)
+
+
+def _places(lists: pa.ChunkedArray) -> int:
+    """Return the number of values that Parquet counts: one of a list that is empty or null."""
+    lengths = pc.list_value_length(lists).fill_null(0)
+    return int(pc.sum(pc.max_element_wise(lengths, 1)).as_py() or 0)
 
 
 def checksum(path: Path) -> str:

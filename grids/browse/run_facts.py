@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.errors import FedgridError
-from fedgrid.engine.run_config import RunConfig, complete
+from fedgrid.engine.run_config import DEFAULTS, RunConfig, complete
 from fedgrid.engine.run_folder import LOG, RunFolder
 from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.browse.columns import Row, place_of, rows_of
 from fedgrid.grids.browse.find import Found
 from fedgrid.grids.display.tables import RESULT_COLUMNS
-from fedgrid.grids.presets.axis_keys import AXES, axis_keys, value_of
+from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys, value_of
 from fedgrid.tracking.records import Array, Records, RecordsError, read
 from fedgrid.tracking.scoring.scores import curves
 
@@ -58,14 +59,21 @@ def facts_of(found: Found, storage: Storage, data_dir: Path) -> dict[str, Any]:
 def _changed(config: RunConfig, data_dir: Path) -> dict[str, Any] | None:
     """Return key -> value and default of the settings that differ from the defaults.
 
-    None if the defaults cannot be known here: a plugin or the user's own images are not at hand.
+    Of a plugin's algorithm all settings, without defaults: to show a run executes no plugin. None if the
+    user's own images are not at hand.
     """
-    plain = {axis: getattr(config, axis) for axis in AXES} | {"algorithm": config.algorithm["name"]}
+    name = config.algorithm["name"]
+    is_known = name in ALGORITHMS
+    plain = {axis: getattr(config, axis) for axis in AXES}
     try:
-        usual = complete(plain, data_dir)
+        usual = complete(plain | {"algorithm": name if is_known else DEFAULTS["algorithm"]}, data_dir)
     except FedgridError:
         return None
-    values = {key: (value_of(config, key), value_of(usual, key)) for key in axis_keys() if key not in AXES}
+    keys = [key for key in axis_keys() if key not in AXES and (is_known or not key.startswith(SETTING))]
+    values = {key: (value_of(config, key), value_of(usual, key)) for key in keys}
+    if not is_known:
+        settings = {key: value for key, value in config.algorithm.items() if key != "name"}
+        values |= {f"{SETTING}{key}": (value, None) for key, value in settings.items() if value is not None}
     return {key: {"value": now, "default": then} for key, (now, then) in values.items() if now != then}
 
 

@@ -8,6 +8,7 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent, RunFinished, RunPreparing, RunStarted
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.results import outcome
@@ -104,7 +105,13 @@ class Watch:
             case RunPreparing(encoder):
                 self._view.prepare(config, encoder)
             case RunStarted(rounds_done):
-                self.tally.start(config, rounds_done)
+                again = self.tally.start(config, rounds_done)
+                if again:
+                    # A table or a state is damaged. The run has set it aside.
+                    warn(
+                        f"{config.name}: rounds {rounds_done + 1} to {rounds_done + again} were stored and "
+                        "are computed again; log.txt in its folder says why"
+                    )
                 self._log.start(config)
                 self._view.start(config, rounds_done)
             case RoundDone(number, scores, timing):

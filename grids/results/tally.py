@@ -32,6 +32,8 @@ class Tally:
         self._now = now
         self._start: float | None = None
         self._rounds_left = Counter[str]()
+        self._stored: dict[str, int] = {}
+        """Run id -> rounds that it has already, of those that have not started in this launch."""
         self._seconds = Counter[str]()
         self._rounds = Counter[str]()
         self.add(runs, rounds_done, finished_before)
@@ -44,7 +46,10 @@ class Tally:
         self.done += finished_before
         self.finished_before += finished_before
         for run in runs:
-            self._rounds_left[run.dataset] += run.training.rounds - rounds_done.get(run.run_id, 0)
+            stored = rounds_done.get(run.run_id, 0)
+            self._rounds_left[run.dataset] += run.training.rounds - stored
+            if stored:
+                self._stored[run.run_id] = stored
 
     @property
     def waiting(self) -> int:
@@ -88,12 +93,15 @@ class Tally:
             return None
         return 1 - self._client_seconds / (self.seconds * self._at_once)
 
-    def start(self, config: RunConfig, rounds_done: int) -> None:
-        """Count a run that starts, or resumes."""
+    def start(self, config: RunConfig, rounds_done: int) -> int:
+        """Count a run that starts, or resumes; return how many of the rounds that it had are done again."""
+        again = max(0, self._stored.pop(config.run_id, 0) - rounds_done)
+        self._rounds_left[config.dataset] += again
         if self._start is None:
             self._start = self._now()
         self.running[config.run_id] = (config, rounds_done)
         self._at_once = max(self._at_once, len(self.running))
+        return again
 
     def round(self, config: RunConfig, number: int, timing: Mapping[str, Any]) -> None:
         """Count a round."""

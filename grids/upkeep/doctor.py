@@ -11,14 +11,14 @@ from platform import platform, python_version
 
 from rich.console import Console
 
-from fedgrid.engine.clients.placement import Request, at_once, describe, plan
+from fedgrid.engine.clients.placement import GPU_SHARE, Request, at_once, describe, plan
 from fedgrid.engine.data.datasets import DATASETS, is_here
 from fedgrid.engine.errors import FedgridError
 from fedgrid.engine.format import FORMAT
 from fedgrid.engine.plugins.installed import installed
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.mlflow_log.tags import commit
-from fedgrid.grids.planning.dry_run import Capacity
+from fedgrid.grids.planning.estimate import Capacity
 from fedgrid.grids.upkeep import machine, reach
 from fedgrid.redaction import printable, redacted
 from fedgrid.tracking.mlflow.store import TrackingError
@@ -118,6 +118,8 @@ def _placements() -> Mapping[str, str]:
     if nodes is None:
         return {"unknown": "the cluster's nodes are known once it is asked: `fedgrid run GRID --dry-run`"}
     found = {"nodes": describe(nodes)}
+    if any(node.gpus >= 1 for node in nodes):
+        found["GPU share"] = f"at least {GPU_SHARE:g}; more if the model was measured to take more, at launch"
     for clients in CLIENTS:
         plans = [plan(clients, nodes, Request(), runs) for runs in (1, MANY)]
         alone, many = (Capacity(clients, one, at_once(one, nodes), 0) for one in plans)

@@ -2,9 +2,11 @@
 
 python -m tests.chaos.damage
 python -m tests.chaos.damage --file mlflow.json --file lease.json
+python -m tests.chaos.damage --interrupted
 
 A file of a finished run, of a failed one, of their grids or of the storage itself is cut in half, emptied,
-or has one bit flipped, at several places. `status`, `store`, `sync`, the numbers of `report` and `compare`,
+or has one bit flipped, at several places. With `--interrupted` it is a file of a run that was stopped, whose
+records are in segments of two rounds. `status`, `store`, `sync`, the numbers of `report` and `compare`,
 `run` and `retry` must then say it in one line, or not be concerned; no number that they show may differ from
 those of the whole grid, and MLflow may have no round twice; and once `run` has done what it can, the records
 are the same bytes again, or it has refused in one line. Pauses take no time. `lease.json` is that of a killed
@@ -23,10 +25,17 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 from fedgrid.engine.errors import FedgridError
+from fedgrid.engine.integrity import record_files
+from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.cli.commands.app import INTERRUPTED
+from fedgrid.grids.execution.run_events import RoundDone, RunEvent
+from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.results.study import load
 from fedgrid.tracking.report.contents import comparison_page
 from tests.helpers.command_line import Result, fedgrid, new_storage
@@ -45,6 +54,11 @@ GRIDS = {
         "rounds: 3", "learning_rate: 1.0e+30, rounds: 3"
     ),
 }
+STOPPED = f"{SMALL.replace('rounds: 3', 'rounds: 6')}filter: {{algorithm: bnc}}\n"
+"""The grid of the interrupted run. It has a folder of its own: its storage is damaged, too."""
+SEGMENT_ROWS = 6
+"""Of three clients a round: the interrupted run has files with rounds 1 and 2, 3 and 4, and 5."""
+STOP_AFTER = 5
 NUMBERS = ("rounds.parquet", "clients.parquet", "scores.json")
 NOT_OURS = ("mlflow.db", "mlartifacts", "figures", "log.txt", "store")
 """MLflow's files, those that no command reads, and the round cache, which has tests of its own."""
@@ -85,6 +99,62 @@ def make(folder: Path) -> Path:
         lease = json.loads((storage / "lease.json").read_text())
     (storage / "lease.json").write_text(json.dumps({**lease, "pid": ended.pid}) + "\n")
     return storage
+
+
+def interrupt(folder: Path) -> tuple[Path, Path]:
+    """Stop a run after its fifth round; return its storage, and that of the same run at its end."""
+    (folder / "small.yaml").write_text(STOPPED)
+    whole, stopped = new_storage(folder / "finished"), new_storage(folder / "stopped")
+    launch = ("run", folder / "small.yaml", "--in-process", "--storage")
+    assert fedgrid(*launch, whole).code == 0
+
+    def handle(watch: Watch, config: RunConfig, event: RunEvent, plain: Any = Watch.handle) -> None:
+        plain(watch, config, event)
+        watch.stopping = watch.stopping or (isinstance(event, RoundDone) and event.number == STOP_AFTER)
+
+    with patch.object(Watch, "handle", handle):
+        ended = fedgrid(*launch, stopped)
+        assert ended.code == INTERRUPTED, ended
+    return stopped, whole
+
+
+def of_the_interrupted(storage: Path) -> list[Path]:
+    """Return its segments, tables and states, and what else its folder has."""
+    [run] = storage.glob("digits-*")
+    names = (path.relative_to(storage) for path in sorted(run.rglob("*")) if path.is_file())
+    return [name for name in names if not set(name.parts) & set(NOT_OURS)]
+
+
+def check_interrupted(
+    stopped: Path, whole: Path, victim: Path, damage: Damage, folder: Path
+) -> tuple[str, list[str]]:
+    """Damage a file of a copy of an interrupted run; return what `run` did, and what is wrong."""
+    storage = Path(tempfile.mkdtemp(dir=folder)) / "runs"
+    shutil.copytree(stopped, storage)
+    before = (storage / victim).read_bytes()
+    (storage / victim).write_bytes(damage(before))
+    wrong = []
+    for command in (("status", "small"), ("store", "small"), ("show", victim.parts[0]), ("sync", "small")):
+        wrong += faults(command[0], fedgrid(*command, "--storage", storage), lines=3)
+    found = reported(storage)
+    if not isinstance(found, str) and found:
+        wrong.append("report: numbers of a run that is not finished")
+    ran = fedgrid("run", folder / "small.yaml", "--storage", storage, "--in-process")
+    wrong += faults("run", ran)
+    if ran.code == 0 and numbers(storage) != numbers(whole):
+        wrong.append("run: other bytes")
+    if again := twice(storage):
+        wrong.append(f"MLflow has {again} points twice")
+    is_aside = any(path.read_bytes() == damage(before) for path in storage.glob(f"*/damaged-*/{victim.name}"))
+    if not ran.code and is_aside != ("computed again" in ran.err):
+        wrong.append("run: the damaged file is gone, or not said to be set aside")
+    shutil.rmtree(storage.parent)
+    return _end(ran), wrong
+
+
+def _end(ran: Result) -> str:
+    is_aside = "set aside" in ran.err or "computed again" in ran.err
+    return "refused" if ran.code else "set aside" if is_aside else "not concerned"
 
 
 def victims(storage: Path) -> list[Path]:
@@ -179,21 +249,29 @@ def check(whole: Path, victim: Path, damage: Damage, folder: Path) -> tuple[str,
     if damage(before) not in kept and victim.name not in REWRITTEN:
         wrong.append("run: the damaged file is gone")
     shutil.rmtree(storage.parent)
-    return ("refused" if ran.code else "set aside" if "set aside" in ran.err else "not concerned"), wrong
+    return _end(ran), wrong
 
 
 def main() -> int:
     """Damage every file in every way; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--file", action="append", help="Only files of this name; may be repeated.")
+    parser.add_argument("--interrupted", action="store_true", help="The files of a run that was stopped.")
     given = parser.parse_args()
     ends: Counter[str] = Counter()
     num_wrong = 0
     with tempfile.TemporaryDirectory() as place, pauses_skipped():
-        whole = make(Path(place))
-        for victim in victims(whole):
+        folder = Path(place)
+        if given.interrupted:
+            record_files.SEGMENT_ROWS = SEGMENT_ROWS
+            stopped, whole = interrupt(folder)
+            names, checked = of_the_interrupted(stopped), partial(check_interrupted, stopped, whole)
+        else:
+            whole = make(folder)
+            names, checked = victims(whole), partial(check, whole)
+        for victim in names:
             for how, damage in DAMAGES.items() if victim.name in (given.file or [victim.name]) else ():
-                end, wrong = check(whole, victim, damage, Path(place))
+                end, wrong = checked(victim, damage, folder)
                 ends[end] += 1
                 num_wrong += bool(wrong)
                 print("; WRONG ".join([f"{victim.name}, {how}: {end}", *wrong]), flush=True)

@@ -16,12 +16,14 @@ figures are a few bytes, so that a case takes a fraction of the time.
 import argparse
 import ctypes
 import errno
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -35,7 +37,13 @@ Launch: TypeAlias = Callable[[Path, int, int, str], tuple[Path, Any]]
 ROOT = Path(__file__).parents[2]
 LIBRARY = "failing_disk.so"
 FOREVER = 1 << 40
-IMPORTED = ("matplotlib.pyplot", "mlflow", "fedgrid.grids.cli.main", "fedgrid.grids.execution.launch")
+IMPORTED = (
+    "matplotlib.pyplot",
+    "mlflow",
+    "torch",
+    "fedgrid.grids.cli.main",
+    "fedgrid.grids.execution.launch",
+)
 GRID = ("--clients", "3", "--algorithm", "ocfl-kmeans", "--set", "training.rounds=2")
 """Which rounds and clients matters little: each round writes the same files."""
 
@@ -51,16 +59,10 @@ def without_pauses() -> None:
 
 
 def child(storages: Path, launch: Launch, errors: Sequence[str], ways: Sequence[str], every: int) -> int:
-    """Run all cases, each in a fork, so that torch is imported once; return how many are wrong."""
+    """Run all cases, each in a fork, so that what they import is imported once; return how many are wrong."""
     without_pauses()
     sys.path.insert(0, str(ROOT))
-    for module in (
-        "matplotlib.pyplot",
-        "mlflow",
-        "torch",
-        "fedgrid.grids.cli.main",
-        "fedgrid.grids.execution.launch",
-    ):
+    for module in IMPORTED:
         import_module(module)
     calls, expected = undisturbed(storages, launch)
     print(f"undisturbed: {calls} writes, {len(expected)} files", flush=True)
@@ -99,15 +101,25 @@ def forked(work: Callable[[], str]) -> str:
 
 
 def undisturbed(storages: Path, launch: Launch) -> tuple[int, dict[str, bytes]]:
-    """Run the grid; return its number of writes and its files."""
+    """Run the grid, and import what that has imported; return its number of writes and its files."""
+    before = set(sys.modules)
 
     def run() -> str:
         storage, result = launch(storages / "undisturbed", 0, 0, "EIO")
         assert result.code == 0, result
-        return str(disk().failing_disk_calls())
+        return json.dumps([disk().failing_disk_calls(), *(set(sys.modules) - before)])
 
-    calls = int(forked(run))
+    calls, *modules = json.loads(forked(run))
+    import_all(modules)
     return calls, contents(storages / "undisturbed")
+
+
+def import_all(modules: Sequence[str]) -> None:
+    """Import what a fork has imported, so that later forks have it."""
+    for module in sorted(modules):
+        # Some are no modules of a file, and can only be made by what has imported them.
+        with suppress(ImportError):
+            import_module(module)
 
 
 def case(storages: Path, launch: Launch, call: int, name: str, way: str, expected: dict[str, bytes]) -> str:

@@ -68,6 +68,8 @@ def parse(words: list[str]) -> None:
     command, context = COMMAND, COMMAND.make_context("fedgrid", ["--help"], resilient_parsing=True)
     while hasattr(command, "commands"):
         name, *words = words
+        if any(name in option.opts for option in command.params):
+            return
         command = command.commands.get(name)
         if command is None:
             raise TyperException(f"no command {name}")

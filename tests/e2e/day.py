@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -42,7 +41,6 @@ class Step:
 
 RUN = f"fedgrid run {STUDY}.yaml"
 STEPS = (
-    Step("What is it?", "fedgrid --version", is_typed_by_test=False),
     Step(
         "A study to start from: a grid, an algorithm and a model, a search, a notebook.",
         f"fedgrid init {STUDY}",
@@ -157,7 +155,7 @@ def served(command: str, folder: Path) -> str:
         server = re.search(r"http://[^/\s]+", line)
         assert server is not None, line
         wait_until_served(server[0])
-        process.send_signal(signal.SIGINT)
+        process.terminate()  # As Ctrl-C, which a shell's background job ignores.
     return line
 
 

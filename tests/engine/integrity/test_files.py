@@ -17,6 +17,7 @@ from fedgrid.engine.integrity.files import checksum, read_table, stamped
 VALUES = {"loss": 0.1, "names": ["a", "b"], "best": None}
 SCHEMA = pa.schema({"round": pa.int32(), "loss": pa.float64()})
 TABLE = pa.Table.from_pylist([{"round": 1, "loss": 0.5}, {"round": 2, "loss": 0.25}], schema=SCHEMA)
+LISTS = pa.table({"counts": pa.array([[1, 0, 2], [], None, [0, 3, 3]], pa.list_(pa.int32()))})
 PROGRESS = Progress(1, State((np.ones(3, np.float32),), np.zeros(2, np.int64)))
 
 
@@ -58,7 +59,7 @@ def test_sealed_file_of_another_version_is_refused(tmp_path, version, error):
 
 def write(path, table, **metadata):
     about = {**stamped(table).schema.metadata, **{name.encode(): value for name, value in metadata.items()}}
-    pq.write_table(table.replace_schema_metadata(about), path)
+    pq.write_table(table.replace_schema_metadata(about), path, write_page_checksum=True)
     return path
 
 
@@ -83,6 +84,20 @@ def test_table_whose_columns_are_not_those_it_names_is_damaged(tmp_path):
     pq.write_table(renamed, tmp_path / "a.parquet")
     with pytest.raises(DamagedFile, match="columns"):
         read_table(tmp_path / "a.parquet", SCHEMA)
+
+
+@pytest.mark.parametrize("bit", [0x80, 0x08], ids=["high", "middle"])
+def test_list_table_with_a_flipped_bit_anywhere_is_damaged_or_read_as_it_was(bit, tmp_path):
+    """Bits that a reader of Parquet does not look at may change; names that are no text are damage."""
+    path = write(tmp_path / "a.parquet", LISTS)
+    data, refused = path.read_bytes(), 0
+    for at in range(len(data)):
+        path.write_bytes(data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :])
+        try:
+            assert read_table(path, LISTS.schema).equals(LISTS), at
+        except (DamagedFile, NewerFormat):
+            refused += 1
+    assert refused > len(data) / 2
 
 
 def test_table_without_a_format_is_damaged(tmp_path):

@@ -74,6 +74,20 @@ def test_events_go_to_mlflow_and_the_screen(watched):
     assert watch.tally.running == {run.run_id: (run, 4)}
 
 
+def test_run_that_cannot_use_its_stored_rounds_says_so_once_in_one_line(watched, capsys):
+    watch, *_ = watched
+    run, whole = config(seed=1), config(seed=2)
+    watch.tally = Tally([run, whole], {run.run_id: 2, whole.run_id: 2})
+    watch.handle(whole, RunStarted(2))
+    watch.handle(run, RunStarted(0))
+    watch.retry(run, "client 3 died", 1)
+    watch.handle(run, RunStarted(0))
+    assert capsys.readouterr().err == (
+        f"warning: {run.name}: rounds 1 to 2 were stored and are computed again; "
+        "log.txt in its folder says why\n"
+    )
+
+
 def test_a_run_whose_encoder_comes_first_is_shown_but_not_counted_yet(watched):
     watch, *_ = watched
     watch.handle(config(seed=1), RunPreparing("3 federated rounds"))

@@ -191,3 +191,13 @@ def test_rounds_of_zero_seconds_give_no_time_left(clock):
     tally.start(run(), 0)
     tally.round(run(), 1, taken(0.0))
     assert tally.seconds_left is None
+
+
+def test_stored_rounds_that_cannot_be_used_are_left_again(clock):
+    tally = Tally([run()], {run().run_id: 7}, now=clock)
+    assert tally.start(run(), 5) == 2
+    tally.leave(run())
+    assert tally.start(run(), 5) == 0, "they are counted once"
+    clock.time += 1
+    tally.round(run(), 6, timing(1.0))
+    assert tally.seconds_left == pytest.approx(4.0)

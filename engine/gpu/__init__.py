@@ -1,0 +1,1 @@
+"""What a GPU has to hold, measured on it."""

@@ -1,0 +1,174 @@
+"""The GPU share of a client actor, from the memory that one was measured to take on a GPU.
+
+An actor takes a CUDA context, what torch reserves while it trains and tests, and its clients' images. The
+images are counted, not measured, as if one actor held all of a run: an upper bound that is small beside the
+context. Local rules that keep copies of the weights, and fragmentation, have the rest of `SPARE`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from math import ceil, prod
+from pathlib import Path
+
+from fedgrid.engine.clients.placement import GPU_SHARE, SMALLEST_SHARE, Node, Request
+from fedgrid.engine.data.datasets import find
+from fedgrid.engine.errors import ConfigError, FedgridError, RunError
+from fedgrid.engine.gpu.probe import TIMEOUT, Taken, Workload, measure
+from fedgrid.engine.plugins import active
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.grids.display.plain import warn
+from fedgrid.grids.planning.calibrate import expected_images
+
+SPARE = 1.25
+"""By how much a share is larger than what was measured."""
+STEPS = 100
+"""Shares are rounded up to hundredths."""
+LABEL_BYTES = 8
+GB = 1e9
+
+Measure = Callable[[tuple[Workload, ...]], Taken]
+
+
+@dataclass(frozen=True)
+class Need:
+    """What an actor of a run takes on a GPU, in bytes."""
+
+    run: RunConfig
+    total: int
+    """The GPU's memory."""
+    context: int
+    training: int | None
+    """None: more than the GPU has."""
+    images: int
+
+    @property
+    def share(self) -> float:
+        """The share of the GPU that holds it, in hundredths; infinite if none does."""
+        if self.training is None:
+            return float("inf")
+        return ceil(STEPS * SPARE * (self.context + self.training + self.images) / self.total) / STEPS
+
+    def __str__(self) -> str:
+        settings = self.run.training
+        what = f"{self.run.model} with batches of {settings.batch_size}"
+        if settings.stacked > 1:
+            what += f", {settings.stacked} clients stacked"
+        if self.training is None:
+            return f"{what} needs more than the {_gb(self.total)} of the GPU"
+        return (
+            f"{what} takes {_gb(SPARE * (self.context + self.training + self.images))} of the GPU's "
+            f"{_gb(self.total)}, a fifth of it to spare (context {_gb(self.context)}, training "
+            f"{_gb(self.training)}, images {_gb(self.images)})"
+        )
+
+
+def with_measured_share(
+    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, data_dir: Path, measure: Measure
+) -> Request:
+    """Return the request with a GPU share that every run fits into.
+
+    Where the user gives none it is the largest that a run needs, and at least `GPU_SHARE`: more actors on a
+    GPU only take turns. Nothing is measured where no GPU would be used; if measuring fails, a warning says so
+    and the request stays as it is.
+
+    Raises:
+        ConfigError: the share that the user gives is too small, or a run fits on no GPU.
+    """
+    if request.gpus_per_client == 0 or not runs or not any(node.gpus >= 1 for node in nodes):
+        return request
+    try:
+        need = max(needs_of(runs, data_dir, measure), key=lambda need: need.share)
+    except RunError as error:
+        warn(f"{error}; whether clients fit their share of a GPU is not known, nvidia-smi shows it")
+        return request
+    if need.share > 1:
+        raise ConfigError(
+            f"{need}; choose a smaller training.batch_size or training.stacked, or train on the CPU with "
+            "--gpus-per-actor 0"
+        )
+    given = request.gpus_per_client
+    if given is not None and given < need.share:
+        raise ConfigError(
+            f"--gpus-per-actor {given:g} is {_gb(given * need.total)}, but {need}; "
+            f"--gpus-per-actor {need.share:g} would do, or leave it out"
+        )
+    return replace(request, gpus_per_client=max(GPU_SHARE, need.share)) if given is None else request
+
+
+def with_share_here(
+    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, data_dir: Path
+) -> Request:
+    """Return the same by this machine's GPU; the request as it is if there is none."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return request
+    return with_measured_share(runs, nodes, request, data_dir, measure)
+
+
+def needs_of(runs: Sequence[RunConfig], data_dir: Path, measure: Measure) -> list[Need]:
+    """Return what an actor of each kind of run takes; runs that train alike are measured once."""
+    images: dict[Workload, tuple[int, RunConfig]] = {}
+    for run in runs:
+        workload = workload_of(run, data_dir)
+        images[workload] = max((_image_bytes(run, data_dir), run), images.get(workload, (0, run)), key=_first)
+    taken = measure(tuple(images))
+    return [
+        Need(run, taken.total, taken.context, reserved, held)
+        for reserved, (held, run) in zip(taken.reserved, images.values(), strict=True)
+    ]
+
+
+def workload_of(run: RunConfig, data_dir: Path) -> Workload:
+    """Return what decides the memory of a run's training; settings that change none are left at defaults."""
+    dataset = find(run.dataset, data_dir)
+    same = {"local_epochs": 1, "learning_rate": 0.01}
+    return Workload(
+        run.model,
+        dataset.shape,
+        dataset.num_classes,
+        run.training.local.model_copy(update=same),
+        active.sources(run.plugin_digests),
+    )
+
+
+@cache
+def measure_on_cluster(workloads: tuple[Workload, ...]) -> Taken:
+    """Measure on a GPU of the cluster that Ray is connected to, once for all launches of this process.
+
+    Raises:
+        ConfigError: a model cannot be trained with these settings.
+        RunError: no GPU is free, or measuring fails.
+    """
+    import ray
+
+    # A worker that stayed for further tasks would keep its CUDA context.
+    once = ray.remote(num_cpus=SMALLEST_SHARE, num_gpus=1 / STEPS, max_retries=0, max_calls=1)
+    task = once(measure).remote(workloads)
+    try:
+        taken: Taken = ray.get(task, timeout=2 * TIMEOUT)
+    except ray.exceptions.GetTimeoutError as error:
+        ray.cancel(task, force=True)
+        raise RunError("no GPU was free to measure what a client takes on it") from error
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause
+        if isinstance(cause, FedgridError):
+            raise cause from error
+        why = str(cause).partition(". ")[0]
+        raise RunError(f"measuring what a client takes on a GPU failed ({why})") from error
+    return taken
+
+
+def _image_bytes(run: RunConfig, data_dir: Path) -> int:
+    dataset = find(run.dataset, data_dir)
+    held = expected_images(run, dataset)
+    return ceil((held.train + held.test + held.server) * (prod(dataset.shape) + LABEL_BYTES))
+
+
+def _first(pair: tuple[int, RunConfig]) -> int:
+    return pair[0]
+
+
+def _gb(size: float) -> str:
+    return f"{size / GB:.2f} GB"

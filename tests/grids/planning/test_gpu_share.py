@@ -1,0 +1,109 @@
+"""The GPU share of an actor, worked out by hand from what a stand-in for the GPU measures."""
+
+from pathlib import Path
+
+import pytest
+
+from fedgrid.engine.clients.placement import Node, Request
+from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.gpu.probe import Taken
+from fedgrid.engine.run_config import complete
+from fedgrid.grids.planning.gpu_share import with_measured_share, with_share_here
+
+NOWHERE = Path("nowhere")
+GPUS = [Node(8, 0), Node(16, 2)]
+MB, GB = 10**6, 10**9
+
+
+def run(**values):
+    return complete({"algorithm": "bnc", **values}, NOWHERE)
+
+
+SMALL, LARGE = run(), run(model="tinyvgg")
+
+
+class Measured:
+    """A GPU of 8 GB on which a context takes 0.5 GB."""
+
+    def __init__(self, **reserved):
+        self.reserved, self.seen = {"digitnet": 100 * MB, "tinyvgg": 1500 * MB, **reserved}, []
+
+    def __call__(self, workloads):
+        self.seen += [workload.model for workload in workloads]
+        return Taken(8 * GB, 500 * MB, tuple(self.reserved[workload.model] for workload in workloads))
+
+
+def share(runs, request=Request(), nodes=GPUS, measured=None):  # noqa: B008
+    return with_measured_share(runs, nodes, request, NOWHERE, measured or Measured())
+
+
+def test_share_holds_context_training_and_images_and_a_quarter_more():
+    """(0.5 + 0.1 GB + 0.2 MB of digits) x 1.25 of 8 GB are 9.4 %, (0.5 + 1.5) x 1.25 are 31.25 %."""
+    assert share([SMALL]).gpus_per_client == 0.1
+    assert share([SMALL, LARGE]).gpus_per_client == 0.32
+
+
+def test_share_is_at_least_a_twentieth():
+    """0.06 GB and the context: a 16 GB GPU would hold more than twenty."""
+    assert share([SMALL], measured=lambda each: Taken(16 * GB, 0, (60 * MB,))).gpus_per_client == 0.05
+
+
+def test_runs_that_train_alike_are_measured_once():
+    measured = Measured()
+    share([SMALL, run(seed=1), run(training={"learning_rate": 0.2}), LARGE], measured=measured)
+    assert measured.seen == ["digitnet", "tinyvgg"]
+
+
+def test_share_of_the_user_that_is_large_enough_stays():
+    request = Request(clients_per_actor=5, gpus_per_client=0.4)
+    assert share([LARGE], request) == request
+
+
+def test_share_of_the_user_that_is_too_small_is_refused_with_one_that_would_do():
+    with pytest.raises(ConfigError) as refused:
+        share([SMALL, LARGE], Request(gpus_per_client=0.2))
+    message = str(refused.value)
+    assert message.startswith("--gpus-per-actor 0.2 is 1.60 GB, but tinyvgg with batches of 32 takes 2.50 GB")
+    assert "context 0.50 GB, training 1.50 GB" in message
+    assert "--gpus-per-actor 0.32 would do" in message
+    assert "\n" not in message
+    assert share([SMALL, LARGE], Request(gpus_per_client=0.32)).gpus_per_client == 0.32
+
+
+@pytest.mark.parametrize("reserved", [None, 6 * GB])
+def test_run_that_fits_on_no_gpu_is_refused(reserved):
+    large = run(model="tinyvgg", training={"stacked": 15})
+    with pytest.raises(ConfigError, match="15 clients stacked.* smaller training.batch_size") as refused:
+        share([SMALL, large], measured=Measured(tinyvgg=reserved))
+    assert "--gpus-per-actor 0" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("runs", "nodes", "request_"),
+    [([SMALL], [Node(8, 0)], Request()), ([SMALL], GPUS, Request(gpus_per_client=0)), ([], GPUS, Request())],
+    ids=["no GPU", "CPU wanted", "nothing to run"],
+)
+def test_nothing_is_measured_where_no_gpu_would_be_used(runs, nodes, request_):
+    def never(workloads):
+        raise AssertionError("measured")
+
+    assert with_measured_share(runs, nodes, request_, NOWHERE, never) == request_
+
+
+@pytest.mark.parametrize("given", [None, 0.2])
+def test_failed_measurement_is_told_and_the_request_stays(given, capsys):
+    def fail(workloads):
+        raise RunError("no GPU was free to measure what a client takes on it")
+
+    assert share([SMALL], Request(gpus_per_client=given), measured=fail) == Request(gpus_per_client=given)
+    told = capsys.readouterr().err
+    assert "no GPU was free" in told
+    assert "nvidia-smi" in told
+
+
+def test_a_plan_on_this_machine_measures_only_a_gpu_that_torch_can_use(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert with_share_here([SMALL], GPUS, Request(), NOWHERE) == Request()
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("fedgrid.grids.planning.gpu_share.measure", Measured())
+    assert with_share_here([LARGE], GPUS, Request(), NOWHERE).gpus_per_client == 0.32
