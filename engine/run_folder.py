@@ -31,7 +31,7 @@ FAILED, LOG = "failed.json", "log.txt"
 def folder_of(root: Path, config: RunConfig) -> Path:
     """Return the folder of a run under a storage's `root`; a ConfigError if its name leads elsewhere."""
     name = f"{config.name}-{config.run_id}"
-    if Path(name).name != name or "\0" in name:
+    if "/" in name or "\0" in name:
         raise ConfigError(f"a run named {name!r}: expected no / in the names of data set and algorithm")
     return root / name
 

@@ -31,14 +31,13 @@ class Server(Session):
 
     def __init__(
         self,
-        group: PlacementGroup,
-        placement: Placement,
+        actors: RayPool,
         data_dir: Path,
         store: CacheOptions | None = None,
         plugins: Sequence[PluginSource] = (),
         accept_changes: bool = False,
     ) -> None:
-        """Start the client actors in `group`, which is reserved for `placement`.
+        """Serve the clients of `actors`.
 
         Args:
             store: how rounds are taken from the round cache; None computes every round.
@@ -46,11 +45,11 @@ class Server(Session):
             accept_changes: as of `Session`.
         """
         active.know(plugins)
-        self._actors = RayPool(group, placement)
+        self._actors = actors
         super().__init__(
-            self._actors,
+            actors,
             data_dir,
-            threads=placement.num_actors,
+            threads=actors.placement.num_actors,
             write_behind=True,
             store=store,
             accept_changes=accept_changes,
@@ -64,6 +63,19 @@ class Server(Session):
     def client_pids(self) -> list[int]:
         """Return the process ids of the client actors."""
         return self._actors.pids()
+
+
+class ServerActor(Server):
+    """A server that starts its client actors in `group`, which is reserved for `placement`."""
+
+    def __init__(
+        self,
+        group: PlacementGroup,
+        placement: Placement,
+        data_dir: Path,
+        plugins: Sequence[PluginSource] = (),
+    ) -> None:
+        super().__init__(RayPool(group, placement), data_dir, plugins=plugins)
 
 
 def reserve(placement: Placement) -> PlacementGroup:
@@ -88,5 +100,5 @@ def start_server(
 ) -> Any:
     """Start a server as an actor in bundle 0 of `group`, for a notebook or a benchmark; return its handle."""
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
-    actor = ray.remote(max_restarts=0, num_cpus=SERVER_CPUS, scheduling_strategy=strategy)(Server)
+    actor = ray.remote(max_restarts=0, num_cpus=SERVER_CPUS, scheduling_strategy=strategy)(ServerActor)
     return actor.remote(group, placement, data_dir, plugins=plugins)

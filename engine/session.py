@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.engine.before_training.deal import deal
 from fedgrid.engine.before_training.pretraining import ENCODER, pretraining_of
 from fedgrid.engine.checkpoint import Progress
 from fedgrid.engine.clients.machine import Machine, slow_precision, that_matter
@@ -30,7 +31,7 @@ from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.partition.kinds import transform_of
 from fedgrid.engine.partition.server_images import hold_out, server_parts, sets_of_groups
-from fedgrid.engine.partition.split import ClientSplit, client_sets, split_pool, with_official_tests
+from fedgrid.engine.partition.split import client_sets
 from fedgrid.engine.plugins import active
 from fedgrid.engine.records import RoundRecord
 from fedgrid.engine.round_cache.key import of_setup
@@ -242,31 +243,6 @@ def _layout(
 ) -> Layout:
     """Keep the last layout; with another version of a plugin, a model of the same name may have another."""
     return layout_of(blank(model, shape, num_classes))
-
-
-def deal(config: RunConfig, pair: Pair, data_dir: Path) -> tuple[ClientSplit, ...]:
-    """Return which client holds which images; needs their classes, groups and size, but no pixels.
-
-    Raises:
-        ConfigError: a split that the data set cannot carry.
-    """
-    pool, server = pair
-    rest, _ = hold_out(server, config.split.reference_images, config.root_seed)
-    parts_K = split_pool(
-        pool.labels,
-        dataset=config.dataset,
-        num_classes=find(config.dataset, data_dir).num_classes,
-        overlap=config.overlap,
-        balance=config.balance,
-        num_clients=config.clients,
-        split=config.split,
-        seed=config.seed,
-        shape=pool.images.shape[1:],
-        pool_groups=pool.groups,
-    )
-    if config.split.tested_on == "official" and config.split.scored_on == "test":
-        return with_official_tests(parts_K, pool, rest, config.overlap)
-    return parts_K
 
 
 def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:

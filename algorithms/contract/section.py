@@ -1,6 +1,7 @@
 """What every part of a configuration is: frozen, strict about its keys, and never a boolean for a number."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
@@ -31,13 +32,11 @@ class Section(BaseModel):
     @model_serializer(mode="wrap")
     def _without_later_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         values: dict[str, Any] = handler(self)
-        fields = type(self).model_fields
-        later = {name for base in type(self).__mro__ for name in vars(base).get("later", ())}
-        return {
-            name: value
-            for name, value in values.items()
-            if name not in later or getattr(self, name) != fields[name].get_default()
-        }
+        for name, default in _later_defaults(type(self)).items():
+            # Nearly always the default itself: thousands of runs are written at once.
+            if (value := getattr(self, name)) is default or value == default:
+                values.pop(name, None)
+        return values
 
     @model_validator(mode="wrap")
     @classmethod
@@ -53,12 +52,21 @@ class Section(BaseModel):
         return settings
 
 
+@cache
+def _later_defaults(section: type[Section]) -> dict[str, Any]:
+    """Return the defaults of the keys of a section that are `later`; no copies, as nothing changes them."""
+    later = {name for base in section.__mro__ for name in vars(base).get("later", ())}
+    return {name: field.get_default() for name, field in section.model_fields.items() if name in later}
+
+
 def _booleans_taken_for_numbers(given: object, taken: object) -> Iterator[tuple[tuple[str, ...], bool]]:
     """Yield those in `given`, with their path: pydantic takes true for 1."""
     for key, value in given.items() if isinstance(given, Mapping) else ():
         if isinstance(value, str | float | None) or type(value) is int:
             continue  # Nearly all: thousands of runs are read at once.
         stored = getattr(taken, key, None) if isinstance(key, str) else None
+        if isinstance(stored, Section):
+            continue  # It has looked itself.
         if isinstance(value, bool) and isinstance(stored, int | float) and not isinstance(stored, bool):
             yield (key,), value
         for path, inner in _booleans_taken_for_numbers(value, stored):

@@ -1,13 +1,17 @@
-"""The client actor: a thin Ray shell around a `ClientWorker`, pinned to its share of a CPU or GPU."""
+"""The client actor: a thin Ray shell around a `ClientWorker`, pinned to its share of a CPU or GPU.
 
+The module is light: the server imports it, and starts the actors, before it imports torch itself, so that all
+of them import it at the same time.
+"""
+
+import gc
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import ray
-import torch
 
 from fedgrid.algorithms.contract.orders import Message
 from fedgrid.algorithms.contract.updates import Vector
@@ -21,10 +25,14 @@ from fedgrid.engine.clients.messages import (
     Setup,
     TrainTask,
 )
-from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
-from fedgrid.engine.encoders.encoder import Encoder
 from fedgrid.engine.plugins import active
+
+if TYPE_CHECKING:
+    from fedgrid.engine.encoders.encoder import Encoder
+
+NEW_OBJECTS = 50_000
+"""New objects after which Python looks for garbage, instead of 700: imports make a million that stay."""
 
 
 def device_of(gpu_share: float) -> str:
@@ -38,9 +46,16 @@ class Client:
 
     def __init__(self, gpu_share: float, title: str = "Client") -> None:
         """Take a share of a GPU, and the title that Ray's dashboard and logs show."""
+        gc.set_threshold(NEW_OBJECTS)
+        # Imports torch, while the server does.
+        from fedgrid.engine.clients.worker import ClientWorker
+
+        self._hosting = ClientWorker
         self._title = title
         self._device = device_of(gpu_share)
         if gpu_share:
+            import torch
+
             torch.cuda.set_per_process_memory_fraction(gpu_share)
 
     def __repr__(self) -> str:
@@ -64,9 +79,11 @@ class Client:
         active.know(setup.plugins)
         active.activate([plugin.digest for plugin in setup.plugins])
         setup = replace(setup, server_set=server_set, reference_set=reference_set, clients=clients)
-        self._worker = ClientWorker(setup, self._device)
+        self._worker = self._hosting(setup, self._device)
 
-    def describe(self, clients: Sequence[int], message: Message, encoder: Encoder | None) -> list[Described]:
+    def describe(
+        self, clients: Sequence[int], message: Message, encoder: "Encoder | None"
+    ) -> list[Described]:
         """Return what clients of this actor say about their data."""
         return self._worker.describe(clients, message, encoder)
 

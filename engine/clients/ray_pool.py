@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 from time import monotonic
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import ray
@@ -34,8 +34,10 @@ from fedgrid.engine.clients.messages import (
 )
 from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.data.images import ImageSet
-from fedgrid.engine.encoders.encoder import Encoder
 from fedgrid.engine.errors import RunError
+
+if TYPE_CHECKING:
+    from fedgrid.engine.encoders.encoder import Encoder
 
 MAX_DEATHS = 3
 START_TIMEOUT = 300.0
@@ -59,8 +61,8 @@ class RayPool:
     def __init__(self, group: PlacementGroup, placement: Placement) -> None:
         self.run = ""
         """Name of the run, for the names of tasks: actors are of one run after another."""
+        self.placement = placement
         self._group = group
-        self._placement = placement
         self._actors = [self._start(index) for index in range(placement.num_actors)]
         self._deaths = [0] * placement.num_actors
         self._deadlines = Deadlines(monotonic)
@@ -98,7 +100,7 @@ class RayPool:
         self._each(range(len(self._actors)), self._prepare, "prepare", "before round 1")
 
     def describe(
-        self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
+        self, clients: Sequence[int], message: Message, encoder: "Encoder | None" = None
     ) -> list[Described]:
         """Return what each of `clients` says about its data, each in its actor."""
         shares, put = self._by_actor(clients, lambda client: client), encoder and ray.put(encoder)
@@ -230,7 +232,7 @@ class RayPool:
 
     def _start(self, index: int) -> Any:
         strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index + 1)
-        share = self._placement
+        share = self.placement
         return Client.options(  # type: ignore[attr-defined]
             num_cpus=share.cpus_per_actor, num_gpus=share.gpus_per_actor, scheduling_strategy=strategy
         ).remote(share.gpus_per_actor, f"Client actor {index + 1} of {share.num_actors}")

@@ -18,7 +18,7 @@ from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import duration
 from fedgrid.grids.results.axes import name_of, naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder, known
-from fedgrid.grids.results.outcome import state_of
+from fedgrid.grids.results.outcome import state_of, trusting_times
 from fedgrid.redaction import printable
 
 
@@ -94,7 +94,8 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     is_running = driver is not None and driver.what == name
     progress: Mapping[str, Any] = (grid.read_progress() or {}) if is_running else {}
     under_way = progress.get("running", [])
-    states = [(run, *state_of(storage, run)) for run in runs]
+    with trusting_times(storage):
+        states = [(run, *state_of(storage, run)) for run in runs]
     damaged = {run.run_id: why for run, _, why in states if why}
     failures = _failed([run for run, is_finished, _ in states if not is_finished], storage)
     under_way, failures = (_named(each, runs) for each in (under_way, failures))

@@ -20,7 +20,7 @@ from fedgrid.engine.storage.storage_id import claim
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.progress import Bars, JsonLines, Lines
 from fedgrid.grids.display.summary import write_summary
-from fedgrid.grids.execution.in_process import run_in_process
+from fedgrid.grids.execution.import_meanwhile import import_meanwhile
 from fedgrid.grids.execution.interrupt import graceful
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.watch import Watch
@@ -69,14 +69,17 @@ def launch(
             # Ray prints messages of its own, until it has shut down.
             stack.enter_context(redirect_stdout(sys.stderr))
         lease = stack.enter_context(Lease(storage, grid.name, warn))
-        with _waiting(console, options, "Starting Ray and MLflow" if with_ray else "Starting MLflow"):
-            stack.enter_context(connected() if with_ray else nullcontext())
+        with _waiting(console, options) if with_ray else nullcontext():
+            if with_ray:
+                # Starting Ray is mostly waiting: for its own processes.
+                import_meanwhile("fedgrid.grids.execution.tune", "mlflow.store.tracking.sqlalchemy_store")
+                stack.enter_context(connected())
             places = _places(todo, options) if with_ray else {}
             folder.keep(grid.runs, grid.text, grid.source)
             folder.withdraw_stop()
             delete_abandoned(storage.root, FOLDER, GRIDS)
             claim(storage)
-            log.prepare(grid.text, grid.runs)
+            log.describe(grid.text, grid.runs)
             if options.fresh:
                 _forget(todo, storage, options, log)
             stack.enter_context(log)
@@ -130,6 +133,9 @@ def _run(
 ) -> None:
     """Run all `runs`: on Ray if they have placements, else in this process."""
     if not places:
+        # Imports torch, which a driver of actors does without.
+        from fedgrid.grids.execution.in_process import run_in_process
+
         run_in_process(
             in_order(runs),
             storage,
@@ -229,8 +235,9 @@ def _forget(runs: Sequence[RunConfig], storage: Storage, options: LaunchOptions,
 
 
 @contextmanager
-def _waiting(console: Console, options: LaunchOptions, what: str) -> Iterator[None]:
-    """Announce something that takes seconds: with a spinner on a terminal, with a line in a log."""
+def _waiting(console: Console, options: LaunchOptions) -> Iterator[None]:
+    """Announce Ray's start, which takes seconds: with a spinner on a terminal, with a line in a log."""
+    what = "Starting Ray"
     if options.as_json:
         yield
     elif console.is_terminal:

@@ -18,7 +18,7 @@ from fedgrid.grids.planning.origins import check_origins
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import check_source
-from fedgrid.grids.results.outcome import damage, is_finished
+from fedgrid.grids.results.outcome import damage, is_finished, trusting_times
 
 
 def run_grid(
@@ -39,6 +39,18 @@ def run_grid(
     storage.pull_marks()
     chosen = grid.runs if only is None else only
     check_source(grid, storage)
+    with trusting_times(storage):
+        return _run_chosen(grid, chosen, storage, options, log, console)
+
+
+def _run_chosen(
+    grid: Grid,
+    chosen: Sequence[RunConfig],
+    storage: Storage,
+    options: LaunchOptions,
+    log: RunLog,
+    console: Console,
+) -> LaunchResult:
     if not options.fresh:
         for note in check_origins(chosen, storage, options.data_dir, accept=options.accept_changes):
             warn(f"accepted: {note}")

@@ -15,7 +15,6 @@ from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.atomic import disk_errors, flush, set_aside, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.outcome import SCORES, damage
-from fedgrid.tracking import figures
 from fedgrid.tracking.scoring.scores import RoundScores, of_round, of_run
 
 
@@ -132,6 +131,9 @@ def write_results(config: RunConfig, storage: Storage) -> Mapping[str, Any]:
         RecordsError: if it has none.
         RunError: if the files cannot be sent to the storage.
     """
+    # Imports matplotlib, which a driver of actors does without.
+    from fedgrid.tracking import figures
+
     folder = folder_of(storage.root, config)
     with disk_errors(folder):
         for path in figures.write(folder):

@@ -10,22 +10,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import ray
 from ray import tune
 
 from fedgrid.engine.clients.placement import Placement
+from fedgrid.engine.clients.ray_pool import RayPool
 from fedgrid.engine.errors import RunError, in_one_line
 from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.round_cache.store import CacheOptions
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.engine.server import Server
 from fedgrid.engine.storage.clock import CLOCK, backoff
 from fedgrid.engine.storage.driver import check_driver
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.run_events import RunEvent, RunFinished, RunStopped, run_to_end
 from fedgrid.grids.results.grid_folder import GridFolder
+
+if TYPE_CHECKING:
+    from fedgrid.engine.server import Server
 
 Item: TypeAlias = tuple[RunEvent | BaseException, Future[None] | None]
 """An event, or the error that ends them, and the write that must have ended before it is reported."""
@@ -108,9 +111,12 @@ class ServerTrainable(tune.Trainable):
         if self._server is None:
             group = ray.util.get_current_placement_group()
             assert group is not None, "a trial has a placement group"
-            placement = context.placement(self._index)
+            actors = RayPool(group, context.placement(self._index))
+            # Imports torch, while the client actors do. The driver, which imports this module, needs none.
+            from fedgrid.engine.server import Server
+
             self._server = Server(
-                group, placement, context.data_dir, context.store, context.plugins, context.accept_changes
+                actors, context.data_dir, context.store, context.plugins, context.accept_changes
             )
         stop_asked = GridFolder(context.storage, context.grid).stop_asked
         run = context.runs[self._index]

@@ -100,13 +100,17 @@ class RunLog:
         self._is_down = False
         self._written = 0
 
-    def prepare(self, text: str, runs: Sequence[RunConfig] = ()) -> None:
-        """Create the store, the experiment and the grid's own run, with the preset's `text`.
+    def describe(self, text: str, runs: Sequence[RunConfig]) -> None:
+        """Give the grid's own run the preset's `text`, and as parameters what `runs` have in common.
 
-        That run's parameters are what `runs` have in common.
+        The thread begins with that run, its experiment and the store.
         """
         self._text = text
         self.writer.common = common_params(runs)
+
+    def prepare(self, text: str, runs: Sequence[RunConfig] = ()) -> None:
+        """Do now what the thread would begin with; `text` and `runs` are as in `describe`."""
+        self.describe(text, runs)
         try:
             self.writer.connect(text)
         except TrackingError as error:
@@ -190,6 +194,8 @@ class RunLog:
         return self._waiting.setdefault(config.run_id, _Update(config))
 
     def _work(self) -> None:
+        # Before the first news: the import of MLflow takes seconds, in which Ray starts.
+        self._write()
         while True:
             end = self._rest()
             self._write()

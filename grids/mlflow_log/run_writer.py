@@ -15,10 +15,11 @@ from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import write_text
 from fedgrid.engine.storage.storage_id import id_of
 from fedgrid.grids.mlflow_log import notes
+from fedgrid.grids.mlflow_log.empty_store import ensure_file
 from fedgrid.grids.mlflow_log.mark import MARK
 from fedgrid.grids.mlflow_log.notes import Means
-from fedgrid.grids.mlflow_log.tags import described, metrics, origin, run_name, source, tags
-from fedgrid.grids.results.times import Times, round_ends, started_ms, times_of
+from fedgrid.grids.mlflow_log.tags import described, metrics, origin, run_name, source, tags, totals
+from fedgrid.grids.results.times import round_ends, started_ms
 from fedgrid.redaction import redacted
 from fedgrid.tracking.mlflow.notes import noted
 from fedgrid.tracking.mlflow.runs import TOTALS, Experiment, LoggedRun, Status
@@ -212,6 +213,7 @@ class Writer:
     def _connected(self) -> Experiment:
         if self._experiment is None:
             key = id_of(self._storage)
+            ensure_file(self._uri)
             self._experiment = Experiment.open(self._uri, self._grid_name, self._artifacts, key)
         return self._experiment
 
@@ -244,7 +246,7 @@ class Writer:
         with _artifacts(config, folder) as files:
             experiment.log_artifacts(entry, files)
         experiment.log_artifacts(entry, sorted((folder / "figures").glob("*")), "figures")
-        experiment.log_totals(entry, _totals(folder))
+        experiment.log_totals(entry, totals(folder))
         experiment.describe_run(entry, notes.of_run_ended(config, folder, entry.mlflow_run_id))
         experiment.finish(entry, status, _ended_ms(folder, entry.rounds))
         if status != "FINISHED":
@@ -281,19 +283,3 @@ def _ended_ms(folder: Path, rounds: int) -> int | None:
     with suppress(DamagedFile):
         return round_ends(folder, range(1, rounds + 1)).get(rounds)
     return None
-
-
-def _totals(folder: Path) -> dict[str, float]:
-    """Return the totals of a run over all sessions, named as in `TOTALS`; empty before its first round."""
-    times = Times()
-    with suppress(DamagedFile):  # Its run is not finished: the next launch repeats it, and logs its totals.
-        times = times_of(folder)
-    if not times.rounds:
-        return {}
-    totals = {
-        "cost/seconds": times.seconds,
-        "cost/alone_seconds": times.alone_seconds,
-        "cost/rounds_computed": times.rounds_computed,
-        "cost/peak_memory_mb": times.peak_memory_mb,
-    }
-    return {name: value for name, value in totals.items() if value is not None}

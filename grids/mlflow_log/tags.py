@@ -1,21 +1,24 @@
-"""A run in MLflow: its tags, and the metrics of a round."""
+"""A run in MLflow: its tags, the metrics of a round, and its totals."""
 
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import node, python_version
 
 from fedgrid.engine import round_metrics
+from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.round_metrics import RoundMetric
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.presets.axis_keys import AXES, SETTING
 from fedgrid.grids.presets.variants import variant_of
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.axes import pairs_of
+from fedgrid.grids.results.times import Times, times_of
 from fedgrid.tracking.mlflow.names import flatten, plain
 from fedgrid.tracking.mlflow.runs import Metrics
 from fedgrid.tracking.scoring.group import Score, declared
@@ -129,3 +132,19 @@ def _version(name: str) -> str:
         return f"{name} {version(name)}"
     except PackageNotFoundError:
         return f"{name} unknown"
+
+
+def totals(folder: Path) -> dict[str, float]:
+    """Return the totals of a run over all sessions, named as in `TOTALS`; empty before its first round."""
+    times = Times()
+    with suppress(DamagedFile):  # Its run is not finished: the next launch repeats it, and logs its totals.
+        times = times_of(folder)
+    if not times.rounds:
+        return {}
+    found = {
+        "cost/seconds": times.seconds,
+        "cost/alone_seconds": times.alone_seconds,
+        "cost/rounds_computed": times.rounds_computed,
+        "cost/peak_memory_mb": times.peak_memory_mb,
+    }
+    return {name: value for name, value in found.items() if value is not None}

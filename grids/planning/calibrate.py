@@ -26,10 +26,15 @@ from fedgrid.engine.training.evaluation import TEST_BATCH
 from fedgrid.engine.training.settings import Augment, Kernels, LocalTraining, Precision
 
 BUDGET = 20.0
-"""Seconds that all measurements together may take."""
+"""Seconds of the processor that all measurements together may take, and of a GPU's clock."""
+LONGEST = 60.0
+"""Seconds that they may take on a machine with other work."""
 
 ENOUGH = 0.5
 """Seconds after which a measurement ends, once it has timed a whole batch."""
+
+GROWTH = 4.5
+"""A measurement takes up to so many times the one before."""
 
 SERVER_SECONDS = 0.05
 """Clustering, records and files of a round: a small part, except with the smallest models."""
@@ -92,6 +97,28 @@ class Speed:
 
 
 @dataclass(frozen=True)
+class Cost:
+    """Seconds on one core, or on one GPU, by what takes them."""
+
+    training: float = 0.0
+    tests: float = 0.0
+    other: float = 0.0
+    """The fixed cost of clients' turns, clustering, records and files."""
+
+    @property
+    def seconds(self) -> float:
+        """All of them."""
+        return self.training + self.tests + self.other
+
+    def times(self, factor: float) -> "Cost":
+        """Return so many times this cost."""
+        return Cost(self.training * factor, self.tests * factor, self.other * factor)
+
+    def __add__(self, more: "Cost") -> "Cost":
+        return Cost(self.training + more.training, self.tests + more.tests, self.other + more.other)
+
+
+@dataclass(frozen=True)
 class Images:
     """Expected number of images of all clients of a run together, and of the server."""
 
@@ -108,17 +135,18 @@ def calibrate(
     Args:
         workloads: what to time.
         device: `cpu` or `cuda`.
-        budget: seconds for all of them together.
+        budget: seconds for all of them together, on a CPU the processor's.
 
     Raises:
         ConfigError: if the images are too small for the model.
         RunError: if the model cannot be trained like this.
     """
     speeds: dict[Workload, Speed] = {}
-    end = perf_counter() + budget
+    clock = _clock(device)
+    end, latest = clock() + budget, perf_counter() + max(budget, LONGEST)
     for workload in workloads:
-        share = (end - perf_counter()) / (len(workloads) - len(speeds))
-        speeds[workload] = _measure(workload, device, share)
+        left = min(end - clock(), latest - perf_counter())
+        speeds[workload] = _measure(workload, device, left / (len(workloads) - len(speeds)))
     return speeds
 
 
@@ -153,23 +181,30 @@ def _official_tests(config: RunConfig, dataset: Dataset, official: int) -> float
     return float(config.clients * official)
 
 
-def run_seconds(config: RunConfig, images: Images, speed: Speed, rounds: int) -> float:
-    """Return the seconds that `rounds` rounds of a run take on one core, or on one GPU.
+def run_cost(config: RunConfig, images: Images, speed: Speed, rounds: int) -> Cost:
+    """Return what `rounds` rounds of a run cost without a round cache.
 
     Every client trains. Its local model is tested on its own test set and, with `evaluation.local_server`, on
     the server's, its cluster's model on its own. Each cluster's model is tested on the server's images once.
     """
     on_server = config.split.num_clusters + config.clients * config.evaluation.local_server
     tests = 2 * images.test + on_server * images.server
-    training = config.clients * speed.turn + config.training.local_epochs * images.train * speed.train
-    return rounds * (training + tests * speed.test / config.evaluation.every + SERVER_SECONDS)
+    round_cost = Cost(
+        training=config.training.local_epochs * images.train * speed.train,
+        tests=tests * speed.test / config.evaluation.every,
+        other=config.clients * speed.turn + SERVER_SECONDS,
+    )
+    return round_cost.times(rounds)
 
 
 def _measure(workload: Workload, device: str, budget: float) -> Speed:
-    """Time a worker whose clients hold 2, 4, 8, ... images, for at most `budget` seconds."""
-    started = perf_counter()
+    """Time a worker whose clients hold a quarter of a batch, one, 2, 4, ... for at most `budget` seconds."""
+    clock = _clock(device)
+    started, batch = clock(), workload.batch_size
     most = min(MOST_IMAGES, max(2, MOST_BYTES // prod(workload.shape)))
-    sizes = [2**power for power in range(1, most.bit_length())]
+    sizes = [min(max(1, batch // 4), most // 2), min(batch, most)]
+    while 2 * sizes[-1] <= most:
+        sizes.append(2 * sizes[-1])
     worker = _worker(workload, sizes, device)
     model = initial_vector(workload.model, workload.shape, NUM_CLASSES, 0)
 
@@ -182,9 +217,6 @@ def _measure(workload: Workload, device: str, budget: float) -> Speed:
     def test(client: int) -> None:
         worker.evaluate([EvaluateTask(client, 0)], [model])
 
-    # CPU time leaves other processes out; it does not include a GPU's work.
-    clock = process_time if device == "cpu" else perf_counter
-    batch = workload.batch_size
     # Training first, with three quarters of the budget: most of a run's time is training.
     train_turn, train_image = fit_line(_times(train, clock, sizes, batch, started + 0.75 * budget))
     if is_encoder:  # It is not tested.
@@ -196,17 +228,22 @@ def _measure(workload: Workload, device: str, budget: float) -> Speed:
 def _times(
     work: Callable[[int], None], clock: Callable[[], float], sizes: Sequence[int], batch: int, end: float
 ) -> list[tuple[int, float]]:
-    """Return (images, seconds) of one client after the other, until `ENOUGH` or the time `end`."""
+    """Return (images, seconds) of one client after the other, until `ENOUGH` or the `clock`'s `end`."""
     times: list[tuple[int, float]] = []
     # The first client twice: libraries initialise in the first call, which counts only if no other follows.
     for client in (0, *range(len(sizes))):
-        started, begin = perf_counter(), clock()
+        begin = clock()
         work(client)
-        times.append((sizes[client], clock() - begin))
-        taken = perf_counter() - started
-        if (taken > ENOUGH and sizes[client] >= batch) or perf_counter() + 2.5 * taken > end:
+        taken = clock() - begin
+        times.append((sizes[client], taken))
+        if (taken > ENOUGH and sizes[client] >= batch) or clock() + GROWTH * taken > end:
             break
     return times[1:] or times
+
+
+def _clock(device: str) -> Callable[[], float]:
+    """Return the clock to time with: a CPU's leaves other processes out, but has no GPU's work."""
+    return process_time if device == "cpu" else perf_counter
 
 
 def fit_line(times: Sequence[tuple[int, float]]) -> tuple[float, float]:

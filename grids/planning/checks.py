@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedgrid.engine.before_training.deal import deal
 from fedgrid.engine.data import image_folders
 from fedgrid.engine.data.datasets import find, load
 from fedgrid.engine.data.readers import Pair
@@ -28,9 +29,6 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path) -> None:
         if kind == "folder" and (note := image_folders.mixed(Path(find(name, data_dir).location))):
             warn(note)
         pairs[name] = pool.without_pixels(), server
-    # Imports torch, which takes seconds: bad images are refused before.
-    from fedgrid.engine.session import deal
-
     for run in runs:
         scenario = (run.scenario, run.seed, run.split)
         if scenario not in seen:

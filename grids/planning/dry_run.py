@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,65 +13,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedgrid.engine.clients.placement import Node, Placement, Request, at_once, describe, plan
-from fedgrid.engine.data.datasets import find, is_here
+from fedgrid.engine.clients.placement import Node, Request, describe
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.planning.calibrate import BUDGET, Speed, Workload, calibrate, expected_images, run_seconds
-from fedgrid.grids.planning.cluster import least_stacked, num_to_place
-from fedgrid.grids.planning.encoders import RoundsLeft, encoder_plans, workloads_of
+from fedgrid.grids.planning.calibrate import BUDGET, calibrate
+from fedgrid.grids.planning.encoders import RoundsLeft, workloads_of
+from fedgrid.grids.planning.estimate import Capacity, DatasetRow, capacities_of, dataset_rows
 from fedgrid.grids.planning.gpu_share import with_share_here
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.axes import name_of, naming_keys
 
 RUNS_LISTED = 20
-
-
-@dataclass(frozen=True)
-class DatasetRow:
-    """The runs of a grid on one data set."""
-
-    dataset: str
-    runs: int
-    trunks: int
-    """Groups of these runs that begin with the same rounds."""
-    finished: int
-    rounds_left: int
-    clients: tuple[int, ...]
-    download_mb: int
-    """Size of the images that the remaining runs need and that are not here yet."""
-    hours: float
-    """A rough estimate, with all nodes at work on these runs and without a round cache."""
-    encoders: int = 0
-    """How many are trained before the first rounds, which is part of `hours`."""
-
-
-@dataclass(frozen=True)
-class Capacity:
-    """How runs of a given number of clients fit on the nodes."""
-
-    clients: int
-    placement: Placement
-    at_once: int
-    """How many such runs the nodes hold at the same time, if that many are waiting."""
-    workers: int
-    """Cores, or GPUs, that these runs keep busy."""
-
-    @property
-    def reserves(self) -> str:
-        """The resources of a run, in words."""
-        actors = self.placement.num_actors
-        each = f"{self.placement.cpus_per_actor:g} CPU"
-        if self.placement.gpus_per_actor:
-            each += f", {self.placement.gpus_per_actor:g} GPU"
-        if actors == self.clients:
-            return f"server + {actors} clients x {each}"
-        fewest, most = self.clients // actors, -(-self.clients // actors)
-        hosted = f"{most}" if most == fewest else f"{fewest} or {most}"
-        if actors == 1:
-            return f"server + 1 actor of {hosted} clients, {each}"
-        return f"server + {actors} actors of {hosted} clients, {each} each"
+PARTS = ("training_hours", "test_hours", "other_hours")
 
 
 def dry_run(
@@ -137,59 +91,6 @@ def _list_runs(runs: Sequence[Mapping[str, Any]], console: Console) -> None:
         print_plain(console, f"  and {len(runs) - RUNS_LISTED} more; all of them with --json")
 
 
-def capacities_of(
-    left: RoundsLeft, nodes: Sequence[Node], request: Request, *, by_trunk: bool = False
-) -> list[Capacity]:
-    """Return how the runs fit, one entry a number of clients; `by_trunk`: see `num_to_place`.
-
-    Raises:
-        ConfigError: if a run cannot fit on the nodes.
-    """
-    waiting = max(1, num_to_place([run for run, rounds in left if rounds], by_trunk=by_trunk))
-    capacities = []
-    stacks = least_stacked(run for run, _ in left)
-    for clients in sorted(stacks):
-        placement = plan(clients, nodes, request, waiting, stacks[clients])
-        runs = at_once(placement, nodes)
-        # Actors that share a GPU, or a core, take turns on it.
-        has = sum(int(node.gpus if placement.gpus_per_actor else node.cpus) for node in nodes)
-        workers = min(max(1, has), min(runs, waiting) * placement.num_actors)
-        capacities.append(Capacity(clients, placement, runs, workers))
-    return capacities
-
-
-def dataset_rows(
-    left: RoundsLeft, data_dir: Path, speeds: Mapping[Workload, Speed], capacities: Sequence[Capacity]
-) -> list[DatasetRow]:
-    """Return a row a data set, in the order of the runs; `speeds` has every unfinished workload."""
-    workers = {capacity.clients: capacity.workers for capacity in capacities}
-    rows = []
-    for name in dict.fromkeys(run.dataset for run, _ in left):
-        dataset = find(name, data_dir)
-        runs = [run for run, _ in left if run.dataset == name]
-        waiting = [(run, rounds) for run, rounds in left if run.dataset == name and rounds]
-        encoders = encoder_plans(waiting, dataset, data_dir)
-        seconds = sum(plan.seconds(speeds, max(workers.values())) for plan in encoders) + sum(
-            run_seconds(run, expected_images(run, dataset), speeds[Workload.of(run, dataset)], rounds)
-            / workers[run.clients]
-            for run, rounds in waiting
-        )
-        rows.append(
-            DatasetRow(
-                dataset=name,
-                runs=len(runs),
-                trunks=len({run.trunk for run in runs}),
-                finished=len(runs) - len(waiting),
-                rounds_left=sum(rounds for _, rounds in waiting),
-                clients=tuple(sorted({run.clients for run in runs})),
-                download_mb=dataset.download_mb if waiting and not is_here(name, data_dir) else 0,
-                hours=seconds / 3600,
-                encoders=len(encoders),
-            )
-        )
-    return rows
-
-
 def _device(capacities: Sequence[Capacity]) -> str:
     """Return the device to time on: `cuda` if runs reserve GPUs and this machine has one, else `cpu`."""
     import torch
@@ -200,7 +101,9 @@ def _device(capacities: Sequence[Capacity]) -> str:
 
 def _total(rows: Sequence[DatasetRow]) -> dict[str, Any]:
     names = ("runs", "trunks", "finished", "rounds_left", "download_mb", "hours", "encoders")
-    return {name: sum(getattr(row, name) for row in rows) for name in names}
+    found = {name: sum(getattr(row, name) for row in rows) for name in (*names, *PARTS)}
+    shared = [row.shared_hours for row in rows]
+    return found | {"shared_hours": None if None in shared else sum(filter(None, shared))}
 
 
 def _as_json(
@@ -233,11 +136,32 @@ def _show(
     say(f"\nHere: {describe(nodes)}.")
     if total["rounds_left"]:
         say(_about_time(capacities, device))
+        say(_about_parts(total, device))
         if count := total["encoders"]:
             say(f"With {count} encoder{'s' * (count > 1)}, each trained once, unless the storage has it.")
         if with_store and total["trunks"] < total["runs"]:
-            shared = f"{total['trunks']} trunks for {total['runs']} runs"
-            say(f"At most: runs of one trunk share their first rounds ({shared}).")
+            say(_about_sharing(total))
+
+
+def _about_parts(total: Mapping[str, Any], device: str) -> str:
+    """Return in one line what takes the time of one core or GPU."""
+    hours = sum(total[part] for part in PARTS)
+    training, tests, other = (f"{total[part] / hours:.0%}" for part in PARTS)
+    what = "GPU" if device == "cuda" else "core"
+    return f"{_roughly(hours)} of one {what}: {training} training, {tests} tests of models, {other} the rest."
+
+
+def _about_sharing(total: Mapping[str, Any]) -> str:
+    """Return in one line what the round cache saves."""
+    trunks = f"{total['trunks']} trunks for {total['runs']} runs"
+    found = total["shared_hours"]
+    if found is None:
+        return f"At most: runs of one trunk share their first rounds ({trunks})."
+    share = found / sum(total[part] for part in PARTS)
+    return (
+        f"At most: runs of one trunk share their first rounds ({trunks}). The published runs compute "
+        f"{share:.0%} of theirs: {_roughly(found)}."
+    )
 
 
 def _about_time(capacities: Sequence[Capacity], device: str) -> str:

@@ -1,22 +1,27 @@
 """How a run ended, read from its folder."""
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from fedgrid.engine.format import DamagedFile, unseal
+from fedgrid.engine.integrity.checked import Checked, Stat
 from fedgrid.engine.integrity.done_mark import DONE, LISTED, TIMES, TIMES_CHECKSUM
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.times import Times, times_of
 
-Signature = tuple[int, ...]
 SCORES = "scores.json"
 """The final scores of a run, in its folder. Written last; faster to read than the records."""
+
+
+FILES = (DONE, SCORES, TIMES, TIMES_CHECKSUM, *LISTED)
+"""Files of a finished run whose bytes are checked, the mark first."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +54,12 @@ def state_of(storage: Storage, config: RunConfig) -> tuple[bool, str | None]:
         NewerFormat: a newer fedgrid wrote it.
     """
     folder = folder_of(storage.root, config)
-    if not os.path.exists(f"{folder}/{DONE}"):
+    there = _files(folder)
+    has_mark, has_scores, *_ = there
+    if not has_mark:
         return False, None
-    why = _damage(storage, config, folder)
-    return why is None and os.path.exists(f"{folder}/{SCORES}"), why
+    why = _damage(storage, config, folder, there)
+    return why is None and bool(has_scores), why
 
 
 def damage(storage: Storage, config: RunConfig) -> str | None:
@@ -66,17 +73,40 @@ def damage(storage: Storage, config: RunConfig) -> str | None:
     return state_of(storage, config)[1]
 
 
-def _damage(storage: Storage, config: RunConfig, folder: Path) -> str | None:
-    there = tuple(_signature(f"{folder}/{name}") for name in (DONE, SCORES, TIMES, TIMES_CHECKSUM, *LISTED))
+@contextmanager
+def trusting_times(storage: Storage) -> Iterator[None]:
+    """Within the block, take a run for undamaged if an earlier command found it so and no file has changed.
+
+    A change is seen by sizes, times and inodes. Bits that a disk has lost change none of them: commands that
+    read a run's records do without this block.
+    """
+    checked = Checked(storage.root)
+    _TRUSTED[storage.root] = checked
+    try:
+        yield
+    finally:
+        del _TRUSTED[storage.root]
+        checked.save()
+
+
+def _damage(storage: Storage, config: RunConfig, folder: Path, there: tuple[Stat, ...]) -> str | None:
     seen, why = _CHECKED.get(folder, (None, None))
-    if seen != there:
-        why = _damaged_scores(folder) or RunFolder(storage, config).damage()
-        _CHECKED[folder] = there, why
+    if seen == there:
+        return why
+    trusted = _TRUSTED.get(storage.root)
+    if trusted is not None and trusted.has(folder.name, there):
+        return None
+    why = _damaged_scores(folder) or RunFolder(storage, config).damage()
+    _CHECKED[folder] = there, why
+    if trusted is not None and why is None:
+        trusted.add(folder.name, there)
     return why
 
 
-_CHECKED: dict[Path, tuple[tuple[Signature, ...], str | None]] = {}
+_CHECKED: dict[Path, tuple[tuple[Stat, ...], str | None]] = {}
 """Folder -> its files when they were checked, and what was wrong with them."""
+_TRUSTED: dict[Path, Checked] = {}
+"""Root of a storage -> what earlier commands found, while that is trusted."""
 
 
 def _damaged_scores(folder: Path) -> str | None:
@@ -89,11 +119,28 @@ def _damaged_scores(folder: Path) -> str | None:
     return None
 
 
-def _signature(path: str) -> Signature:
+def _files(folder: Path) -> tuple[Stat, ...]:
+    return tuple([_signature(f"{folder}/{name}") for name in FILES])
+
+
+def _times(root: Path, folder: Path) -> Times:
+    """Return the sums over a run's times, which an earlier command may have read."""
+    trusted = _TRUSTED.get(root)
+    if trusted is None:
+        return times_of(folder)
+    there = _files(folder)
+    if known := trusted.numbers(folder.name, there):
+        return Times(*known)
+    times = times_of(folder)
+    trusted.note(folder.name, there, astuple(times))
+    return times
+
+
+def _signature(path: str) -> Stat:
     """Return numbers that change with a file."""
     try:
         about = os.stat(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ()
     return about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino
 
@@ -119,7 +166,7 @@ def finished(root: Path, config: RunConfig, scores: Mapping[str, Any] | None = N
     folder = folder_of(root, config)
     if scores is None:
         scores = unseal(folder / SCORES)
-    return Outcome(config, folder, scores, times_of(folder))
+    return Outcome(config, folder, scores, _times(root, folder))
 
 
 def failed(root: Path, config: RunConfig, cause: str) -> Outcome:

@@ -18,7 +18,7 @@ from fedgrid.engine.format import FORMAT
 from fedgrid.engine.plugins.installed import installed
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.mlflow_log.tags import commit
-from fedgrid.grids.planning.dry_run import Capacity
+from fedgrid.grids.planning.estimate import Capacity
 from fedgrid.grids.upkeep import machine, reach
 from fedgrid.redaction import printable, redacted
 from fedgrid.tracking.mlflow.store import TrackingError

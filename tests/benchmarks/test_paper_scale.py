@@ -1,10 +1,13 @@
 """What the round store would save of the published runs."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from benchmarks.paper_scale import BYTES, STATISTICS, Branch, branch, model_size, need, published_needs
+from benchmarks.paper_scale import BYTES, STATISTICS, model_size, need, published_needs
+from fedgrid.engine.run_config import complete
+from fedgrid.grids.planning.published_branches import Branch, branch, share_computed
 from fedgrid.tracking.published.numbers import clustering
 
 SCENARIO = ("pathmnist", 15, "nonoverlapping", "imbalanced")
@@ -88,3 +91,37 @@ def test_numbers_of_exact_and_never_split_runs_are_those_of_the_archive():
 @pytest.mark.parametrize(("dataset", "size"), [("mnist", 96_362), ("cifar10", 21_299_182)])
 def test_a_state_is_as_large_as_the_model(dataset, size):
     assert model_size(dataset) == size
+
+
+ALGORITHMS = tuple(
+    ["bnc", "sattler", "briggs", "ocfl-kmeans", "ocfl-affinity", "ocfl-meanshift", "ocfl-hdbscan"]
+)
+
+
+def runs_of_scenario(*algorithms, rounds=75):
+    dataset, clients, overlap, balance = SCENARIO
+    given = {"dataset": dataset, "clients": clients, "overlap": overlap, "balance": balance}
+    return [
+        complete({**given, "algorithm": name, "training": {"rounds": rounds}}, Path("unused"))
+        for name in algorithms
+    ]
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "rounds", "share"),
+    [
+        (ALGORITHMS, 75, 345 / 525),
+        (("ocfl-kmeans",), 75, 1.0),
+        (("bnc", "sattler"), 75, 0.5),
+        (("bnc", "briggs"), 20, 0.5),
+        (("bnc", "ocfl-kmeans", "ocfl-hdbscan"), 4, (3 + 2) / 12),
+    ],
+    ids=["the paper's", "one run", "never splits", "ends before it splits", "both right from round 3 on"],
+)
+def test_share_of_the_rounds_that_runs_of_one_trunk_compute(algorithms, rounds, share):
+    """As above; of four rounds the trunk's are 1, 2 and 4, KM's and HDB's, which are one, 3 and 4."""
+    assert share_computed(runs_of_scenario(*algorithms, rounds=rounds)) == pytest.approx(share)
+
+
+def test_share_of_runs_that_were_not_published_is_unknown():
+    assert share_computed(runs_of_scenario("bnc", "ifca")) is None

@@ -5,9 +5,10 @@ from threading import Event
 
 import pytest
 
+from fedgrid.engine.server import Server
 from fedgrid.engine.session import Session
 from fedgrid.grids.execution.run_events import RunFinished, RunStarted
-from fedgrid.grids.execution.server_trainable import EventReader, Server, ServerTrainable
+from fedgrid.grids.execution.server_trainable import EventReader, ServerTrainable
 
 
 def test_trainable_is_named_after_the_server_that_it_runs():

@@ -16,7 +16,7 @@ from fedgrid.grids.planning.calibrate import (
     calibrate,
     expected_images,
     fit_line,
-    run_seconds,
+    run_cost,
 )
 
 DIGITS = DATASETS["digits"]
@@ -42,18 +42,20 @@ def test_line_through_first_and_last_timing(times, turn, image):
     assert fit_line(times) == (turn, image)
 
 
-def test_run_seconds_add_turns_epochs_tests_and_server():
+def test_cost_of_a_run_adds_turns_epochs_tests_and_server():
     """15 turns of 1 s, 2 epochs of 100 images at 0.01 s, and 0.05 s of the server: 17.05. Tests: local and
     cluster model on 40 images, 3 cluster models on 10: 110 images at 0.001 s; with 15 local models on the
     server's set 260."""
     images, speed = Images(100, 40, 10), Speed(turn=1, train=0.01, test=0.001)
     config = run(training={"local_epochs": 2})
-    assert run_seconds(config, images, speed, 4) == pytest.approx(4 * (17.05 + 0.11))
+    cost = run_cost(config, images, speed, 4)
+    assert (cost.training, cost.tests, cost.other) == pytest.approx((4 * 2, 4 * 0.11, 4 * 15.05))
+    assert cost.seconds == pytest.approx(4 * (17.05 + 0.11))
     tested = run(training={"local_epochs": 2}, evaluation={"local_server": True})
-    assert run_seconds(tested, images, speed, 4) == pytest.approx(4 * (17.05 + 0.26))
+    assert run_cost(tested, images, speed, 4).seconds == pytest.approx(4 * (17.05 + 0.26))
     seldom = run(training={"local_epochs": 2}, evaluation={"every": 2, "local_server": True})
-    assert run_seconds(seldom, images, speed, 4) == pytest.approx(4 * (17.05 + 0.13))
-    assert run_seconds(config, images, speed, 0) == 0
+    assert run_cost(seldom, images, speed, 4).seconds == pytest.approx(4 * (17.05 + 0.13))
+    assert run_cost(config, images, speed, 0).seconds == 0
 
 
 def test_expected_images_of_one_draw_a_client():

@@ -12,7 +12,8 @@ from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.planning.calibrate import Speed, Workload
-from fedgrid.grids.planning.dry_run import Capacity, DatasetRow, capacities_of, dataset_rows, dry_run
+from fedgrid.grids.planning.dry_run import dry_run
+from fedgrid.grids.planning.estimate import Capacity, DatasetRow, capacities_of, dataset_rows
 from fedgrid.grids.presets.grid import Grid
 from tests.helpers.command_line import strict_json
 
@@ -111,6 +112,8 @@ def test_dry_run_as_json(show):
     found = strict_json(show(runs_of("."), as_json=True))
     [digits] = found["datasets"]
     assert digits.pop("hours") > 0
+    assert all(digits.pop(part) > 0 for part in ("training_hours", "test_hours", "other_hours"))
+    assert digits.pop("shared_hours") is None
     assert digits == {
         "dataset": "digits",
         "runs": 12,
@@ -168,7 +171,23 @@ def test_time_is_divided_by_the_busy_cores(tmp_path):
     speeds = {Workload.of(run, dataset): Speed(turn=720, train=0, test=0)}
     capacities = [Capacity(5, Placement(1, 0.9, 0.0), at_once=2, workers=2)]
     [digits] = dataset_rows([(run, 2), (finished, 0)], tmp_path, speeds, capacities)
-    assert digits == DatasetRow("digits", 2, 1, 1, 2, (5,), 0, pytest.approx(3600.05 / 3600))
+    hours = {"hours": pytest.approx(3600.05 / 3600), "other_hours": pytest.approx(2 * 3600.05 / 3600)}
+    assert digits == DatasetRow("digits", 2, 1, 1, 2, (5,), 0, **hours)
+    assert digits.core_hours == pytest.approx(2 * 3600.05 / 3600)
+
+
+def test_cache_saves_of_published_runs_what_the_tables_say(tmp_path):
+    """BNC and Sattler, which never splits there: every round is computed once. IFCA was not published."""
+    given = {"dataset": "pathmnist", "balance": "imbalanced", "model": "digitnet"}
+    bnc, sattler, ifca = (
+        complete({**given, "algorithm": name}, tmp_path) for name in ("bnc", "sattler", "ifca")
+    )
+    speeds = {Workload.of(bnc, find("pathmnist", tmp_path)): Speed(turn=720, train=1, test=1)}
+    capacities = [Capacity(15, Placement(1, 0.9, 0.0), at_once=2, workers=2)]
+    [both] = dataset_rows([(bnc, 75), (sattler, 75)], tmp_path, speeds, capacities)
+    assert both.shared_hours == pytest.approx(both.core_hours / 2)
+    [other] = dataset_rows([(bnc, 75), (ifca, 75)], tmp_path, speeds, capacities)
+    assert other.shared_hours is None
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.before_training.deal import deal
 from fedgrid.engine.data.datasets import load
 from fedgrid.engine.partition.scenarios import PUBLISHED_OVERLAPS as PAPERS_OVERLAPS
 from fedgrid.engine.partition.scenarios import SCENARIOS
-from fedgrid.engine.session import deal
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.uplink.steps import clip_of, noise_of
 from fedgrid.grids.presets.grid import load_grid, preset_names

@@ -1,0 +1,81 @@
+"""How many rounds of a finished grid its runs trained, and how few they could have with perfect sharing.
+
+    python -m benchmarks.shared_rounds paper-digits --storage runs
+
+A client's training in a round is fixed by the run's trunk, the round and the model that it starts from. That
+model is the mean over a cluster whose members each started from some model, and so on back to the first one.
+Two runs can share a training only if all of that history is equal; trainings with different histories have
+different bits. So the number of different histories is the least that any cache can do, whatever its keys.
+Every reply counts as usable and every client as asked in every round: other grids have no such bound here.
+"""
+
+import argparse
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import pyarrow.parquet as pq
+
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.outcome import is_finished
+from fedgrid.grids.results.times import times_of
+
+Training: TypeAlias = tuple[str, int, int, int]
+"""Trunk, round, client, and the number of the history of its model."""
+Labels: TypeAlias = Sequence[Mapping[int, int]]
+"""Client -> cluster, of each round."""
+COLUMNS = ["round", "client", "cluster"]
+
+
+def main() -> None:
+    """Print the rounds asked, trained and needed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("grid")
+    parser.add_argument("--storage", default="runs")
+    given = parser.parse_args()
+    storage = Storage.of(given.storage)
+    runs = [run for run in GridFolder(storage, given.grid).runs() if is_finished(storage, run)]
+    asked = sum(run.training.rounds for run in runs)
+    trained = sum(times_of(folder_of(storage.root, run)).rounds_computed for run in runs)
+    least = rounds_needed([(run, labels_of(storage, run)) for run in runs])
+    print(f"{len(runs)} finished runs, {asked:,} rounds asked")
+    print(f"{trained:,.0f} trained ({trained / asked:.1%}), {least:,.0f} the least ({least / asked:.1%})")
+
+
+def labels_of(storage: Storage, run: RunConfig) -> Labels:
+    """Return round by round the cluster of each client, as recorded."""
+    table = pq.read_table(folder_of(storage.root, run) / "clients.parquet", columns=COLUMNS)
+    rounds: dict[int, dict[int, int]] = defaultdict(dict)
+    for number, client, cluster in zip(*(table[name].to_pylist() for name in COLUMNS), strict=True):
+        rounds[number][client] = cluster
+    return [rounds[number] for number in sorted(rounds)]
+
+
+def rounds_needed(runs: Iterable[tuple[RunConfig, Labels]]) -> float:
+    """Return how many rounds of training the runs need; one training counts by its share of the clients."""
+    known: dict[object, int] = {}
+    needed: dict[Training, float] = {}
+    for run, rounds in runs:
+        needed |= dict.fromkeys(trainings(run, rounds, known), 1 / run.clients)
+    return sum(needed.values())
+
+
+def trainings(run: RunConfig, rounds: Labels, known: dict[object, int]) -> Iterator[Training]:
+    """Yield a run's trainings; `known` numbers the histories of models, by their clusters' members."""
+    history = dict.fromkeys(range(run.clients), 0)
+    for number, cluster in enumerate(rounds, 1):
+        for client, model in history.items():
+            yield run.trunk, number, client, model
+        members: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for client, label in sorted(cluster.items()):
+            members[label].append((client, history[client]))
+        for group in members.values():
+            model = known.setdefault((number, *group), len(known) + 1)
+            history |= dict.fromkeys((client for client, _ in group), model)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""Which client of a run holds which images. Without torch: a driver checks the splits of all runs first."""
+
+from pathlib import Path
+
+from fedgrid.engine.data.datasets import find
+from fedgrid.engine.data.readers import Pair
+from fedgrid.engine.partition.server_images import hold_out
+from fedgrid.engine.partition.split import ClientSplit, split_pool, with_official_tests
+from fedgrid.engine.run_config import RunConfig
+
+
+def deal(config: RunConfig, pair: Pair, data_dir: Path) -> tuple[ClientSplit, ...]:
+    """Return which client holds which images; needs their classes, groups and size, but no pixels.
+
+    Raises:
+        ConfigError: a split that the data set cannot carry.
+    """
+    pool, server = pair
+    rest, _ = hold_out(server, config.split.reference_images, config.root_seed)
+    parts_K = split_pool(
+        pool.labels,
+        dataset=config.dataset,
+        num_classes=find(config.dataset, data_dir).num_classes,
+        overlap=config.overlap,
+        balance=config.balance,
+        num_clients=config.clients,
+        split=config.split,
+        seed=config.seed,
+        shape=pool.images.shape[1:],
+        pool_groups=pool.groups,
+    )
+    if config.split.tested_on == "official" and config.split.scored_on == "test":
+        return with_official_tests(parts_K, pool, rest, config.overlap)
+    return parts_K

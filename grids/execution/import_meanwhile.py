@@ -1,0 +1,17 @@
+"""Imports while something else is waited for."""
+
+from contextlib import suppress
+from importlib import import_module
+from threading import Thread
+
+
+def import_meanwhile(*modules: str) -> None:
+    """Import modules in a thread. One that cannot be imported is reported where it is imported again."""
+    # No daemon: Python would end it within an import, which can crash the process at its end.
+    Thread(target=_import, args=modules, name="imports").start()
+
+
+def _import(*modules: str) -> None:
+    for module in modules:
+        with suppress(Exception):
+            import_module(module)

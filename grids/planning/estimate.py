@@ -1,0 +1,147 @@
+"""What the runs of a grid need: hours by data set, and how many runs fit on the nodes at once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedgrid.engine.clients.placement import Node, Placement, Request, at_once, plan
+from fedgrid.engine.data.datasets import find, is_here
+from fedgrid.engine.run_config import RunConfig
+from fedgrid.grids.planning.calibrate import Cost, Speed, Workload, expected_images, run_cost
+from fedgrid.grids.planning.cluster import least_stacked, num_to_place
+from fedgrid.grids.planning.encoders import RoundsLeft, encoder_plans
+from fedgrid.grids.planning.published_branches import share_computed
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class DatasetRow:
+    """The runs of a grid on one data set."""
+
+    dataset: str
+    runs: int
+    trunks: int
+    """Groups of these runs that begin with the same rounds."""
+    finished: int
+    rounds_left: int
+    clients: tuple[int, ...]
+    download_mb: int
+    """Size of the images that the remaining runs need and that are not here yet."""
+    hours: float
+    """A rough estimate, with all nodes at work on these runs and without a round cache."""
+    encoders: int = 0
+    """How many are trained before the first rounds, which is part of `hours` and of `other_hours`."""
+    training_hours: float = 0.0
+    """Of one core or GPU, as the next two: local training."""
+    test_hours: float = 0.0
+    other_hours: float = 0.0
+    """Models passed around, clustering, records and files."""
+    shared_hours: float | None = None
+    """All three with a round cache that saves what it would have saved of the published runs; None for
+    other runs."""
+
+    @property
+    def core_hours(self) -> float:
+        """Hours of one core, or of one GPU, without a round cache."""
+        return self.training_hours + self.test_hours + self.other_hours
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """How runs of a given number of clients fit on the nodes."""
+
+    clients: int
+    placement: Placement
+    at_once: int
+    """How many such runs the nodes hold at the same time, if that many are waiting."""
+    workers: int
+    """Cores, or GPUs, that these runs keep busy."""
+
+    @property
+    def reserves(self) -> str:
+        """The resources of a run, in words."""
+        actors = self.placement.num_actors
+        each = f"{self.placement.cpus_per_actor:g} CPU"
+        if self.placement.gpus_per_actor:
+            each += f", {self.placement.gpus_per_actor:g} GPU"
+        if actors == self.clients:
+            return f"server + {actors} clients x {each}"
+        fewest, most = self.clients // actors, -(-self.clients // actors)
+        hosted = f"{most}" if most == fewest else f"{fewest} or {most}"
+        if actors == 1:
+            return f"server + 1 actor of {hosted} clients, {each}"
+        return f"server + {actors} actors of {hosted} clients, {each} each"
+
+
+def capacities_of(
+    left: RoundsLeft, nodes: Sequence[Node], request: Request, *, by_trunk: bool = False
+) -> list[Capacity]:
+    """Return how the runs fit, one entry a number of clients; `by_trunk`: see `num_to_place`.
+
+    Raises:
+        ConfigError: if a run cannot fit on the nodes.
+    """
+    waiting = max(1, num_to_place([run for run, rounds in left if rounds], by_trunk=by_trunk))
+    capacities = []
+    stacks = least_stacked(run for run, _ in left)
+    for clients in sorted(stacks):
+        placement = plan(clients, nodes, request, waiting, stacks[clients])
+        runs = at_once(placement, nodes)
+        # Actors that share a GPU, or a core, take turns on it.
+        has = sum(int(node.gpus if placement.gpus_per_actor else node.cpus) for node in nodes)
+        workers = min(max(1, has), min(runs, waiting) * placement.num_actors)
+        capacities.append(Capacity(clients, placement, runs, workers))
+    return capacities
+
+
+def dataset_rows(
+    left: RoundsLeft, data_dir: Path, speeds: Mapping[Workload, Speed], capacities: Sequence[Capacity]
+) -> list[DatasetRow]:
+    """Return a row a data set, in the order of the runs; `speeds` has every unfinished workload."""
+    workers = {capacity.clients: capacity.workers for capacity in capacities}
+    rows = []
+    for name in dict.fromkeys(run.dataset for run, _ in left):
+        dataset = find(name, data_dir)
+        runs = [run for run, _ in left if run.dataset == name]
+        waiting = [(run, rounds) for run, rounds in left if run.dataset == name and rounds]
+        costs = {
+            run.run_id: run_cost(
+                run, expected_images(run, dataset), speeds[Workload.of(run, dataset)], rounds
+            ).times(1 / HOUR)
+            for run, rounds in waiting
+        }
+        total = sum(costs.values(), Cost())
+        encoders = encoder_plans(waiting, dataset, data_dir)
+        encoding = sum(plan.seconds(speeds, max(workers.values())) for plan in encoders) / HOUR
+        rows.append(
+            DatasetRow(
+                dataset=name,
+                runs=len(runs),
+                trunks=len({run.trunk for run in runs}),
+                finished=len(runs) - len(waiting),
+                rounds_left=sum(rounds for _, rounds in waiting),
+                clients=tuple(sorted({run.clients for run in runs})),
+                download_mb=dataset.download_mb if waiting and not is_here(name, data_dir) else 0,
+                hours=encoding + sum(costs[run.run_id].seconds / workers[run.clients] for run, _ in waiting),
+                encoders=len(encoders),
+                training_hours=total.training,
+                test_hours=total.tests,
+                other_hours=total.other + sum(plan.seconds(speeds, 1) for plan in encoders) / HOUR,
+                shared_hours=_shared([run for run, _ in waiting], costs),
+            )
+        )
+    return rows
+
+
+def _shared(runs: Sequence[RunConfig], costs: Mapping[str, Cost]) -> float | None:
+    """Return the hours that runs take with a round cache, None if some were not published."""
+    trunks: dict[str, list[RunConfig]] = {}
+    for run in runs:
+        trunks.setdefault(run.trunk, []).append(run)
+    found = 0.0
+    for members in trunks.values():
+        if (share := share_computed(members)) is None:
+            return None
+        found += share * sum(costs[run.run_id].seconds for run in members)
+    return found

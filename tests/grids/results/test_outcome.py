@@ -1,0 +1,115 @@
+"""Finished runs whose files have not changed are not read again by `status` and `run`; others are."""
+
+import pytest
+
+from fedgrid.engine.integrity import checked
+from fedgrid.engine.integrity.made_with import MADE_WITH
+from fedgrid.engine.run_folder import RunFolder
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.results import outcome
+from fedgrid.grids.results.outcome import damage, finished, is_finished, trusting_times
+from tests.helpers.finished_runs import mark_finished
+from tests.helpers.logged_runs import ROUNDS, config_of, record
+
+RUN = config_of(0)
+
+
+@pytest.fixture
+def storage(tmp_path, monkeypatch):
+    """A storage with a finished run, whose files count as settled at once."""
+    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(checked, "SETTLED", -1.0)
+    found = Storage.of(tmp_path / "runs")
+    record(found.root, RUN, ROUNDS)
+    mark_finished(found.root, RUN)
+    return found
+
+
+@pytest.fixture
+def reads(storage, monkeypatch):
+    """Forget what this process has seen when called; return how often it has read a run's files since."""
+    found = []
+    plain = RunFolder.damage
+
+    def noting(folder):
+        found.append(folder.path.name)
+        return plain(folder)
+
+    monkeypatch.setattr(RunFolder, "damage", noting)
+
+    def since():
+        outcome._CHECKED.clear()
+        count = len(found)
+        found.clear()
+        return count
+
+    return since
+
+
+def look(storage):
+    with trusting_times(storage):
+        return is_finished(storage, RUN)
+
+
+def test_second_command_does_not_read_the_files_of_an_unchanged_run(storage, reads):
+    assert look(storage)
+    assert reads() == 1
+    assert look(storage)
+    assert reads() == 0
+
+
+def test_report_reads_the_files_that_status_does_not(storage, reads):
+    """Bits that a disk has lost change neither size nor times nor inode."""
+    assert look(storage)
+    reads()
+    assert is_finished(storage, RUN)
+    assert reads() == 1
+
+
+@pytest.mark.parametrize("name", sorted({*outcome.FILES} - {MADE_WITH}))
+def test_change_of_any_file_is_found_although_the_run_is_remembered(storage, reads, name):
+    assert look(storage)
+    path = RunFolder(storage, RUN).path / name
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    reads()
+    assert not look(storage)
+    assert name in damage(storage, RUN)
+
+
+def test_times_of_an_unchanged_run_are_read_once(storage, monkeypatch):
+    """Four rounds of half a second; the last one had the most memory."""
+    plain, found = outcome.times_of, []
+    monkeypatch.setattr(outcome, "times_of", lambda folder: found.append(folder) or plain(folder))
+    for _ in range(2):
+        with trusting_times(storage):
+            assert is_finished(storage, RUN)
+            times = finished(storage.root, RUN).times
+            assert (times.seconds, times.rounds, times.peak_memory_mb) == (2.0, 4, 400.0)
+    assert len(found) == 1
+    assert finished(storage.root, RUN).times == times
+    assert len(found) == 2
+
+
+def test_damaged_run_is_read_by_every_command(storage, reads):
+    path = RunFolder(storage, RUN).path / "clients.parquet"
+    path.write_bytes(b"PAR1")
+    for _ in range(2):
+        assert not look(storage)
+        assert reads() == 1
+
+
+def test_files_of_the_last_two_seconds_are_not_remembered(storage, reads, monkeypatch):
+    monkeypatch.setattr(checked, "SETTLED", 2.0)
+    for _ in range(2):
+        assert look(storage)
+        assert reads() == 1
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"runs": 3}'])
+def test_damaged_memory_costs_only_time(storage, reads, tmp_path, text):
+    assert look(storage)
+    [memory] = (tmp_path / "cache" / checked.FOLDER).iterdir()
+    memory.write_text(text)
+    reads()
+    assert look(storage)
+    assert reads() == 1
