@@ -52,7 +52,8 @@ class Cell:
         return "bfloat16" if self.numbers == "bfloat16" else "float32"
 
     def __str__(self) -> str:
-        clients = f"{self.processes} processes" if self.clients == 1 else f"{self.clients} stacked clients"
+        many = f"{self.processes} process{'es' * (self.processes > 1)}"
+        clients = many if self.clients == 1 else f"{self.clients} clients"
         return f"{self.model}, batch {self.batch}, {self.numbers}, {self.way}, {clients}"
 
 

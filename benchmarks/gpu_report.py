@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING
 
 import torch
 
-from benchmarks.gpu_cells import Cell
+from benchmarks.gpu_cells import STACKED, Cell
 from fedgrid.engine.clients.machine import driver
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def markdown(
     clusters = "the same clusters" if same_partition else "OTHER CLUSTERS"
     lines += ["", f"- A run on digits finds {clusters} there as on the CPU, in every round."]
     lines += [_advice(cell, found, device) for cell in best.values()]
+    lines += [line for cell in best.values() if (line := _stacking(cell, found))]
     if hours is not None:
         lines.append(
             f"- `fedgrid run {grid}` on this device alone, without a round cache: about {_time(hours)}."
@@ -86,6 +88,19 @@ def _advice(cell: Cell, found: Measured, device: str) -> str:
 
 def _time(hours: float) -> str:
     return f"{hours:,.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
+
+
+def _stacking(best: Cell, found: Measured) -> str:
+    """Return how the fastest stack compares with the best processes, all else alike; empty if unknown."""
+    alike = replace(best, way=STACKED, processes=1)
+    stacks = [cell for cell in found.cells if replace(cell, clients=alike.clients) == alike]
+    if not stacks:
+        return ""
+    fastest = max(stacks, key=lambda cell: _speed(found, cell))
+    times = _speed(found, fastest) / _speed(found, best)
+    return (
+        f"- {best.model}: `training.stacked={fastest.clients}` in one process is {times:.2f} times as fast."
+    )
 
 
 def _row(cells: list[str]) -> str:

@@ -203,7 +203,12 @@ def table(
         # After a crash, or while a run ends, several files have the same rounds.
         if len(new := rows.filter(pc.field("round") > pc.max(found[-1]["round"]))):
             found.append(new)
-    return pa.concat_tables(found)
+    try:
+        return pa.concat_tables(found)
+    except pa.ArrowInvalid as error:
+        raise RecordsError(
+            f"the {name}-*.parquet of {run_folder} have other columns than {first.name}"
+        ) from error
 
 
 def num_rounds(run_folder: Path) -> int:

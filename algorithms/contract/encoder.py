@@ -77,7 +77,7 @@ class EncoderSettings(Section):
         for key in ("clip", "noise"):
             if getattr(self, key) and not self.federated:
                 raise ValueError(
-                    f"{key} is of clients' updates, and without encoder.federated there are none"
+                    f"{key} is of clients' updates: set encoder.federated too, as in 10, or leave it out"
                 )
         if self.noise and self.clip is None:
             raise ValueError(

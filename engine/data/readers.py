@@ -36,22 +36,29 @@ def digits(_: Path) -> Pair:
 
     They have no official test set: every fifth image of each class, in scikit-learn's order, is used.
     """
-    # The file of `sklearn.datasets.load_digits`; to import that takes a second and a half.
-    spec = find_spec("sklearn")
-    [folder] = spec.submodule_search_locations or [] if spec is not None else [""]
-    file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
-    try:
-        rows = np.loadtxt(file, delimiter=",")
-    except OSError as error:
-        raise DataError(
-            f"{file} of scikit-learn is missing or damaged; install scikit-learn again"
-        ) from error
+    rows = _digits_of_sklearn()
     images = np.rint(rows[:, :-1].reshape(-1, 1, 8, 8) * (255 / 16)).astype(np.uint8)
     every = ImageSet(images, rows[:, -1].astype(np.int64))
     is_test = np.zeros(len(every), bool)
     for label in range(10):
         is_test[np.flatnonzero(every.labels == label)[4::5]] = True
     return every.take(np.flatnonzero(~is_test)), every.take(np.flatnonzero(is_test))
+
+
+def _digits_of_sklearn() -> NDArray[np.float64]:
+    """Return a row an image, its 64 pixels and its class, from the file that `load_digits` reads.
+
+    To import `sklearn.datasets` takes a second and a half; it is imported if the file lies elsewhere.
+    """
+    spec = find_spec("sklearn")
+    for folder in (spec.submodule_search_locations if spec else None) or ():
+        file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
+        if file.is_file():
+            return np.loadtxt(file, delimiter=",")
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    return np.column_stack([bunch.data, bunch.target])
 
 
 def mnist(raw: Path) -> Pair:

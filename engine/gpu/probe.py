@@ -27,6 +27,7 @@ from fedgrid.engine.training.settings import LocalTraining
 
 TIMEOUT = 240.0
 """Seconds for the inner process to start, and to train a batch of each workload."""
+END_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Taken:
 
 
 Start = Callable[[Callable[..., None], Connection, Sequence[Workload], str], Any]
-"""Starts a function elsewhere with its arguments; returns what can be joined."""
+"""Starts a function elsewhere with its arguments; returns a process, or what can be joined like one."""
 
 
 def measure(workloads: Sequence[Workload], device: str = "cuda", start: Start | None = None) -> Taken:
@@ -80,7 +81,9 @@ def measure(workloads: Sequence[Workload], device: str = "cuda", start: Start | 
         raise RunError("the process that measures the memory of a client on the GPU has died") from error
     finally:
         ours.close()
-        process.join(TIMEOUT)
+        process.join(END_TIMEOUT)
+        if process.is_alive():
+            process.kill()
     return Taken(total, context, tuple(peaks))
 
 

@@ -85,6 +85,15 @@ class LocalTraining(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _kernels_are_of_float32(self) -> Self:
+        if self.precision != "float32" and self.kernels != "library":
+            raise ValueError(
+                f"kernels = {self.kernels} has no effect with precision {self.precision}, only with float32; "
+                "leave out one of the two"
+            )
+        return self
+
     @property
     def not_stacked(self) -> str:
         """Why an algorithm whose clients train by a rule of its own cannot stack them."""

@@ -143,8 +143,9 @@ def measure_on_cluster(workloads: tuple[Workload, ...]) -> Taken:
     """
     import ray
 
-    remote = ray.remote(num_cpus=SMALLEST_SHARE, num_gpus=1 / STEPS, max_retries=0)(measure)
-    task = remote.remote(workloads)
+    # A worker that stayed for further tasks would keep its CUDA context.
+    once = ray.remote(num_cpus=SMALLEST_SHARE, num_gpus=1 / STEPS, max_retries=0, max_calls=1)
+    task = once(measure).remote(workloads)
     try:
         taken: Taken = ray.get(task, timeout=2 * TIMEOUT)
     except ray.exceptions.GetTimeoutError as error:

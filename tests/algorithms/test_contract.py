@@ -7,6 +7,7 @@ settings that do in `ACTING` and `EAGER`.
 import numpy as np
 import pytest
 
+from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.fedopt import FedOptSettings
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from tests.helpers.small_cases import (
@@ -84,6 +85,21 @@ def test_algorithm_is_fedopt_to_the_bit_until_it_acts(name, plain):
     for (state, _), (reference, _) in zip(history[: acted[0]], plain, strict=False):
         assert partition(state) == {frozenset(range(12))}
         assert state.models[0].tobytes() == reference.models[0].tobytes()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_algorithm_that_says_that_it_trains_plainly_sends_no_rule(name):
+    algorithm = create(name, {})
+    orders = orders_of(algorithm, start(algorithm, 4), range(4)).values()
+    assert not algorithm.trains_plainly or {order.rule for order in orders} == {PLAIN}
+    own = ("fedprox", "fednova", "scaffold", "per-fedavg", "lg-fedavg")
+    assert algorithm.trains_plainly == (name not in own)
+
+
+@pytest.mark.parametrize("name", ["bnc", "ocfl-kmeans", "ifca", "flis-dc", "flis-hc", "louvain"])
+def test_algorithm_with_a_local_rule_does_not_train_plainly(name):
+    assert not create(name, {"local": {"name": "fedprox", "mu": 0.1}}).trains_plainly
+    assert create(name, {"local": {"name": "fedprox", "mu": 0}}).trains_plainly
 
 
 @pytest.mark.parametrize("name", CLUSTERING)

@@ -1,6 +1,7 @@
 """`benchmarks.gpu` on the CPU, its processes threads: all but what CUDA itself does."""
 
 from contextlib import suppress
+from dataclasses import replace
 from threading import Thread
 from types import SimpleNamespace
 
@@ -92,7 +93,7 @@ def test_failing_cells_are_told_and_the_others_measured(scripted):
     assert "not permitted when stream is capturing" in found.failed[cells[2]]
     text = markdown("cpu", False, found, {}, "paper", None, 1.0)
     assert "OTHER CLUSTERS" in text
-    assert "Failed: digitnet, batch 128, float32, as the engine does, 1 processes: out of memory." in text
+    assert "Failed: digitnet, batch 128, float32, as the engine does, 1 process: out of memory." in text
 
 
 def test_process_that_dies_fails_its_cell_only(scripted, monkeypatch):
@@ -145,6 +146,15 @@ def test_advised_share_holds_the_processes_and_their_memory(scripted, monkeypatc
         text = markdown("cuda", True, found, {"digitnet": FOUR}, "paper", 2.5, 1.0)
         assert f"`--gpus-per-actor {share}`" in text
         assert "about 2.5 hours" in text
+
+
+def test_fastest_stack_is_compared_with_the_best_processes(scripted):
+    """Two clients do as much as one process alone, 1,000 images a second, three do 3,000."""
+    stacks = [replace(DIGIT, way="stacked", clients=clients) for clients in (2, 3)]
+    found = measured([DIGIT, *stacks])
+    found.cells[stacks[1]] = [Timed(3000, 1.0, 0)]
+    text = markdown("cpu", True, found, {"digitnet": DIGIT}, "paper", None, 1.0)
+    assert "digitnet: `training.stacked=3` in one process is 3.00 times as fast." in text
 
 
 def test_hours_are_those_of_one_process_over_the_gain(monkeypatch):

@@ -110,11 +110,16 @@ def undisturbed(storages: Path, launch: Launch) -> tuple[int, dict[str, bytes]]:
         return json.dumps([disk().failing_disk_calls(), *(set(sys.modules) - before)])
 
     calls, *modules = json.loads(forked(run))
+    import_all(modules)
+    return calls, contents(storages / "undisturbed")
+
+
+def import_all(modules: Sequence[str]) -> None:
+    """Import what a fork has imported, so that later forks have it."""
     for module in sorted(modules):
         # Some are no modules of a file, and can only be made by what has imported them.
         with suppress(ImportError):
             import_module(module)
-    return calls, contents(storages / "undisturbed")
 
 
 def case(storages: Path, launch: Launch, call: int, name: str, way: str, expected: dict[str, bytes]) -> str:

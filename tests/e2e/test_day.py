@@ -34,6 +34,7 @@ def typed(tmp_path_factory):
             _, *words = shlex.split(step.command)
             if step.saves:
                 shutil.copy(DOCS / "examples" / step.saves, home / STUDY)
+            active.use()  # As in a new process.
             result = command(*words, *(["--in-process"] if words[0] == "run" else []))
             assert result.code == 0, result.err
             found[step.command] = plain(result.out, home)

@@ -62,11 +62,6 @@ RUNS = {
         faults={"label_flip": [1], "sign_flip": [2], "scale": {2: 3}},
         drift={0: {"round": 3, "to": 1}},
     ),
-    "clients in two stacks, half of them asked": config(
-        "ocfl-kmeans",
-        {"stacked": 4, "keep_optimizer_state": True, "momentum": 0.5, "learning_rate": 0.05},
-        participation=0.5,
-    ),
 }
 
 
@@ -184,6 +179,15 @@ def test_run_with_cache_hits_until_it_deviates_gives_the_same_bytes(run, tmp_pat
     trained = timings["trained_clients"].to_pylist()
     assert trained[0] == 0
     assert trained[-1] == CLIENTS
+
+
+def test_stacked_run_moved_to_another_pool_after_each_round_gives_the_same_bytes(tmp_path, actors):
+    """Two stacks of which half of the clients are asked; one actor has both, or each its own."""
+    settings = {"stacked": 4, "keep_optimizer_state": True, "momentum": 0.5, "learning_rate": 0.05}
+    run = config("ocfl-kmeans", settings, participation=0.5)
+    pools = (first(actors, 4), InProcessPool(), first(actors, 1), first(actors, 2), InProcessPool())
+    here = finish(run, tmp_path / "here", InProcessPool())
+    assert finish(run, tmp_path / "there", *pools) == here
 
 
 def test_clusters_before_training_are_the_same_in_actors(actors, tmp_path):

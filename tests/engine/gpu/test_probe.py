@@ -94,10 +94,13 @@ def test_a_whole_batch_is_trained_and_a_whole_one_tested(monkeypatch):
     assert seen == [(4, 1), (128, 128)]
 
 
-def test_wrong_settings_are_the_same_error_as_in_training(gpu):
-    wrong = Workload("mobilenet-v1", (3, 8, 8), 10, SETTINGS.model_copy(update={"batch_size": 1}))
-    with pytest.raises((ConfigError, RunError), match="batch_size=1"):
-        measure([wrong], "cpu", as_thread)
+def test_wrong_settings_are_the_same_error_as_in_training(gpu, monkeypatch):
+    def refuse(workload, device):
+        raise ConfigError("training.batch_size=1 does not work with a model that has BatchNorm")
+
+    monkeypatch.setattr(probe, "work_once", refuse)
+    with pytest.raises(ConfigError, match="batch_size=1"):
+        measure([DIGITS], "cpu", as_thread)
 
 
 def test_process_that_dies_is_told(gpu, monkeypatch):
@@ -107,3 +110,23 @@ def test_process_that_dies_is_told(gpu, monkeypatch):
     monkeypatch.setattr(probe, "work_once", die)
     with pytest.raises(RunError, match="has died"):
         measure([DIGITS], "cpu", as_thread)
+
+
+def test_process_that_does_not_answer_is_killed(gpu, monkeypatch):
+    class Hanging:
+        killed = False
+
+        def join(self, timeout):
+            assert timeout == probe.END_TIMEOUT
+
+        def is_alive(self):
+            return True
+
+        def kill(self):
+            self.killed = True
+
+    monkeypatch.setattr(probe, "TIMEOUT", 0.0)
+    process = Hanging()
+    with pytest.raises(RunError, match="took more than 0 s"):
+        measure([DIGITS], "cpu", lambda *arguments: process)
+    assert process.killed

@@ -7,6 +7,7 @@ from torch import nn
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank
 from fedgrid.engine.models.winograd import Convolution, FastConv2d, tile_of, with_fast_convolutions
+from fedgrid.engine.training.settings import LocalTraining
 
 SIDES = (2, 4)
 
@@ -93,6 +94,13 @@ def test_rule_by_type_and_device():
     images = torch.empty(32, 256, 8, 8)
     assert tile_of(images.bfloat16(), 256) is None
     assert tile_of(images.to("meta"), 256) is None
+
+
+def test_setting_without_effect_is_refused():
+    given = {"batch_size": 8, "optimizer": "sgd", "learning_rate": 0.1}
+    assert LocalTraining(**given, kernels="auto").kernels == "auto"
+    with pytest.raises(ValueError, match="kernels = auto has no effect with precision bfloat16, only with"):
+        LocalTraining(**given, kernels="auto", precision="bfloat16")
 
 
 def test_only_plain_3x3_convolutions_of_many_channels_are_replaced():
