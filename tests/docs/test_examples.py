@@ -80,7 +80,7 @@ def test_example_of_the_explanations_runs(capsys) -> None:
 
 
 def test_no_example_is_left_out() -> None:
-    """Others are run by test_own_algorithm.py, test_data.py, grids/presets/test_docs.py and e2e/test_day.py."""
+    """test_own_algorithm.py, test_data.py, grids/presets/test_docs.py and e2e/test_day.py run others."""
     elsewhere = {"algorithms.md", "data.md", "day.md", "presets.md"}
     here = {
         ("README.md", "yaml"),
