@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fedgrid.grids.results.study import load
-from fedgrid.tracking.scoring.cost import Target, cost
+from fedgrid.tracking.scoring.cost import Target, Terms, costs
 
 FEDERATION = ["overlap", "balance", "seed"]
 WITH_GROUPS = ("nonoverlapping", "overlapping", "rotated")
@@ -24,11 +24,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--grid", default="arena-digits")
     parser.add_argument("--storage", default="runs")
-    parser.add_argument("--target", default="personalised_accuracy=0.8")
+    parser.add_argument("--target", default="personalised_accuracy=95%")
     given = parser.parse_args()
     study, target = load(given.grid, given.storage), Target.parse(given.target)
     runs = study.to_pandas()
-    runs["megabytes"] = [cost(each, target.curve, target.value).bytes / 1e6 for each in study.finished]
+    spent = {
+        each.run.run_id: cost.bytes / 1e6
+        for algorithm, found in costs(study, Terms(target)).items()
+        for each, cost in zip(study.where(algorithm=algorithm).finished, found, strict=True)
+    }
+    runs["megabytes"] = [spent[each.run.run_id] for each in study.finished]
     runs["reference"] = runs["algorithm"].isin(study.references)
     complete = runs.groupby(FEDERATION)["algorithm"].transform("nunique") == len(study.algorithms)
     runs = runs[complete]

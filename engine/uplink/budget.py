@@ -9,7 +9,7 @@ Shapes: K clients of the federation.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import sqrt
+from math import isinf, sqrt
 
 from fedgrid.algorithms.contract.base import Diagnostics
 from fedgrid.algorithms.contract.orders import Order
@@ -43,9 +43,10 @@ def affordable(
     if is_first and orders and not found:
         least = min(_after(accountant, spent_K, client, costs[client]) for client in costs)
         before = min(_after(accountant, spent_K, client, None) for client in costs)
+        advice = "no noise covers what they send" if isinf(least) else "raise the budget or the noise"
         raise RunError(
             f"privacy.epsilon = {budget:g}: no client can pay for round 1: its epsilon is {before:.3g} "
-            f"before it and {least:.3g} after it; raise the budget or the noise"
+            f"before it and {least:.3g} after it; {advice}"
         )
     return found
 

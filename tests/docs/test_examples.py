@@ -80,8 +80,8 @@ def test_example_of_the_explanations_runs(capsys) -> None:
 
 
 def test_no_example_is_left_out() -> None:
-    """Others are run by test_own_algorithm.py and test_data.py, and by tests/grids/presets/test_docs.py."""
-    elsewhere = {"algorithms.md", "data.md", "presets.md"}
+    """test_own_algorithm.py, test_data.py, grids/presets/test_docs.py and e2e/test_day.py run others."""
+    elsewhere = {"algorithms.md", "data.md", "day.md", "presets.md"}
     here = {
         ("README.md", "yaml"),
         ("performance.md", "yaml"),

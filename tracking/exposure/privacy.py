@@ -21,6 +21,8 @@ def last_sent(epsilon_R: NDArray[np.float64]) -> int:
     Args:
         epsilon_R: the largest epsilon of any client after each of R rounds.
     """
+    if np.isinf(epsilon_R[-1]):  # Nothing ends at a budget.
+        return len(epsilon_R)
     return int(np.flatnonzero(np.diff(epsilon_R, prepend=0.0)).max(initial=-1)) + 1
 
 

@@ -206,6 +206,11 @@ class TestRuns:
         ):
             play(run, tmp_path, store=None)
 
+    def test_no_budget_is_enough_for_a_choice_that_no_noise_covers(self, tmp_path):
+        run = early("ifca", uplink=NOISY, privacy={"epsilon": 1e6})
+        with pytest.raises(RunError, match="inf after it; no noise covers what they send"):
+            play(run, tmp_path, store=None)
+
     def test_a_message_and_an_encoder_under_noise_have_a_finite_epsilon(self, tmp_path):
         """Each client: an update (0.1), a message (0.5), two updates of the encoder (0.25)."""
         encoder = {"federated": 2, "participation": 1.0, "clip": 1.0, "noise": 0.25, "local_epochs": 1}

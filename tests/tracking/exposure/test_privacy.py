@@ -72,6 +72,7 @@ class TestTable:
         assert [column.name for column in table.columns][:2] == ["epsilon", "sends until"]
         assert [cell.text for cell in table.rows[0].cells][1] == "2"
         assert last_sent(np.array([0.0, 0.0])) == 0
+        assert last_sent(np.array([inf, inf, inf])) == 3
 
     def test_has_the_largest_epsilon_of_any_run(self):
         """One seed asked its clients more often than the other."""
