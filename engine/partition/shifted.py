@@ -30,8 +30,8 @@ QUARTERS = 4
 """Quarters of a full turn."""
 
 
-class Shifted:
-    """A kind of scenario whose groups differ by a transform alone; see `Kind`."""
+class Dealt:
+    """A kind of scenario whose images are dealt out without regard to groups; see `Kind`."""
 
     OPTIONS: tuple[str, ...] = ("alpha", "num_clusters")
     DEFAULTS: Mapping[str, object] = MappingProxyType({"num_clusters": 4, "alpha": None})
@@ -76,6 +76,14 @@ class Shifted:
         """Return the hidden group of each client; see `Movable.groups`."""
         return [client % split.num_clusters for client in range(scenario.num_clients)]
 
+    def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
+        """Return the size of the pool: every image has a client; see `Kind.expected_images`."""
+        return float(facts.pool_size)
+
+
+class Shifted(Dealt):
+    """Groups that differ by a transform alone. A client can move to another one."""
+
     def draw_again(
         self,
         scenario: Scenario,
@@ -87,12 +95,8 @@ class Shifted:
     ) -> None:
         """Return None: the images stay, and are changed as in the new group; see `Movable.draw_again`."""
 
-    def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-        """Return the size of the pool: every image has a client; see `Kind.expected_images`."""
-        return float(facts.pool_size)
 
-
-class OneGroup(Shifted):
+class OneGroup(Dealt):
     """All clients are one hidden group, whose images are as they are: nothing is there to be found."""
 
     OPTIONS: tuple[str, ...] = ()

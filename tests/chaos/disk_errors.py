@@ -170,6 +170,7 @@ def launch_run(storage: Path, call: int, times: int, name: str) -> tuple[Path, A
     from fedgrid.engine.session import Session
     from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.execution import run_events
+    from fedgrid.tracking import figures
     from tests.helpers.command_line import Result
 
     given = {"clients": 3, "algorithm": "ocfl-kmeans", "split": {"draws": 40}}
@@ -178,7 +179,7 @@ def launch_run(storage: Path, call: int, times: int, name: str) -> tuple[Path, A
     disk().failing_disk(ctypes.c_long(call), ctypes.c_long(times), getattr(errno, name))
     session = Session(InProcessPool(), storage, store=CacheOptions())
     with (
-        patch.object(run_events.figures, "write", plain_figures),
+        patch.object(figures, "write", plain_figures),
         patch.object(RoundStore, "_is_worthwhile", lambda self, entry: True),
     ):
         try:
