@@ -37,7 +37,7 @@ class EvidentGroupsSettings(FedOptSettings):
     """How strict the test is."""
 
     level: Annotated[float, Field(gt=0, le=0.5)] = 0.01
-    """Share of draws of noise that pass the test. Of federations without groups 5 % did at 0.01, over five
+    """Share of draws of noise that pass the test. Of federations without groups 6 % did at 0.01, over five
     rounds (docs/our-algorithm.md)."""
     look_within: bool = False
     """Whether a community that is clearly two groups is cut in two."""
