@@ -1,13 +1,14 @@
 """Copies of an empty SQLite store: MLflow makes one with seventy migrations, which take seconds."""
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib.metadata import version
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
 
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.storage.held_file import link
 from fedgrid.engine.storage.user_paths import cache_folder
 from fedgrid.tracking.mlflow.store import connect, database_file, default_uri, one_line
 
@@ -15,9 +16,9 @@ from fedgrid.tracking.mlflow.store import connect, database_file, default_uri, o
 def ensure_file(uri: str) -> None:
     """Create a SQLite store that is missing, from the empty one in the user's cache.
 
-    That one, of this version of MLflow, is made if it is not there. Does nothing for other stores, and where
-    the cache cannot be written:
-    MLflow then makes the store itself.
+    That one, of this version of MLflow, is made if it is not there. A store that another driver has made
+    meanwhile stays. Does nothing for other stores, and where the cache cannot be written: MLflow then makes
+    the store.
 
     Raises:
         TrackingError: if the store's folder cannot be written.
@@ -35,7 +36,8 @@ def ensure_file(uri: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".fedgrid-", dir=file.parent) as scratch:
             copyfile(empty, copy := Path(scratch) / file.name)
-            copy.rename(file)
+            with suppress(FileExistsError):
+                link(copy, file)
 
 
 def make(empty: Path) -> None:

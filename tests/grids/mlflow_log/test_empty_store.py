@@ -1,10 +1,12 @@
 """A new SQLite store is a copy of an empty one in the user's cache."""
 
+import shutil
 from importlib.metadata import version
 
 import pytest
 from mlflow.tracking import MlflowClient
 
+from fedgrid.grids.mlflow_log import empty_store
 from fedgrid.grids.mlflow_log.empty_store import ensure_file
 from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import new_storage
@@ -33,6 +35,16 @@ def test_store_that_is_there_stays(cache, tmp_path):
     (tmp_path / "mlflow.db").write_text("not ours")
     ensure_file(default_uri(tmp_path))
     assert (tmp_path / "mlflow.db").read_text() == "not ours"
+
+
+def test_store_that_another_driver_makes_meanwhile_stays(cache, tmp_path, monkeypatch):
+    def copied_late(empty, copy):
+        (tmp_path / "mlflow.db").write_text("theirs")
+        shutil.copyfile(empty, copy)
+
+    monkeypatch.setattr(empty_store, "copyfile", copied_late)
+    ensure_file(default_uri(tmp_path))
+    assert (tmp_path / "mlflow.db").read_text() == "theirs"
 
 
 def test_cache_that_cannot_be_written_leaves_the_store_to_mlflow(tmp_path, monkeypatch):
