@@ -3,13 +3,14 @@
 from math import inf
 from multiprocessing import get_context
 from threading import Barrier, Event, Thread
-from time import perf_counter
+from time import perf_counter, time
 from time import sleep as pause
 from types import SimpleNamespace
 
 import pytest
 
 from fedgrid.engine import federation
+from fedgrid.engine.clients import client_round
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.round_cache import cached_round, store
@@ -111,8 +112,8 @@ class TestInThreads:
             waits.set()
             pause(0.001)
 
-        clock = SimpleNamespace(perf_counter=lambda: perf_counter() + sum(hours), sleep=sleep)
-        for module in (cached_round, federation):
+        clock = SimpleNamespace(perf_counter=lambda: perf_counter() + sum(hours), sleep=sleep, time=time)
+        for module in (cached_round, client_round, federation):
             monkeypatch.setattr(module, "time", clock)
         runs = [config(algorithm, training={"rounds": 1}) for algorithm in ("bnc", "sattler")]
         at_once(*(lambda run=run: play(run, tmp_path, Awaited(waits)) for run in runs))
