@@ -26,6 +26,7 @@ from fedgrid.algorithms.clustering.latecomers import split_among
 from fedgrid.algorithms.clustering.pooled import centred_cosines, forget, known, pool, pooled_cosines
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
 from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.orders import Adaptation
 from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, moving
 
@@ -56,6 +57,10 @@ class EvidentGroups(FedOpt):
     def start_order_key(self) -> tuple[float, ...]:
         """Round 2 at the earliest: two rounds must agree."""
         return (2.0, 0.0)
+
+    def fine_tuning(self, state: State) -> Adaptation | None:
+        """Return that of the settings as long as no groups are evident."""
+        return super().fine_tuning(state) if len(state.models) == 1 else None
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return the state of one cluster, no communities found yet."""
