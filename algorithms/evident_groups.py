@@ -7,6 +7,9 @@ become the clusters in the first round in which they are those of the round befo
 passes a test against clients without groups (`algorithms.clustering.null_test`). docs/our-algorithm.md
 derives the tests and says where they fail.
 
+Until then there is one model for all, and each client fine-tunes it before it uses it (`fine_tune`): clients
+may differ without groups to find, and then one model serves none of them well.
+
 With partial participation a round shows some pairs only: nothing is decided before every two of the clients
 seen so far have met. Clients that come after the clustering are placed as after any other split
 (`algorithms.clustering.latecomers`).
