@@ -24,13 +24,21 @@ RENEWED = "renewed"
 """Key of a file's content: the reading of its machine's monotonic clock at the last renewal, as text."""
 
 
+def new_token() -> str:
+    """Return 16 random hexadecimal digits."""
+    return token_hex(8)
+
+
 class HeldFile:
     """One process's side of such a file. It is held if it contains the token of this object."""
 
-    def __init__(self, path: Path, renew_every: float) -> None:
-        """Prepare to hold `path` and to renew it every so many seconds; nothing is written yet."""
+    def __init__(self, path: Path, renew_every: float, token: str = "") -> None:
+        """Prepare to hold `path` and to renew it every so many seconds; nothing is written yet.
+
+        Without a `token` it gets a random one.
+        """
         self.path = path
-        self.token = token_hex(8)
+        self.token = token or new_token()
         self._renew_every = renew_every
         self._stopped = Event()
         self._thread: Thread | None = None
