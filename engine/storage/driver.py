@@ -6,19 +6,17 @@ storage (`sign.py`). If it is one of theirs, that version has the whole storage.
 
 import os
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from platform import node
-from typing import Any
 
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.format import FORMAT, VERSION
 from fedgrid.engine.storage.atomic import share_with_group
 from fedgrid.engine.storage.claims import Claims
 from fedgrid.engine.storage.clock import CLOCK, Clock, Patience
-from fedgrid.engine.storage.held_file import Observer, read_holder
+from fedgrid.engine.storage.held_file import Holder, Observer, holder_of
 from fedgrid.engine.storage.storage import Storage
 
 FOLDER = "drivers"
@@ -34,15 +32,11 @@ LATE = 10.0
 
 
 @dataclass(frozen=True)
-class Driver:
-    """A driver of a storage, as its file says."""
+class Driver(Holder):
+    """A driver of a storage, as its file says: also `user`, `what`, `since`."""
 
     name: str
     """Of its file, relative to the storage's root."""
-    text: str
-    """All of the file; it changes with each renewal."""
-    found: Mapping[str, Any]
-    """What it says, empty if it is damaged: `token`, the identity of the process, `user`, `what`, `since`."""
     claims: Claims | None
     """None if it may do anything: of an earlier or a newer version, or damaged."""
 
@@ -67,10 +61,7 @@ class Driver:
         return f"{self.found.get('host', '?')}, process {self.found.get('pid', '?')}"
 
     def __str__(self) -> str:
-        if not self.found:
-            return f"{self.name}, which is damaged"
-        pid, host, user, since = (self.found.get(key, "?") for key in ("pid", "host", "user", "since"))
-        return f"grid {self.what} of {user}, process {pid} on {host}, since {since}"
+        return super().__str__() if self.found else f"{self.name}, which is damaged"
 
     def is_gone(self, root: Path, observer: Observer) -> bool | None:
         """Return whether it has ended or hangs, None if that needs a later look."""
@@ -103,18 +94,14 @@ def read(storage: Storage, name: str) -> Driver | None:
     data = storage.read(name)
     if data is None:
         return None
-    text = data.decode(errors="replace")
-    try:
-        found = read_holder(text)
-    except ValueError:
-        return Driver(name, text, {}, None)
-    if name == SIGN and OTHERS in found:
+    holder = holder_of(data.decode(errors="replace"))
+    if name == SIGN and OTHERS in holder.found:
         return None
     claims = None
-    if found.get(VERSION) == FORMAT:
+    if holder.found.get(VERSION) == FORMAT:
         with suppress(ValueError):
-            claims = Claims.of_json(found.get(CLAIMS))
-    return Driver(name, text, found, claims)
+            claims = Claims.of_json(holder.found.get(CLAIMS))
+    return Driver(holder.text, holder.found, name, claims)
 
 
 def drivers(storage: Storage) -> list[Driver]:

@@ -7,10 +7,12 @@ machines' clocks are never compared.
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from fcntl import LOCK_EX, flock
-from os.path import samefile, samestat
+from dataclasses import dataclass
+from hashlib import sha256
+from os.path import samefile
 from pathlib import Path
 from secrets import token_hex
 from threading import Event, Thread
@@ -27,6 +29,31 @@ RENEWED = "renewed"
 def new_token() -> str:
     """Return 16 random hexadecimal digits."""
     return token_hex(8)
+
+
+TOKEN = re.compile(r"[\w-]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a file, as the file says."""
+
+    text: str
+    """All of the file; it changes with each renewal."""
+    found: Mapping[str, Any]
+    """What it says, empty if it is damaged: `token`, the identity of the process, and more."""
+
+    @property
+    def token(self) -> str:
+        """A name of this holder, fit for that of a file; of a damaged file, a digest of it."""
+        token = str(self.found.get("token", ""))
+        return token if TOKEN.fullmatch(token) else sha256(self.text.encode()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        if not self.found:
+            return "a damaged file"
+        pid, host, user, since = (self.found.get(key, "?") for key in ("pid", "host", "user", "since"))
+        return f"grid {self.found.get('what', '?')} of {user}, process {pid} on {host}, since {since}"
 
 
 class HeldFile:
@@ -72,28 +99,23 @@ class HeldFile:
         except FileNotFoundError:
             return False
 
-    def delete_if(self, condition: Callable[[TextIO], bool]) -> bool:
-        """Delete the file if the condition holds for it; return whether this call has deleted it.
+    def delete(self) -> bool:
+        """Delete the file if it is ours; return whether it was.
 
-        Where files can be locked, one process at a time does this, so no process deletes a file that has
-        replaced the one it looked at.
+        A process that was stopped for so long between the two steps that another one has taken the file over
+        deletes that one's file.
 
         Raises:
-            OSError: it cannot be read or deleted.
+            OSError, ValueError: it cannot be read or deleted, or is damaged.
         """
         try:
-            with _open_to_lock(self.path) as file:
-                with suppress(OSError):  # A file system without locks.
-                    flock(file, LOCK_EX)
-                # Opened again: NFS asks its server then, while the status of a path may be an old one.
-                with self.path.open() as now:
-                    is_same = samestat(os.fstat(file.fileno()), os.fstat(now.fileno()))
-                if not is_same or not condition(file):
-                    return False
+            with self.path.open() as file:
+                is_ours = self.is_ours(file)
+            if is_ours:
                 self.path.unlink()
+            return is_ours
         except FileNotFoundError:
             return False
-        return True
 
     def start_renewing(self, renew: Callable[[], bool]) -> None:
         """Call `renew` from a thread until `stop_renewing`, or until it returns False. Errors are retried."""
@@ -112,14 +134,6 @@ class HeldFile:
             with suppress(OSError, ValueError, FedgridError):
                 if not renew():
                     return
-
-
-def _open_to_lock(path: Path) -> TextIO:
-    """Open a file for reading and, if it can be written, for writing: without that, NFS does not lock it."""
-    try:
-        return path.open("r+")
-    except PermissionError:
-        return path.open()
 
 
 class Observer:
@@ -170,6 +184,23 @@ def link(temporary: Path, path: Path) -> None:
         text = temporary.read_bytes()
         with path.open("xb") as file:
             file.write(text)
+
+
+def read(path: Path) -> Holder | None:
+    """Return who holds a file, None if there is none. A damaged one may still be renewed by its holder."""
+    try:
+        text = path.read_text(errors="replace")
+    except FileNotFoundError:
+        return None
+    return holder_of(text)
+
+
+def holder_of(text: str) -> Holder:
+    """Return what the text of such a file says; it may be damaged."""
+    try:
+        return Holder(text, read_holder(text))
+    except ValueError:
+        return Holder(text, {})
 
 
 def read_holder(text: str) -> dict[str, Any]:

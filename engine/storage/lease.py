@@ -16,7 +16,6 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from pwd import getpwuid
 from threading import Event
 from types import TracebackType
 from typing import Self, TextIO
@@ -38,8 +37,10 @@ from fedgrid.engine.storage.driver import (
     read,
 )
 from fedgrid.engine.storage.held_file import RENEWED, HeldFile, Observer, new_token, read_holder
+from fedgrid.engine.storage.processes import user_name
 from fedgrid.engine.storage.sign import Sign
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.takeover import OnlyOwnerError
 
 RENEW_EVERY = 15.0
 """Seconds. Three renewals may fail before the lease expires."""
@@ -177,7 +178,7 @@ class Lease:
         os.fsync(file.fileno())
 
     def _write(self, *, settled: bool) -> None:
-        about = {"user": _user(), "what": self._what, "since": self._since, VERSION: FORMAT}
+        about = {"user": user_name(), "what": self._what, "since": self._since, VERSION: FORMAT}
         claims = {SETTLED: settled, CLAIMS: self._claims.as_json()}
         content = {**self._file.holder(), **about, **claims, RENEWED: self._now()}
         write_text(self._file.path, json.dumps(content) + "\n")
@@ -186,7 +187,7 @@ class Lease:
     def _withdraw(self) -> None:
         with suppress(OSError, ValueError, FedgridError):  # If it cannot be given back, it expires.
             self._storage.refresh(self._name)
-            if self._file.delete_if(self._file.is_ours):
+            if self._file.delete():
                 self._storage.remove(self._name)
             self._sign.withdraw()
 
@@ -226,7 +227,10 @@ class Lease:
             if clash is None:
                 continue
             is_gone = other.is_gone(self._storage.root, self._observer)
-            if is_gone:
+            if is_gone and other is earlier:
+                if not self._has_taken_over(other):
+                    return False
+            elif is_gone:
                 self._delete(other)
             elif is_gone is None:
                 self._announce(other)
@@ -255,26 +259,30 @@ class Lease:
         return self._claims.clash(other.claims)
 
     def _delete(self, gone: Driver) -> None:
-        """Delete the file of a driver that is gone, unless it has changed.
+        """Delete the file of a driver that is gone, unless it has changed. If that fails, it stays."""
+        with suppress(PermissionError):
+            if self._storage.read(gone.name) == gone.text.encode():
+                (self._storage.root / gone.name).unlink(missing_ok=True)
+                self._storage.remove(gone.name)
+
+    def _has_taken_over(self, earlier: Driver) -> bool:
+        """Try to sign in the place of an earlier version's driver that is gone; return False otherwise.
 
         Raises:
-            ConfigError: only its owner can.
+            ConfigError: only its owner can delete its file.
         """
-        path = self._storage.root / gone.name
         try:
-            if not self._storage.uri:
-                HeldFile(path, 0.0).delete_if(lambda file: file.read() == gone.text)
-            elif self._storage.read(gone.name) == gone.text.encode():
-                path.unlink(missing_ok=True)
-                self._storage.remove(gone.name)
-        except PermissionError as error:
+            return self._sign.take_over(
+                lambda holder, path: bool(self._observer.is_gone(path, holder.found, holder.text))
+            )
+        except OnlyOwnerError as error:
             raise ConfigError(
-                f"{path} is left by {gone}; in this folder only its owner can delete it: ask for "
-                "that, or name another --storage"
+                f"{self._storage.root / SIGN} is left by {earlier}; in this folder only its owner can delete "
+                "it: ask for that, or name another --storage"
             ) from error
 
     def _refusal(self, other: Driver, clash: str) -> ConfigError:
-        is_mine = other.found.get("user") == _user()
+        is_mine = other.found.get("user") == user_name()
         stop = f", `fedgrid stop {other.what}`" if is_mine else ""
         return ConfigError(
             f"{self._storage} is in use: {other}, {clash}; wait{stop}, or name another --storage"
@@ -285,10 +293,3 @@ class Lease:
         notify(
             f"{self._storage} may be in use: {other}; taken over unless it renews within {EXPIRES_AFTER:g} s"
         )
-
-
-def _user() -> str:
-    try:
-        return getpwuid(os.getuid()).pw_name
-    except KeyError:  # A container, say.
-        return f"user {os.getuid()}"

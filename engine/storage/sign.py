@@ -8,15 +8,21 @@ is its own, and no driver of this version starts.
 
 import json
 import os
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TextIO
 
 from fedgrid.engine.format import FORMAT, VERSION
 from fedgrid.engine.storage.atomic import PARTIAL, write_text
 from fedgrid.engine.storage.clock import Clock
 from fedgrid.engine.storage.driver import FOLDER, OTHERS, SIGN, files, read
-from fedgrid.engine.storage.held_file import RENEWED, HeldFile, link, read_holder
+from fedgrid.engine.storage.held_file import RENEWED, Holder, link, read_holder
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.takeover import take
+
+SHARED = "shared"
+"""Token of all drivers of this version."""
 
 
 class Sign:
@@ -35,13 +41,11 @@ class Sign:
         Raises:
             OSError, ValueError, RunError: it cannot be read or written, or is damaged.
         """
-        about = {"what": f"list in {FOLDER}/", OTHERS: FOLDER, VERSION: FORMAT}
-        text = json.dumps({**about, RENEWED: f"{self._clock.now():020.6f}"}) + "\n"
         if self._storage.uri:
             found = self._storage.read(SIGN)
             if found is not None and OTHERS not in read_holder(found.decode(errors="replace")):
                 return False
-            write_text(self._path, text)
+            write_text(self._path, self._text())
             self._storage.push(SIGN)
             return True
         try:
@@ -49,10 +53,28 @@ class Sign:
                 is_ours = _is_ours(file)
                 if is_ours:
                     # As long as before: no reader finds half of it.
-                    os.pwrite(file.fileno(), text.encode(), 0)
+                    os.pwrite(file.fileno(), self._text().encode(), 0)
                 return is_ours
         except FileNotFoundError:
-            return self._created(text)
+            with self._temporary() as mine, suppress(FileExistsError):
+                link(mine, self._path)
+            return read(self._storage, SIGN) is None
+
+    def take_over(self, is_gone: Callable[[Holder, Path], bool]) -> bool:
+        """Replace the lease of an earlier version's driver that is gone; return False to try it again.
+
+        `is_gone` is as in `take`.
+
+        Raises:
+            OnlyOwnerError: it cannot be replaced.
+            OSError, RunError: the storage cannot be read or written.
+        """
+        if not self._storage.uri:
+            with self._temporary() as mine:
+                return take(mine, self._path, is_gone)
+        write_text(self._path, self._text())
+        self._storage.push(SIGN)
+        return True
 
     def withdraw(self) -> None:
         """Delete the file if no driver of this version is left.
@@ -68,20 +90,26 @@ class Sign:
                 self._path.unlink(missing_ok=True)
                 self._storage.remove(SIGN)
         else:
-            HeldFile(self._path, 0.0).delete_if(_is_ours)
+            with suppress(FileNotFoundError):
+                if OTHERS in read_holder(self._path.read_text(errors="replace")):
+                    self._path.unlink()
         # One that has come meanwhile may have renewed the file that is gone now.
         if files(self._storage):
             self.renew()
 
-    def _created(self, text: str) -> bool:
-        temporary = self._path.with_name(f"{SIGN}{PARTIAL}{self._token}")
+    @contextmanager
+    def _temporary(self) -> Iterator[Path]:
+        """Provide a temporary file with this sign, to link and to replace others with."""
+        mine = self._path.with_name(f"{SIGN}{PARTIAL}{self._token}")
         try:
-            temporary.write_text(text)
-            with suppress(FileExistsError):
-                link(temporary, self._path)
+            mine.write_text(self._text())
+            yield mine
         finally:
-            temporary.unlink(missing_ok=True)
-        return read(self._storage, SIGN) is None
+            mine.unlink(missing_ok=True)
+
+    def _text(self) -> str:
+        about = {"token": SHARED, "what": f"list in {FOLDER}/", OTHERS: FOLDER, VERSION: FORMAT}
+        return json.dumps({**about, RENEWED: f"{self._clock.now():020.6f}"}) + "\n"
 
 
 def _is_ours(file: TextIO) -> bool:

@@ -13,11 +13,11 @@ import pytest
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import FORMAT
 from fedgrid.engine.storage import held_file
-from fedgrid.engine.storage import lease as module
 from fedgrid.engine.storage.claims import NONE, Claims
 from fedgrid.engine.storage.clock import Clock
 from fedgrid.engine.storage.driver import EXPIRES_AFTER, LATE, check_driver, driver_of, drivers
 from fedgrid.engine.storage.lease import LOOK_EVERY, SOON, Lease
+from fedgrid.engine.storage.processes import user_name
 from fedgrid.engine.storage.remote import connect
 from fedgrid.engine.storage.storage import Storage
 from tests.chaos.s3_server import Content, serving
@@ -83,7 +83,7 @@ def test_lease_names_holder_user_start_and_claims(storage):
     with lease(storage, "paper") as held:
         found = read(storage, f"drivers/{held.token}.json")
         assert names(storage) == [f"drivers/{held.token}.json", "lease.json"]
-    assert (found["pid"], found["what"], found["user"]) == (os.getpid(), "paper", module._user())
+    assert (found["pid"], found["what"], found["user"]) == (os.getpid(), "paper", user_name())
     assert found["since"].endswith(" UTC")
     assert found["claims"] == {"changes": ["grid paper", "run-1"], "needs": [], "deletes": []}
 
@@ -332,7 +332,7 @@ class TestEarlierVersions:
         assert names(storage) == ["lease.json"], "theirs"
 
 
-@pytest.mark.parametrize("start", ["free", "expired", "of an earlier version"])
+@pytest.mark.parametrize("start", ["free", "expired", "of an earlier version", "claimed by one that died"])
 @pytest.mark.parametrize("has_links", [True, False])
 def test_exactly_one_of_many_drivers_of_one_run_goes_on(storage, monkeypatch, start, has_links):
     if not has_links:
@@ -343,8 +343,9 @@ def test_exactly_one_of_many_drivers_of_one_run_goes_on(storage, monkeypatch, st
         monkeypatch.setattr(held_file.os, "link", refused)
     old = mine(storage, renewed=LONG_AGO)
     if start != "free":
-        name = "lease.json" if start == "of an earlier version" else OTHER
-        put(storage, old, name)
+        put(storage, {**old, "token": "old"}, OTHER if start == "expired" else "lease.json")
+    if start == "claimed by one that died":
+        put(storage, {**old, "token": "claim"}, "lease.json.after-old")
     drivers, together, tried = 8, Barrier(8), Barrier(8)
     clock = Clock(lambda: 1000.0, lambda seconds: os.sched_yield())
 
@@ -364,17 +365,23 @@ def test_exactly_one_of_many_drivers_of_one_run_goes_on(storage, monkeypatch, st
 
 
 def test_dead_lease_that_only_its_owner_can_delete_is_named(storage, monkeypatch):
-    """As in a folder with the sticky bit, like /tmp."""
-    put(storage, mine(storage, user="alice", renewed=LONG_AGO))
+    """As in a folder with the sticky bit, like /tmp, where an earlier version has left it."""
+    put(storage, mine(storage, user="alice", renewed=LONG_AGO), "lease.json")
+    replace = os.replace
 
-    def refused(self, condition):
-        raise PermissionError(1, "Operation not permitted")
+    def refused(source, target):
+        if str(target).endswith("lease.json"):
+            raise PermissionError(1, "Operation not permitted")
+        replace(source, target)
 
-    monkeypatch.setattr(held_file.HeldFile, "delete_if", refused)
-    with pytest.raises(ConfigError, match=r"left by grid paper of alice") as error, lease(storage):
+    monkeypatch.setattr(os, "replace", refused)
+    with (
+        pytest.raises(ConfigError, match=r"lease.json is left by grid paper of alice") as error,
+        lease(storage),
+    ):
         pass
-    assert OTHER in str(error.value)
     assert "--storage" in str(error.value)
+    assert names(storage) == ["lease.json"]
 
 
 def test_driver_that_is_gone_is_deleted_by_the_next_renewal_of_another(storage, time):
