@@ -24,7 +24,7 @@ from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.format import FORMAT, VERSION
 from fedgrid.engine.storage.atomic import disk_errors, share_with_group, write_text
 from fedgrid.engine.storage.claims import NONE, Claims
-from fedgrid.engine.storage.clock import CLOCK, Clock
+from fedgrid.engine.storage.clock import CLOCK, Clock, Patience
 from fedgrid.engine.storage.driver import (
     CLAIMS,
     EXPIRES_AFTER,
@@ -39,7 +39,7 @@ from fedgrid.engine.storage.driver import (
 from fedgrid.engine.storage.held_file import RENEWED, HeldFile, Observer, new_token, read_holder
 from fedgrid.engine.storage.processes import user_name
 from fedgrid.engine.storage.sign import Sign
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.storage import GIVE_UP_AFTER, Storage
 from fedgrid.engine.storage.takeover import OnlyOwnerError
 
 RENEW_EVERY = 15.0
@@ -137,9 +137,10 @@ class Lease:
             RunError: if the storage cannot be read or written.
         """
         self._claims = claims.and_grid(self._what)
+        patience = Patience(GIVE_UP_AFTER, self._notify, self._clock)
         with disk_errors(self._storage.root):
-            self._write(settled=True)
-            while not self._is_free(settled=True):
+            patience.repeat(lambda: self._write(settled=True), (OSError, RunError))
+            while not patience.repeat(lambda: self._is_free(settled=True), (OSError, RunError)):
                 pass
 
     def others(self) -> list[Driver]:

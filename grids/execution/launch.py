@@ -79,7 +79,7 @@ def launch(
             places = _places(todo, options) if with_ray else {}
             folder.keep(grid.runs, grid.text, grid.source)
             folder.withdraw_stop()
-            delete_abandoned(storage.root, *([f"{GRIDS}/{grid.name}"] if lease.others() else [FOLDER, GRIDS]))
+            sweep(storage, grid.name, lease)
             claim(storage)
             log.describe(grid.text, grid.runs)
             if options.fresh:
@@ -128,6 +128,14 @@ def launch(
         log.summary([summary], watch.tally.done, len(watch.failures), means, stopped=watch.stopping)
     _push_mlflow_marks(grid, storage)
     return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
+
+
+def sweep(storage: Storage, grid: str, lease: Lease) -> None:
+    """Delete the files that killed writers left half written: below the grid, and everywhere if it is alone.
+
+    A writer of another driver may hang, and go on later.
+    """
+    delete_abandoned(storage.root, *([f"{GRIDS}/{grid}"] if lease.others() else [FOLDER, GRIDS]))
 
 
 def _run(
