@@ -16,6 +16,7 @@ from fedgrid.grids.presets.grid import load_grid
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 
 SMALL = ("centralised", "digits", "--epochs", 3)
+NAME = "digits-digitnet-s0"
 
 
 def write_images(path, seed):
@@ -170,12 +171,12 @@ def test_interrupted_training_at_a_uri_resumes_on_another_machine(finished, tmp_
     assert saved == []
 
 
-def test_training_is_refused_while_a_grid_runs_in_the_storage(tmp_path):
+def test_training_is_refused_while_another_driver_does_it(tmp_path):
     storage = new_storage(tmp_path / "runs")
-    with Lease(Storage.of(storage), "paper"):
+    with Lease(Storage.of(storage), NAME):
         refused = fedgrid(*SMALL, "--storage", storage)
     assert (refused.code, refused.out) == (2, "")
-    assert "is in use: grid paper" in refused.err
+    assert f"is in use: grid {NAME}" in refused.err
     assert not (storage / "centralised").exists()
 
 
