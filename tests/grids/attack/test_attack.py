@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.attack import mlflow_log, work
 from fedgrid.grids.attack.command import attack_grid, settings_of
@@ -193,3 +194,10 @@ def test_a_run_without_its_states_is_named_and_the_others_are_attacked(storage, 
     printed = capsys.readouterr()
     assert json.loads(printed.out)["failed"] == 1
     assert "has no state after round 1" in " ".join(printed.err.split())
+
+
+def test_attack_is_refused_while_a_driver_holds_the_storage(storage):
+    settings = settings_of("membership", None, None)
+    with Lease(storage, "other"), pytest.raises(ConfigError, match="in use: grid other"):
+        attack_grid("small", storage, NOWHERE, settings, Console())
+    assert not (storage.root / "lease.json").exists()

@@ -180,6 +180,24 @@ def test_training_is_refused_while_another_driver_does_it(tmp_path):
     assert not (storage / "centralised").exists()
 
 
+def test_training_that_has_lost_its_lease_ends_and_leaves_the_new_one_alone(tmp_path, monkeypatch):
+    storage, check = new_storage(tmp_path / "runs"), Lease.check
+    other = json.dumps({"token": "other", "what": "theirs"})
+
+    def taken_over(lease):
+        (storage / "lease.json").write_text(other)
+        lease.renew()
+        check(lease)
+
+    monkeypatch.setattr(Lease, "check", taken_over)
+    ended = fedgrid(*SMALL, "--storage", storage)
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("fedgrid: another fedgrid has taken over this storage")
+    assert ended.err.count("\n") == 1
+    assert (storage / "lease.json").read_text() == other
+    assert not list(storage.glob("centralised/*/epochs.parquet"))
+
+
 def test_damaged_records_are_computed_again(finished, tmp_path):
     storage = new_storage(tmp_path / "runs")
     assert fedgrid(*SMALL, "--storage", storage).code == 0
