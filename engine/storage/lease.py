@@ -285,8 +285,9 @@ class Lease:
     def _refusal(self, other: Driver, clash: str) -> ConfigError:
         is_mine = other.found.get("user") == user_name()
         stop = f", `fedgrid stop {other.what}`" if is_mine else ""
+        reason = "" if other.what == self._what else f", {clash}"
         return ConfigError(
-            f"{self._storage} is in use: {other}, {clash}; wait{stop}, or name another --storage"
+            f"{self._storage} is in use: {other}{reason}; wait{stop}, or name another --storage"
         )
 
     def _announce(self, other: Driver) -> None:

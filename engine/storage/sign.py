@@ -108,7 +108,7 @@ class Sign:
             mine.unlink(missing_ok=True)
 
     def _text(self) -> str:
-        about = {"token": SHARED, "what": f"list in {FOLDER}/", OTHERS: FOLDER, VERSION: FORMAT}
+        about = {"token": SHARED, "what": "of newer fedgrids", OTHERS: FOLDER, VERSION: FORMAT}
         return json.dumps({**about, RENEWED: f"{self._clock.now():020.6f}"}) + "\n"
 
 

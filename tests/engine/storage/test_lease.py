@@ -125,7 +125,7 @@ def test_driver_of_a_run_that_another_trains_is_refused(storage, time):
 def test_second_driver_of_one_grid_is_refused(storage):
     with (
         lease(storage, "paper", claims=Claims({"a": "a"})),
-        pytest.raises(ConfigError, match="works on the grid paper"),
+        pytest.raises(ConfigError, match="is in use: grid paper of .* UTC; wait"),
         lease(storage, "paper", claims=Claims({"b": "b"})),
     ):
         pass
