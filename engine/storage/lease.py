@@ -70,18 +70,17 @@ class Lease:
             ConfigError: if another driver has it.
             RunError: if the storage cannot be written.
         """
-        with disk_errors(self._path.parent):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            share_with_group(self._path.parent)
-            self._storage.refresh(NAME)
-            with self._temporary() as mine:
-                while not self._taken(mine):
-                    pass
-            self._storage.push(NAME)
-            self._storage.refresh(NAME)
-        found = read(self._path)
-        if found is None or found.token != self.token:
-            raise ConfigError(f"{self._storage}: another fedgrid has just taken it; try again")
+        try:
+            with disk_errors(self._path.parent):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                share_with_group(self._path.parent)
+                self._take()
+            found = read(self._path)
+            if found is None or found.token != self.token:
+                raise ConfigError(f"{self._storage}: another fedgrid has just taken it; try again")
+        except BaseException:
+            self._give_back()
+            raise
         self._file.start_renewing(self.renew)
         return self
 
@@ -89,10 +88,7 @@ class Lease:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.stop_renewing()
-        with suppress(OSError, ValueError, FedgridError):  # If it cannot be given back, it expires.
-            self._storage.refresh(NAME)
-            if self._file.delete():
-                self._storage.remove(NAME)
+        self._give_back()
 
     def check(self) -> None:
         """Check that no other driver has taken the storage over.
@@ -131,6 +127,20 @@ class Lease:
         if self._clock.now() - begun < EXPIRES_AFTER / 2:
             self._storage.push(NAME)
         return True
+
+    def _take(self) -> None:
+        self._storage.refresh(NAME)
+        with self._temporary() as mine:
+            while not self._taken(mine):
+                pass
+        self._storage.push(NAME)
+        self._storage.refresh(NAME)
+
+    def _give_back(self) -> None:
+        with suppress(OSError, ValueError, FedgridError):  # If it cannot be given back, it expires.
+            self._storage.refresh(NAME)
+            if self._file.delete():
+                self._storage.remove(NAME)
 
     def _extend(self, file: TextIO) -> None:
         """Write the time into an open lease, whose length stays the same."""

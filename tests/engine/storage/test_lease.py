@@ -241,6 +241,23 @@ def test_exactly_one_of_many_drivers_takes_the_lease(storage, monkeypatch, start
     assert names(storage) == []
 
 
+@pytest.mark.parametrize("name", ["push", "refresh"])
+def test_lease_that_was_taken_before_an_error_is_given_back(storage, monkeypatch, name):
+    """Else the same process, and for a minute every other machine, takes it for a living driver's."""
+    real = getattr(Storage, name)
+
+    def fails(self, *paths):
+        if (self.root / "lease.json").exists():
+            monkeypatch.setattr(Storage, name, real)
+            raise RunError("the storage is away")
+        return real(self, *paths)
+
+    monkeypatch.setattr(Storage, name, fails)
+    with pytest.raises(RunError, match="away"), lease(storage):
+        pass
+    assert names(storage) == []
+
+
 def test_takeover_by_a_living_driver_is_respected(storage):
     old = mine(storage, renewed=LONG_AGO)
     put(storage, {**old, "token": "old"})
