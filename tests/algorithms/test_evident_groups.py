@@ -5,6 +5,7 @@ import pytest
 
 from fedgrid.algorithms.clustering import null_test
 from fedgrid.algorithms.clustering.pooled import centred_cosines
+from fedgrid.algorithms.contract.orders import Adaptation
 from fedgrid.algorithms.registry import create
 from tests.helpers.small_cases import partition, play, rng, sets, start, step
 
@@ -77,6 +78,12 @@ class TestDecision:
         history = play(algorithm(look_within=look_within), rounds, 15)
         assert rounds_clustered(history) == [2]
         assert partition(history[-1][0]) == sets(*expected)
+
+    def test_clients_fine_tune_as_long_as_no_groups_are_evident(self):
+        tuned = algorithm(fine_tune=7)
+        history = play(tuned, [federation((5, 5, 5), seed) for seed in range(2)], 15)
+        assert tuned.served(history[0][0]).adaptation == Adaptation(steps=7)
+        assert tuned.served(history[1][0]).adaptation is None
 
     def test_after_the_clustering_nothing_is_remembered(self):
         state, _ = play(algorithm(), [federation((5, 5, 5), seed) for seed in range(2)], 15)[-1]
