@@ -67,10 +67,11 @@ def launch(
             # Ray prints messages of its own, until it has shut down.
             stack.enter_context(redirect_stdout(sys.stderr))
         lease = stack.enter_context(Lease(storage, grid.name, warn))
+        stack.enter_context(log.own_process())
         with _waiting(console, options) if with_ray else nullcontext():
             if with_ray:
                 # Starting Ray is mostly waiting: for its own processes.
-                import_meanwhile("fedgrid.grids.execution.tune", "mlflow.store.tracking.sqlalchemy_store")
+                import_meanwhile("fedgrid.grids.execution.tune")
                 stack.enter_context(connected(workers))
             places = _places(todo, options) if with_ray else {}
             folder.keep(grid.runs, grid.text, grid.source)

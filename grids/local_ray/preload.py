@@ -8,7 +8,7 @@ import os
 from importlib import import_module
 from threading import Thread
 
-from fedgrid.engine.clients.actor import NEW_OBJECTS
+from fedgrid.engine.storage.processes import NEW_OBJECTS
 
 # What Ray sets for an actor of at most one CPU; torch reads it when it is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

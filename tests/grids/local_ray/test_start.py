@@ -10,7 +10,7 @@ import threading
 import pytest
 from ray._private.node import Node
 
-from fedgrid.engine.clients.actor import NEW_OBJECTS
+from fedgrid.engine.storage.processes import NEW_OBJECTS
 from fedgrid.grids.local_ray import start
 from fedgrid.grids.local_ray.start import few_processes, share_workers, system_config
 
