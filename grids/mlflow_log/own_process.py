@@ -1,4 +1,4 @@
-"""A process of its own for the writer: importing MLflow takes seconds, in which this one would stand still."""
+"""A process of its own for the writer: MLflow takes seconds to import, which would hold up this one."""
 
 import gc
 import os
@@ -114,7 +114,7 @@ class ProcessWriter:
 
 
 def serve(pipe: Connection) -> None:
-    """Receive a writer, then calls of its methods; answer each with its result and, if it failed, a message."""
+    """Receive a writer, then calls of its methods; answer each with its result and, if it failed, why."""
     with suppress(EOFError, OSError):  # The driver has ended.
         writer = pipe.recv()
         while True:
