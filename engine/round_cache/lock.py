@@ -8,13 +8,15 @@ round: the lock saves time, and no result depends on it.
 
 import json
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
 
 from fedgrid.engine.storage.atomic import PARTIAL
 from fedgrid.engine.storage.clock import CLOCK, Clock
-from fedgrid.engine.storage.held_file import HeldFile, Observer, link, read_holder
+from fedgrid.engine.storage.driver import Holder, read
+from fedgrid.engine.storage.held_file import HeldFile, Observer
+from fedgrid.engine.storage.takeover import take
 
 RENEW_EVERY = 10.0
 """Seconds."""
@@ -41,10 +43,16 @@ class RoundLock:
         """
         if self.held:
             return True
+        path = self._file.path
         try:
-            while not self._create():
-                if not self._file.delete_if(self._is_stale) and self._file.path.exists():
-                    return False
+            found = read(path)
+            if found is not None:
+                self._is_gone(found, path)  # A waiter mostly ends here, and has written nothing.
+            with self._temporary() as mine:
+                while not take(mine, path, self._is_gone):
+                    pass
+        except _HeldByAnotherError:
+            return False
         except OSError:
             self.held = True
             return True
@@ -59,39 +67,42 @@ class RoundLock:
         if self.held:
             self.held = False
             with suppress(OSError, ValueError):  # If the file cannot be deleted, it expires.
-                self._file.delete_if(self._file.is_ours)
+                self._file.delete()
 
-    def _create(self) -> bool:
-        """Create the file with its content at once; return False if it exists.
+    @contextmanager
+    def _temporary(self) -> Iterator[Path]:
+        """Provide a temporary file with the content of the lock, to link and to replace others with.
 
-        A process that is killed meanwhile leaves no empty lock, for which others would wait until it expires.
+        So a process that is killed meanwhile leaves no empty lock, which would have to expire.
         """
-        path, text = self._file.path, json.dumps(self._file.holder())
+        path = self._file.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f"{path.name}{PARTIAL}{self._file.token}")
+        mine = path.with_name(f"{path.name}{PARTIAL}{self._file.token}")
         try:
-            temporary.write_text(text)
-            link(temporary, path)
-        except FileExistsError:
-            return False
+            mine.write_text(json.dumps(self._file.holder()))
+            yield mine
         finally:
-            temporary.unlink(missing_ok=True)
-        return True
+            mine.unlink(missing_ok=True)
 
     def _renew(self) -> bool:
         # It goes on even if the file is not ours at present: a network file system may show an old one.
         self._file.renew(lambda file: os.utime(file.fileno()))
         return self._clock.now() - self._taken_at < LONGEST
 
-    def _is_stale(self, file: TextIO) -> bool:
-        holder = _holder(file)
-        content = str(holder.get("token")), os.fstat(file.fileno()).st_mtime
-        return self._observer.is_gone(self._file.path, holder, content) is True
+    def _is_gone(self, found: Holder, path: Path) -> bool:
+        """Return whether a holder is gone; False if its file has just disappeared.
+
+        Raises:
+            _HeldByAnotherError: it is there, as far as can be said now.
+        """
+        try:
+            content = found.text, path.stat().st_mtime
+        except FileNotFoundError:
+            return False
+        if not self._observer.is_gone(path, found.found, content):
+            raise _HeldByAnotherError
+        return True
 
 
-def _holder(file: TextIO) -> dict[str, Any]:
-    """Return what the file says about its holder; nothing if it is damaged or not completely written."""
-    try:
-        return read_holder(file.read())
-    except ValueError:
-        return {}
+class _HeldByAnotherError(Exception):
+    """Another process holds the lock, or is about to."""

@@ -9,8 +9,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from fcntl import LOCK_EX, flock
-from os.path import samefile, samestat
+from os.path import samefile
 from pathlib import Path
 from secrets import token_hex
 from threading import Event, Thread
@@ -64,28 +63,23 @@ class HeldFile:
         except FileNotFoundError:
             return False
 
-    def delete_if(self, condition: Callable[[TextIO], bool]) -> bool:
-        """Delete the file if the condition holds for it; return whether this call has deleted it.
+    def delete(self) -> bool:
+        """Delete the file if it is ours; return whether it was.
 
-        Where files can be locked, one process at a time does this, so no process deletes a file that has
-        replaced the one it looked at.
+        A process that was stopped for so long between the two steps that another one has taken the file over
+        deletes that one's file.
 
         Raises:
-            OSError: it cannot be read or deleted.
+            OSError, ValueError: it cannot be read or deleted, or is damaged.
         """
         try:
-            with _open_to_lock(self.path) as file:
-                with suppress(OSError):  # A file system without locks.
-                    flock(file, LOCK_EX)
-                # Opened again: NFS asks its server then, while the status of a path may be an old one.
-                with self.path.open() as now:
-                    is_same = samestat(os.fstat(file.fileno()), os.fstat(now.fileno()))
-                if not is_same or not condition(file):
-                    return False
+            with self.path.open() as file:
+                is_ours = self.is_ours(file)
+            if is_ours:
                 self.path.unlink()
+            return is_ours
         except FileNotFoundError:
             return False
-        return True
 
     def start_renewing(self, renew: Callable[[], bool]) -> None:
         """Call `renew` from a thread until `stop_renewing`, or until it returns False. Errors are retried."""
@@ -104,14 +98,6 @@ class HeldFile:
             with suppress(OSError, ValueError, FedgridError):
                 if not renew():
                     return
-
-
-def _open_to_lock(path: Path) -> TextIO:
-    """Open a file for reading and, if it can be written, for writing: without that, NFS does not lock it."""
-    try:
-        return path.open("r+")
-    except PermissionError:
-        return path.open()
 
 
 class Observer:

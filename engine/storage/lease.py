@@ -1,12 +1,10 @@
 """A lease on a storage, in `lease.json` at its root: one driver at a time. It expires unless it is renewed.
 
 A lease has expired if it has not changed for a minute by the clock of the driver that wants it. If its holder
-is a process of this machine, that is known at once. A driver takes over an expired lease with a hard link
-whose name contains the old lease's token. Such a link can be made only once, so exactly one of several
-drivers replaces `lease.json`. If the driver that made the link has died, the next driver takes over from that
-driver in the same way. A URI has no hard links, and pyarrow no write that fails if there is a file: two
-drivers that start in the same second may both take it. The one that wrote last keeps it; the other finds that
-out when it looks again, before its first run (`confirm`) or at its next renewal.
+is a process of this machine, that is known at once. One of several drivers takes over an expired lease (see
+`takeover`). A URI has no hard links, and pyarrow no write that fails if there is a file: two drivers that
+start in the same second may both take it. The one that wrote last keeps it; the other finds that out when it
+looks again, before its first run (`confirm`) or at its next renewal.
 """
 
 import json
@@ -24,8 +22,9 @@ from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.storage.atomic import PARTIAL, disk_errors, share_with_group
 from fedgrid.engine.storage.clock import CLOCK, Clock
 from fedgrid.engine.storage.driver import EXPIRES_AFTER, NAME, Holder, read
-from fedgrid.engine.storage.held_file import RENEWED, HeldFile, Observer, link, read_holder
+from fedgrid.engine.storage.held_file import RENEWED, HeldFile, Observer, read_holder
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.takeover import OnlyOwnerError, take
 
 RENEW_EVERY = 15.0
 """Seconds. Three renewals may fail before the lease expires."""
@@ -92,7 +91,7 @@ class Lease:
         self._file.stop_renewing()
         with suppress(OSError, ValueError, FedgridError):  # If it cannot be given back, it expires.
             self._storage.refresh(NAME)
-            if self._file.delete_if(self._file.is_ours):
+            if self._file.delete():
                 self._storage.remove(NAME)
 
     def check(self) -> None:
@@ -157,39 +156,13 @@ class Lease:
         since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
         new = {**self._file.holder(), "user": _user(), "what": self._what, "since": since}
         mine.write_text(json.dumps({**new, RENEWED: self._now()}) + "\n")
-        if _linked(mine, self._path):
-            return True
-        stale = read(self._path)
-        if stale is None:
-            return False
-        claims: list[Path] = []
-        last, path = stale, self._path
-        while True:
-            if not self._is_gone(last, path):
-                return False
-            claims.append(self._path.with_name(f"{NAME}.after-{last.token}"))
-            if _linked(mine, claims[-1]):
-                break
-            claimant = read(claims[-1])
-            if claimant is None:
-                return False
-            last, path = claimant, claims[-1]
-        now = read(self._path)
-        is_ours = now is not None and now.token == stale.token
-        if is_ours:
-            # The claim disappears in this replacement. As long as it exists, no other driver can get here.
-            try:
-                os.replace(claims[-1], self._path)
-            except PermissionError as error:
-                claims[-1].unlink()
-                raise ConfigError(
-                    f"{self._path} is left by {stale}; in this folder only its owner can delete it: ask for "
-                    "that, or name another --storage"
-                ) from error
-            claims.pop()
-        for claim in claims if is_ours else claims[-1:]:
-            claim.unlink(missing_ok=True)
-        return is_ours
+        try:
+            return take(mine, self._path, self._is_gone)
+        except OnlyOwnerError as error:
+            raise ConfigError(
+                f"{self._path} is left by {error.holder}; in this folder only its owner can delete it: ask "
+                "for that, or name another --storage"
+            ) from error
 
     def _is_gone(self, found: Holder, path: Path) -> bool:
         """Return whether a holder is gone; if that cannot be said yet, pause before the next look.
@@ -223,12 +196,3 @@ def _user() -> str:
         return getpwuid(os.getuid()).pw_name
     except KeyError:  # A container, say.
         return f"user {os.getuid()}"
-
-
-def _linked(mine: Path, path: Path) -> bool:
-    """Link a file to a name; return False if that name exists."""
-    try:
-        link(mine, path)
-    except FileExistsError:
-        return False
-    return True

@@ -11,7 +11,6 @@ from threading import Barrier, Semaphore
 
 import pytest
 
-from fedgrid.engine.round_cache import lock as module
 from fedgrid.engine.round_cache.lock import EXPIRES_AFTER, LONGEST, RENEW_EVERY, RoundLock
 from fedgrid.engine.storage import held_file, processes
 from fedgrid.engine.storage.processes import machine, start_time
@@ -240,22 +239,43 @@ class TestRaces:
                 assert not path.exists()
 
     def test_lock_taken_over_while_another_looks_is_left_alone(self, path, monkeypatch):
-        """Another process takes over between reading the dead holder and deleting its file."""
+        """Another process takes over between the look at the dead holder and the claim of its file."""
         put(path, holder(started="1"))
-        look, others = held_file.samestat, []
+        look, others = RoundLock._is_gone, []
 
-        def late(*stats):
-            if not others:
-                others.append(RoundLock(path))
-                path.unlink()
-                assert others[0].take()
-                return look(stats[0], path.stat())
-            return look(*stats)
+        def late(lock, found, place):
+            is_gone = look(lock, found, place)
+            if is_gone and not others:
+                others.append(lock)
+                others[0] = taken(path)
+            return is_gone
 
-        monkeypatch.setattr(held_file, "samestat", late)
+        monkeypatch.setattr(RoundLock, "_is_gone", late)
         assert not RoundLock(path).take()
         others[0].release()
-        assert not path.exists()
+        assert list(path.parent.iterdir()) == []
+
+    def test_waiter_writes_nothing(self, path, monkeypatch):
+        """Where many runs wait for one round, each looks twice a second."""
+        first, waiter = taken(path), RoundLock(path)
+        for name in ("link", "mkdir", "replace", "unlink"):
+            monkeypatch.setattr(os, name, None)
+        monkeypatch.setattr(Path, "write_text", None)
+        assert not waiter.take()
+        monkeypatch.undo()
+        first.release()
+
+    def test_dead_lock_that_only_its_owner_can_delete_is_held_by_all(self, path, monkeypatch):
+        """As in a folder with the sticky bit, like /tmp."""
+        put(path, holder(started="1"))
+
+        def refused(source, target):
+            raise PermissionError(1, "Operation not permitted")
+
+        monkeypatch.setattr(os, "replace", refused)
+        for lock in (taken(path), taken(path)):
+            lock.release()
+        assert [found.name for found in path.parent.iterdir()] == [path.name]
 
 
 class TestLocalHolders:
@@ -442,9 +462,12 @@ class TestUnwritableFolder:
         def full(*_):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(module.json, "dump", full)
-        locks = [taken(path)]
-        locks[0].release()
+        monkeypatch.setattr(Path, "write_text", full)
+        locks = [taken(path), taken(path)]
+        monkeypatch.undo()
+        assert list(path.parent.iterdir()) == []
+        for lock in locks:
+            lock.release()
 
 
 class TestCreation:

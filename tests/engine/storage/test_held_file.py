@@ -9,7 +9,7 @@ from threading import Event
 import pytest
 
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.storage import held_file, mirror
+from fedgrid.engine.storage import mirror
 from fedgrid.engine.storage.held_file import HeldFile, read_holder
 
 
@@ -42,24 +42,12 @@ def test_renewal_touches_only_our_file(held):
     assert not held.renew(touch)
 
 
-def test_deletion_needs_the_condition_and_the_file(held):
-    assert not held.delete_if(lambda file: False)
+def test_only_our_file_is_deleted(held):
+    assert held.delete()
+    assert not held.delete()
+    held.path.write_text(json.dumps({"token": "other"}))
+    assert not held.delete()
     assert held.path.exists()
-    assert held.delete_if(held.is_ours)
-    assert not held.delete_if(held.is_ours)
-
-
-def test_file_that_replaces_the_one_opened_is_not_deleted(held, monkeypatch):
-    other = held.path.with_name("other")
-    other.write_text("{}")
-
-    def replace_then_compare(opened, _):
-        os.replace(other, held.path)
-        return os.path.samestat(opened, held.path.stat())
-
-    monkeypatch.setattr(held_file, "samestat", replace_then_compare)
-    assert not held.delete_if(lambda file: True)
-    assert held.path.read_text() == "{}"
 
 
 @pytest.mark.parametrize(
@@ -112,18 +100,12 @@ def test_no_renewal_after_stop(held):
     assert len(attempts) == count
 
 
-def test_files_that_are_locked_are_open_as_nfs_wants_it(held, tmp_path, monkeypatch):
+def test_files_that_are_locked_are_open_as_nfs_wants_it(tmp_path, monkeypatch):
     """NFS refuses an exclusive lock on a file that is not open for writing, a shared one without reading."""
     modes = []
-
-    def note(file, how):
-        modes.append(fcntl(file, F_GETFL) & O_ACCMODE)
-
-    monkeypatch.setattr(held_file, "flock", note)
-    monkeypatch.setattr(mirror, "flock", note)
-    assert held.delete_if(lambda file: True)
+    monkeypatch.setattr(mirror, "flock", lambda file, how: modes.append(fcntl(file, F_GETFL) & O_ACCMODE))
     with mirror.uploading(tmp_path / "mirror"):
         (tmp_path / "old").touch()
         os.utime(tmp_path / "old", (0, 0))
         assert mirror.is_deletable(tmp_path / "mirror", tmp_path / "old")
-    assert modes == [O_RDWR] * 3
+    assert modes == [O_RDWR] * 2

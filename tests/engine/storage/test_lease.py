@@ -275,7 +275,7 @@ def test_dead_lease_that_only_its_owner_can_delete_is_named(storage, monkeypatch
     def refused(source, target):
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(module.os, "replace", refused)
+    monkeypatch.setattr(os, "replace", refused)
     with (
         pytest.raises(ConfigError, match=r"lease.json is left by grid paper of alice") as error,
         lease(storage),
