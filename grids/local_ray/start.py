@@ -48,16 +48,26 @@ def system_config(cpus: float, gpus: float, workers: int) -> dict[str, Any]:
     return {"preload_python_modules": [PRELOAD], "idle_worker_killing_time_threshold_ms": KEPT_MS}
 
 
-def share_workers() -> None:
-    """Let the actors that Tune starts, and those that they start, be any of Ray's workers that wait.
+def light_tune() -> None:
+    """Let Ray Tune start without two things that take seconds.
 
-    Tune gives them an environment of their own, with a variable for PyTorch Lightning, for which Ray starts
-    new processes.
+    Its actors, and those that they start, are any of Ray's workers that wait: it gives them an environment
+    of their own, with a variable for PyTorch Lightning, for which Ray would start new processes. And it does
+    not import MLflow and others to count for Ray's statistics which of their callbacks are in use.
     """
     with suppress(ImportError, AttributeError):  # In another version of Ray: a start is slower then.
         from ray.tune.execution import class_cache
 
         class_cache.DEFAULT_ENV_VARS.clear()
+    with suppress(ImportError):
+        from ray.air._internal import usage
+
+        usage.tag_callbacks = _no_callbacks
+
+
+def _no_callbacks(callbacks: Any) -> bool:
+    """Stand in for `tag_callbacks`, which returns whether it has noted anything."""
+    return False
 
 
 def _nothing(node: Any) -> None:

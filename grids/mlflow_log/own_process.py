@@ -45,11 +45,18 @@ class ProcessWriter:
         self._call("connect", text)
 
     def write(
-        self, config: RunConfig, rounds: Sequence[Round], status: Status | None, started: int | None = None
+        self,
+        config: RunConfig,
+        rounds: Sequence[Round],
+        status: Status | None,
+        started: int | None = None,
+        *,
+        resumes: bool = True,
     ) -> int:
         """As `Writer.write`."""
         plugins = active.sources(config.plugin_digests)
-        return int(self._call("write", config, list(rounds), status, started, plugins=plugins))
+        given = config, list(rounds), status, started
+        return int(self._call("write", *given, plugins=plugins, resumes=resumes))
 
     def write_summary(
         self, files: Sequence[Path], done: int, failed: int, means: Means = MappingProxyType({})
@@ -95,14 +102,14 @@ class ProcessWriter:
             self._process.kill()
             self._process.wait()
 
-    def _call(self, name: str, *given: Any, plugins: Sequence[PluginSource] = ()) -> Any:
+    def _call(self, name: str, *given: Any, plugins: Sequence[PluginSource] = (), **named: Any) -> Any:
         try:
             if self._process is None and not self._stopped:
                 self._process = self._start()
             if not self._has_writer:
                 self._pipe.send(self._writer)
                 self._has_writer = True
-            self._pipe.send((name, given, plugins))
+            self._pipe.send((name, given, named, plugins))
             answer, problem = self._pipe.recv()
         except (EOFError, OSError) as error:
             self._end()
@@ -118,12 +125,12 @@ def serve(pipe: Connection) -> None:
     with suppress(EOFError, OSError):  # The driver has ended.
         writer = pipe.recv()
         while True:
-            name, given, plugins = pipe.recv()
+            name, given, named, plugins = pipe.recv()
             answer, problem = None, None
             try:
                 active.know(plugins)
                 active.activate([plugin.digest for plugin in plugins])
-                answer = getattr(writer, name)(*given)
+                answer = getattr(writer, name)(*given, **named)
             except TrackingError as error:
                 problem = str(error)
             except Exception as error:

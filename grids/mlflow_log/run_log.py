@@ -53,6 +53,8 @@ class _Update:
     status: Status | None = None
     started: int | None = None
     """Unix time in milliseconds."""
+    resumes: bool = True
+    """Whether the run may have rounds that `rounds` has not."""
 
 
 class RunLog:
@@ -145,12 +147,12 @@ class RunLog:
         except TrackingError as error:
             self._fail(error)
 
-    def start(self, config: RunConfig) -> None:
-        """A run starts, or resumes; the rounds on disk that the store lacks are logged."""
+    def start(self, config: RunConfig, *, resumes: bool = True) -> None:
+        """A run starts, or resumes: the rounds on disk that the store lacks are logged then."""
         with self._changed:
             self._under_way[config.run_id] = config
             update = self._update(config)
-            update.status, update.started = None, int(time.time() * 1000)
+            update.status, update.started, update.resumes = None, int(time.time() * 1000), resumes
 
     def round(self, config: RunConfig, number: int, scores: RoundScores, ended_ms: int) -> None:
         """A round is done and on disk; `number` counts from 1, `ended_ms` is the Unix time of its end."""
@@ -252,7 +254,9 @@ class RunLog:
         """Write a run. If it fails, the next ones are tried, unless the store cannot be reached."""
         update = next(iter(self._taken.values()))
         try:
-            self._at_work.write(update.config, update.rounds, update.status, update.started)
+            self._at_work.write(
+                update.config, update.rounds, update.status, update.started, resumes=update.resumes
+            )
         except Exception as error:
             self._fail(error, update)
             self._at_work.connect(self._text)
@@ -270,6 +274,7 @@ class RunLog:
                 self._waiting.setdefault(old.config.run_id, old)
             for update in self._waiting.values():
                 update.rounds.clear()
+                update.resumes = True
         if self._warned is None or self._now() - self._warned >= self._pauses.warn:
             self._warned = self._now()
             cause = str(error) if isinstance(error, TrackingError) else f"MLflow: {error!r}"

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import os
 import runpy
+import sys
 import threading
 
 import pytest
@@ -12,7 +13,7 @@ from ray._private.node import Node
 
 from fedgrid.engine.storage.processes import NEW_OBJECTS
 from fedgrid.grids.local_ray import start
-from fedgrid.grids.local_ray.start import few_processes, share_workers, system_config
+from fedgrid.grids.local_ray.start import few_processes, light_tune, system_config
 
 
 def test_ray_has_the_methods_for_which_others_stand_in():
@@ -57,8 +58,11 @@ def test_worker_imports_torch_with_one_thread_as_an_actor_does(monkeypatch):
     assert os.environ["OMP_NUM_THREADS"] == "1"
 
 
-def test_actors_of_tune_have_no_environment_of_their_own():
-    share_workers()
+def test_tune_has_no_environment_for_its_actors_and_does_not_import_mlflow_to_count_callbacks(monkeypatch):
+    light_tune()
+    from ray.air._internal import usage
     from ray.tune.execution import class_cache
 
+    monkeypatch.setitem(sys.modules, "ray.air.integrations.mlflow", None)
     assert class_cache.DEFAULT_ENV_VARS == {}
+    assert usage.tag_callbacks([object()]) is False

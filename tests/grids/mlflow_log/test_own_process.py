@@ -20,8 +20,8 @@ CONFIG = config_of(0)
 class Canned:
     """A writer that has answers prepared."""
 
-    def write(self, config, rounds, status, started):
-        return len(rounds)
+    def write(self, config, rounds, status, started, resumes):
+        return len(rounds) + resumes
 
     def connect(self, text):
         raise TrackingError("no server answers at http://user:secret@host")
@@ -58,12 +58,12 @@ def served(monkeypatch):
 
 
 def test_call_is_answered_and_errors_are_tracking_errors_in_the_same_words(served):
-    assert served.write(CONFIG, [1, 2], None) == 2
+    assert served.write(CONFIG, [1, 2], None) == 3
     with pytest.raises(TrackingError, match=r"^no server answers at http://\S*@host$"):
         served.connect()
     with pytest.raises(TrackingError, match="MLflow: KeyError"):
         served.close("FINISHED")
-    assert served.write(CONFIG, [], "FINISHED") == 0
+    assert served.write(CONFIG, [], "FINISHED", resumes=False) == 0
 
 
 @pytest.mark.parametrize("code", ["", "import os; os.kill(os.getpid(), 9)"])
