@@ -52,7 +52,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     with ExitStack() as stack:
         try:
-            stack.enter_context(Lease(Storage.of(folder), "nfs", print))
+            stack.enter_context(Lease(Storage.of(folder), "nfs", notify=print))
             print("holds the lease", flush=True)
         except ConfigError as error:
             print(f"refused: {error}", flush=True)

@@ -196,8 +196,8 @@ def test_a_run_without_its_states_is_named_and_the_others_are_attacked(storage, 
     assert "has no state after round 1" in " ".join(printed.err.split())
 
 
-def test_attack_is_refused_while_a_driver_holds_the_storage(storage):
+def test_attack_is_refused_while_a_driver_has_the_grid(storage):
     settings = settings_of("membership", None, None)
-    with Lease(storage, "other"), pytest.raises(ConfigError, match="in use: grid other"):
+    with Lease(storage, "small"), pytest.raises(ConfigError, match="in use: grid small"):
         attack_grid("small", storage, NOWHERE, settings, Console())
     assert not (storage.root / "lease.json").exists()
