@@ -197,8 +197,7 @@ def test_a_run_without_its_states_is_named_and_the_others_are_attacked(storage, 
     assert "has no state after round 1" in " ".join(printed.err.split())
 
 
-def test_attack_is_refused_while_another_driver_attacks_the_same_runs(storage):
+def test_attack_is_refused_while_a_driver_has_the_grid(storage):
     settings = settings_of("membership", None, None)
-    claims = of_further_results("attacks", GridFolder(storage, "small").runs())
-    with Lease(storage, "other", claims), pytest.raises(ConfigError, match="in use: grid other"):
+    with Lease(storage, "small"), pytest.raises(ConfigError, match="in use: grid small"):
         attack_grid("small", storage, NOWHERE, settings, Console())
