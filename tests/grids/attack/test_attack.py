@@ -15,7 +15,6 @@ from fedgrid.grids.attack import mlflow_log, work
 from fedgrid.grids.attack.command import attack_grid, settings_of
 from fedgrid.grids.attack.report import with_attacks
 from fedgrid.grids.attack.results import AttackFiles
-from fedgrid.grids.planning.claims import of_further_results
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.report.page import Page, Section
 from tests.helpers.finished_runs import mark_finished
@@ -201,3 +200,4 @@ def test_attack_is_refused_while_a_driver_has_the_grid(storage):
     settings = settings_of("membership", None, None)
     with Lease(storage, "small"), pytest.raises(ConfigError, match="in use: grid small"):
         attack_grid("small", storage, NOWHERE, settings, Console())
+    assert not (storage.root / "lease.json").exists()
