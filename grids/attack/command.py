@@ -21,7 +21,7 @@ from fedgrid.grids.attack.work import attack_all
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import page_table
 from fedgrid.grids.explain.choose import find_runs
-from fedgrid.grids.planning.claims import of_results
+from fedgrid.grids.planning.claims import of_further_results
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.axes import name_of, naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -63,8 +63,8 @@ def attack_grid(
         How many attacks failed.
 
     Raises:
-        ConfigError, DataError: no run is finished, another driver has the grid, or the images are
-            missing.
+        ConfigError, DataError: no run is finished, another driver has the grid or attacks its runs, or the
+            images are missing.
         RunError: the storage cannot be written, or another driver has taken it over.
     """
     storage.pull_marks()
@@ -78,7 +78,7 @@ def attack_grid(
     if len(done) < len(chosen):
         warn(f"{len(chosen) - len(done)} of {len(chosen)} runs are not finished, so not attacked")
     grid = GridFolder(storage, grid_name)
-    with Lease(storage, grid_name, of_results("attacks", done), warn) as lease:
+    with Lease(storage, grid_name, of_further_results("attacks", done), warn) as lease:
         lease.confirm()
         kept_plugins.restore(grid.path, storage, done)
         runs = {run.run_id: run for run in describe(grid.runs(), storage)}

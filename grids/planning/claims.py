@@ -32,11 +32,10 @@ def of_deletion(doomed: Iterable[RunConfig]) -> Claims:
     return Claims(deletes={**_named(doomed), **archived})
 
 
-def of_results(kind: str, runs: Iterable[RunConfig]) -> Claims:
-    """Return the claims of a command that adds results of a kind to the folders of these finished runs."""
+def of_further_results(kind: str, runs: Iterable[RunConfig]) -> Claims:
+    """Return the claims of a command that adds `kind`, such as explanations, to these finished runs."""
     named = _named(runs)
-    words = {f"{kind} {run_id}": f"{kind} of {name}" for run_id, name in named.items()}
-    return Claims(words, named)
+    return Claims({f"{kind} of {run_id}": f"the {kind} of {name}" for run_id, name in named.items()}, named)
 
 
 def of_import(grid: str) -> Claims:

@@ -317,19 +317,6 @@ class TestEarlierVersions:
             assert read(storage, "lease.json") == seen[1], "the first one needs it"
         assert names(storage) == []
 
-    def test_link_whose_reply_was_lost_is_ours(self, storage, monkeypatch):
-        """A network file system makes the link, loses the reply and asks again: then the name exists."""
-        make = os.link
-
-        def twice(source, target):
-            make(source, target)
-            make(source, target)
-
-        monkeypatch.setattr(held_file.os, "link", twice)
-        with lease(storage) as held:
-            assert names(storage) == [f"drivers/{held.token}.json", "lease.json"]
-        assert names(storage) == []
-
     def test_missing_sign_is_written_again(self, storage):
         with lease(storage) as held:
             (storage.root / "lease.json").unlink()

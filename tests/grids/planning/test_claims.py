@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.grids.planning.claims import of_deletion, of_import, of_launch, of_results
+from fedgrid.grids.planning.claims import of_deletion, of_further_results, of_import, of_launch
 from tests.helpers.small_grid import config
 
 FIRST, TRUNK = config(seed=1), config(seed=1, algorithm="ocfl-kmeans")
@@ -27,7 +27,7 @@ BESIDE = {
     "the same rounds, fresh without the cache": (of_launch([TRUNK], [TRUNK], fresh=True), None),
     "deletion of another run": (of_deletion([TRUNK]), None),
     "deletion of a finished run": (of_deletion([OTHER]), f"needs {OTHER.name} ({OTHER.run_id})"),
-    "explanation of a finished run": (of_results("attacks", [OTHER]), None),
+    "explanation of a finished run": (of_further_results("explanations", [OTHER]), None),
     "import of the archive": (of_import("archive-temperature"), None),
 }
 
@@ -39,7 +39,7 @@ def test_command_beside_a_running_grid(claims, clash):
 
 
 ALONE = {
-    "explanations of one run": of_results("explanations", [FIRST]),
+    "explanations of one run": of_further_results("explanations", [FIRST]),
     "import": of_import("archive-temperature"),
     "deletion of one run": of_deletion([FIRST]),
 }
