@@ -161,6 +161,7 @@ def import_all(modules: Sequence[str]) -> None:
 
 def case(storages: Path, launch: Launch, call: int, name: str, way: str, expected: dict[str, bytes]) -> str:
     """Run one case; return what is wrong with it, or nothing."""
+    from fedgrid.engine.storage.atomic import PARTIAL
     from tests.helpers.command_line import Result
 
     storage, times = storages / f"{name}-{way}-{call}", 1 if way == "once" else FOREVER
@@ -179,7 +180,8 @@ def case(storages: Path, launch: Launch, call: int, name: str, way: str, expecte
         result = launch(storage, 0, 0, name)
         if result.code:
             return f"it does not go on: {result.err[-300:]}"
-    found = contents(storage)
+    # Where even a deletion fails, half a file is left, which a launch deletes a quarter of an hour later.
+    found = {path: data for path, data in contents(storage).items() if PARTIAL not in path}
     differing = sorted(path for path in expected | found if expected.get(path) != found.get(path))
     return f"{len(differing)} files differ: {differing[:3]}" if differing else ""
 

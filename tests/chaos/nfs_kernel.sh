@@ -23,7 +23,7 @@ if [ -z "$NFS_FOLDER" ]; then
     for name in depmod modprobe; do ln -sf "$folder/unpacked/bin/kmod" "$name"; done
     LD_LIBRARY_PATH="$folder/unpacked/lib/x86_64-linux-gnu" ./depmod -b tree "$(basename "$modules")"
     python=$here/${PYTHON:-.venv/bin/python}
-    TMPDIR=/dev/shm exec unpacked/usr/bin/linux.uml mem=3G root=/dev/root rootfstype=hostfs rootflags=/ rw quiet \
+    TMPDIR=/dev/shm exec unpacked/usr/bin/linux.uml mem=6G root=/dev/root rootfstype=hostfs rootflags=/ rw quiet \
         init="$here/tests/chaos/nfs_kernel.sh" con=null con0=null,fd:1 NFS_FOLDER="$folder" NFS_PYTHON="$python" \
         </dev/null
 fi
@@ -54,21 +54,25 @@ mount -i -t nfs4 127.0.0.1:/a /run/b -o vers=4.2,addr=127.0.0.1,clientaddr=127.0
 mount -t nfs4
 cd "$here"
 export HOME=/run TMPDIR=/run/tmp OMP_NUM_THREADS=1 MALLOC_ARENA_MAX=1 PYTHONDONTWRITEBYTECODE=1
+# A process can have only so many pieces of memory: they are few where memory is not in pieces.
+fresh() { sync; echo 3 > /proc/sys/vm/drop_caches; echo 1 > /proc/sys/vm/compact_memory; }
 play() { "$NFS_PYTHON" -m tests.chaos.nfs_runs "$@" 2>&1; }
 set +e
 
 echo "== tests"
 "$NFS_PYTHON" -m pytest -q --tb=short -n0 --color=no -p no:cacheprovider --basetemp=/run/a/t \
     tests/engine/storage/test_{lease,held_file,atomic}.py tests/engine/round_cache/test_lock.py 2>&1
-
+fresh
 echo "== runs without NFS"
 play /run/plain bnc sattler < /dev/null
+fresh
 echo "== runs on NFS; the server is away for four seconds after the first round"
 play /run/a/one bnc sattler < /dev/null > /run/played &
 until ls /srv/a/one/*/state-000001.safetensors > /dev/null 2>&1; do sleep 0.1; done
 server rpc.nfsd 0; sleep 4; start
 wait $!
 cat /run/played
+fresh
 echo "== two processes at once, each on a mount of its own"
 go() { until [ -e /run/go ]; do sleep 0.1; done; }
 go | play /run/a/two bnc > /run/first &
