@@ -21,9 +21,11 @@ from fedgrid.algorithms.contract.base import Algorithm, Conditions, Diagnostics,
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.local_method import AnyLocalMethod, LocalMethod, PlainTraining
 from fedgrid.algorithms.contract.local_rule import PLAIN
-from fedgrid.algorithms.contract.orders import Order, Presence
+from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
 from fedgrid.algorithms.contract.updates import Updates, Vector
 
+MOST_STEPS = 1_000_000
+"""Of fine-tuning: more are a typing error."""
 FIRST, SECOND = "cluster_first", "cluster_second"
 MOMENTS = {
     "none": (),
@@ -57,7 +59,11 @@ class FedOptSettings(Settings):
     local: AnyLocalMethod = None
     """How clients train, as in `{name: fedprox, mu: 0.01}`; None: plainly."""
 
-    later: ClassVar[tuple[str, ...]] = ("local",)
+    fine_tune: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 0
+    """Steps of the run's optimizer, a batch each, that a client takes on its training images from the model
+    that it is served, before it is tested on its own test images. Nothing of it is sent."""
+
+    later: ClassVar[tuple[str, ...]] = ("local", "fine_tune")
 
 
 class OwnRuleSettings(FedOptSettings):
@@ -69,6 +75,19 @@ class OwnRuleSettings(FedOptSettings):
             raise ValueError(
                 f"local = {self.local.name}: clients train by this algorithm's own rule already; leave it "
                 "out, or take it under another algorithm, such as bnc"
+            )
+        return self
+
+
+class OwnAdaptationSettings(OwnRuleSettings):
+    """Of algorithms that say themselves what a client does to its model before it is tested."""
+
+    @model_validator(mode="after")
+    def _adapts_itself(self) -> Self:
+        if self.fine_tune:
+            raise ValueError(
+                f"fine_tune = {self.fine_tune}: this algorithm says itself what clients do before a test; "
+                "leave it out, or take it under another algorithm, such as bnc"
             )
         return self
 
@@ -131,6 +150,14 @@ class FedOpt(Algorithm):
         return self.aggregate(state, updates, rng), replace(
             diagnostics, placed={**placed, **diagnostics.placed}
         )
+
+    def served(self, state: State) -> Served:
+        """Test each client with its cluster's model, fine-tuned if the settings say so."""
+        return replace(super().served(state), adaptation=self.fine_tuning(state))
+
+    def fine_tuning(self, state: State) -> Adaptation | None:
+        """Return what a client does to the model that it is served; None: nothing."""
+        return Adaptation(steps=self.settings.fine_tune) if self.settings.fine_tune else None
 
     def global_model(self, state: State) -> Vector | None:
         """Return the only model; None once there are several."""

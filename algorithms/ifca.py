@@ -157,6 +157,7 @@ class Ifca(SharedLayers):
         return Served(
             state.models,
             state.labels_K,
+            self.fine_tuning(state),
             choosing=frozenset(choosing.tolist()),
             choose_on=self.settings.choose_on,
         )

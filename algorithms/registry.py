@@ -115,10 +115,10 @@ _ENTRIES = (
     AlgorithmEntry(
         "evident-groups",
         "Evident groups",
-        "clusters once a test says that there are groups, into as many as there are; else never",
+        "clusters once a test says that there are groups; until then clients fine-tune one model",
         "docs/our-algorithm.md",
         EvidentGroups,
-        EvidentGroupsSettings(look_within=True),
+        EvidentGroupsSettings(look_within=True, fine_tune=45),
     ),
     AlgorithmEntry(
         "ifca",

@@ -113,7 +113,7 @@ class FlisHc(FedOpt):
     def served(self, state: State) -> Served:
         """Test each client with its cluster's model, or with the mean of its neighbours' models."""
         if self.settings.variant == "neighbours":
-            return Served(state.models, lists.starts(state))
+            return Served(state.models, lists.starts(state), self.fine_tuning(state))
         return super().served(state)
 
     def step(

@@ -28,7 +28,7 @@ from fedgrid.algorithms.contract.orders import (
     Traffic,
 )
 from fedgrid.algorithms.contract.updates import Updates, Vector
-from fedgrid.algorithms.fedopt import FedOpt, OwnRuleSettings
+from fedgrid.algorithms.fedopt import FedOpt, OwnAdaptationSettings
 
 PERSONAL = "personal_ranges"
 """The array of the state with the ranges of the state vector that stay with clients, int64, shape (n, 2)."""
@@ -38,7 +38,7 @@ ROUNDS = "rounds_done"
 """int64, shape (1,)."""
 
 
-class LgFedAvgSettings(OwnRuleSettings):
+class LgFedAvgSettings(OwnAdaptationSettings):
     """How much is shared, and from when on."""
 
     shared: NonNegativeInt = 2

@@ -26,7 +26,7 @@ from pydantic import Field, NonNegativeInt
 from fedgrid.algorithms.contract.base import Conditions, State
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
-from fedgrid.algorithms.fedopt import FedOpt, OwnRuleSettings
+from fedgrid.algorithms.fedopt import FedOpt, OwnAdaptationSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +37,7 @@ BATCHES = {"first-order": 2, "hessian-free": 3}
 """Of a meta-step."""
 
 
-class PerFedAvgSettings(OwnRuleSettings):
+class PerFedAvgSettings(OwnAdaptationSettings):
     """The meta-step and the test's."""
 
     alpha: Rate = 0.01

@@ -5,9 +5,9 @@ import pytest
 from pydantic import ValidationError
 
 from fedgrid.algorithms.contract.base import split
-from fedgrid.algorithms.contract.orders import Order
+from fedgrid.algorithms.contract.orders import Adaptation, Order
 from fedgrid.algorithms.fedopt import MOMENTS, FedOpt, FedOptSettings
-from fedgrid.algorithms.registry import create, free
+from fedgrid.algorithms.registry import ALGORITHMS, create, free
 from tests.helpers.small_cases import clients, model_of, orders_of, play, start, step
 
 
@@ -177,3 +177,18 @@ def test_impossible_settings_are_refused_by_name(settings):
     (name,) = settings
     with pytest.raises(ValidationError, match=name):
         FedOptSettings(**settings)
+
+
+FEDOPT = [name for name, entry in ALGORITHMS.items() if isinstance(entry.settings, FedOptSettings)]
+
+
+@pytest.mark.parametrize("name", FEDOPT)
+def test_model_that_is_served_is_fine_tuned_if_the_settings_say_so(name):
+    """Two algorithms have a way of their own, and say so."""
+    if name in ("lg-fedavg", "per-fedavg"):
+        with pytest.raises(ValidationError, match="fine_tune = 5"):
+            create(name, {"fine_tune": 5})
+        return
+    tuned, plain = create(name, {"fine_tune": 5}), create(name, {"fine_tune": 0})
+    assert tuned.served(start(tuned, 3)).adaptation == Adaptation(steps=5)
+    assert plain.served(start(plain, 3)).adaptation is None
