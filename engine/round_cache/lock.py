@@ -14,8 +14,7 @@ from pathlib import Path
 
 from fedgrid.engine.storage.atomic import PARTIAL
 from fedgrid.engine.storage.clock import CLOCK, Clock
-from fedgrid.engine.storage.driver import Holder, read
-from fedgrid.engine.storage.held_file import HeldFile, Observer
+from fedgrid.engine.storage.held_file import HeldFile, Holder, Observer, read
 from fedgrid.engine.storage.takeover import take
 
 RENEW_EVERY = 10.0

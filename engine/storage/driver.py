@@ -1,43 +1,54 @@
-"""The driver of a storage, as `lease.json` at its root names it: found, and looked for by its servers."""
+"""The drivers of a storage: each has a file `drivers/<token>.json`, which its servers look for too.
+
+`lease.json` at the root is not a driver's: it keeps earlier versions of fedgrid out, which knew one driver a
+storage (`sign.py`). If it is one of theirs, that version has the whole storage.
+"""
 
 import os
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from platform import node
-from typing import Any
 
 from fedgrid.engine.errors import RunError
+from fedgrid.engine.format import FORMAT, VERSION
 from fedgrid.engine.storage.atomic import share_with_group
+from fedgrid.engine.storage.claims import Claims
 from fedgrid.engine.storage.clock import CLOCK, Clock, Patience
-from fedgrid.engine.storage.held_file import Observer, read_holder
+from fedgrid.engine.storage.held_file import Holder, Observer, holder_of
 from fedgrid.engine.storage.storage import Storage
 
-NAME = "lease.json"
+FOLDER = "drivers"
+SIGN = "lease.json"
 EXPIRES_AFTER = 60.0
 """Seconds without a renewal."""
-TOKEN = re.compile(r"[\w-]{1,64}", re.ASCII)
+OF_DRIVER = re.compile(rf"{FOLDER}/([0-9a-f]{{16}})\.json", re.ASCII)
+OTHERS = "drivers"
+"""Key of `SIGN` that one of an earlier version has not."""
+SETTLED, CLAIMS = "settled", "claims"
 LATE = 10.0
 """Seconds after which a network file system has shown a new file everywhere."""
 
 
 @dataclass(frozen=True)
-class Holder:
-    """The driver of a storage."""
+class Driver(Holder):
+    """A driver of a storage, as its file says: also `user`, `what`, `since`."""
 
-    text: str
-    """All of the file; it changes with each renewal."""
-    found: Mapping[str, Any]
-    """What it says, empty if it is damaged: `token`, the identity of the process, `user`, `what`, `since`."""
+    name: str
+    """Of its file, relative to the storage's root."""
+    claims: Claims | None
+    """None if it may do anything: of an earlier or a newer version, or damaged."""
 
     @property
     def token(self) -> str:
-        """A name of this lease, fit for that of a file; of a damaged one, a digest of the file."""
-        token = str(self.found.get("token", ""))
-        return token if TOKEN.fullmatch(token) else sha256(self.text.encode()).hexdigest()[:16]
+        """What names this driver, from the name of its file."""
+        return PurePosixPath(self.name).stem
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it has looked for others, and goes on."""
+        return self.found.get(SETTLED) is not False
 
     @property
     def what(self) -> str:
@@ -50,64 +61,95 @@ class Holder:
         return f"{self.found.get('host', '?')}, process {self.found.get('pid', '?')}"
 
     def __str__(self) -> str:
-        if not self.found:
-            return f"{NAME}, which is damaged"
-        pid, host, user, since = (self.found.get(key, "?") for key in ("pid", "host", "user", "since"))
-        return f"grid {self.what} of {user}, process {pid} on {host}, since {since}"
+        return super().__str__() if self.found else f"{self.name}, which is damaged"
+
+    def is_gone(self, root: Path, observer: Observer) -> bool | None:
+        """Return whether it has ended or hangs, None if that needs a later look."""
+        return observer.is_gone(root / self.name, self.found, self.text)
 
 
-def holder(storage: Storage) -> Holder | None:
-    """Return the driver of a storage, None if there is none.
+def name_of(token: str) -> str:
+    """Return the name of a driver's file, relative to the storage's root."""
+    return f"{FOLDER}/{token}.json"
 
-    If that driver has died on another machine, it is returned until another driver takes its lease.
+
+def files(storage: Storage) -> list[Driver]:
+    """Return the drivers that have a file in a storage, also those that are gone; not what `SIGN` names.
 
     Raises:
-        RunError: if the storage cannot be read.
+        OSError, RunError: if the storage cannot be read.
     """
-    storage.refresh(NAME)
-    path = storage.root / NAME
-    found = read(path)
-    if found is None or Observer(EXPIRES_AFTER).is_gone(path, found.found, found.text):
+    names = sorted(name for name in storage.sizes(FOLDER) if OF_DRIVER.fullmatch(name))
+    return [driver for name in names if (driver := read(storage, name)) is not None]
+
+
+def read(storage: Storage, name: str) -> Driver | None:
+    """Return what a file says of its driver, None if there is none, or if it is this version's `SIGN`.
+
+    A damaged file may still be renewed by its driver.
+
+    Raises:
+        OSError, RunError: if the storage cannot be read.
+    """
+    data = storage.read(name)
+    if data is None:
         return None
-    return found
+    holder = holder_of(data.decode(errors="replace"))
+    if name == SIGN and OTHERS in holder.found:
+        return None
+    claims = None
+    if holder.found.get(VERSION) == FORMAT:
+        with suppress(ValueError):
+            claims = Claims.of_json(holder.found.get(CLAIMS))
+    return Driver(holder.text, holder.found, name, claims)
+
+
+def drivers(storage: Storage) -> list[Driver]:
+    """Return the drivers of a storage, also one of an earlier version.
+
+    One that has died on another machine is among them until another driver has watched it for a minute.
+
+    Raises:
+        OSError, RunError: if the storage cannot be read.
+    """
+    observer, earlier = Observer(EXPIRES_AFTER), read(storage, SIGN)
+    every = [*files(storage), *([] if earlier is None else [earlier])]
+    return [driver for driver in every if not driver.is_gone(storage.root, observer)]
+
+
+def driver_of(storage: Storage, grid: str) -> Driver | None:
+    """Return the driver that runs a grid, None if there is none.
+
+    Raises:
+        OSError, RunError: if the storage cannot be read.
+    """
+    return next((driver for driver in drivers(storage) if driver.what == grid), None)
 
 
 def check_driver(storage: Storage, token: str, clock: Clock = CLOCK) -> None:
-    """Check that this machine sees the lease that the driver with `token` holds: their storage is the same.
+    """Check that this machine sees the file of the driver with `token`: their storage is the same.
 
     A network file system may show it late, so it is looked for for ten seconds.
 
     Raises:
         RunError: it does not, so nothing must be written here.
     """
+    name = name_of(token)
 
     def look() -> None:
-        storage.refresh(NAME)
         with suppress(OSError):  # Reading the folder makes a network file system ask its server again.
-            os.listdir(storage.root)
-        found = read(storage.root / NAME)
-        if found is None:
-            raise FileNotFoundError(
-                f"node {node()} does not see the driver's {NAME} in {storage}; mount that folder there (NFS, "
-                "say), or give a URI such as s3://bucket/runs as --storage"
-            )
-        if found.token != token:
-            raise FileNotFoundError(f"node {node()}: {storage} has been taken over by {found}")
+            os.listdir(storage.root / FOLDER)
+        if storage.read(name) is not None:
+            return
+        if storage.read(SIGN) is not None:
+            raise FileNotFoundError(f"node {node()}: {storage} has been taken over from driver {token}")
+        raise FileNotFoundError(
+            f"node {node()} does not see the driver's {name} in {storage}; mount that folder there (NFS, "
+            "say), or give a URI such as s3://bucket/runs as --storage"
+        )
 
     try:
         Patience(LATE, clock=clock).repeat(look, (OSError,))
         share_with_group(storage.root)
     except OSError as error:
         raise RunError(str(error)) from error
-
-
-def read(path: Path) -> Holder | None:
-    """Return what a lease says, None if there is none. A damaged one may still be renewed by its holder."""
-    try:
-        text = path.read_text(errors="replace")
-    except FileNotFoundError:
-        return None
-    try:
-        return Holder(text, read_holder(text))
-    except ValueError:
-        return Holder(text, {})

@@ -7,8 +7,11 @@ machines' clocks are never compared.
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
 from os.path import samefile
 from pathlib import Path
 from secrets import token_hex
@@ -23,13 +26,46 @@ RENEWED = "renewed"
 """Key of a file's content: the reading of its machine's monotonic clock at the last renewal, as text."""
 
 
+def new_token() -> str:
+    """Return 16 random hexadecimal digits."""
+    return token_hex(8)
+
+
+TOKEN = re.compile(r"[\w-]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a file, as the file says."""
+
+    text: str
+    """All of the file; it changes with each renewal."""
+    found: Mapping[str, Any]
+    """What it says, empty if it is damaged: `token`, the identity of the process, and more."""
+
+    @property
+    def token(self) -> str:
+        """A name of this holder, fit for that of a file; of a damaged file, a digest of it."""
+        token = str(self.found.get("token", ""))
+        return token if TOKEN.fullmatch(token) else sha256(self.text.encode()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        if not self.found:
+            return "a damaged file"
+        pid, host, user, since = (self.found.get(key, "?") for key in ("pid", "host", "user", "since"))
+        return f"grid {self.found.get('what', '?')} of {user}, process {pid} on {host}, since {since}"
+
+
 class HeldFile:
     """One process's side of such a file. It is held if it contains the token of this object."""
 
-    def __init__(self, path: Path, renew_every: float) -> None:
-        """Prepare to hold `path` and to renew it every so many seconds; nothing is written yet."""
+    def __init__(self, path: Path, renew_every: float, token: str = "") -> None:
+        """Prepare to hold `path` and to renew it every so many seconds; nothing is written yet.
+
+        Without a `token` it gets a random one.
+        """
         self.path = path
-        self.token = token_hex(8)
+        self.token = token or new_token()
         self._renew_every = renew_every
         self._stopped = Event()
         self._thread: Thread | None = None
@@ -148,6 +184,23 @@ def link(temporary: Path, path: Path) -> None:
         text = temporary.read_bytes()
         with path.open("xb") as file:
             file.write(text)
+
+
+def read(path: Path) -> Holder | None:
+    """Return who holds a file, None if there is none. A damaged one may still be renewed by its holder."""
+    try:
+        text = path.read_text(errors="replace")
+    except FileNotFoundError:
+        return None
+    return holder_of(text)
+
+
+def holder_of(text: str) -> Holder:
+    """Return what the text of such a file says; it may be damaged."""
+    try:
+        return Holder(text, read_holder(text))
+    except ValueError:
+        return Holder(text, {})
 
 
 def read_holder(text: str) -> dict[str, Any]:

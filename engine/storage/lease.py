@@ -1,50 +1,70 @@
-"""A lease on a storage, in `lease.json` at its root: one driver at a time. It expires unless it is renewed.
+"""A driver's lease on a part of a storage, in `drivers/<token>.json`. It expires unless it is renewed.
 
-A lease has expired if it has not changed for a minute by the clock of the driver that wants it. If its holder
-is a process of this machine, that is known at once. One of several drivers takes over an expired lease (see
-`takeover`). A URI has no hard links, and pyarrow no write that fails if there is a file: two drivers that
-start in the same second may both take it. The one that wrote last keeps it; the other finds that out when it
-looks again, before its first run (`confirm`) or at its next renewal.
+The file says what the driver claims: its grid, the runs that it trains, those that must stay. Several drivers
+use a storage at the same time if their claims allow it (`claims.py`). A driver writes its file first, looks
+at those of the others then, and writes again that it has settled. Of two whose claims clash, the one that
+looks last sees the other. If neither has settled yet, the one with the smaller token goes on, once the other
+has withdrawn.
+
+A lease has expired if it has not changed for a minute by the clock of the driver that looks at it. If its
+holder is a process of this machine, that is known at once. The next driver whose claims clash with it deletes
+it then, and so does every driver that renews its own.
 """
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
-from pwd import getpwuid
 from threading import Event
 from types import TracebackType
 from typing import Self, TextIO
 
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
-from fedgrid.engine.storage.atomic import PARTIAL, disk_errors, share_with_group
-from fedgrid.engine.storage.clock import CLOCK, Clock
-from fedgrid.engine.storage.driver import EXPIRES_AFTER, NAME, Holder, read
-from fedgrid.engine.storage.held_file import RENEWED, HeldFile, Observer, read_holder
-from fedgrid.engine.storage.storage import Storage
-from fedgrid.engine.storage.takeover import OnlyOwnerError, take
+from fedgrid.engine.format import FORMAT, VERSION
+from fedgrid.engine.storage.atomic import disk_errors, share_with_group, write_text
+from fedgrid.engine.storage.claims import NONE, Claims
+from fedgrid.engine.storage.clock import CLOCK, Clock, Patience
+from fedgrid.engine.storage.driver import (
+    CLAIMS,
+    EXPIRES_AFTER,
+    FOLDER,
+    SETTLED,
+    SIGN,
+    Driver,
+    files,
+    name_of,
+    read,
+)
+from fedgrid.engine.storage.held_file import RENEWED, HeldFile, Observer, new_token, read_holder
+from fedgrid.engine.storage.processes import user_name
+from fedgrid.engine.storage.sign import Sign
+from fedgrid.engine.storage.storage import GIVE_UP_AFTER, Storage
+from fedgrid.engine.storage.takeover import OnlyOwnerError
 
 RENEW_EVERY = 15.0
 """Seconds. Three renewals may fail before the lease expires."""
 LOOK_EVERY = 3.0
 """Seconds between two looks at a lease that may have expired."""
+SOON = 0.1
+"""Seconds between two looks at a driver that starts at the same moment."""
 
 
 class Lease:
-    """Holds a storage for the block of a `with`; a thread renews the lease."""
+    """Holds a part of a storage for the block of a `with`; a thread renews the lease."""
 
     def __init__(
         self,
         storage: Storage,
         what: str,
+        claims: Claims = NONE,
         notify: Callable[[str], None] = lambda _: None,
         clock: Clock = CLOCK,
     ) -> None:
         """Prepare a lease for the grid `what`; nothing is written yet.
 
         Args:
+            claims: what it is for, beside the grid of that name.
             notify: gets a line if taking the lease takes up to a minute, as the last holder may be alive.
             clock: measures that minute.
         """
@@ -52,36 +72,35 @@ class Lease:
         """Set once another driver has taken the storage over: this one must stop."""
         self._storage = storage
         self._what = what
+        self._claims = claims.and_grid(what)
         self._notify = notify
         self._clock = clock
-        self._path = storage.root / NAME
-        self._file = HeldFile(self._path, RENEW_EVERY)
+        self._since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        self.token = new_token()
+        """What the name of its file contains: other machines of the grid look for it."""
+        self._name = name_of(self.token)
+        self._file = HeldFile(storage.root / self._name, RENEW_EVERY, self.token)
+        self._sign = Sign(storage, self.token, clock)
         self._observer = Observer(EXPIRES_AFTER, clock)
 
-    @property
-    def token(self) -> str:
-        """What `lease.json` contains while this object holds it: other machines of the grid look for it."""
-        return self._file.token
-
     def __enter__(self) -> Self:
-        """Take the lease; where the last holder may have died, wait for a minute without a renewal.
+        """Take the lease; where the holder of a clashing one may have died, wait for a minute.
 
         Raises:
-            ConfigError: if another driver has it.
-            RunError: if the storage cannot be written.
+            ConfigError: if another driver has claimed the same.
+            RunError: if the storage cannot be read or written.
         """
-        with disk_errors(self._path.parent):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            share_with_group(self._path.parent)
-            self._storage.refresh(NAME)
-            with self._temporary() as mine:
-                while not self._taken(mine):
+        root = self._storage.root
+        with disk_errors(root):
+            root.mkdir(parents=True, exist_ok=True)
+            share_with_group(root)
+            (root / FOLDER).mkdir(exist_ok=True)
+            try:
+                while not self._settled():
                     pass
-            self._storage.push(NAME)
-            self._storage.refresh(NAME)
-        found = read(self._path)
-        if found is None or found.token != self.token:
-            raise ConfigError(f"{self._storage}: another fedgrid has just taken it; try again")
+            except BaseException:
+                self._withdraw()
+                raise
         self._file.start_renewing(self.renew)
         return self
 
@@ -89,13 +108,10 @@ class Lease:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.stop_renewing()
-        with suppress(OSError, ValueError, FedgridError):  # If it cannot be given back, it expires.
-            self._storage.refresh(NAME)
-            if self._file.delete():
-                self._storage.remove(NAME)
+        self._withdraw()
 
     def check(self) -> None:
-        """Check that no other driver has taken the storage over.
+        """Check that no other driver has taken over what this one has claimed.
 
         Raises:
             RunError: one has.
@@ -104,32 +120,55 @@ class Lease:
             raise RunError("another fedgrid has taken over this storage, so this one ends; nothing is lost")
 
     def confirm(self) -> None:
-        """Look at the lease once more at a URI, some time after taking it and before anything is computed.
-
-        Another driver may have looked before this one's lease was there, and have written its own after it.
+        """Look once more at a URI, some time after taking the lease and before anything is computed.
 
         Raises:
-            RunError: it has; or the storage cannot be reached.
+            RunError: another driver has taken it over; or the storage cannot be reached.
         """
         if self._storage.uri:
             self.renew()
             self.check()
 
+    def extend(self, claims: Claims) -> None:
+        """Claim `claims` in the place of the earlier ones, which they include.
+
+        Raises:
+            ConfigError: if another driver has claimed the same; this one must end.
+            RunError: if the storage cannot be read or written.
+        """
+        self._claims = claims.and_grid(self._what)
+        patience = Patience(GIVE_UP_AFTER, self._notify, self._clock)
+        with disk_errors(self._storage.root):
+            patience.repeat(lambda: self._write(settled=True), (OSError, RunError))
+            while not patience.repeat(lambda: self._is_free(settled=True), (OSError, RunError)):
+                pass
+
+    def others(self) -> list[Driver]:
+        """Return the other drivers of this storage, except those that are known to be gone.
+
+        Raises:
+            OSError, RunError: if the storage cannot be read.
+        """
+        return [other for other in self._files() if not other.is_gone(self._storage.root, self._observer)]
+
     def renew(self) -> bool:
         """Extend the lease by a minute; if it is no longer ours, set `lost` and return False.
+
+        Drivers that are gone are deleted.
 
         Raises:
             OSError, ValueError, RunError: if the storage cannot be reached, or the lease is damaged; it then
                 lasts until it expires.
         """
         begun = self._clock.now()
-        self._storage.refresh(NAME)
-        if not self._file.renew(self._extend):
+        self._storage.refresh(self._name)
+        is_ours = self._file.renew(self._extend)
+        # A process that was stopped in between must look again: another driver may have the lease by now.
+        if is_ours and self._clock.now() - begun < EXPIRES_AFTER / 2:
+            self._storage.push(self._name)
+        if not (is_ours and self._sign.renew() and not self._is_overtaken()):
             self.lost.set()
             return False
-        # A process that was stopped in between must look again: another driver may have the lease by now.
-        if self._clock.now() - begun < EXPIRES_AFTER / 2:
-            self._storage.push(NAME)
         return True
 
     def _extend(self, file: TextIO) -> None:
@@ -139,60 +178,120 @@ class Lease:
         os.pwrite(file.fileno(), (json.dumps(renewed) + "\n").encode(), 0)
         os.fsync(file.fileno())
 
+    def _write(self, *, settled: bool) -> None:
+        about = {"user": user_name(), "what": self._what, "since": self._since, VERSION: FORMAT}
+        claims = {SETTLED: settled, CLAIMS: self._claims.as_json()}
+        content = {**self._file.holder(), **about, **claims, RENEWED: self._now()}
+        write_text(self._file.path, json.dumps(content) + "\n")
+        self._storage.push(self._name)
+
+    def _withdraw(self) -> None:
+        with suppress(OSError, ValueError, FedgridError):  # If it cannot be given back, it expires.
+            self._storage.refresh(self._name)
+            if self._file.delete():
+                self._storage.remove(self._name)
+            self._sign.withdraw()
+
+    def _settled(self) -> bool:
+        """Try to take the lease; return False if that must be tried again."""
+        begun = self._clock.now()
+        self._write(settled=False)
+        if not self._is_free():
+            return False
+        is_signed = False
+        with suppress(ValueError):  # Another one is about to sign.
+            is_signed = self._sign.renew()
+        # A process that was stopped in between must look again: another driver may have the lease by now.
+        if not is_signed or self._clock.now() - begun > EXPIRES_AFTER / 2:
+            return False
+        self._write(settled=True)
+        return True
+
+    def _files(self) -> list[Driver]:
+        return [driver for driver in files(self._storage) if driver.name != self._name]
+
     def _now(self) -> str:
         return f"{self._clock.now():020.6f}"
 
-    @contextmanager
-    def _temporary(self) -> Iterator[Path]:
-        """Provide the path of a temporary file with this lease, to link and to replace others with."""
-        mine = self._path.with_name(f"{NAME}{PARTIAL}{self.token}")
-        try:
-            yield mine
-        finally:
-            mine.unlink(missing_ok=True)
+    def _is_free(self, *, settled: bool = False) -> bool:
+        """Return whether no other driver has claimed the same; if that cannot be said yet, pause.
 
-    def _taken(self, mine: Path) -> bool:
-        """Try to take the lease; return False if it may be free later, and the caller must try again."""
-        since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-        new = {**self._file.holder(), "user": _user(), "what": self._what, "since": since}
-        mine.write_text(json.dumps({**new, RENEWED: self._now()}) + "\n")
-        try:
-            return take(mine, self._path, self._is_gone)
-        except OnlyOwnerError as error:
-            raise ConfigError(
-                f"{self._path} is left by {error.holder}; in this folder only its owner can delete it: ask "
-                "for that, or name another --storage"
-            ) from error
-
-    def _is_gone(self, found: Holder, path: Path) -> bool:
-        """Return whether a holder is gone; if that cannot be said yet, pause before the next look.
+        Args:
+            settled: whether this driver has settled before.
 
         Raises:
-            ConfigError: it is there.
+            ConfigError: one has.
         """
-        is_gone = self._observer.is_gone(path, found.found, found.text)
-        if is_gone is False:
-            raise self._refusal(found)
-        if is_gone is None:
-            self._announce(found)
-            self._clock.pause(LOOK_EVERY)
-            self._storage.refresh(NAME)
-        return bool(is_gone)
+        earlier = read(self._storage, SIGN)
+        for other in [*([] if earlier is None else [earlier]), *self._files()]:
+            clash = self._clash(other)
+            if clash is None:
+                continue
+            is_gone = other.is_gone(self._storage.root, self._observer)
+            if is_gone and other is earlier:
+                if not self._has_taken_over(other):
+                    return False
+            elif is_gone:
+                self._delete(other)
+            elif is_gone is None:
+                self._announce(other)
+                self._clock.pause(LOOK_EVERY)
+                return False
+            elif settled or other.is_settled or other.token < self.token:
+                raise self._refusal(other, clash)
+            else:
+                self._clock.pause(SOON)
+                return False
+        return True
 
-    def _refusal(self, found: Holder) -> ConfigError:
-        is_mine = found.found.get("user") == _user()
-        stop = f", `fedgrid stop {found.what}`" if is_mine else ""
-        return ConfigError(f"{self._storage} is in use: {found}; wait{stop}, or name another --storage")
+    def _is_overtaken(self) -> bool:
+        """Return whether a driver with a smaller token has claimed the same; delete those that are gone."""
+        is_overtaken = False
+        for other in self._files():
+            if other.is_gone(self._storage.root, self._observer):
+                self._delete(other)
+            elif other.is_settled and other.token < self.token and self._clash(other):
+                is_overtaken = True
+        return is_overtaken
 
-    def _announce(self, found: Holder) -> None:
-        notify, self._notify = self._notify, lambda _: None
-        notify(
-            f"{self._storage} may be in use: {found}; taken over unless it renews within {EXPIRES_AFTER:g} s"
+    def _clash(self, other: Driver) -> str | None:
+        if other.claims is None:
+            return "is of another version, which has the storage alone" if other.found else "may do anything"
+        return self._claims.clash(other.claims)
+
+    def _delete(self, gone: Driver) -> None:
+        """Delete the file of a driver that is gone, unless it has changed. If that fails, it stays."""
+        with suppress(PermissionError):
+            if self._storage.read(gone.name) == gone.text.encode():
+                (self._storage.root / gone.name).unlink(missing_ok=True)
+                self._storage.remove(gone.name)
+
+    def _has_taken_over(self, earlier: Driver) -> bool:
+        """Try to sign in the place of an earlier version's driver that is gone; return False otherwise.
+
+        Raises:
+            ConfigError: only its owner can delete its file.
+        """
+        try:
+            return self._sign.take_over(
+                lambda holder, path: bool(self._observer.is_gone(path, holder.found, holder.text))
+            )
+        except OnlyOwnerError as error:
+            raise ConfigError(
+                f"{self._storage.root / SIGN} is left by {earlier}; in this folder only its owner can delete "
+                "it: ask for that, or name another --storage"
+            ) from error
+
+    def _refusal(self, other: Driver, clash: str) -> ConfigError:
+        is_mine = other.found.get("user") == user_name()
+        stop = f", `fedgrid stop {other.what}`" if is_mine else ""
+        reason = "" if other.what == self._what else f", {clash}"
+        return ConfigError(
+            f"{self._storage} is in use: {other}{reason}; wait{stop}, or name another --storage"
         )
 
-
-def _user() -> str:
-    try:
-        return getpwuid(os.getuid()).pw_name
-    except KeyError:  # A container, say.
-        return f"user {os.getuid()}"
+    def _announce(self, other: Driver) -> None:
+        notify, self._notify = self._notify, lambda _: None
+        notify(
+            f"{self._storage} may be in use: {other}; taken over unless it renews within {EXPIRES_AFTER:g} s"
+        )

@@ -4,7 +4,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from platform import node
+from pwd import getpwuid
 from typing import Any
+
+NEW_OBJECTS = 50_000
+"""New objects after which Python looks for garbage (`gc.set_threshold`), instead of 700.
+
+The imports of a run make a million objects that stay; to look at them again and again took a second.
+"""
 
 
 def identity() -> dict[str, Any]:
@@ -64,3 +71,11 @@ def start_time(pid: int) -> str:
     fields = text.rpartition(")")[2].split()
     state, started = fields[0], fields[19]
     return "" if state in "ZX" else started
+
+
+def user_name() -> str:
+    """Return the name of this process's user."""
+    try:
+        return getpwuid(os.getuid()).pw_name
+    except KeyError:  # A container, say.
+        return f"user {os.getuid()}"

@@ -6,12 +6,14 @@ them apart.
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.format import DamagedFile, seal, unseal
-from fedgrid.engine.storage.atomic import disk_errors, write_text
+from fedgrid.engine.storage.atomic import PARTIAL, disk_errors, flush
+from fedgrid.engine.storage.held_file import link
 from fedgrid.engine.storage.storage import Storage
 
 NAME = "storage.json"
@@ -19,7 +21,9 @@ BARE = re.compile(rb'\{"id": "[0-9a-f]{16}"\}\n')
 
 
 def claim(storage: Storage) -> str:
-    """Return the id of a storage; a new one gets an id, at its URI too. Call it while holding the lease.
+    """Return the id of a storage; a new one gets an id, at its URI too.
+
+    Of two drivers that start together at a new URI, the last to write decides.
 
     Raises:
         ConfigError: the file is damaged.
@@ -30,6 +34,8 @@ def claim(storage: Storage) -> str:
     found = id_of(storage.root)
     if is_new:
         storage.push(NAME)
+        storage.refresh(NAME)
+        found = id_of(storage.root)
     return found
 
 
@@ -44,10 +50,22 @@ def id_of(root: Path) -> str:
     if not path.exists():
         with disk_errors(root):
             root.mkdir(parents=True, exist_ok=True)
-            write_text(path, seal({"id": token_hex(8)}))
+            _create(path, seal({"id": token_hex(8)}))
     try:
         text = path.read_bytes()
         # Earlier ones had neither a format nor a checksum.
         return str((json.loads(text) if BARE.fullmatch(text) else unseal(path, text))["id"])
     except (OSError, DamagedFile, KeyError) as error:
         raise ConfigError(f"{path} is damaged; delete it, and MLflow gets these runs anew") from error
+
+
+def _create(path: Path, text: str) -> None:
+    """Create a file; if another driver has just created it, leave that."""
+    temporary = path.with_name(f"{path.name}{PARTIAL}{token_hex(4)}")
+    try:
+        temporary.write_text(text)
+        flush(temporary)
+        with suppress(FileExistsError):
+            link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

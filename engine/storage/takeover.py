@@ -12,8 +12,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from fedgrid.engine.storage.driver import Holder, read
-from fedgrid.engine.storage.held_file import link
+from fedgrid.engine.storage.held_file import Holder, link, read
 
 
 class OnlyOwnerError(PermissionError):

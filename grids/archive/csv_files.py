@@ -109,7 +109,7 @@ class Table:
         for index in np.flatnonzero(wrong)[:1]:
             line, cells = self._rows[index]
             expected = f"a number from {least:g} to {most:g}"
-            raise malformed(self.path, line, f"{column} '{cells[at]}'", expected)
+            raise malformed(self.path, line, f"{column} '{cells[at][:MOST_SHOWN]}'", expected)
         return values
 
     def texts(self, column: str) -> list[str]:

@@ -27,6 +27,7 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.summary import write_summary
 from fedgrid.grids.mlflow_log.mark import MARK
 from fedgrid.grids.mlflow_log.run_log import RunLog
+from fedgrid.grids.planning.claims import of_import
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.grid_folder import RUNS, GridFolder
 from fedgrid.grids.results.outcome import is_finished
@@ -80,7 +81,7 @@ def import_archive(
     storage.check_writable()
     for grid in grids:
         _check_is_archived(grid.name, storage)
-    with Lease(storage, name, warn) as lease:
+    with Lease(storage, name, of_import(f"{name}-temperature"), warn) as lease:
         claim(storage)
         with _progress(console, sum(len(grid.found) for grid in grids), as_json=as_json) as on_run:
             for grid in grids:

@@ -19,7 +19,7 @@ from fedgrid.engine.partition.groups import class_sets, cluster_sizes
 from fedgrid.engine.partition.ocfl import sizes_of
 from fedgrid.engine.partition.scenarios import PUBLISHED_NUM_CLUSTERS, Scenario
 from fedgrid.engine.records import CLIENTS, rounds_schema
-from fedgrid.grids.archive.csv_files import Table, lines_of, malformed, number, whole
+from fedgrid.grids.archive.csv_files import MOST_SHOWN, Table, lines_of, malformed, number, whole
 from fedgrid.grids.archive.layout import MAPPING, TEMPERATURE, Found
 
 TRAINING = "training_metrics.csv"
@@ -113,7 +113,7 @@ def _labels(found: Found) -> Labels:
         if len(cells) != num_clients + index_width:
             raise malformed(path, line, f"{len(cells)} values", f"{num_clients + index_width}")
         if index_width and cells[0] != str(index):
-            raise malformed(path, line, f"index '{cells[0]}'", f"{index}, the round from 0 on")
+            raise malformed(path, line, f"index '{cells[0][:MOST_SHOWN]}'", f"{index}, the round from 0 on")
         names = cells[index_width:]
         if "" in names:
             raise malformed(path, line, f"no cluster for client {names.index('')}", "a name")

@@ -11,6 +11,7 @@ from rich.console import Console
 from fedgrid.engine.attacks.settings import CLIENTS, STEPS, Attacking, Kind
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.attack.mlflow_log import log_to_mlflow
 from fedgrid.grids.attack.report import keep_summary
@@ -20,6 +21,7 @@ from fedgrid.grids.attack.work import attack_all
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import page_table
 from fedgrid.grids.explain.choose import find_runs
+from fedgrid.grids.planning.claims import of_further_results
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.axes import name_of, naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -61,8 +63,9 @@ def attack_grid(
         How many attacks failed.
 
     Raises:
-        ConfigError, DataError: none of the runs is finished, or the images are missing.
-        RunError: the storage cannot be written.
+        ConfigError, DataError: no run is finished, another driver has the grid or attacks its runs, or the
+            images are missing.
+        RunError: the storage cannot be written, or another driver has taken it over.
     """
     storage.pull_marks()
     grid_name, chosen = find_runs(name, storage, filters)
@@ -75,23 +78,15 @@ def attack_grid(
     if len(done) < len(chosen):
         warn(f"{len(chosen) - len(done)} of {len(chosen)} runs are not finished, so not attacked")
     grid = GridFolder(storage, grid_name)
-    kept_plugins.restore(grid.path, storage, done)
-    runs = {run.run_id: run for run in describe(grid.runs(), storage)}
-    axes = naming_keys(grid.runs())
-    attacked = failed = 0
-    attacks = [AttackFiles(storage, config, _at(settings, config)) for config in done]
-    todo = [(files, runs[files.config.run_id].algorithm) for files in attacks if files.read() is None]
-    for files, title, problem in attack_all(todo, grid.path, data_dir, processes):
-        shown = name_of(files.config, axes)
-        if problem is not None:
-            failed += 1
-            warn(f"{shown}: {problem}")
-            continue
-        attacked += 1
-        if not as_json:
-            print_plain(console, f"attacked {shown}: {title}")
-    summary, path = _gather(grid, storage, settings, runs)
-    log_to_mlflow(grid, storage, attacks)
+    with Lease(storage, grid_name, of_further_results("attacks", done), warn) as lease:
+        lease.confirm()
+        kept_plugins.restore(grid.path, storage, done)
+        runs = {run.run_id: run for run in describe(grid.runs(), storage)}
+        attacks = [AttackFiles(storage, config, _at(settings, config)) for config in done]
+        screen = None if as_json else console
+        attacked, failed = _attack(attacks, runs, grid, data_dir, lease, screen, processes)
+        summary, path = _gather(grid, storage, settings, runs)
+        log_to_mlflow(grid, storage, attacks)
     if as_json:
         print(json.dumps({"grid": grid_name, "attacked": attacked, "failed": failed, "rows": summary}))
         return failed
@@ -100,6 +95,32 @@ def attack_grid(
         print_plain(console, "attacked before: nothing to do")
     print_plain(console, f"Every client: {path}")
     return failed
+
+
+def _attack(
+    attacks: Sequence[AttackFiles],
+    runs: Mapping[str, Run],
+    grid: GridFolder,
+    data_dir: Path,
+    lease: Lease,
+    screen: Console | None,
+    processes: int,
+) -> tuple[int, int]:
+    """Make the attacks that have no results yet; return how many were made, and how many have failed."""
+    axes = naming_keys(grid.runs())
+    todo = [(files, runs[files.config.run_id].algorithm) for files in attacks if files.read() is None]
+    attacked = failed = 0
+    for files, title, problem in attack_all(todo, grid.path, data_dir, processes):
+        lease.check()
+        shown = name_of(files.config, axes)
+        if problem is not None:
+            failed += 1
+            warn(f"{shown}: {problem}")
+            continue
+        attacked += 1
+        if screen is not None:
+            print_plain(screen, f"attacked {shown}: {title}")
+    return attacked, failed
 
 
 def _gather(

@@ -21,6 +21,7 @@ from fedgrid.engine.epsilons import Proposal, propose
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.format import seal
 from fedgrid.engine.integrity.made_with import made_with
+from fedgrid.engine.storage.claims import Claims
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import claim
@@ -133,7 +134,7 @@ def _trained(
 
     # Before anything is written, as images may be missing.
     pool = centralised.prepare(config, data_dir, "cuda" if torch.cuda.is_available() else "cpu")
-    with Lease(storage, config.name, warn) as lease:
+    with Lease(storage, config.name, Claims({config.run_id: config.name}), warn) as lease:
         folder = CentralisedFolder(storage.patient(warn), config)
         if fresh:
             folder.forget()

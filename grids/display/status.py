@@ -12,7 +12,7 @@ from rich.text import Text
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
-from fedgrid.engine.storage.driver import holder
+from fedgrid.engine.storage.driver import driver_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import duration
@@ -90,7 +90,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     storage.pull_marks()
     grid = GridFolder(storage, name)
     runs = grid.runs()
-    driver = holder(storage)
+    driver = driver_of(storage, name)
     is_running = driver is not None and driver.what == name
     progress: Mapping[str, Any] = (grid.read_progress() or {}) if is_running else {}
     under_way = progress.get("running", [])
@@ -125,7 +125,7 @@ def ask_to_stop(name: str, storage: Storage, console: Console) -> None:
     """
     grid = GridFolder(storage, name)
     grid.runs()
-    driver = holder(storage)
+    driver = driver_of(storage, name)
     if driver is None or driver.what != name:
         raise ConfigError(f"{name} is not running; `fedgrid status {name}` shows how far it is")
     grid.ask_to_stop()

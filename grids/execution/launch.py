@@ -27,7 +27,8 @@ from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.mlflow_log.mark import MARK
 from fedgrid.grids.mlflow_log.notes import Means, means_of
 from fedgrid.grids.mlflow_log.run_log import RunLog
-from fedgrid.grids.planning.cluster import connected, known_nodes, placements
+from fedgrid.grids.planning.claims import of_launch
+from fedgrid.grids.planning.cluster import actors_at_once, connected, known_nodes, placements
 from fedgrid.grids.planning.start_order import in_order
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.axes import further_axes
@@ -58,29 +59,32 @@ def launch(
         ConfigError: if a run can never fit on the cluster; nothing is started or written then.
         RunError: if the grid as a whole cannot go on.
     """
-    if todo:
-        _check_room(todo, options)
     with_ray = bool(todo) and not options.in_process
+    workers = _check_room(todo, options) if with_ray else 0
     folder = GridFolder(storage, grid.name)
     view = _view(grid, options, console)
     with ExitStack() as stack:
         if options.as_json:
             # Ray prints messages of its own, until it has shut down.
             stack.enter_context(redirect_stdout(sys.stderr))
-        lease = stack.enter_context(Lease(storage, grid.name, warn))
+        cached = options.store is not None
+        claims = of_launch(grid.runs, todo, cached=cached, fresh=options.fresh)
+        lease = stack.enter_context(Lease(storage, grid.name, claims, warn))
+        stack.enter_context(log.own_process())
         with _waiting(console, options) if with_ray else nullcontext():
             if with_ray:
                 # Starting Ray is mostly waiting: for its own processes.
-                import_meanwhile("fedgrid.grids.execution.tune", "mlflow.store.tracking.sqlalchemy_store")
-                stack.enter_context(connected())
+                import_meanwhile("fedgrid.grids.execution.tune")
+                stack.enter_context(connected(workers))
             places = _places(todo, options) if with_ray else {}
             folder.keep(grid.runs, grid.text, grid.source)
             folder.withdraw_stop()
-            delete_abandoned(storage.root, FOLDER, GRIDS)
+            sweep(storage, grid.name, lease)
             claim(storage)
             log.describe(grid.text, grid.runs)
             if options.fresh:
                 _forget(todo, storage, options, log)
+                lease.extend(of_launch(grid.runs, todo, cached=cached))
             stack.enter_context(log)
         lease.confirm()
         storage = storage.patient(warn)
@@ -105,10 +109,14 @@ def launch(
             _run(grid, todo, places, storage, options, watch)
             growth = iter(then)
             while not watch.all_stopped and (grown := next(growth, None)) is not None:
+                failed = {failure.config.run_id for failure in watch.failures}
+                todo = [
+                    run for run in unfinished(grown.runs, storage, grown.until) if run.run_id not in failed
+                ]
+                lease.extend(of_launch(grown.runs, todo, cached=cached))
                 folder.keep(grown.runs, grown.text, grown.source)
                 _count_new(grid, grown, storage, watch.tally)
-                grid, failed = grown, {failure.config.run_id for failure in watch.failures}
-                todo = [run for run in unfinished(grid.runs, storage, grid.until) if run.run_id not in failed]
+                grid = grown
                 if todo:
                     places = _places(todo, options) if with_ray else {}
                     _run(grid, todo, places, storage, options, watch)
@@ -120,6 +128,14 @@ def launch(
         log.summary([summary], watch.tally.done, len(watch.failures), means, stopped=watch.stopping)
     _push_mlflow_marks(grid, storage)
     return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
+
+
+def sweep(storage: Storage, grid: str, lease: Lease) -> None:
+    """Delete the files that killed writers left half written: below the grid, and everywhere if it is alone.
+
+    A writer of another driver may hang, and go on later.
+    """
+    delete_abandoned(storage.root, *([f"{GRIDS}/{grid}"] if lease.others() else [FOLDER, GRIDS]))
 
 
 def _run(
@@ -207,11 +223,15 @@ def _count_new(grid: Grid, grown: Grid, storage: Storage, tally: Tally) -> None:
     tally.add(todo, rounds_done, len(new) - len(todo))
 
 
-def _check_room(todo: Sequence[RunConfig], options: LaunchOptions) -> None:
-    """Refuse runs that can never fit, before Ray is started, if the cluster's nodes are known."""
-    nodes = None if options.in_process else known_nodes()
-    if nodes is not None:
-        placements(todo, nodes, options.request, by_trunk=options.store is not None)
+def _check_room(todo: Sequence[RunConfig], options: LaunchOptions) -> int:
+    """Refuse runs that can never fit, before Ray is started, if the cluster's nodes are known.
+
+    Return how many actors the runs will have at the same time, 0 if the nodes are not known.
+    """
+    nodes = known_nodes()
+    if nodes is None:
+        return 0
+    return actors_at_once(todo, nodes, options.request, by_trunk=options.store is not None)
 
 
 def _still_fits(places: Mapping[int, Placement]) -> None:

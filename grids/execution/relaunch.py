@@ -18,11 +18,12 @@ from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.run import run_grid
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.sync import sync
+from fedgrid.grids.planning.claims import of_launch
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import PRESET, GridFolder
-from fedgrid.grids.results.outcome import damage
+from fedgrid.grids.results.outcome import damage, unfinished
 
 
 def launched(name: str, storage: Storage) -> Grid:
@@ -95,7 +96,9 @@ def sync_grid(name: str, storage: Storage, console: Console, *, rename: bool = F
     """
     grid = launched(name, storage)
     log = RunLog(name, storage.root, warn, axes=grid.varied)
-    with Lease(storage, name, warn):
+    # Another driver may be training a run of this grid too.
+    claims = of_launch(grid.runs, unfinished(grid.runs, storage))
+    with Lease(storage, name, claims, warn):
         for run in grid.runs:
             storage.pull(RunFolder(storage, run).path.name, skip=("state-", ASIDE))
         claim(storage)

@@ -27,6 +27,7 @@ from fedgrid.grids.explain.progress import Shown
 from fedgrid.grids.explain.read import ReadJob, read_jobs, summarised
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import Writer
+from fedgrid.grids.planning.claims import of_further_results
 from fedgrid.grids.planning.cluster import connected, nodes_to_run_on
 from fedgrid.grids.planning.origins import check_origins
 from fedgrid.grids.results import kept_plugins
@@ -81,7 +82,8 @@ def explain_grid(
         return Explanation()
     if waiting:
         warn(f"{len(waiting)} of {len(runs)} runs are not finished, so not explained: {_named(waiting)}")
-    with Lease(storage, grid_name, warn) as lease:
+    claims = of_further_results("explanations", (job.config for job in jobs))
+    with Lease(storage, grid_name, claims, warn) as lease:
         lease.confirm()
         storage = storage.patient(warn)
         grid = GridFolder(storage, grid_name)

@@ -28,7 +28,7 @@ def show_store(name: str, storage: Storage, drop: bool, as_json: bool, console: 
     """Show what the round cache has done for a grid; with `drop`, first evict the states that no run needs.
 
     Raises:
-        ConfigError: if there is no such grid; with `drop`, also if another driver holds the storage's lease.
+        ConfigError: if there is no such grid; with `drop`, also if another driver runs it.
         RunError: if the storage cannot be read; with `drop`, also if it cannot be written.
     """
     storage.pull_marks()
@@ -57,8 +57,8 @@ def show_store(name: str, storage: Storage, drop: bool, as_json: bool, console: 
 
 
 def _drop(name: str, runs: Sequence[RunConfig], storage: Storage) -> list[StoredFile]:
-    """Evict and return the states that no run needs; the lease keeps new runs from starting meanwhile."""
-    with Lease(storage, name, warn), disk_errors(storage.root):
+    """Evict and return the states that no run needs; the lease keeps the grid from starting meanwhile."""
+    with Lease(storage, name, notify=warn), disk_errors(storage.root):
         dropped = evictable(kept(storage), runs, storage)
         if dropped:
             store.drop(storage, dropped)

@@ -1,8 +1,7 @@
 """When the round cache evicts states: entries as large as a model, which only unfinished runs can use.
 
-A finished run reads no more states; one that is waiting, was stopped or failed still may. Statistics are
-small and stay. A launch considers the runs of its own grid; another grid would compute evicted rounds again.
-`fedgrid store` considers the runs of all grids.
+A finished run reads no more states; one that is waiting, was stopped or failed still may, of whatever grid:
+another driver may be running it, or it was interrupted. Statistics are small and stay.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -12,7 +11,7 @@ from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.round_cache.store import StoredFile, drop, kept
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.results.grid_folder import GridFolder, known
+from fedgrid.grids.results.grid_folder import RUNS, GridFolder, known
 from fedgrid.grids.results.outcome import unfinished
 
 
@@ -39,6 +38,40 @@ def waiting_runs(runs: Sequence[RunConfig], storage: Storage) -> list[RunConfig]
     return unfinished(found.values(), storage)
 
 
+class OtherGrids:
+    """The runs of a storage's other grids; a grid is read again once its list of runs has changed."""
+
+    def __init__(self, storage: Storage, own: str) -> None:
+        """Watch the grids of `storage`, except that of the name `own`."""
+        self._storage = storage
+        self._own = own
+        self._read: dict[str, tuple[tuple[int, ...], Mapping[str, Sequence[RunConfig]]]] = {}
+
+    def waiting_trunks(self, trunks: Collection[str]) -> set[str]:
+        """Return those of `trunks` whose states a run of theirs may still use."""
+        grids = [self._by_trunk(name) for name in known(self._storage) if name != self._own]
+        return {
+            trunk
+            for trunk in trunks
+            if any(unfinished(by_trunk.get(trunk, ()), self._storage) for by_trunk in grids)
+        }
+
+    def _by_trunk(self, name: str) -> Mapping[str, Sequence[RunConfig]]:
+        folder = GridFolder(self._storage, name)
+        found: Mapping[str, Sequence[RunConfig]] = {}
+        # A grid that has just been deleted, is damaged, or is of another version: its runs have other keys.
+        with suppress(ConfigError, FileNotFoundError):
+            status = (folder.path / RUNS).stat()
+            version = status.st_ino, status.st_mtime_ns, status.st_size
+            if self._read.get(name, ((), ()))[0] != version:
+                by_trunk: dict[str, list[RunConfig]] = {}
+                for run in folder.runs():
+                    by_trunk.setdefault(run.trunk, []).append(run)
+                self._read[name] = version, by_trunk
+            found = self._read[name][1]
+        return found
+
+
 class Retention:
     """Evicts states as the runs of a launch finish; if that fails, warns once and leaves them."""
 
@@ -52,6 +85,7 @@ class Retention:
         self._grows = grows
         self._warned = False
         self._pending: dict[str, set[str]] = {}
+        self._others = OtherGrids(storage, folder.name)
 
     def begin(self) -> None:
         """Find the unfinished runs of the grid; evict what earlier launches left."""
@@ -84,7 +118,9 @@ class Retention:
             return
         try:
             entries = kept(self._storage, next(iter(trunks)) if len(trunks) == 1 else "")
-            if unused := states(entries, trunks):
+            if found := {entry.trunk for entry in states(entries, trunks)}:
+                found -= self._others.waiting_trunks(found)
+            if unused := states(entries, found):
                 drop(self._storage, unused)
         except (OSError, RunError) as error:
             if not self._warned:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -17,6 +17,7 @@ from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import id_of
 from fedgrid.grids.display.plain import print_plain, warn
+from fedgrid.grids.planning.claims import of_deletion
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder, known
 from fedgrid.grids.round_cache.table import readable_size
 from fedgrid.redaction import printable, redacted
@@ -52,7 +53,7 @@ def delete_grid(
     An interrupted call is completed by the same one: the grid's own folder goes last.
 
     Raises:
-        ConfigError: if there is no such grid, a driver holds the storage, or nobody can be asked.
+        ConfigError: if there is no such grid, another driver needs it, or nobody can be asked.
         RunError: if the storage cannot be read or written.
     """
     say = partial(print_plain, console)
@@ -64,8 +65,10 @@ def delete_grid(
         if not ask(printable(redacted(f"Delete the grid {name} in {storage}: {doomed.words}?"))):
             say("Nothing was deleted.")
             return
-    with Lease(storage, name, warn), disk_errors(storage.root):
-        doomed = find_doomed(name, storage)
+    with Lease(storage, name, of_deletion(doomed.runs), warn), disk_errors(storage.root):
+        # Another grid may have got some of them since.
+        now = find_doomed(name, storage)
+        doomed = replace(now, runs=tuple(run for run in now.runs if run in doomed.runs))
         logged = _forget(name, storage)
         for folder in (*(folder_of(storage.root, run) for run in doomed.runs), _folder(name, storage)):
             storage.remove_folder(folder.relative_to(storage.root).as_posix())

@@ -7,7 +7,7 @@ from stat import S_IMODE
 
 from fedgrid.engine.clients.placement import Node
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.storage.driver import holder
+from fedgrid.engine.storage.driver import drivers
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.planning import cluster
 from fedgrid.grids.planning.ray_token import OTHERS, check_accepted, token_file
@@ -61,7 +61,7 @@ def storage(text: str) -> Mapping[str, str]:
     found = Storage.of(text)
     found.check_writable()
     found.pull_marks()
-    driver = holder(found)
+    using = drivers(found)
     grids = known(found)
     nearest = next(path for path in (found.root, *found.root.parents) if path.exists())
     return {
@@ -69,7 +69,7 @@ def storage(text: str) -> Mapping[str, str]:
         + ("" if found.root.exists() or found.uri else " (not there yet; can be written)"),
         "grids": f"{len(grids)}"
         + (f": {', '.join(grids[:10])}{' ...' * (len(grids) > 10)}" if grids else ""),
-        "driver": str(driver) if driver else "none",
+        "drivers": "; ".join(map(str, using)) or "none",
         "disk": f"{readable_size(shutil.disk_usage(nearest).free)} free",
     }
 

@@ -9,8 +9,8 @@ or has one bit flipped, at several places. With `--interrupted` it is a file of 
 records are in segments of two rounds. `status`, `store`, `sync`, the numbers of `report` and `compare`,
 `run` and `retry` must then say it in one line, or not be concerned; no number that they show may differ from
 those of the whole grid, and MLflow may have no round twice; and once `run` has done what it can, the records
-are the same bytes again, or it has refused in one line. Pauses take no time. `lease.json` is that of a killed
-driver.
+are the same bytes again, or it has refused in one line. Pauses take no time. `lease.json` and what is in
+`drivers/` are those of a killed driver.
 """
 
 import argparse
@@ -62,7 +62,16 @@ STOP_AFTER = 5
 NUMBERS = ("rounds.parquet", "clients.parquet", "scores.json")
 NOT_OURS = ("mlflow.db", "mlartifacts", "figures", "log.txt", "store")
 """MLflow's files, those that no command reads, and the round cache, which has tests of its own."""
-REWRITTEN = ("preset.yaml", "progress.json", "summary.csv", "mlflow.json", "failed.json", "lease.json")
+KILLED = Path("drivers/0123456789abcdef.json")
+REWRITTEN = (
+    "preset.yaml",
+    "progress.json",
+    "summary.csv",
+    "mlflow.json",
+    "failed.json",
+    "lease.json",
+    KILLED.name,
+)
 """Files that launches write anew, or delete."""
 TWICE = (
     "SELECT count(*) FROM (SELECT 1 FROM metrics WHERE key = 'temperature' OR key = 'ari' "
@@ -96,8 +105,11 @@ def make(folder: Path) -> Path:
     ended = subprocess.Popen(["true"])
     ended.wait()
     with Lease(Storage.of(storage), "small"):
-        lease = json.loads((storage / "lease.json").read_text())
-    (storage / "lease.json").write_text(json.dumps({**lease, "pid": ended.pid}) + "\n")
+        sign = (storage / "lease.json").read_text()
+        [held] = (storage / "drivers").iterdir()
+        lease = json.loads(held.read_text())
+    (storage / "lease.json").write_text(sign)
+    (storage / KILLED).write_text(json.dumps({**lease, "pid": ended.pid}) + "\n")
     return storage
 
 
@@ -165,7 +177,7 @@ def victims(storage: Path) -> list[Path]:
     finished = sorted(path.parent for path in storage.glob("digits-*/scores.json"))[0]
     grids = (storage / "grids" / name for name in ("small", "failing"))
     paths = [path for folder in (finished, failed.parent, *grids) for path in sorted(folder.rglob("*"))]
-    paths += [storage / "storage.json", storage / "lease.json"]
+    paths += [storage / "storage.json", storage / "lease.json", storage / KILLED]
     # The summary of a grid without a finished run is empty.
     names = [path.relative_to(storage) for path in paths if path.is_file() and path.stat().st_size]
     return [name for name in names if not set(name.parts) & set(NOT_OURS)]

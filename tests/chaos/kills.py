@@ -2,11 +2,13 @@
 
 python -m tests.chaos.kills --kills 20 --seed 0
 python -m tests.chaos.kills --kills 100 --without-ray   # the driver only, which does the runs itself
+python -m tests.chaos.kills --kills 40 --two   # two grids at once on one storage, half of the kills each
 
 Killed are the driver, a run's server, a client actor, the raylet and the whole process tree; the driver is
 also interrupted, once and twice, and states are truncated while it is down. Moments and victims are drawn
-with the seed. At the end the records, states and scores of all runs must be the same bytes as those of the
-undisturbed grid, and MLflow must have every round of every metric once.
+with the seed. With `--two`, two drivers work side by side, and share rounds. At the end the records, states
+and scores of all runs must be the same bytes as those of the undisturbed grid, and MLflow must have every
+round of every metric once.
 """
 
 import argparse
@@ -19,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,16 +34,21 @@ ROOT = Path(__file__).parents[2]
 VICTIMS = ("driver", "server", "client", "raylet", "tree", "interrupt", "interrupt twice", "driver and state")
 DEADLINE = 300
 """Seconds without a word from a driver, after which it hangs."""
+ALGORITHMS = (
+    "ocfl-kmeans, ocfl-affinity, ocfl-meanshift",
+    "ocfl-hdbscan, bnc, {name: briggs, round: 4}, "
+    "{name: sattler, cooldown: 3, epsilon_1: 0.4, epsilon_2: 0.5}",
+)
+"""Of two grids of 24 and 32 runs, or of one of 56; all of them share rounds."""
 GRID = """
 overlap: [nonoverlapping, overlapping]
 balance: [balanced, imbalanced]
 clients: [15, 30]
-algorithm: [bnc, {name: sattler, cooldown: 3, epsilon_1: 0.4, epsilon_2: 0.5}, {name: briggs, round: 4},
-            ocfl-kmeans, ocfl-affinity, ocfl-meanshift, ocfl-hdbscan]
+algorithm: [ALGORITHMS]
 training: {rounds: 8, local_epochs: 1}
 split: {draws: 40, server_images: 50}
 """
-"""56 runs on a part of digits."""
+"""On a part of digits."""
 WITHOUT_RAY = "--in-process"
 OF_THE_DRIVER = ("driver", "interrupt", "interrupt twice", "driver and state")
 """Victims where there are no other processes."""
@@ -91,8 +98,8 @@ def follow(driver: "subprocess.Popen[str]", seen: Seen, rounds: int) -> bool:
     return False
 
 
-def kill(victim: str, driver: "subprocess.Popen[str]", storage: Path, rng: random.Random) -> None:
-    """Kill, interrupt or damage; returns when the driver is gone, unless it is to survive."""
+def kill(victim: str, driver: "subprocess.Popen[str]", runs: Sequence[Path], rng: random.Random) -> None:
+    """Kill, interrupt or damage one of `runs`; returns when the driver is gone, unless it is to survive."""
     if victim in TITLES:
         found = of_kind(victim, processes(driver.pid))
         if found:
@@ -111,7 +118,7 @@ def kill(victim: str, driver: "subprocess.Popen[str]", storage: Path, rng: rando
         driver.kill()
     if victim == "driver and state":
         driver.wait()
-        truncate_a_state(storage, rng)
+        truncate_a_state(runs, rng)
 
 
 def send(pid: int, number: signal.Signals) -> None:
@@ -122,10 +129,9 @@ def send(pid: int, number: signal.Signals) -> None:
         return
 
 
-def truncate_a_state(storage: Path, rng: random.Random) -> None:
+def truncate_a_state(runs: Sequence[Path], rng: random.Random) -> None:
     """Cut the newest state of a run that is under way in half; its only one would have the run refused."""
-    runs = sorted(path.parent for path in storage.glob("*/config.json"))
-    under_way = [run for run in runs if not (run / "done.json").exists()]
+    under_way = [run for run in runs if run.exists() and not (run / "done.json").exists()]
     states = [sorted(run.glob("state-*.safetensors")) for run in under_way]
     newest = [of_run[-1] for of_run in states if len(of_run) > 1]
     if newest:
@@ -171,11 +177,18 @@ def run_to_the_end(grid: Path, storage: Path, log: Path, *options: str) -> Seen:
 
 
 def disturbed(
-    grid: Path, storage: Path, log: Path, kills: int, span: int, rng: random.Random, *options: str
+    grid: Path,
+    storage: Path,
+    runs: Sequence[str],
+    log: Path,
+    kills: int,
+    span: int,
+    rng: random.Random,
+    *options: str,
 ) -> tuple[Seen, int]:
     """Run a grid that is killed `kills` times, on average every `span` rounds; return also the launches.
 
-    `options` are further ones of `fedgrid run`.
+    `runs` are the folders of its runs, `options` further ones of `fedgrid run`.
     """
     seen, launches = Seen(), 0
     kinds = OF_THE_DRIVER if WITHOUT_RAY in options else VICTIMS
@@ -200,9 +213,64 @@ def disturbed(
                 raise SystemExit(f"the grid was finished before {victim} could be killed: use a larger grid")
         before = seen.repeated
         time.sleep(rng.uniform(0, 0.3))
-        kill(victim, driver, storage, rng)
+        kill(victim, driver, [storage / run for run in runs], rng)
         print(f"after {moment} rounds: {victim} (rounds repeated so far: {before})", flush=True)
     raise AssertionError("the last launch returns")
+
+
+def compare(grid: Path, folder: Path, given: argparse.Namespace) -> int:
+    """Run a grid undisturbed and killed, the latter in `folder`/killed; return how much is wrong."""
+    rng = random.Random(given.seed)
+    began = time.monotonic()
+    whole_in, log = folder / f"{grid.stem}-undisturbed", folder / f"{grid.stem}-errors.txt"
+    killed = [WITHOUT_RAY] if given.without_ray else []
+    where = [WITHOUT_RAY] if given.in_process or given.without_ray else []
+    whole = run_to_the_end(grid, whole_in, log, *where)
+    total = len(whole.rounds)
+    rounds = max(number for _, number in whole.rounds)
+    print(f"{grid.stem}, undisturbed: {total} rounds in {time.monotonic() - began:.0f} s", flush=True)
+    began = time.monotonic()
+    span = max(1, total // (2 * given.kills + 2))
+    expected = undamaged(whole_in)
+    runs = sorted({name.split("/")[0] for name in expected})
+    seen, launches = disturbed(grid, folder / "killed", runs, log, given.kills, span, rng, *killed)
+    print(f"{grid.stem}, disturbed: {launches} launches in {time.monotonic() - began:.0f} s", flush=True)
+    found = {name: data for name, data in undamaged(folder / "killed").items() if name.split("/")[0] in runs}
+    differences = [path for path in expected | found if expected.get(path) != found.get(path)]
+    faults = mlflow_faults(folder / "killed", grid.stem, rounds)
+    for line in [*differences, *faults, *seen.failed]:
+        print(line)
+    print(
+        f"{grid.stem}: {given.kills} kills, {len(differences)} files differ of {len(expected)}, "
+        f"{len(faults)} faults in MLflow, {len(seen.failed)} runs failed, {seen.repeated} rounds repeated"
+    )
+    wrong = len(differences) + len(faults) + len(seen.failed)
+    if wrong:
+        print(log.read_text())
+    return wrong
+
+
+def side_by_side(folder: Path, given: argparse.Namespace) -> int:
+    """Do that with two grids at the same time, each in a process of its own; return how many went wrong."""
+    both = []
+    for number, algorithms in enumerate(ALGORITHMS):
+        grid = folder / f"grid{number}.yaml"
+        grid.write_text(GRID.replace("ALGORITHMS", algorithms))
+        options = [
+            "--kills",
+            str(given.kills // 2),
+            "--seed",
+            str(given.seed + number),
+            "--folder",
+            str(folder),
+        ]
+        options += ["--without-ray"] * given.without_ray + ["--in-process"] * given.in_process
+        script = [sys.executable, "-m", "tests.chaos.kills", "--grid", str(grid)]
+        both.append(subprocess.Popen([*script, *options], cwd=ROOT))
+    wrong = sum(each.wait() != 0 for each in both)
+    left = list((folder / "killed" / "drivers").iterdir())
+    print(f"{wrong} of 2 grids went wrong; files of drivers that are left: {len(left)}")
+    return wrong + len(left)
 
 
 def main() -> None:
@@ -213,36 +281,15 @@ def main() -> None:
     options.add_argument("--grid", type=Path, help="a YAML file; 56 runs on digits if left out")
     options.add_argument("--in-process", action="store_true", help="run the undisturbed grid without Ray")
     options.add_argument("--without-ray", action="store_true", help="run both grids without Ray")
+    options.add_argument("--two", action="store_true", help="two grids at the same time on one storage")
+    options.add_argument("--folder", type=Path, help="where the storages are; a temporary one if left out")
     given = options.parse_args()
-    rng = random.Random(given.seed)
     with tempfile.TemporaryDirectory(prefix="fedgrid-chaos-") as name:
-        folder = Path(name)
+        folder = given.folder or Path(name)
         grid = given.grid or folder / "chaos.yaml"
         if given.grid is None:
-            grid.write_text(GRID)
-        began = time.monotonic()
-        log = folder / "errors.txt"
-        killed = [WITHOUT_RAY] if given.without_ray else []
-        where = [WITHOUT_RAY] if given.in_process or given.without_ray else []
-        whole = run_to_the_end(grid, folder / "undisturbed", log, *where)
-        total = len(whole.rounds)
-        rounds = max(number for _, number in whole.rounds)
-        print(f"undisturbed: {total} rounds in {time.monotonic() - began:.0f} s", flush=True)
-        began = time.monotonic()
-        span = max(1, total // (2 * given.kills + 2))
-        seen, launches = disturbed(grid, folder / "killed", log, given.kills, span, rng, *killed)
-        print(f"disturbed: {launches} launches in {time.monotonic() - began:.0f} s", flush=True)
-        expected, found = undamaged(folder / "undisturbed"), undamaged(folder / "killed")
-        differences = [path for path in expected | found if expected.get(path) != found.get(path)]
-        faults = mlflow_faults(folder / "killed", grid.stem, rounds)
-        for line in [*differences, *faults, *seen.failed]:
-            print(line)
-        print(
-            f"{given.kills} kills, {len(differences)} files differ of {len(expected)}, "
-            f"{len(faults)} faults in MLflow, {len(seen.failed)} runs failed, {seen.repeated} rounds repeated"
-        )
-        if differences or faults or seen.failed:
-            print(log.read_text())
+            grid.write_text(GRID.replace("ALGORITHMS", ", ".join(ALGORITHMS)))
+        if side_by_side(folder, given) if given.two else compare(grid, folder, given):
             raise SystemExit(1)
 
 

@@ -99,7 +99,7 @@ class Soak:
         while True:
             if not self._follow(driver, self.rng.randint(1, 2 * span - 1) if victims else None):
                 victim = victims.pop()
-                kill(victim, driver, self.storage, self.rng)
+                kill(victim, driver, [], self.rng)
                 self.killed += 1
                 print(f"launch {self.launches}: {victim}", flush=True)
                 continue

@@ -12,6 +12,19 @@ from tests.helpers.command_line import fedgrid, new_storage, started, stop, wait
 ROUNDS = 12
 RUN = ("run", "--clients", 4, "--set", f"training.rounds={ROUNDS}", "--algorithm", "ocfl-kmeans", "--json")
 """Digits, a tenth of a second a round."""
+OTHER = (
+    "run",
+    "--clients",
+    4,
+    "--set",
+    f"training.rounds={ROUNDS}",
+    "--algorithm",
+    "bnc",
+    "--name",
+    "other",
+    "--json",
+)
+"""A grid of its own, with FedAvg: it shares rounds with the first."""
 CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", "mlflow.json")
 """Files with wall-clock times; all others in a run's folder are the same bytes every time."""
 
@@ -28,9 +41,9 @@ def storage(tmp_path):
     return new_storage(tmp_path / "runs")
 
 
-def contents(storage: Path) -> dict[str, bytes]:
-    """Return file -> bytes of the storage's only run, without the files of `CLOCKS`."""
-    [folder] = (path.parent for path in storage.glob("*/config.json"))
+def contents(storage: Path, algorithm: str = "") -> dict[str, bytes]:
+    """Return file -> bytes of the storage's only run of an algorithm, without the files of `CLOCKS`."""
+    [folder] = (path.parent for path in storage.glob(f"*-{algorithm}*/config.json"))
     paths = (path for path in folder.rglob("*") if path.is_file() and path.name not in CLOCKS)
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
@@ -41,9 +54,9 @@ def mlflow_runs(storage: Path, experiment: str = "runs"):
     return client, client.search_runs([found.experiment_id], "tags.`mlflow.parentRunId` != ''")
 
 
-def check_mlflow(storage: Path) -> None:
+def check_mlflow(storage: Path, experiment: str = "runs") -> None:
     """Check that there is one run, finished, with each metric logged once a round."""
-    client, [run] = mlflow_runs(storage)
+    client, [run] = mlflow_runs(storage, experiment)
     assert run.info.status == "FINISHED"
     steps = {
         name: [metric.step for metric in client.get_metric_history(run.info.run_id, name)]
@@ -51,37 +64,49 @@ def check_mlflow(storage: Path) -> None:
         if name not in TOTALS
     }
     assert len(steps) >= 20
-    clustered = steps.pop("clustering/silhouette")
+    clustered = steps.pop("clustering/silhouette", [ROUNDS])
     assert clustered == list(range(clustered[0], ROUNDS + 1)), "there is none of a single cluster"
     assert steps == {name: list(range(1, ROUNDS + 1)) for name in steps}
 
 
 @pytest.mark.slow
-def test_second_driver_is_refused_and_killed_run_resumes_and_ends_with_the_same_bytes(undisturbed, storage):
+def test_killed_run_resumes_beside_another_driver_and_both_end_with_the_bytes_of_each_alone(
+    undisturbed, storage, tmp_path
+):
     """Killed in a process of its own, resumed in this one; for Ray see tests/chaos/test_kills.py.
 
-    While a second driver tries, the first one is stopped: it would be finished before.
+    A second driver of the same run is refused; the first one is stopped meanwhile, or it would be finished.
+    The other driver shares rounds with both. It is not known how far it is when the first one is killed.
     """
     command = (*RUN, "--in-process", "--storage", storage)
-    with started(*command) as process:
-        wait_for_round(process, 2)
-        process.send_signal(signal.SIGSTOP)
-        for second in (command, (*command, "--fresh")):
-            refused = fedgrid(*second)
-            assert (refused.code, refused.out) == (2, "")
-            assert str(storage) in refused.err
-            assert f", process {process.pid} on " in refused.err
-            assert refused.err.count("\n") == 1
-        process.send_signal(signal.SIGCONT)
-        wait_for_round(process, 3)
-        assert stop(process, signal.SIGKILL)[0] == -signal.SIGKILL
-    assert not list(storage.glob("*/done.json"))
-    again = fedgrid(*command)
-    assert (again.code, again.err) == (0, "")
-    assert again.events[0]["event"] == "start"
-    assert 3 <= again.events[0]["rounds_done"] < ROUNDS
-    assert contents(storage) == contents(undisturbed)
+    with started(*OTHER, "--in-process", "--storage", storage) as other:
+        wait_for_round(other, 1)
+        with started(*command) as process:
+            wait_for_round(process, 2)
+            process.send_signal(signal.SIGSTOP)
+            for second in (command, (*command, "--fresh"), (*command, "--name", "copy")):
+                refused = fedgrid(*second)
+                assert (refused.code, refused.out) == (2, "")
+                assert f"{storage} is in use: grid runs of " in refused.err
+                assert f", process {process.pid} on " in refused.err
+                assert refused.err.count("\n") == 1
+            process.send_signal(signal.SIGCONT)
+            wait_for_round(process, 3)
+            assert stop(process, signal.SIGKILL)[0] == -signal.SIGKILL
+        assert not list(storage.glob("*kmeans*/done.json"))
+        again = fedgrid(*command)
+        assert (again.code, again.err) == (0, "")
+        assert again.events[0]["event"] == "start"
+        assert 3 <= again.events[0]["rounds_done"] < ROUNDS
+        _, err = other.communicate(timeout=60)
+        assert (other.returncode, err) == (0, "")
+    assert contents(storage, "ocfl_kmeans") == contents(undisturbed)
+    alone = new_storage(tmp_path / "alone")
+    assert fedgrid(*OTHER, "--in-process", "--storage", alone).code == 0
+    assert contents(storage, "bnc") == contents(alone)
     check_mlflow(storage)
+    check_mlflow(storage, "other")
+    assert list((storage / "drivers").iterdir()) == []
 
 
 @pytest.mark.slow

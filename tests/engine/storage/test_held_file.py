@@ -10,7 +10,7 @@ import pytest
 
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.storage import mirror
-from fedgrid.engine.storage.held_file import HeldFile, read_holder
+from fedgrid.engine.storage.held_file import HeldFile, link, read_holder
 
 
 @pytest.fixture
@@ -109,3 +109,21 @@ def test_files_that_are_locked_are_open_as_nfs_wants_it(tmp_path, monkeypatch):
         os.utime(tmp_path / "old", (0, 0))
         assert mirror.is_deletable(tmp_path / "mirror", tmp_path / "old")
     assert modes == [O_RDWR] * 2
+
+
+def test_link_whose_reply_was_lost_is_ours(tmp_path, monkeypatch):
+    """A network file system makes the link, loses the reply and asks again: then the name exists."""
+    make = os.link
+
+    def twice(source, target):
+        make(source, target)
+        make(source, target)
+
+    monkeypatch.setattr(os, "link", twice)
+    (mine := tmp_path / "mine").write_text("a")
+    link(mine, tmp_path / "taken")
+    (tmp_path / "other").write_text("b")
+    with pytest.raises(FileExistsError):
+        link(mine, tmp_path / "other")
+    assert (tmp_path / "taken").read_text() == "a"
+    assert (tmp_path / "other").read_text() == "b"

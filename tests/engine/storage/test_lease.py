@@ -1,4 +1,4 @@
-"""One driver at a time: taking, renewing and losing the lease on a storage."""
+"""Leases on parts of one storage: taking, renewing and losing them, beside other drivers."""
 
 import json
 import os
@@ -11,16 +11,23 @@ from threading import Barrier
 import pytest
 
 from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.format import FORMAT
 from fedgrid.engine.storage import held_file
-from fedgrid.engine.storage import lease as module
-from fedgrid.engine.storage.driver import EXPIRES_AFTER, LATE, check_driver, holder
-from fedgrid.engine.storage.lease import LOOK_EVERY, Lease
+from fedgrid.engine.storage.claims import NONE, Claims
+from fedgrid.engine.storage.clock import Clock
+from fedgrid.engine.storage.driver import EXPIRES_AFTER, LATE, check_driver, driver_of, drivers
+from fedgrid.engine.storage.lease import LOOK_EVERY, SOON, Lease
+from fedgrid.engine.storage.processes import user_name
 from fedgrid.engine.storage.remote import connect
 from fedgrid.engine.storage.storage import Storage
 from tests.chaos.s3_server import Content, serving
 from tests.helpers.time import Time
 
 LONG_AGO = "00000000000.000000"
+OTHER = "drivers/00000000000000aa.json"
+"""Of another driver; its token is less than most."""
+LAST = "drivers/ffffffffffffffff.json"
+RUN = Claims({"run-1": "digits-bnc-s0"})
 
 
 @pytest.fixture
@@ -33,16 +40,20 @@ def time():
     return Time()
 
 
-def lease(storage, what="paper", time=None):
-    return Lease(storage, what, clock=(time or Time()).clock)
-
-
-def read(storage):
-    return json.loads((storage.root / "lease.json").read_text())
+def lease(storage, what="paper", time=None, claims=RUN):
+    return Lease(storage, what, claims, clock=(time or Time()).clock)
 
 
 def names(storage):
-    return sorted(path.name for path in storage.root.iterdir())
+    root = storage.root
+    return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+
+
+def read(storage, name=None):
+    """Return what the file of a driver says; of the only one, without a name."""
+    if name is None:
+        [name] = [name for name in names(storage) if name.startswith("drivers/")]
+    return json.loads((storage.root / name).read_text())
 
 
 def mine(storage, **changes):
@@ -51,14 +62,15 @@ def mine(storage, **changes):
         return {**read(storage), **changes}
 
 
-def put(storage, content, name="lease.json"):
-    storage.root.mkdir(exist_ok=True)
-    (storage.root / name).write_text(content if isinstance(content, str) else json.dumps(content))
+def put(storage, content, name=OTHER):
+    path = storage.root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
 
 
 def elsewhere(storage, **changes):
     """Return the lease of another machine."""
-    return mine(storage, **{"token": "other", "host": "far", "machine": "boot", **changes})
+    return mine(storage, **{"token": "00000000000000aa", "host": "far", "machine": "boot", **changes})
 
 
 def ended_process():
@@ -67,12 +79,13 @@ def ended_process():
     return process.pid
 
 
-def test_lease_names_holder_user_and_start(storage):
-    with lease(storage, "paper"):
-        found = read(storage)
-        assert names(storage) == ["lease.json"]
-    assert (found["pid"], found["what"], found["user"]) == (os.getpid(), "paper", module._user())
+def test_lease_names_holder_user_start_and_claims(storage):
+    with lease(storage, "paper") as held:
+        found = read(storage, f"drivers/{held.token}.json")
+        assert names(storage) == [f"drivers/{held.token}.json", "lease.json"]
+    assert (found["pid"], found["what"], found["user"]) == (os.getpid(), "paper", user_name())
     assert found["since"].endswith(" UTC")
+    assert found["claims"] == {"changes": ["grid paper", "run-1"], "needs": [], "deletes": []}
 
 
 def test_released_lease_leaves_no_file(storage):
@@ -83,19 +96,39 @@ def test_released_lease_leaves_no_file(storage):
     assert names(storage) == []
 
 
-def test_second_driver_is_refused_with_name_of_the_first(storage, time):
+def test_drivers_of_other_runs_go_side_by_side(storage):
+    with Lease(storage, "one", Claims({"a": "a"}, {"c": "c"})) as first:
+        with Lease(storage, "two", Claims({"b": "b"}, {"c": "c"})) as second:
+            assert [found.what for found in first.others()] == ["two"]
+            assert first.renew()
+            assert second.renew()
+            assert driver_of(storage, "two").token == second.token
+        assert first.others() == []
+        assert "lease.json" in names(storage), "the first one is there still"
+    assert names(storage) == []
+
+
+def test_driver_of_a_run_that_another_trains_is_refused(storage, time):
     with lease(storage, "paper", time):
-        found = read(storage)
+        before = read(storage)
         with pytest.raises(ConfigError) as error, lease(storage, "other", time):
             pass
-        assert read(storage) == found
-        assert names(storage) == ["lease.json"]
+        assert read(storage) == before, "and leaves no file"
     message = str(error.value)
     assert message.startswith(f"{storage.root} is in use: ")
-    parts = (f"grid paper of {found['user']}", f"process {os.getpid()} on {found['host']}", found["since"])
-    for part in (*parts, "`fedgrid stop paper`", "--storage"):
+    holder = (f"grid paper of {before['user']}", f"process {os.getpid()} on {before['host']}")
+    for part in (*holder, before["since"], "works on digits-bnc-s0;", "`fedgrid stop paper`", "--storage"):
         assert part in message
     assert time.pauses == []
+
+
+def test_second_driver_of_one_grid_is_refused(storage):
+    with (
+        lease(storage, "paper", claims=Claims({"a": "a"})),
+        pytest.raises(ConfigError, match="is in use: grid paper of .* UTC; wait"),
+        lease(storage, "paper", claims=Claims({"b": "b"})),
+    ):
+        pass
 
 
 def test_grid_of_another_user_is_not_offered_to_be_stopped(storage):
@@ -103,6 +136,45 @@ def test_grid_of_another_user_is_not_offered_to_be_stopped(storage):
     with pytest.raises(ConfigError, match="of alice") as error, lease(storage):
         pass
     assert "fedgrid stop" not in str(error.value)
+
+
+class TestStartAtTheSameMoment:
+    def test_the_one_with_the_greater_token_withdraws(self, storage, time):
+        put(storage, mine(storage, settled=False))
+        with pytest.raises(ConfigError, match="is in use"), lease(storage, time=time):
+            pass
+        assert names(storage) == [OTHER]
+
+    def test_the_one_with_the_smaller_token_waits_for_that(self, storage, time):
+        put(storage, mine(storage, settled=False), LAST)
+        time.during_pause = (storage.root / LAST).unlink
+        with lease(storage, time=time):
+            assert read(storage)["settled"] is True
+        assert time.pauses == [SOON]
+
+    def test_one_that_has_settled_meanwhile_goes_on(self, storage, time):
+        other = mine(storage, settled=False)
+        put(storage, other, LAST)
+        time.during_pause = lambda: put(storage, {**other, "settled": True}, LAST)
+        with pytest.raises(ConfigError, match="is in use"), lease(storage, time=time):
+            pass
+
+
+class TestGrowth:
+    def test_grid_that_grows_to_a_run_of_another_driver_ends(self, storage):
+        with (
+            lease(storage, "search", claims=NONE) as held,
+            lease(storage, "paper", claims=RUN),
+            pytest.raises(ConfigError, match="works on digits-bnc-s0"),
+        ):
+            held.extend(RUN)
+
+    def test_grown_claims_keep_others_out(self, storage):
+        with lease(storage, "search", claims=NONE) as held:
+            held.extend(RUN)
+            held.renew()
+            with pytest.raises(ConfigError, match="grid search .* works on digits-bnc-s0"), lease(storage):
+                pass
 
 
 FAR_CLOCKS = {
@@ -116,7 +188,7 @@ class TestHolderOnAnotherMachine:
     def test_dead_holder_is_replaced_after_a_minute_without_a_change(self, storage, time, clock):
         put(storage, elsewhere(storage, **clock))
         told = []
-        with Lease(storage, "mine", told.append, time.clock):
+        with Lease(storage, "mine", RUN, told.append, time.clock):
             assert read(storage)["what"] == "mine"
         assert EXPIRES_AFTER < sum(time.pauses) <= EXPIRES_AFTER + LOOK_EVERY
         [line] = told
@@ -137,8 +209,7 @@ class TestHolderOnAnotherMachine:
         with pytest.raises(ConfigError, match="is in use: grid paper .* on far"), lease(storage, time=time):
             pass
         assert sum(time.pauses) <= 15 + LOOK_EVERY
-        assert read(storage)["token"] == "other"
-        assert names(storage) == ["lease.json"]
+        assert names(storage) == [OTHER]
 
 
 def test_lease_with_a_wait_is_as_new_as_one_without(storage, time):
@@ -159,16 +230,16 @@ GONE = {
 
 @pytest.mark.parametrize("how", GONE.values(), ids=GONE)
 def test_lease_of_a_local_process_that_is_gone_is_taken_over_at_once(storage, time, how):
-    put(storage, mine(storage, token="other", **how()))
-    assert how is GONE["hangs for more than a minute"] or holder(storage) is None
+    put(storage, mine(storage, **how()))
+    assert how is GONE["hangs for more than a minute"] or drivers(storage) == []
     with lease(storage, time=time):
-        assert read(storage)["token"] != "other"
+        assert OTHER not in names(storage)
     assert time.pauses == []
     assert names(storage) == []
 
 
 def test_local_process_that_was_silent_for_a_minute_at_most_keeps_its_lease(storage, time):
-    put(storage, mine(storage, token="other", renewed=f"{1000 - EXPIRES_AFTER:020.6f}"))
+    put(storage, mine(storage, renewed=f"{1000 - EXPIRES_AFTER:020.6f}"))
     with pytest.raises(ConfigError, match="is in use"), lease(storage, time=time):
         pass
 
@@ -178,7 +249,7 @@ def test_lease_of_a_zombie_is_taken_over(storage):
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         with open(f"/proc/{process.pid}/stat") as file:
             started = file.read().rpartition(")")[2].split()[19]
-        put(storage, mine(storage, token="other", pid=process.pid, started=started))
+        put(storage, mine(storage, pid=process.pid, started=started))
         with pytest.raises(ConfigError, match="is in use"), lease(storage):
             pass
         process.kill()
@@ -199,18 +270,71 @@ def test_damaged_lease_expires_after_a_minute(storage, time, text):
     assert names(storage) == []
 
 
-def test_lease_of_an_earlier_version_is_respected_while_it_is_renewed(storage, time):
-    """It has an expiry and no user."""
-    old = {"token": "other", "host": "far", "machine": "boot", "pid": 1, "started": "1", "what": "paper"}
-    put(storage, {**old, "since": "2026-01-01", "expires": "2026-01-01T00:01:00+00:00"})
-    time.during_pause = lambda: put(storage, {**old, "expires": f"{time.seconds}"})
-    with pytest.raises(ConfigError, match="is in use: grid paper"), lease(storage, time=time):
+def test_lease_of_a_newer_version_has_the_storage_alone(storage):
+    put(storage, mine(storage, format=FORMAT + 1, what="newer"))
+    with (
+        pytest.raises(ConfigError, match="grid newer .* is of another version"),
+        lease(storage, claims=NONE),
+    ):
         pass
 
 
-@pytest.mark.parametrize("start", ["free", "expired", "damaged", "claimed by one that died"])
+class TestEarlierVersions:
+    """They know one driver a storage, in `lease.json`."""
+
+    OLD = {"token": "other", "host": "far", "machine": "boot", "pid": 1, "started": "1", "what": "paper"}
+
+    def test_their_driver_is_respected_while_it_renews(self, storage, time):
+        put(storage, self.OLD, "lease.json")
+        time.during_pause = lambda: put(storage, {**self.OLD, "renewed": f"{time.seconds}"}, "lease.json")
+        assert driver_of(storage, "paper").process == "far, process 1"
+        with (
+            pytest.raises(ConfigError, match="is in use: grid paper .* on far.* has the storage alone"),
+            lease(storage, "other", time, NONE),
+        ):
+            pass
+        assert names(storage) == ["lease.json"]
+        assert "drivers" not in read(storage, "lease.json")
+
+    @pytest.mark.parametrize("content", [OLD, "", "[]"], ids=["dead", "empty", "no object"])
+    def test_their_dead_driver_is_replaced_after_a_minute(self, storage, time, content):
+        put(storage, content, "lease.json")
+        with lease(storage, time=time):
+            assert read(storage, "lease.json")["drivers"] == "drivers"
+        assert EXPIRES_AFTER < sum(time.pauses) <= EXPIRES_AFTER + LOOK_EVERY
+        assert names(storage) == []
+
+    def test_what_they_see_changes_as_long_as_one_driver_is_there(self, storage, time):
+        """They take a lease over that has not changed for a minute, or whose process has ended."""
+        with lease(storage, "one", time, NONE):
+            with lease(storage, "two", time, NONE) as second:
+                seen = [read(storage, "lease.json")]
+                time.seconds += 15
+                second.renew()
+                seen.append(read(storage, "lease.json"))
+            assert seen[0]["renewed"] != seen[1]["renewed"]
+            assert not seen[1].keys() & {"pid", "host", "machine", "started"}
+            assert read(storage, "lease.json") == seen[1], "the first one needs it"
+        assert names(storage) == []
+
+    def test_missing_sign_is_written_again(self, storage):
+        with lease(storage) as held:
+            (storage.root / "lease.json").unlink()
+            assert held.renew()
+            assert "lease.json" in names(storage)
+
+    def test_their_takeover_ends_a_driver_of_this_version(self, storage):
+        with lease(storage) as held:
+            put(storage, self.OLD, "lease.json")
+            assert not held.renew()
+            with pytest.raises(RunError, match="another fedgrid has taken over"):
+                held.check()
+        assert names(storage) == ["lease.json"], "theirs"
+
+
+@pytest.mark.parametrize("start", ["free", "expired", "of an earlier version", "claimed by one that died"])
 @pytest.mark.parametrize("has_links", [True, False])
-def test_exactly_one_of_many_drivers_takes_the_lease(storage, monkeypatch, start, has_links):
+def test_exactly_one_of_many_drivers_of_one_run_goes_on(storage, monkeypatch, start, has_links):
     if not has_links:
 
         def refused(source, target):
@@ -218,18 +342,17 @@ def test_exactly_one_of_many_drivers_takes_the_lease(storage, monkeypatch, start
 
         monkeypatch.setattr(held_file.os, "link", refused)
     old = mine(storage, renewed=LONG_AGO)
-    if start == "damaged":
-        put(storage, "")
-    elif start != "free":
-        put(storage, {**old, "token": "old"})
+    if start != "free":
+        put(storage, {**old, "token": "old"}, OTHER if start == "expired" else "lease.json")
     if start == "claimed by one that died":
         put(storage, {**old, "token": "claim"}, "lease.json.after-old")
     drivers, together, tried = 8, Barrier(8), Barrier(8)
+    clock = Clock(lambda: 1000.0, lambda seconds: os.sched_yield())
 
     def drive(number):
         together.wait()
         try:
-            with lease(storage, f"grid-{number}"):
+            with Lease(storage, f"grid-{number}", RUN, clock=clock):
                 tried.wait()
                 return True
         except ConfigError:
@@ -241,39 +364,32 @@ def test_exactly_one_of_many_drivers_takes_the_lease(storage, monkeypatch, start
     assert names(storage) == []
 
 
-def test_takeover_by_a_living_driver_is_respected(storage):
-    old = mine(storage, renewed=LONG_AGO)
-    put(storage, {**old, "token": "old"})
-    put(
-        storage,
-        {**old, "token": "claim", "what": "theirs", "renewed": f"{1000:020.6f}"},
-        "lease.json.after-old",
-    )
-    with pytest.raises(ConfigError, match="grid theirs"), lease(storage):
+@pytest.mark.parametrize("name", ["push", "sizes"])
+def test_lease_that_was_taken_before_an_error_is_given_back(storage, monkeypatch, name):
+    """Else the same process, and for a minute every other machine, takes it for a living driver's."""
+    real = getattr(Storage, name)
+
+    def fails(self, *paths):
+        if list(self.root.glob("drivers/*.json")):
+            monkeypatch.setattr(Storage, name, real)
+            raise RunError("the storage is away")
+        return real(self, *paths)
+
+    monkeypatch.setattr(Storage, name, fails)
+    with pytest.raises(RunError, match="away"), lease(storage):
         pass
-    assert names(storage) == ["lease.json", "lease.json.after-old"]
-
-
-def test_link_whose_reply_was_lost_is_ours(storage, monkeypatch):
-    """A network file system makes the link, loses the reply and asks again: then the name exists."""
-    make = os.link
-
-    def twice(source, target):
-        make(source, target)
-        make(source, target)
-
-    monkeypatch.setattr(held_file.os, "link", twice)
-    with lease(storage):
-        assert names(storage) == ["lease.json"]
     assert names(storage) == []
 
 
 def test_dead_lease_that_only_its_owner_can_delete_is_named(storage, monkeypatch):
-    """As in a folder with the sticky bit, like /tmp."""
-    put(storage, mine(storage, token="old", user="alice", renewed=LONG_AGO))
+    """As in a folder with the sticky bit, like /tmp, where an earlier version has left it."""
+    put(storage, mine(storage, user="alice", renewed=LONG_AGO), "lease.json")
+    replace = os.replace
 
     def refused(source, target):
-        raise PermissionError(1, "Operation not permitted")
+        if str(target).endswith("lease.json"):
+            raise PermissionError(1, "Operation not permitted")
+        replace(source, target)
 
     monkeypatch.setattr(os, "replace", refused)
     with (
@@ -283,6 +399,19 @@ def test_dead_lease_that_only_its_owner_can_delete_is_named(storage, monkeypatch
         pass
     assert "--storage" in str(error.value)
     assert names(storage) == ["lease.json"]
+
+
+def test_driver_that_is_gone_is_deleted_by_the_next_renewal_of_another(storage, time):
+    with lease(storage, "one", time, NONE) as held:
+        put(storage, elsewhere(Storage.of(storage.root.parent / "aside")))
+        for _ in range(5):
+            assert held.renew()
+            time.seconds += 15
+            there = OTHER in names(storage)
+        assert there, "it was seen for a minute, not for more"
+        held.renew()
+        assert OTHER not in names(storage)
+        assert not held.lost.is_set()
 
 
 def test_renewal_writes_the_time_and_nothing_else(storage, time):
@@ -310,9 +439,24 @@ def test_driver_that_lost_its_lease_leaves_the_new_one_alone(storage, time):
             assert read(storage) == follower
 
 
+def test_driver_that_was_stopped_as_it_settled_looks_again(storage, time, monkeypatch):
+    """Another one may have taken it for dead."""
+    held = lease(storage, time=time)
+    sign = held._sign.renew
+
+    def stopped():
+        time.seconds += EXPIRES_AFTER
+        put(storage, mine(Storage.of(storage.root.parent / "aside")))
+        return sign()
+
+    monkeypatch.setattr(held._sign, "renew", stopped)
+    with pytest.raises(ConfigError, match="is in use"), held:
+        pass
+
+
 def test_deleted_lease_is_lost(storage):
     with lease(storage) as held:
-        (storage.root / "lease.json").unlink()
+        (storage.root / f"drivers/{held.token}.json").unlink()
         held.renew()
         assert held.lost.is_set()
     assert names(storage) == []
@@ -325,9 +469,9 @@ class TestOtherMachineOfTheGrid:
         assert time.pauses == []
 
     def test_lease_that_shows_late_is_waited_for(self, storage, time):
-        content = mine(storage, token="driver")
+        content = mine(storage)
         time.during_pause = lambda: time.seconds == 1000 + LATE and put(storage, content)
-        check_driver(storage, "driver", time.clock)
+        check_driver(storage, "00000000000000aa", time.clock)
 
     @pytest.mark.parametrize("exists", [True, False])
     def test_machine_without_the_share_is_named_with_the_path(self, storage, time, exists):
@@ -342,7 +486,7 @@ class TestOtherMachineOfTheGrid:
         assert storage.root.exists() == exists, "nothing is written"
 
     def test_storage_that_another_driver_has_taken_is_left_alone(self, storage, time):
-        with lease(storage, "theirs"), pytest.raises(RunError, match="taken over by grid theirs"):
+        with lease(storage, "theirs"), pytest.raises(RunError, match="taken over from driver"):
             check_driver(storage, "driver", time.clock)
 
 
@@ -361,40 +505,38 @@ class TestUri:
     def bucket(self, tmp_path):
         return Storage(tmp_path / "bucket")
 
-    def test_lease_excludes_other_machines(self, machine, bucket):
+    def test_lease_excludes_other_machines_from_its_runs_only(self, machine, bucket):
         here, there = machine("here"), machine("there")
         with lease(here) as held:
             with pytest.raises(ConfigError, match="is in use: grid paper"), lease(there, "other"):
                 pass
-            put(there, elsewhere(Storage.of(bucket.root.parent / "aside")))
-            there.push("lease.json")
+            with lease(there, "other", claims=NONE):
+                assert held.renew()
+                assert [found.what for found in held.others()] == ["other"]
+            there.remove(f"drivers/{held.token}.json")
             held.renew()
             assert held.lost.is_set()
-        assert names(bucket) == ["lease.json"], "theirs"
-        there.remove("lease.json")
-        with lease(here):
-            assert names(bucket) == ["lease.json"]
         assert names(bucket) == []
 
-    def test_of_two_drivers_that_start_together_the_last_to_write_goes_on(self, machine, bucket, monkeypatch):
-        """The second starts after the first has looked, and before that has written."""
-        first, second = lease(machine("here"), "first"), lease(machine("there"), "second")
-        push = Storage.push
+    def test_of_two_drivers_that_start_together_one_goes_on(self, machine, bucket, monkeypatch):
+        """The second starts after the first has written, and before that has looked."""
+        both = [lease(machine(name), name) for name in ("here", "there")]
+        first, second = sorted(both, key=lambda held: held.token)
+        is_free, refused = Lease._is_free, []
 
-        def start_second(storage, *names):
-            monkeypatch.setattr(Storage, "push", push)
-            second.__enter__()
-            push(storage, *names)
+        def start_second(held, **settled):
+            monkeypatch.setattr(Lease, "_is_free", is_free)
+            try:
+                second.__enter__()
+            except ConfigError as error:
+                refused.append(error)
+            return is_free(held, **settled)
 
-        monkeypatch.setattr(Storage, "push", start_second)
-        first.__enter__()
-        assert read(bucket)["what"] == "first", "both have started"
-        with pytest.raises(RunError, match="another fedgrid has taken over this storage"):
-            second.confirm()
-        first.confirm()
-        second.__exit__(None, None, None)
-        assert read(bucket)["what"] == "first"
-        first.__exit__(None, None, None)
+        monkeypatch.setattr(Lease, "_is_free", start_second)
+        with first:
+            first.confirm()
+            assert len(refused) == 1
+            assert read(bucket)["token"] == first.token
         assert names(bucket) == []
 
     def test_pyarrow_sends_s3_no_condition_on_a_write(self):
@@ -428,12 +570,11 @@ class TestUri:
             def stopped(file):
                 extend(file)
                 time.seconds += EXPIRES_AFTER + 1
+                bucket_file = bucket.root / f"drivers/{held.token}.json"
+                bucket_file.unlink()
                 put(bucket, elsewhere(Storage.of(bucket.root.parent / "aside"), what="second"))
 
             monkeypatch.setattr(held, "_extend", stopped)
-            assert held.renew()
-            assert read(bucket)["what"] == "second"
-            monkeypatch.undo()
             assert not held.renew()
             assert held.lost.is_set()
-        assert read(bucket)["what"] == "second"
+            assert read(bucket)["what"] == "second"

@@ -6,6 +6,7 @@ import pytest
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.format import FORMAT, NewerFormat
+from fedgrid.engine.storage import storage_id
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import claim, id_of
 
@@ -23,6 +24,20 @@ def test_every_machine_sees_the_id_of_a_uri(tmp_path, monkeypatch):
         monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / machine))
         found.append(claim(Storage.of(f"local://{tmp_path}/bucket")))
     assert found[0] == found[1]
+
+
+def test_drivers_that_start_together_get_one_id(tmp_path, monkeypatch):
+    """The second has written its file as the first is about to."""
+    link, second = storage_id.link, []
+
+    def late(temporary, path):
+        monkeypatch.setattr(storage_id, "link", link)
+        second.append(id_of(tmp_path))
+        link(temporary, path)
+
+    monkeypatch.setattr(storage_id, "link", late)
+    assert id_of(tmp_path) == second[0]
+    assert [path.name for path in tmp_path.iterdir()] == ["storage.json"]
 
 
 def test_id_without_format_is_of_an_earlier_fedgrid_and_stays(tmp_path):

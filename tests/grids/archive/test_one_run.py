@@ -202,6 +202,16 @@ MALFORMED = {
         ("2,0,", "2.0,0,"),
         "iteration '2.0'; expected a whole number",
     ),
+    "a whole number of 5,000 digits": (
+        "training_metrics.csv:46",
+        ("2,0,", f"{'9' * 5000},0,"),
+        f"iteration '{'9' * 60}'; expected a whole number",
+    ),
+    "a share of 5,000 digits": (
+        "after_update_metrics.csv:3",
+        ("0.8125", "9" * 5000),
+        "expected a number from 0 to 1",
+    ),
     "a row twice": (
         "training_metrics.csv:3",
         ("0,13,", "0,14,"),
@@ -240,8 +250,9 @@ def test_malformed_file_is_refused_with_its_line(archive, case):
         cut(path, int(line))
     else:
         replace(path, int(line), *change)
-    with pytest.raises(DataError, match=re.escape(f"{path}:{line}: ") + ".*" + re.escape(message)):
+    with pytest.raises(DataError, match=re.escape(f"{path}:{line}: ") + ".*" + re.escape(message)) as error:
         read(archive)
+    assert len(str(error.value)) < 1000
 
 
 def test_bytes_that_are_not_text_are_refused_with_their_line(archive):

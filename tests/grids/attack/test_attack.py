@@ -9,11 +9,13 @@ import pytest
 from rich.console import Console
 
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.attack import mlflow_log, work
 from fedgrid.grids.attack.command import attack_grid, settings_of
 from fedgrid.grids.attack.report import with_attacks
 from fedgrid.grids.attack.results import AttackFiles
+from fedgrid.grids.planning.claims import of_further_results
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.report.page import Page, Section
 from tests.helpers.finished_runs import mark_finished
@@ -193,3 +195,10 @@ def test_a_run_without_its_states_is_named_and_the_others_are_attacked(storage, 
     printed = capsys.readouterr()
     assert json.loads(printed.out)["failed"] == 1
     assert "has no state after round 1" in " ".join(printed.err.split())
+
+
+def test_attack_is_refused_while_another_driver_attacks_the_same_runs(storage):
+    settings = settings_of("membership", None, None)
+    claims = of_further_results("attacks", GridFolder(storage, "small").runs())
+    with Lease(storage, "other", claims), pytest.raises(ConfigError, match="in use: grid other"):
+        attack_grid("small", storage, NOWHERE, settings, Console())

@@ -16,6 +16,7 @@ from fedgrid.grids.presets.grid import load_grid
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 
 SMALL = ("centralised", "digits", "--epochs", 3)
+NAME = "digits-digitnet-s0"
 
 
 def write_images(path, seed):
@@ -170,13 +171,31 @@ def test_interrupted_training_at_a_uri_resumes_on_another_machine(finished, tmp_
     assert saved == []
 
 
-def test_training_is_refused_while_a_grid_runs_in_the_storage(tmp_path):
+def test_training_is_refused_while_another_driver_does_it(tmp_path):
     storage = new_storage(tmp_path / "runs")
-    with Lease(Storage.of(storage), "paper"):
+    with Lease(Storage.of(storage), NAME):
         refused = fedgrid(*SMALL, "--storage", storage)
     assert (refused.code, refused.out) == (2, "")
-    assert "is in use: grid paper" in refused.err
+    assert f"is in use: grid {NAME}" in refused.err
     assert not (storage / "centralised").exists()
+
+
+def test_training_that_has_lost_its_lease_ends_and_leaves_the_new_one_alone(tmp_path, monkeypatch):
+    storage, check = new_storage(tmp_path / "runs"), Lease.check
+    other = json.dumps({"token": "other", "what": "theirs"})
+
+    def taken_over(lease):
+        (storage / "lease.json").write_text(other)
+        lease.renew()
+        check(lease)
+
+    monkeypatch.setattr(Lease, "check", taken_over)
+    ended = fedgrid(*SMALL, "--storage", storage)
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("fedgrid: another fedgrid has taken over this storage")
+    assert ended.err.count("\n") == 1
+    assert (storage / "lease.json").read_text() == other
+    assert not list(storage.glob("centralised/*/epochs.parquet"))
 
 
 def test_damaged_records_are_computed_again(finished, tmp_path):

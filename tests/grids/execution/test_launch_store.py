@@ -1,10 +1,14 @@
 """The round cache in a launch: rounds are shared, states are deleted; `--fresh` and `--no-store`."""
 
+import os
+
 import pyarrow.parquet as pq
 import pytest
 
 from fedgrid.engine.round_cache.store import kept
+from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.execution.launch import sweep
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.kept_rounds import trunks_with_states, trunks_with_statistics
 
@@ -53,6 +57,21 @@ def test_fresh_computes_all_rounds_again(storage, run):
     after = {entry.file: (storage.root / entry.file).stat().st_mtime_ns for entry in kept(storage)}
     assert before.keys() == after.keys()
     assert all(after[file] > before[file] for file in before)
+
+
+def test_half_written_files_are_deleted_where_no_other_driver_may_be_at_them(storage):
+    names = ("grids/mine/stop", "grids/theirs/stop", "store/trunk/000001-abc-reports.safetensors")
+    leftovers = [storage.root / f"{name}.writing-1" for name in names]
+    for leftover in leftovers:
+        leftover.parent.mkdir(parents=True)
+        leftover.touch()
+        os.utime(leftover, (0, 0))
+    with Lease(storage, "mine") as lease:
+        with Lease(storage, "theirs"):
+            sweep(storage, "mine", lease)
+            assert [leftover.exists() for leftover in leftovers] == [False, True, True]
+        sweep(storage, "mine", lease)
+        assert [leftover.exists() for leftover in leftovers] == [False, False, False]
 
 
 def test_without_a_store_each_run_computes_its_rounds(storage, run):

@@ -2,13 +2,17 @@
 
 from concurrent.futures import Future
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
 
+from fedgrid.engine.errors import RunError
 from fedgrid.engine.server import Server
 from fedgrid.engine.session import Session
+from fedgrid.grids.execution import server_trainable
 from fedgrid.grids.execution.run_events import RunFinished, RunStarted
 from fedgrid.grids.execution.server_trainable import EventReader, ServerTrainable
+from tests.helpers.time import Time
 
 
 def test_trainable_is_named_after_the_server_that_it_runs():
@@ -67,3 +71,22 @@ def test_round_is_reported_once_it_is_on_disk():
     assert reader.read() == [RunStarted(1)]
     with pytest.raises(ZeroDivisionError, match="of the last write"):
         reader.read()
+
+
+def test_server_pauses_before_it_continues_a_run_that_has_failed(monkeypatch):
+    """Half to all of 1, 2, 4 ... seconds: without it, a storage that is away ends 280 runs in a moment."""
+
+    def away(storage, token):
+        raise RunError("the storage is away")
+
+    time = Time()
+    monkeypatch.setattr(server_trainable, "CLOCK", time.clock)
+    monkeypatch.setattr(server_trainable, "check_driver", away)
+    server = object.__new__(ServerTrainable)
+    server._context, server._events = SimpleNamespace(storage=None, token=""), None
+    for server._failures in (0, 1, 3):
+        with pytest.raises(RunError, match="the storage is away"):
+            server.step()
+    first, third = time.pauses
+    assert 0.5 <= first <= 1
+    assert 2 <= third <= 4

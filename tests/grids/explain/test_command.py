@@ -94,9 +94,9 @@ def test_run_with_another_state_is_explained_again(whole, tmp_path, monkeypatch)
     assert done == [False, False, True, True]
 
 
-def test_storage_in_use_is_refused(whole, tmp_path, monkeypatch):
+def test_grid_that_another_driver_runs_is_refused(whole, tmp_path, monkeypatch):
     root = copy_of(whole[0], tmp_path)
-    with Lease(Storage(root), "another"), pytest.raises(ConfigError, match="is in use: grid another"):
+    with Lease(Storage(root), GRID), pytest.raises(ConfigError, match=f"is in use: grid {GRID}"):
         run(root, monkeypatch)
 
 

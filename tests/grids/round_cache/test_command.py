@@ -166,12 +166,12 @@ def test_store_drop_deletes_only_states_that_no_unfinished_run_needs(storage):
     assert strict_json(again.out)["dropped_bytes"] == 0
 
 
-def test_store_drop_is_refused_while_another_driver_holds_the_lease(storage):
-    with Lease(storage, "another"):
+def test_store_drop_is_refused_while_another_driver_runs_the_grid(storage):
+    with Lease(storage, "mine"):
         assert fedgrid("store", "mine", "--storage", storage.root).code == 0
         result = fedgrid("store", "mine", "--drop", "--storage", storage.root)
     assert (result.code, result.out) == (2, "")
-    assert f"{storage} is in use: grid another of " in result.err
+    assert f"{storage} is in use: grid mine of " in result.err
     assert BNC.trunk in trunks_with_states(storage)
 
 

@@ -84,6 +84,31 @@ def test_states_of_other_grids_are_not_evicted(storage, retention):
     assert trunks_with_states(storage) == {ALONE.trunk}
 
 
+def test_states_that_a_run_of_another_grid_needs_stay(storage, retention):
+    """Another driver is training it, or it was interrupted."""
+    GridFolder(storage, "theirs").keep([OCFL], "")
+    launch = retention(BNC, ALONE)
+    launch.begin()
+    finish(storage, BNC)
+    launch.finish(BNC)
+    launch.finish(ALONE)
+    assert trunks_with_states(storage) == {BNC.trunk}
+    finish(storage, OCFL)
+    launch.begin()
+    assert trunks_with_states(storage) == set()
+
+
+def test_grid_that_begins_during_a_launch_keeps_its_states(storage, retention):
+    launch = retention(BNC, ALONE)
+    launch.begin()
+    finish(storage, ALONE)
+    launch.finish(ALONE)
+    GridFolder(storage, "theirs").keep([OCFL], "")
+    finish(storage, BNC)
+    launch.finish(BNC)
+    assert trunks_with_states(storage) == {BNC.trunk}
+
+
 def test_growing_grid_evicts_nothing_before_it_is_concluded(storage, retention):
     finish(storage, BNC)
     launch = retention(BNC, ALONE, grows=True)

@@ -5,10 +5,12 @@ import shutil
 import pytest
 
 from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.claims import NONE
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import id_of
 from fedgrid.grids.mlflow_log.run_log import artifact_root
+from fedgrid.grids.planning.claims import of_launch
 from fedgrid.grids.results.grid_folder import GridFolder, known
 from fedgrid.tracking.mlflow.runs import Experiment
 from fedgrid.tracking.mlflow.store import default_uri
@@ -63,11 +65,19 @@ def test_nothing_goes_without_an_answer(storage):
     assert known(storage) == ["mine", "other"]
 
 
-def test_a_storage_that_a_driver_holds_is_left_alone(storage):
-    with Lease(storage, "other"):
+CLAIMS = {
+    "the grid": ("mine", NONE),
+    "a run of it": ("new", of_launch([FIRST], [FIRST])),
+    "a run of it, finished": ("new", of_launch([FIRST], [])),
+}
+
+
+@pytest.mark.parametrize(("grid", "claims"), CLAIMS.values(), ids=CLAIMS)
+def test_what_another_driver_needs_is_left_alone(storage, grid, claims):
+    with Lease(storage, grid, claims):
         result = delete(storage, "--yes")
     assert result.code == 2
-    assert "grid other" in result.err
+    assert f"is in use: grid {grid}" in result.err
     assert folder_of(storage.root, FIRST).exists()
 
 
