@@ -7,8 +7,8 @@ become the clusters in the first round in which they are those of the round befo
 made then, and their silhouette passes a test against clients without groups
 (`algorithms.clustering.null_test`). docs/our-algorithm.md derives the tests and says where they fail.
 
-Until then there is one model for all, and each client fine-tunes it before it uses it (`fine_tune`): clients
-may differ without groups to find, and then one model serves none of them well.
+By default each client fine-tunes the model that it is served (`fine_tune`): clients may differ without groups
+to find, and then neither one model nor a cluster's serves them well.
 
 With partial participation a round shows some pairs only: nothing is decided before every two of the clients
 seen so far have met. Clients that come after the clustering are placed as after any other split
@@ -29,7 +29,6 @@ from fedgrid.algorithms.clustering.latecomers import split_among
 from fedgrid.algorithms.clustering.pooled import centred_cosines, forget, known, pool, pooled_cosines
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
 from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.orders import Adaptation
 from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, moving
 
@@ -62,10 +61,6 @@ class EvidentGroups(FedOpt):
     def start_order_key(self) -> tuple[float, ...]:
         """Round 2 at the earliest: two rounds must agree."""
         return (2.0, 0.0)
-
-    def fine_tuning(self, state: State) -> Adaptation | None:
-        """Return that of the settings as long as no groups are evident."""
-        return super().fine_tuning(state) if len(state.models) == 1 else None
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return the state of one cluster, no communities found yet."""

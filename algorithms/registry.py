@@ -115,7 +115,7 @@ _ENTRIES = (
     AlgorithmEntry(
         "evident-groups",
         "Evident groups",
-        "clusters once a test says that there are groups; until then clients fine-tune one model",
+        "clusters once a test says that there are groups; clients fine-tune what they are served",
         "docs/our-algorithm.md",
         EvidentGroups,
         EvidentGroupsSettings(look_within=True, fine_tune=45),

@@ -5,7 +5,6 @@ import pytest
 
 from fedgrid.algorithms.clustering import null_test, within
 from fedgrid.algorithms.clustering.pooled import centred_cosines
-from fedgrid.algorithms.contract.orders import Adaptation
 from fedgrid.algorithms.registry import create
 from tests.helpers.small_cases import partition, play, rng, sets, start, step
 
@@ -91,12 +90,6 @@ class TestDecision:
         history = play(algorithm(look_within=True), [federation((5, 5, 5), seed) for seed in range(2)], 15)
         assert rounds_clustered(history) == expected
         assert len(history[-1][0].models) == (3 if expected else 1)
-
-    def test_clients_fine_tune_as_long_as_no_groups_are_evident(self):
-        tuned = algorithm(fine_tune=7)
-        history = play(tuned, [federation((5, 5, 5), seed) for seed in range(2)], 15)
-        assert tuned.served(history[0][0]).adaptation == Adaptation(steps=7)
-        assert tuned.served(history[1][0]).adaptation is None
 
     def test_after_the_clustering_nothing_is_remembered(self):
         state, _ = play(algorithm(), [federation((5, 5, 5), seed) for seed in range(2)], 15)[-1]
