@@ -27,12 +27,10 @@ from fedgrid.engine.clients.messages import (
 )
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.plugins import active
+from fedgrid.engine.storage.processes import NEW_OBJECTS
 
 if TYPE_CHECKING:
     from fedgrid.engine.encoders.encoder import Encoder
-
-NEW_OBJECTS = 50_000
-"""New objects after which Python looks for garbage, instead of 700: imports make a million that stay."""
 
 
 def device_of(gpu_share: float) -> str:

@@ -61,10 +61,21 @@ def local_nodes() -> tuple[Node, ...]:
 
     Only GPUs that torch can use are counted.
     """
-    import torch
     from ray._private.utils import get_num_cpus
 
-    return (Node(float(get_num_cpus(override_docker_cpu_warning=True)), float(torch.cuda.device_count())),)
+    return (Node(float(get_num_cpus(override_docker_cpu_warning=True)), float(_local_gpus())),)
+
+
+def _local_gpus() -> int:
+    from ray._private.accelerators import get_accelerator_manager_for_resource
+
+    found = get_accelerator_manager_for_resource("GPU")
+    if found is None or not found.get_current_node_num_accelerators():
+        return 0
+    # A second of the processor, for which a machine without a GPU need not wait.
+    import torch
+
+    return torch.cuda.device_count()
 
 
 def cluster_nodes() -> tuple[Node, ...]:

@@ -7,6 +7,12 @@ from platform import node
 from pwd import getpwuid
 from typing import Any
 
+NEW_OBJECTS = 50_000
+"""New objects after which Python looks for garbage (`gc.set_threshold`), instead of 700.
+
+The imports of a run make a million objects that stay; to look at them again and again took a second.
+"""
+
 
 def identity() -> dict[str, Any]:
     """Return what identifies this process, for a file that other processes read.

@@ -16,6 +16,7 @@ from rich.markup import escape
 from typer.exceptions import TyperException
 
 from fedgrid.engine.errors import ConfigError, DataError, FedgridError
+from fedgrid.engine.storage.processes import NEW_OBJECTS
 from fedgrid.grids.cli.commands import (
     archive,
     attack,
@@ -35,11 +36,6 @@ from fedgrid.redaction import printable, redacted
 
 LONGEST = 2000
 """Characters of a message."""
-NEW_OBJECTS = 50_000
-"""New objects after which Python looks for garbage, instead of 700.
-
-The imports of a run make a million objects that stay; to look at them again and again took a second.
-"""
 
 app = typer.Typer(
     epilog="Example: `fedgrid run quickstart`",

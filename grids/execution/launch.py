@@ -28,7 +28,7 @@ from fedgrid.grids.mlflow_log.mark import MARK
 from fedgrid.grids.mlflow_log.notes import Means, means_of
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.planning.claims import of_launch
-from fedgrid.grids.planning.cluster import connected, known_nodes, placements
+from fedgrid.grids.planning.cluster import actors_at_once, connected, known_nodes, placements
 from fedgrid.grids.planning.start_order import in_order
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.axes import further_axes
@@ -59,9 +59,8 @@ def launch(
         ConfigError: if a run can never fit on the cluster; nothing is started or written then.
         RunError: if the grid as a whole cannot go on.
     """
-    if todo:
-        _check_room(todo, options)
     with_ray = bool(todo) and not options.in_process
+    workers = _check_room(todo, options) if with_ray else 0
     folder = GridFolder(storage, grid.name)
     view = _view(grid, options, console)
     with ExitStack() as stack:
@@ -71,11 +70,12 @@ def launch(
         cached = options.store is not None
         claims = of_launch(grid.runs, todo, cached=cached, fresh=options.fresh)
         lease = stack.enter_context(Lease(storage, grid.name, claims, warn))
+        stack.enter_context(log.own_process())
         with _waiting(console, options) if with_ray else nullcontext():
             if with_ray:
                 # Starting Ray is mostly waiting: for its own processes.
-                import_meanwhile("fedgrid.grids.execution.tune", "mlflow.store.tracking.sqlalchemy_store")
-                stack.enter_context(connected())
+                import_meanwhile("fedgrid.grids.execution.tune")
+                stack.enter_context(connected(workers))
             places = _places(todo, options) if with_ray else {}
             folder.keep(grid.runs, grid.text, grid.source)
             folder.withdraw_stop()
@@ -223,11 +223,15 @@ def _count_new(grid: Grid, grown: Grid, storage: Storage, tally: Tally) -> None:
     tally.add(todo, rounds_done, len(new) - len(todo))
 
 
-def _check_room(todo: Sequence[RunConfig], options: LaunchOptions) -> None:
-    """Refuse runs that can never fit, before Ray is started, if the cluster's nodes are known."""
-    nodes = None if options.in_process else known_nodes()
-    if nodes is not None:
-        placements(todo, nodes, options.request, by_trunk=options.store is not None)
+def _check_room(todo: Sequence[RunConfig], options: LaunchOptions) -> int:
+    """Refuse runs that can never fit, before Ray is started, if the cluster's nodes are known.
+
+    Return how many actors the runs will have at the same time, 0 if the nodes are not known.
+    """
+    nodes = known_nodes()
+    if nodes is None:
+        return 0
+    return actors_at_once(todo, nodes, options.request, by_trunk=options.store is not None)
 
 
 def _still_fits(places: Mapping[int, Placement]) -> None:

@@ -24,6 +24,7 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.clock import CLOCK, backoff
 from fedgrid.engine.storage.driver import check_driver
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.execution.import_meanwhile import import_meanwhile
 from fedgrid.grids.execution.run_events import RunEvent, RunFinished, RunStopped, run_to_end
 from fedgrid.grids.results.grid_folder import GridFolder
 
@@ -115,6 +116,8 @@ class ServerTrainable(tune.Trainable):
             # Imports torch, while the client actors do. The driver, which imports this module, needs none.
             from fedgrid.engine.server import Server
 
+            # What the first round's scores and the end need, while the client actors import torch.
+            import_meanwhile("sklearn.metrics", "sklearn.cluster", "fedgrid.tracking.figures")
             self._server = Server(
                 actors, context.data_dir, context.store, context.plugins, context.accept_changes
             )

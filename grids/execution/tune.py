@@ -26,6 +26,7 @@ from fedgrid.grids.execution.scratch import scratch
 from fedgrid.grids.execution.server_deadlines import ServerDeadlines
 from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
 from fedgrid.grids.execution.watch import Watch
+from fedgrid.grids.local_ray.start import light_tune
 
 
 def run_trials(
@@ -39,6 +40,7 @@ def run_trials(
         FedgridError: what `watch` raises, for instance if no run fits on the cluster any more.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+    light_tune()
     listener = _Listener(context, watch, retries, deadlines or ServerDeadlines())
     given, indices = 0, list(range(len(context.runs)))
     while indices and not watch.all_stopped:

@@ -112,7 +112,7 @@ class Watch:
                         f"{config.name}: rounds {rounds_done + 1} to {rounds_done + again} were stored and "
                         "are computed again; log.txt in its folder says why"
                     )
-                self._log.start(config)
+                self._log.start(config, resumes=rounds_done > 0)
                 self._view.start(config, rounds_done)
             case RoundDone(number, scores, timing):
                 self.tally.round(config, number, timing)

@@ -10,14 +10,15 @@ from urllib.parse import quote as in_address
 
 from fedgrid.algorithms import registry
 from fedgrid.engine.data.datasets import DATASETS
-from fedgrid.engine.format import DamagedFile
+from fedgrid.engine.format import DamagedFile, unseal
 from fedgrid.engine.integrity.made_with import IMAGES, MADE_WITH, Parts, parts_of
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.mlflow_log.tags import described
+from fedgrid.grids.results.outcome import SCORES
 from fedgrid.tracking.mlflow.dataset_input import DatasetInput
 from fedgrid.tracking.mlflow.view import VIEW_KEY
 from fedgrid.tracking.records import RecordsError
-from fedgrid.tracking.scoring.scores import RunScores, of_run
+from fedgrid.tracking.scoring.scores import of_run
 
 SHOWN = (
     *("ari", "ami", "homogeneity", "completeness"),
@@ -28,6 +29,8 @@ MEANS = ("ari", "personalised_accuracy", "generalised_accuracy")
 """Scores whose means over the runs of an algorithm the grid's own run has."""
 Means: TypeAlias = Mapping[str, Mapping[str, float]]
 """Algorithm -> score -> mean over its finished runs."""
+Scores: TypeAlias = Mapping[str, Any]
+"""`RunScores.as_dict()`."""
 FORBIDDEN = re.compile(r"[^\w. -]")
 
 
@@ -77,11 +80,11 @@ def of_run_begun(config: RunConfig) -> str:
     return _what(config)
 
 
-def of_run_ended(config: RunConfig, folder: Path, mlflow_run_id: str) -> str:
+def of_run_ended(config: RunConfig, folder: Path, mlflow_run_id: str, *, finished: bool) -> str:
     """Return a run's description: what it is, when it clustered and into what, scores and figures."""
     parts = [_what(config)]
     with suppress(RecordsError):
-        scores = of_run(folder)
+        scores = _scores(folder, finished=finished)
         parts += [_clustered(scores, config), _table(scores)]
     figures = sorted((folder / "figures").glob("*.png"))
     return "\n\n".join([*parts, *(_figure(path, mlflow_run_id) for path in figures)])
@@ -110,15 +113,23 @@ def _what(config: RunConfig) -> str:
     )
 
 
-def _clustered(scores: RunScores, config: RunConfig) -> str:
-    found, done, rounds = scores.clustering, scores.rounds, config.training.rounds
+def _scores(folder: Path, *, finished: bool) -> Scores:
+    """Return the scores of a run: those that its server has written, if it is finished."""
+    if finished:
+        with suppress(FileNotFoundError, DamagedFile):
+            return unseal(folder / SCORES)
+    return of_run(folder).as_dict()
+
+
+def _clustered(scores: Scores, config: RunConfig) -> str:
+    done, rounds, clusters = scores["rounds"], config.training.rounds, _clusters(scores["clusters"])
     so_far = "" if done == rounds else f" {done} of {rounds} rounds are done."
-    if found.clustering_round is None:
-        return f"It never clustered: {_clusters(found.final.clusters)} at the end.{so_far}"
-    right = "exactly the hidden groups" if found.exactly_right else "not the hidden groups"
+    if scores["clustering_round"] is None:
+        return f"It never clustered: {clusters} at the end.{so_far}"
+    right = "exactly the hidden groups" if scores["exactly_right"] else "not the hidden groups"
     return (
-        f"It first clustered in round {found.clustering_round}; the partition last changed in round "
-        f"{found.last_change_round or 1}. At the end: {_clusters(found.final.clusters)}, {right}.{so_far}"
+        f"It first clustered in round {scores['clustering_round']}; the partition last changed in round "
+        f"{scores['last_change_round'] or 1}. At the end: {clusters}, {right}.{so_far}"
     )
 
 
@@ -126,12 +137,10 @@ def _clusters(count: int) -> str:
     return "1 cluster" if count == 1 else f"{count} clusters"
 
 
-def _table(scores: RunScores) -> str:
-    values = scores.as_dict()
-    rows = [f"| {_words(name)} | {_number(values.get(name))} |" for name in SHOWN]
-    return "\n".join(
-        [f"| score, round {scores.evaluated_round or scores.rounds} | |", "| --- | --- |", *rows]
-    )
+def _table(scores: Scores) -> str:
+    rows = [f"| {_words(name)} | {_number(scores.get(name))} |" for name in SHOWN]
+    number = scores["evaluated_round"] or scores["rounds"]
+    return "\n".join([f"| score, round {number} | |", "| --- | --- |", *rows])
 
 
 def _figure(path: Path, mlflow_run_id: str) -> str:

@@ -4,9 +4,11 @@ If the store fails, there is a warning and training goes on. The records on disk
 lacks is logged from them when the store is back, or by `fedgrid sync`.
 """
 
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -17,6 +19,7 @@ from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.mlflow_log.mark import is_logged
 from fedgrid.grids.mlflow_log.notes import Means
+from fedgrid.grids.mlflow_log.own_process import ProcessWriter
 from fedgrid.grids.mlflow_log.run_writer import Round, Writer
 from fedgrid.grids.mlflow_log.tags import common_params
 from fedgrid.tracking.mlflow.runs import Status
@@ -50,6 +53,8 @@ class _Update:
     status: Status | None = None
     started: int | None = None
     """Unix time in milliseconds."""
+    resumes: bool = True
+    """Whether the run may have rounds that `rounds` has not."""
 
 
 class RunLog:
@@ -82,6 +87,7 @@ class RunLog:
         except TrackingError as error:
             raise ConfigError(str(error)) from error
         self.writer = Writer(self.uri, grid_name, storage, artifact_root(storage), axes, searched)
+        self._at_work: Writer | ProcessWriter = self.writer
         self._grid_name = grid_name
         self._storage = storage
         self._warn = warn
@@ -100,6 +106,19 @@ class RunLog:
         self._is_down = False
         self._written = 0
 
+    @contextmanager
+    def own_process(self) -> Iterator[None]:
+        """Write in a process of its own within the block, unless this one has imported MLflow already."""
+        if "mlflow" in sys.modules:
+            yield
+            return
+        self._at_work = process = ProcessWriter(self.writer)
+        try:
+            yield
+        finally:
+            process.stop()
+            self._at_work = self.writer
+
     def describe(self, text: str, runs: Sequence[RunConfig]) -> None:
         """Give the grid's own run the preset's `text`, and as parameters what `runs` have in common.
 
@@ -112,7 +131,7 @@ class RunLog:
         """Do now what the thread would begin with; `text` and `runs` are as in `describe`."""
         self.describe(text, runs)
         try:
-            self.writer.connect(text)
+            self._at_work.connect(text)
         except TrackingError as error:
             self._fail(error)
 
@@ -124,16 +143,16 @@ class RunLog:
         """Delete runs from the store, if it has them. To be called before the thread starts."""
         try:
             for config in configs:
-                self.writer.forget(config)
+                self._at_work.forget(config)
         except TrackingError as error:
             self._fail(error)
 
-    def start(self, config: RunConfig) -> None:
-        """A run starts, or resumes; the rounds on disk that the store lacks are logged."""
+    def start(self, config: RunConfig, *, resumes: bool = True) -> None:
+        """A run starts, or resumes: the rounds on disk that the store lacks are logged then."""
         with self._changed:
             self._under_way[config.run_id] = config
             update = self._update(config)
-            update.status, update.started = None, int(time.time() * 1000)
+            update.status, update.started, update.resumes = None, int(time.time() * 1000), resumes
 
     def round(self, config: RunConfig, number: int, scores: RoundScores, ended_ms: int) -> None:
         """A round is done and on disk; `number` counts from 1, `ended_ms` is the Unix time of its end."""
@@ -218,15 +237,15 @@ class RunLog:
             summary, end = self._summary, self._end
             self._is_down = False
         try:
-            self.writer.connect(self._text)
+            self._at_work.connect(self._text)
             while self._taken:
                 self._write_first()
             if summary is not None:
-                self.writer.write_summary(*summary)
+                self._at_work.write_summary(*summary)
                 with self._changed:
                     self._summary = None if self._summary is summary else self._summary
             if end is not None:
-                self.writer.close(end)
+                self._at_work.close(end)
         except Exception as error:
             # The store failed, or this is a bug of ours or of MLflow's: training must not stop for it.
             self._fail(error)
@@ -235,17 +254,19 @@ class RunLog:
         """Write a run. If it fails, the next ones are tried, unless the store cannot be reached."""
         update = next(iter(self._taken.values()))
         try:
-            self.writer.write(update.config, update.rounds, update.status, update.started)
+            self._at_work.write(
+                update.config, update.rounds, update.status, update.started, resumes=update.resumes
+            )
         except Exception as error:
             self._fail(error, update)
-            self.writer.connect(self._text)
+            self._at_work.connect(self._text)
         else:
             del self._taken[update.config.run_id]
             self._written += 1
 
     def _fail(self, error: Exception, *failed: _Update) -> None:
         """Queue runs again (all taken ones, if none is given), without scores: these are on disk."""
-        self.writer.disconnect()
+        self._at_work.disconnect()
         with self._changed:
             self._is_down = True
             for old in failed or list(self._taken.values()):
@@ -253,6 +274,7 @@ class RunLog:
                 self._waiting.setdefault(old.config.run_id, old)
             for update in self._waiting.values():
                 update.rounds.clear()
+                update.resumes = True
         if self._warned is None or self._now() - self._warned >= self._pauses.warn:
             self._warned = self._now()
             cause = str(error) if isinstance(error, TrackingError) else f"MLflow: {error!r}"

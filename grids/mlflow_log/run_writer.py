@@ -102,11 +102,14 @@ class Writer:
         rounds: Sequence[Round],
         status: Status | None,
         started: int | None = None,
+        *,
+        resumes: bool = True,
     ) -> int:
         """Log what the store lacks of a run, and end it if there is a status; return the new rounds' number.
 
-        If `rounds` are the next ones for the store, the run's folder is not read. `started` is the Unix time
-        in milliseconds at which a run without records started, None for now.
+        If `rounds` are the next ones for the store, the run's folder is not read; nor is it if there are none
+        and the run is not one that `resumes`. `started` is the Unix time in milliseconds at which a run
+        without records started, None for now.
         """
         experiment = self._connected()
         entry, is_new = self._start(config, started)
@@ -115,7 +118,7 @@ class Writer:
         in_order = [number for number, *_ in new] == list(range(entry.rounds + 1, end + 1))
         ends_early = status is not None and end < config.training.rounds
         folder = folder_of(self._storage, config)
-        if not in_order or ends_early or (is_new and not new):
+        if not in_order or ends_early or (is_new and resumes and not new):
             new = _recorded(folder, entry.rounds)
         added = experiment.log_rounds(entry, [(number, metrics(scores), at) for number, scores, at in new])
         if status is not None:
@@ -247,7 +250,8 @@ class Writer:
             experiment.log_artifacts(entry, files)
         experiment.log_artifacts(entry, sorted((folder / "figures").glob("*")), "figures")
         experiment.log_totals(entry, totals(folder))
-        experiment.describe_run(entry, notes.of_run_ended(config, folder, entry.mlflow_run_id))
+        ended = notes.of_run_ended(config, folder, entry.mlflow_run_id, finished=status == "FINISHED")
+        experiment.describe_run(entry, ended)
         experiment.finish(entry, status, _ended_ms(folder, entry.rounds))
         if status != "FINISHED":
             (folder / MARK).unlink(missing_ok=True)

@@ -68,6 +68,8 @@ class Workload:
     augment: tuple[Augment, ...] = ()
     precision: Precision = "float32"
     kernels: Kernels = "library"
+    stacked: int = 1
+    """How many clients train at once; a run of fewer clients has a smaller stack."""
 
     @classmethod
     def of(cls, config: RunConfig, dataset: Dataset) -> "Workload":
@@ -81,6 +83,7 @@ class Workload:
             training.augment,
             training.precision,
             training.kernels,
+            min(training.stacked, config.clients),
         )
 
 
@@ -198,10 +201,13 @@ def run_cost(config: RunConfig, images: Images, speed: Speed, rounds: int) -> Co
 
 
 def _measure(workload: Workload, device: str, budget: float) -> Speed:
-    """Time a worker whose clients hold a quarter of a batch, one, 2, 4, ... for at most `budget` seconds."""
+    """Time a worker whose clients hold a quarter of a batch, one, 2, 4, ... for at most `budget` seconds.
+
+    Clients that train at once hold as many images each.
+    """
     clock = _clock(device)
-    started, batch = clock(), workload.batch_size
-    most = min(MOST_IMAGES, max(2, MOST_BYTES // prod(workload.shape)))
+    started, batch, slots = clock(), workload.batch_size, workload.stacked
+    most = max(2, min(MOST_IMAGES, MOST_BYTES // prod(workload.shape)) // slots)
     sizes = [min(max(1, batch // 4), most // 2), min(batch, most)]
     while 2 * sizes[-1] <= most:
         sizes.append(2 * sizes[-1])
@@ -211,14 +217,17 @@ def _measure(workload: Workload, device: str, budget: float) -> Speed:
     is_encoder = workload.model in AUTOENCODERS
     rule = Reconstruction() if is_encoder else PLAIN
 
-    def train(client: int) -> None:
-        worker.train([TrainTask(Order(client, (0,), rule=rule), 0, evaluate=False)], [model], {})
+    def train(stack: int) -> None:
+        clients = range(stack * slots, (stack + 1) * slots)
+        orders = [Order(client, (0,), rule=rule) for client in clients]
+        worker.train([TrainTask(order, 0, evaluate=False) for order in orders], [model], {})
 
-    def test(client: int) -> None:
-        worker.evaluate([EvaluateTask(client, 0)], [model])
+    def test(stack: int) -> None:
+        worker.evaluate([EvaluateTask(stack * slots, 0)], [model])
 
     # Training first, with three quarters of the budget: most of a run's time is training.
-    train_turn, train_image = fit_line(_times(train, clock, sizes, batch, started + 0.75 * budget))
+    trained = _times(train, clock, sizes, batch, started + 0.75 * budget)
+    train_turn, train_image = (seconds / slots for seconds in fit_line(trained))
     if is_encoder:  # It is not tested.
         return Speed(train_turn, train_image, 0.0)
     test_turn, test_image = fit_line(_times(test, clock, sizes, TEST_BATCH, started + budget))
@@ -228,7 +237,10 @@ def _measure(workload: Workload, device: str, budget: float) -> Speed:
 def _times(
     work: Callable[[int], None], clock: Callable[[], float], sizes: Sequence[int], batch: int, end: float
 ) -> list[tuple[int, float]]:
-    """Return (images, seconds) of one client after the other, until `ENOUGH` or the `clock`'s `end`."""
+    """Return (images, seconds) of one client or stack after the other, until `ENOUGH` or the `clock`'s `end`.
+
+    Images are those of each client.
+    """
     times: list[tuple[int, float]] = []
     # The first client twice: libraries initialise in the first call, which counts only if no other follows.
     for client in (0, *range(len(sizes))):
@@ -261,7 +273,7 @@ def _worker(workload: Workload, sizes: Sequence[int], device: str) -> ClientWork
         rng.integers(0, 256, (sizes[-1], *workload.shape), dtype=np.uint8),
         rng.integers(0, 1 if workload.model in AUTOENCODERS else NUM_CLASSES, sizes[-1]),
     )
-    sets = [pool.take(slice(0, size)) for size in sizes]
+    sets = [pool.take(slice(0, size)) for size in sizes for _ in range(workload.stacked)]
     training = LocalTraining(
         local_epochs=1,
         batch_size=workload.batch_size,
@@ -269,6 +281,7 @@ def _worker(workload: Workload, sizes: Sequence[int], device: str) -> ClientWork
         augment=workload.augment,
         precision=workload.precision,
         kernels=workload.kernels,
+        stacked=workload.stacked,
         learning_rate=1e-6,
     )
     setup = Setup(
@@ -278,6 +291,6 @@ def _worker(workload: Workload, sizes: Sequence[int], device: str) -> ClientWork
         seed=0,
         clients=tuple(ClientData(client, held, held) for client, held in enumerate(sets)),
         server_set=pool.take(slice(0, 1)),
-        server_parts={client: slice(0, 0) for client in range(len(sizes))},
+        server_parts={client: slice(0, 0) for client in range(len(sets))},
     )
     return ClientWorker(setup, device)

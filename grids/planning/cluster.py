@@ -10,11 +10,21 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
-from fedgrid.engine.clients.placement import Node, Placement, Request, cluster_nodes, local_nodes, plan
+from fedgrid.engine.clients.placement import (
+    Node,
+    Placement,
+    Request,
+    cluster_nodes,
+    local_nodes,
+    most_at_once,
+    plan,
+)
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.display.plain import warn
+from fedgrid.grids.local_ray.start import few_processes, system_config
 from fedgrid.grids.planning.last_words import last_words
 from fedgrid.grids.planning.ray_token import check_accepted, make_private
 
@@ -49,8 +59,10 @@ def nodes_to_run_on() -> tuple[Node, ...]:
 
 
 @contextmanager
-def connected() -> Iterator[None]:
+def connected(workers: int = 0) -> Iterator[None]:
     """Connect to the cluster of RAY_ADDRESS or of this machine; else start one on this machine alone.
+
+    `workers` are the actors that will train or drive a run at the same time, 0 if that is not known.
 
     Raises:
         RunError: if the cluster does not answer.
@@ -65,20 +77,22 @@ def connected() -> Iterator[None]:
     make_private(create=place == LOCAL)
     check_accepted(place)
     with last_words():
-        yield from _initialised(place)
+        yield from _initialised(place, workers)
 
 
-def _initialised(place: str) -> Iterator[None]:
+def _initialised(place: str, workers: int) -> Iterator[None]:
     import ray
 
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     try:
         with _deferred_interrupt():
-            ray.init(
-                address=place,
-                include_dashboard=False if place == LOCAL else None,
-                logging_level=logging.ERROR,
-                log_to_driver=False,
-            )
+            if place == LOCAL:
+                [node] = local_nodes()
+                settings = system_config(node.cpus, node.gpus, workers)
+                with few_processes():
+                    ray.init(address=LOCAL, include_dashboard=False, _system_config=settings, **quiet)
+            else:
+                ray.init(address=place, **quiet)
     except (ConnectionError, RuntimeError) as error:
         cause = str(error).strip().splitlines()[0]
         raise RunError(
@@ -101,6 +115,19 @@ def placements(
     num_runs = num_to_place(runs, by_trunk=by_trunk)
     stacks = least_stacked(runs)
     return {clients: plan(clients, nodes, request, num_runs, stacks[clients]) for clients in sorted(stacks)}
+
+
+def actors_at_once(
+    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, *, by_trunk: bool = False
+) -> int:
+    """Return how many actors, servers included, the runs will have at the same time, at least.
+
+    Raises:
+        ConfigError: if a run cannot fit on the nodes.
+    """
+    places = placements(runs, nodes, request, by_trunk=by_trunk).values()
+    side_by_side = min(most_at_once(places, nodes), num_to_place(runs, by_trunk=by_trunk))
+    return side_by_side * min(len(place.bundles()) for place in places)
 
 
 def least_stacked(runs: Iterable[RunConfig]) -> Mapping[int, int]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.clustering import null_test
+from fedgrid.algorithms.clustering import null_test, within
 from fedgrid.algorithms.clustering.pooled import centred_cosines
 from fedgrid.algorithms.contract.orders import Adaptation
 from fedgrid.algorithms.registry import create
@@ -78,6 +78,19 @@ class TestDecision:
         history = play(algorithm(look_within=look_within), rounds, 15)
         assert rounds_clustered(history) == [2]
         assert partition(history[-1][0]) == sets(*expected)
+
+    @pytest.mark.parametrize(("cut_in", "expected"), [(1, [2]), (2, [])])
+    def test_cut_that_is_not_made_again_is_dropped_and_a_new_one_waits(self, cut_in, expected, monkeypatch):
+        """Of three communities the first is cut in round 1 only, or in round 2 only."""
+        cuts = iter(range(1, 3))
+
+        def split_further(_, groups, level):
+            return sorted([groups[0][:2], groups[0][2:], *groups[1:]]) if next(cuts) == cut_in else groups
+
+        monkeypatch.setattr(within, "split_further", split_further)
+        history = play(algorithm(look_within=True), [federation((5, 5, 5), seed) for seed in range(2)], 15)
+        assert rounds_clustered(history) == expected
+        assert len(history[-1][0].models) == (3 if expected else 1)
 
     def test_clients_fine_tune_as_long_as_no_groups_are_evident(self):
         tuned = algorithm(fine_tune=7)

@@ -1,6 +1,7 @@
 """Fail every write of a grid, one after the other, and compare what the grid leaves with an undisturbed one.
 
 python -m tests.chaos.disk_errors                    # every write, three errors, two ways
+python -m tests.chaos.disk_errors --each-place       # the first and the last write of each place in the code
 python -m tests.chaos.disk_errors --every 20 --errors ENOSPC --ways full
 python -m tests.chaos.disk_errors --part run         # every write of one run and its round cache: minutes
 
@@ -9,8 +10,9 @@ storage, whoever makes them: Python, Arrow or safetensors. For each number the g
 own. Either that call alone fails ("once"), or that call and all after it, as on a full disk ("full"). The
 command must finish, or end with the cause in its output and without a traceback; then the same command must
 finish on a disk that works. In the end the runs must have the same bytes as undisturbed ones. Pauses take no
-time; MLflow's database is elsewhere. With `--part run` there is neither a command line nor MLflow, and
-figures are a few bytes, so that a case takes a fraction of the time.
+time; figures are a few bytes; MLflow's database is elsewhere. With `--part run` there is neither a command
+line nor MLflow, so that a case takes a fraction of the time. With `--each-place`, of all writes that the same
+lines of our code lead to by the same calls, only the first and the last fail.
 """
 
 import argparse
@@ -36,6 +38,8 @@ Launch: TypeAlias = Callable[[Path, int, int, str], tuple[Path, Any]]
 """From a storage, the first write that fails, how many do and the error, to the storage and the result."""
 ROOT = Path(__file__).parents[2]
 LIBRARY = "failing_disk.so"
+OURS = "/fedgrid/"
+"""What is in the paths of our modules."""
 FOREVER = 1 << 40
 IMPORTED = (
     "matplotlib.pyplot",
@@ -44,7 +48,8 @@ IMPORTED = (
     "fedgrid.grids.cli.main",
     "fedgrid.grids.execution.launch",
 )
-GRID = ("--clients", "3", "--algorithm", "ocfl-kmeans", "--set", "training.rounds=2")
+SMALL = ("training.rounds=2", "training.local_epochs=1", "split.draws=40")
+GRID = ("--clients", "3", "--algorithm", "ocfl-kmeans", *(word for key in SMALL for word in ("--set", key)))
 """Which rounds and clients matters little: each round writes the same files."""
 
 
@@ -58,18 +63,26 @@ def without_pauses() -> None:
     time.sleep, time.monotonic = pause, lambda: real() + skipped[0]
 
 
-def child(storages: Path, launch: Launch, errors: Sequence[str], ways: Sequence[str], every: int) -> int:
+def child(storages: Path, launch: Launch, given: argparse.Namespace) -> int:
     """Run all cases, each in a fork, so that what they import is imported once; return how many are wrong."""
     without_pauses()
     sys.path.insert(0, str(ROOT))
     for module in IMPORTED:
         import_module(module)
-    calls, expected = undisturbed(storages, launch)
-    print(f"undisturbed: {calls} writes, {len(expected)} files", flush=True)
+    from tests.helpers.command_line import TEST_RUN_FOLDER
+
+    # All cases copy one empty MLflow store: to make one takes longer than a case.
+    shared = storages.with_name("shared")
+    shared.mkdir()
+    os.environ[TEST_RUN_FOLDER] = str(shared)
+    places, expected = undisturbed(storages, launch)
+    calls = len(places)
+    print(f"undisturbed: {calls} writes in {len(set(places))} places, {len(expected)} files", flush=True)
+    chosen = ends_of(places) if given.each_place else range(given.every, calls + 1, given.every)
     wrong = cases = 0
-    for name in errors:
-        for way in ways:
-            for call in range(every, calls + 1, every):
+    for name in given.errors:
+        for way in given.ways:
+            for call in chosen:
                 work = partial(case, storages, launch, call, name, way, expected)
                 said = forked(work)
                 cases += 1
@@ -91,7 +104,8 @@ def forked(work: Callable[[], str]) -> str:
             text = work()
         except BaseException as error:
             text = f"{type(error).__name__}: {error}"
-        os.write(write, text.encode()[:60_000])
+        with os.fdopen(write, "w") as pipe:
+            pipe.write(text)
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as pipe:
@@ -100,18 +114,40 @@ def forked(work: Callable[[], str]) -> str:
     return text
 
 
-def undisturbed(storages: Path, launch: Launch) -> tuple[int, dict[str, bytes]]:
-    """Run the grid, and import what that has imported; return its number of writes and its files."""
+def undisturbed(storages: Path, launch: Launch) -> tuple[list[str], dict[str, bytes]]:
+    """Run the grid, and import what that imports; return the place of each of its writes, and its files."""
     before = set(sys.modules)
 
     def run() -> str:
+        places: list[str] = []
+        watcher = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(lambda name: places.append(place_of(name)))
+        disk().failing_disk_watch(watcher)
         storage, result = launch(storages / "undisturbed", 0, 0, "EIO")
+        disk().failing_disk_watch(None)
         assert result.code == 0, result
-        return json.dumps([disk().failing_disk_calls(), *(set(sys.modules) - before)])
+        counted = places[-disk().failing_disk_calls() :]  # Before the launch, others were written.
+        return json.dumps([counted, *(set(sys.modules) - before)])
 
-    calls, *modules = json.loads(forked(run))
+    places, *modules = json.loads(forked(run))
     import_all(modules)
-    return calls, contents(storages / "undisturbed")
+    return places, contents(storages / "undisturbed")
+
+
+def place_of(name: bytes) -> str:
+    """Return the name of a call and where in our code it is made, with all that has called that."""
+    frame, lines = sys._getframe(1), []
+    while frame is not None:
+        if OURS in frame.f_code.co_filename:
+            lines.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}")
+        frame = frame.f_back
+    return f"{name.decode()} {' '.join(lines)}"
+
+
+def ends_of(places: Sequence[str]) -> list[int]:
+    """Return the numbers, from 1, of the first and the last write of each place."""
+    first = {place: number for number, place in reversed([*enumerate(places, 1)])}
+    last = {place: number for number, place in enumerate(places, 1)}
+    return sorted({*first.values(), *last.values()})
 
 
 def import_all(modules: Sequence[str]) -> None:
@@ -145,6 +181,7 @@ def case(storages: Path, launch: Launch, call: int, name: str, way: str, expecte
 
 def launch_grid(storage: Path, call: int, times: int, name: str) -> tuple[Path, Any]:
     """Run the command with a failing disk; return the storage and the command's result."""
+    from fedgrid.tracking import figures
     from tests.helpers.command_line import fedgrid, new_storage
 
     tracking = storage.with_name("mlflow") / storage.name
@@ -152,13 +189,10 @@ def launch_grid(storage: Path, call: int, times: int, name: str) -> tuple[Path, 
     os.environ["FAILING_FOLDER"] = str(storage)
     disk().failing_disk(ctypes.c_long(call), ctypes.c_long(times), getattr(errno, name))
     options = ("--in-process", "--storage", storage, "--retries", "3")
-    return storage, fedgrid(
-        "run",
-        *GRID,
-        *options,
-        MLFLOW_TRACKING_URI=f"sqlite:///{tracking}/mlflow.db",
-        FAILING_FOLDER=str(storage),
-    )
+    tracked = f"sqlite:///{tracking}/mlflow.db"
+    with patch.object(figures, "write", plain_figures):
+        ended = fedgrid("run", *GRID, *options, MLFLOW_TRACKING_URI=tracked, FAILING_FOLDER=str(storage))
+    return storage, ended
 
 
 def launch_run(storage: Path, call: int, times: int, name: str) -> tuple[Path, Any]:
@@ -212,13 +246,14 @@ def main() -> None:
     """Compile the library, and run all cases with it."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--every", type=int, default=1, help="only every so many writes")
+    options.add_argument("--each-place", action="store_true", help="the first and last write of each place")
     options.add_argument("--errors", nargs="+", default=["ENOSPC", "EIO", "EDQUOT"])
     options.add_argument("--ways", nargs="+", default=["once", "full"])
     options.add_argument("--part", choices=PARTS, default="grid")
     given = options.parse_args()
     if "FAILING_FOLDER" in os.environ:
         storages = Path(os.environ["FAILING_FOLDER"])
-        raise SystemExit(min(1, child(storages, PARTS[given.part], given.errors, given.ways, given.every)))
+        raise SystemExit(min(1, child(storages, PARTS[given.part], given)))
     with tempfile.TemporaryDirectory(prefix="fedgrid-disk-") as name:
         library = Path(name) / LIBRARY
         source = Path(__file__).with_name("failing_disk.c")

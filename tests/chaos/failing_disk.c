@@ -2,7 +2,7 @@
 
    Counted are calls that create, write, flush, rename, link or delete a file whose path starts with
    FAILING_FOLDER, of Python, Arrow (C++) and safetensors (Rust) alike. From call `first` on, `times` calls fail
-   with `number`. */
+   with `number`. A watcher is told the name of each call before it is made. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -23,6 +23,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char watched[FILES];
 static long calls, first_failing, failing_times;
 static int failing_number;
+static void (*watcher)(const char *call);
+
+void failing_disk_watch(void (*given)(const char *call)) { watcher = given; }
 
 void failing_disk(long first, long times, int number) {
     calls = 0;
@@ -38,7 +41,8 @@ static int below(const char *path) {
     return folder && path && strncmp(path, folder, strlen(folder)) == 0;
 }
 
-static int fails(void) {
+static int fails(const char *name) {
+    if (watcher) watcher(name);
     pthread_mutex_lock(&lock);
     long call = ++calls;
     pthread_mutex_unlock(&lock);
@@ -49,7 +53,9 @@ static int fails(void) {
     return 0;
 }
 
-static int fails_at(int file) { return file >= 0 && file < FILES && watched[file] && fails(); }
+static int fails_at(const char *name, int file) {
+    return file >= 0 && file < FILES && watched[file] && fails(name);
+}
 
 static int opened(int file, int is_ours) {
     if (file >= 0 && file < FILES) watched[file] = is_ours;
@@ -65,7 +71,7 @@ static int opened(int file, int is_ours) {
         REAL(int, name, const char *, int, ...); \
         va_list more; va_start(more, flags); mode_t mode = va_arg(more, mode_t); va_end(more); \
         int is_ours = below(path); \
-        if (is_ours && (flags & O_ACCMODE) != O_RDONLY && fails()) return -1; \
+        if (is_ours && (flags & O_ACCMODE) != O_RDONLY && fails(#name)) return -1; \
         return opened(real(path, flags, mode), is_ours); \
     }
 OPEN(open)
@@ -76,7 +82,7 @@ OPEN(open64)
         REAL(int, name, int, const char *, int, ...); \
         va_list more; va_start(more, flags); mode_t mode = va_arg(more, mode_t); va_end(more); \
         int is_ours = below(path); \
-        if (is_ours && (flags & O_ACCMODE) != O_RDONLY && fails()) return -1; \
+        if (is_ours && (flags & O_ACCMODE) != O_RDONLY && fails(#name)) return -1; \
         return opened(real(at, path, flags, mode), is_ours); \
     }
 OPENAT(openat)
@@ -84,27 +90,27 @@ OPENAT(openat64)
 
 ssize_t write(int file, const void *data, size_t size) {
     REAL(ssize_t, write, int, const void *, size_t);
-    return fails_at(file) ? -1 : real(file, data, size);
+    return fails_at("write", file) ? -1 : real(file, data, size);
 }
 
 ssize_t pwrite(int file, const void *data, size_t size, off_t at) {
     REAL(ssize_t, pwrite, int, const void *, size_t, off_t);
-    return fails_at(file) ? -1 : real(file, data, size, at);
+    return fails_at("pwrite", file) ? -1 : real(file, data, size, at);
 }
 
 ssize_t pwrite64(int file, const void *data, size_t size, off64_t at) {
     REAL(ssize_t, pwrite64, int, const void *, size_t, off64_t);
-    return fails_at(file) ? -1 : real(file, data, size, at);
+    return fails_at("pwrite64", file) ? -1 : real(file, data, size, at);
 }
 
 ssize_t writev(int file, const struct iovec *data, int count) {
     REAL(ssize_t, writev, int, const struct iovec *, int);
-    return fails_at(file) ? -1 : real(file, data, count);
+    return fails_at("writev", file) ? -1 : real(file, data, count);
 }
 
 int fsync(int file) {
     REAL(int, fsync, int);
-    return fails_at(file) ? -1 : real(file);
+    return fails_at("fsync", file) ? -1 : real(file);
 }
 
 int close(int file) {
@@ -115,20 +121,20 @@ int close(int file) {
 
 int rename(const char *from, const char *to) {
     REAL(int, rename, const char *, const char *);
-    return below(to) && fails() ? -1 : real(from, to);
+    return below(to) && fails("rename") ? -1 : real(from, to);
 }
 
 int link(const char *from, const char *to) {
     REAL(int, link, const char *, const char *);
-    return below(to) && fails() ? -1 : real(from, to);
+    return below(to) && fails("link") ? -1 : real(from, to);
 }
 
 int unlink(const char *path) {
     REAL(int, unlink, const char *);
-    return below(path) && fails() ? -1 : real(path);
+    return below(path) && fails("unlink") ? -1 : real(path);
 }
 
 int mkdir(const char *path, mode_t mode) {
     REAL(int, mkdir, const char *, mode_t);
-    return below(path) && fails() ? -1 : real(path, mode);
+    return below(path) && fails("mkdir") ? -1 : real(path, mode);
 }

@@ -54,7 +54,7 @@ mount -i -t nfs4 127.0.0.1:/a /run/b -o vers=4.2,addr=127.0.0.1,clientaddr=127.0
 mount -t nfs4
 cd "$here"
 export HOME=/run TMPDIR=/run/tmp OMP_NUM_THREADS=1 MALLOC_ARENA_MAX=1 PYTHONDONTWRITEBYTECODE=1
-play() { "$NFS_PYTHON" -m tests.chaos.nfs_runs "$1" 2>&1; }
+play() { "$NFS_PYTHON" -m tests.chaos.nfs_runs "$@" 2>&1; }
 set +e
 
 echo "== tests"
@@ -62,16 +62,18 @@ echo "== tests"
     tests/engine/storage/test_{lease,held_file,atomic}.py tests/engine/round_cache/test_lock.py 2>&1
 
 echo "== runs without NFS"
-play /run/plain
+play /run/plain bnc sattler < /dev/null
 echo "== runs on NFS; the server is away for four seconds after the first round"
-play /run/a/one > /run/played &
+play /run/a/one bnc sattler < /dev/null > /run/played &
 until ls /srv/a/one/*/state-000001.safetensors > /dev/null 2>&1; do sleep 0.1; done
 server rpc.nfsd 0; sleep 4; start
 wait $!
 cat /run/played
-echo "== two processes, each on a mount of its own"
-play /run/a/two > /run/played &
-until grep -q lease /run/played; do sleep 0.1; done
-play /run/b/two | sed 's/^/second: /'
+echo "== two processes at once, each on a mount of its own"
+go() { until [ -e /run/go ]; do sleep 0.1; done; }
+go | play /run/a/two bnc > /run/first &
+go | play /run/b/two sattler > /run/second &
+until grep -q waits /run/first && grep -q waits /run/second; do sleep 0.1; done
+touch /run/go
 wait
-sed 's/^/first: /' /run/played
+cat /run/first /run/second

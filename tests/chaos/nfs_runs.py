@@ -1,11 +1,11 @@
-"""Play two small runs that share rounds, for `nfs_kernel.sh`: on a plain folder, or on mounts of one export.
+"""Play small runs that share rounds, for `nfs_kernel.sh`: in a plain folder, or on mounts of one export.
 
-python -m tests.chaos.nfs_runs FOLDER
+python -m tests.chaos.nfs_runs FOLDER ALGORITHM [ALGORITHM ...]
 
-The process wants the storage's lease, and says if another one has it; it plays the runs in any case, as the
-servers of one driver do on several machines. It prints how many clients it has trained in each round, and a
-digest of each run's files, without those that hold times. The modules are few: a process of a user-mode Linux
-can have only so many pages.
+It begins when its standard input ends, so that two processes can begin at once. Each wants the storage's
+lease, and says if another one has it; it plays the runs in any case, as the servers of one driver do on
+several machines. It prints how many clients it has trained in each round, and a digest of each run's files,
+without those that hold times. Few modules are imported: in a user-mode Linux, pages are short.
 """
 
 import sys
@@ -48,16 +48,18 @@ def play(algorithm: str, folder: Path) -> None:
 
 
 def main() -> None:
-    """Play both runs in the folder that the command names."""
-    folder = Path(sys.argv[1])
+    """Play the runs that the command names."""
+    _, folder, *algorithms = sys.argv
+    print("waits", flush=True)
+    sys.stdin.read()
     with ExitStack() as stack:
         try:
-            stack.enter_context(Lease(Storage.of(folder), "nfs", notify=print))
+            stack.enter_context(Lease(Storage.of(folder), "nfs"))
             print("holds the lease", flush=True)
         except ConfigError as error:
             print(f"refused: {error}", flush=True)
-        for algorithm in ("bnc", "sattler"):
-            play(algorithm, folder)
+        for algorithm in algorithms:
+            play(algorithm, Path(folder))
 
 
 if __name__ == "__main__":

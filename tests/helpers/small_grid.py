@@ -31,7 +31,7 @@ class Log:
     def __init__(self):
         self.calls = []
 
-    def start(self, config):
+    def start(self, config, *, resumes):
         self.calls.append(("start", config.seed))
 
     def round(self, config, number, scores, ended_ms):

@@ -1,11 +1,13 @@
 """Resources that a run reserves, computed by hand; and requests that are refused."""
 
 import re
+import sys
 from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ray._private.accelerators import NvidiaGPUAcceleratorManager
 
 from fedgrid.engine.clients.placement import (
     SERVER_CPUS,
@@ -286,6 +288,15 @@ def test_local_machine_is_one_node():
     [node] = local_nodes()
     assert node.cpus >= 1
     assert node.gpus >= 0
+
+
+def test_torch_is_imported_only_where_there_are_gpus(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr(NvidiaGPUAcceleratorManager, "get_current_node_num_accelerators", lambda: 0)
+    assert local_nodes()[0].gpus == 0
+    monkeypatch.setattr(NvidiaGPUAcceleratorManager, "get_current_node_num_accelerators", lambda: 2)
+    with pytest.raises(ImportError, match="torch"):
+        local_nodes()
 
 
 @pytest.mark.ray

@@ -371,6 +371,23 @@ def test_exactly_one_of_many_drivers_of_one_run_goes_on(storage, monkeypatch, st
     assert names(storage) == []
 
 
+@pytest.mark.parametrize("name", ["push", "sizes"])
+def test_lease_that_was_taken_before_an_error_is_given_back(storage, monkeypatch, name):
+    """Else the same process, and for a minute every other machine, takes it for a living driver's."""
+    real = getattr(Storage, name)
+
+    def fails(self, *paths):
+        if list(self.root.glob("drivers/*.json")):
+            monkeypatch.setattr(Storage, name, real)
+            raise RunError("the storage is away")
+        return real(self, *paths)
+
+    monkeypatch.setattr(Storage, name, fails)
+    with pytest.raises(RunError, match="away"), lease(storage):
+        pass
+    assert names(storage) == []
+
+
 def test_dead_lease_that_only_its_owner_can_delete_is_named(storage, monkeypatch):
     """As in a folder with the sticky bit, like /tmp, where an earlier version has left it."""
     put(storage, mine(storage, user="alice", renewed=LONG_AGO), "lease.json")

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from fedgrid.engine.format import seal
 from fedgrid.engine.integrity.made_with import MADE_WITH, Part, sealed
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.mlflow_log.notes import means_of, metrics_of, of_means, of_run_ended
@@ -12,9 +13,11 @@ from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.mlflow_log.sync import Synced, sync
 from fedgrid.grids.mlflow_log.tags import common_params, run_name, source
+from fedgrid.grids.results.outcome import SCORES
 from fedgrid.tracking.mlflow.runs import FORMAT_TAG, KIND_TAG
 from fedgrid.tracking.mlflow.store import default_uri
 from fedgrid.tracking.mlflow.view import VIEW_TAG, unpacked
+from fedgrid.tracking.scoring.scores import of_run
 from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, STARTED_MS, Store, config_of, record
 
@@ -64,9 +67,21 @@ def test_description_says_when_the_run_clustered_and_shows_its_figures(storage):
     folder = folder_of(storage, CONFIG)
     (folder / "figures").mkdir()
     (folder / "figures" / "clusters.png").write_bytes(b"")
-    note = of_run_ended(CONFIG, folder, "abc")
+    note = of_run_ended(CONFIG, folder, "abc", finished=False)
     assert "3 of 4 rounds are done." in note
     assert "![clusters](get-artifact?path=figures%2Fclusters.png&run_uuid=abc)" in note
+
+
+def test_description_of_a_finished_run_has_the_scores_that_its_server_wrote(storage):
+    record(storage, CONFIG, ROUNDS)
+    folder = folder_of(storage, CONFIG)
+    computed = of_run_ended(CONFIG, folder, "abc", finished=True)
+    scores = of_run(folder).as_dict()
+    (folder / SCORES).write_text(seal(scores))
+    assert of_run_ended(CONFIG, folder, "abc", finished=True) == computed
+    (folder / SCORES).write_text(seal({**scores, "ari": 0.25}))
+    assert "| ARI | 0.250 |" in of_run_ended(CONFIG, folder, "abc", finished=True)
+    assert "| ARI | 1.000 |" in of_run_ended(CONFIG, folder, "abc", finished=False)
 
 
 def test_description_that_the_user_wrote_stays(storage, store, writer):

@@ -9,6 +9,7 @@ from fedgrid.engine.data.datasets import DATASETS
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.session import prepare
+from fedgrid.grids.planning import calibrate as calibrate_module
 from fedgrid.grids.planning.calibrate import (
     Images,
     Speed,
@@ -115,6 +116,36 @@ def test_precision_is_part_of_a_workload():
 def test_kernels_are_part_of_a_workload():
     fast = Workload.of(run(training={"kernels": "auto"}), DIGITS)
     assert fast == replace(DIGITNET, kernels="auto")
+
+
+def test_stack_of_at_most_all_clients_is_part_of_a_workload():
+    assert Workload.of(run(training={"stacked": 4}), DIGITS) == replace(DIGITNET, stacked=4)
+    assert Workload.of(run(training={"stacked": 40}), DIGITS) == replace(DIGITNET, stacked=15)
+
+
+def test_clients_of_a_stack_are_timed_together(monkeypatch):
+    """A stack takes 1 s and 0.01 s for an image of each client, however many they are; a test 0.002 s."""
+    clock, asked = [0.0], set()
+
+    class Worker:
+        def __init__(self, setup, device):
+            self.slots = setup.training.stacked
+            self.images = {data.client: len(data.train) for data in setup.clients}
+
+        def train(self, tasks, models, memories):
+            held = {self.images[task.client] for task in tasks}
+            asked.add((len(tasks), len({task.client // self.slots for task in tasks}), len(held)))
+            clock[0] += 1 + 0.01 * held.pop()
+
+        def evaluate(self, tasks, models):
+            clock[0] += sum(0.002 * self.images[task.client] for task in tasks)
+
+    monkeypatch.setattr(calibrate_module, "ClientWorker", Worker)
+    monkeypatch.setattr(calibrate_module, "_clock", lambda device: lambda: clock[0])
+    four = replace(DIGITNET, stacked=4)
+    speed = calibrate([four], budget=1000.0)[four]
+    assert asked == {(4, 1, 1)}
+    assert (speed.turn, speed.train, speed.test) == pytest.approx((0.25, 0.0025, 0.002))
 
 
 def test_calibrate_without_budget_times_one_batch():

@@ -10,7 +10,7 @@ import pytest
 from fedgrid.engine.clients.placement import Node, Placement, Request, local_nodes
 from fedgrid.engine.run_config import complete
 from fedgrid.grids.planning import cluster
-from fedgrid.grids.planning.cluster import known_nodes, num_to_place, placements
+from fedgrid.grids.planning.cluster import actors_at_once, known_nodes, num_to_place, placements
 
 
 @pytest.fixture
@@ -77,3 +77,9 @@ def test_runs_of_one_trunk_are_placed_like_one_run():
 def test_num_to_place_counts_runs_or_trunks():
     other = [complete({"seed": seed}, Path("unused")) for seed in (1, 2)]
     assert (num_to_place([*SEVEN, *other]), num_to_place([*SEVEN, *other], by_trunk=True)) == (9, 3)
+
+
+@pytest.mark.parametrize(("by_trunk", "actors"), [(False, 4), (True, 3)])
+def test_actors_of_all_runs_that_go_side_by_side_are_counted(by_trunk, actors):
+    """Two CPUs: two runs with a server and a client actor each, or one with two client actors."""
+    assert actors_at_once(SEVEN, [Node(2, 0)], Request(), by_trunk=by_trunk) == actors

@@ -1,0 +1,87 @@
+"""Starts Ray on this machine alone with no more processes than its actors need.
+
+Ray has no settings for this. Of what `ray.init` starts even without its dashboard, nothing is used on such a
+cluster, and each is a Python process that others wait for:
+
+- the API server, here without any of its modules but one that reports statistics, which are off;
+- the autoscaler's monitor, which watches a cluster that cannot grow;
+- the monitor of logs, which sends them to drivers, of which the only one asks for none.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+PRELOAD = "fedgrid.grids.local_ray.preload"
+"""Imported by workers before they are anybody's actor."""
+KEPT_MS = 60_000
+"""How long a worker waits for an actor: client actors start seconds after their server."""
+
+
+@contextmanager
+def few_processes() -> Iterator[None]:
+    """Let `ray.init` start a cluster of few processes within the block.
+
+    What another version of Ray no longer has by these names is left as it is: a start is slower then.
+    """
+    from ray._private.node import Node
+
+    own = {name: getattr(Node, name) for name in STAND_INS if hasattr(Node, name)}
+    for name in own:
+        setattr(Node, name, STAND_INS[name])
+    try:
+        yield
+    finally:
+        for name, method in own.items():
+            setattr(Node, name, method)
+
+
+def system_config(cpus: float, gpus: float, workers: int) -> dict[str, Any]:
+    """Return Ray's settings for a machine on which the first runs need so many workers.
+
+    Ray starts as many workers as there are CPUs, while the driver goes on. They import torch meanwhile,
+    unless some of them will not be needed, or torch must not see the machine's GPUs before Ray has dealt
+    them out.
+    """
+    if cpus > workers or gpus:
+        return {}
+    return {"preload_python_modules": [PRELOAD], "idle_worker_killing_time_threshold_ms": KEPT_MS}
+
+
+def light_tune() -> None:
+    """Let Ray Tune start without two things that take seconds.
+
+    Its actors, and those that they start, are any of Ray's workers that wait: it gives them an environment
+    of their own, with a variable for PyTorch Lightning, for which Ray would start new processes. And it does
+    not import MLflow and others to count for Ray's statistics which of their callbacks are in use.
+    """
+    with suppress(ImportError, AttributeError):  # In another version of Ray: a start is slower then.
+        from ray.tune.execution import class_cache
+
+        class_cache.DEFAULT_ENV_VARS.clear()
+    with suppress(ImportError):
+        from ray.air._internal import usage
+
+        usage.tag_callbacks = _no_callbacks
+
+
+def _no_callbacks(callbacks: Any) -> bool:
+    """Stand in for `tag_callbacks`, which returns whether it has noted anything."""
+    return False
+
+
+def _nothing(node: Any) -> None:
+    """Stand in for a method that starts a process."""
+
+
+def _no_api_server(node: Any, *, include_dashboard: bool | None, raise_on_failure: bool) -> None:
+    """Stand in for `Node.start_api_server`, which notes the address of the dashboard."""
+    node._webui_url = ""
+
+
+STAND_INS: Mapping[str, Callable[..., None]] = {
+    "start_monitor": _nothing,
+    "start_log_monitor": _nothing,
+    "start_api_server": _no_api_server,
+}
+"""Methods of Ray's `Node`, and what takes their place."""

@@ -1,0 +1,68 @@
+"""A local cluster of few processes. What is asked here of Ray is private to it, and may move."""
+
+import gc
+import importlib
+import inspect
+import os
+import runpy
+import sys
+import threading
+
+import pytest
+from ray._private.node import Node
+
+from fedgrid.engine.storage.processes import NEW_OBJECTS
+from fedgrid.grids.local_ray import start
+from fedgrid.grids.local_ray.start import few_processes, light_tune, system_config
+
+
+def test_ray_has_the_methods_for_which_others_stand_in():
+    for name, stand_in in start.STAND_INS.items():
+        own, given = (inspect.signature(each).parameters for each in (getattr(Node, name), stand_in))
+        assert [*own][1:] == [*given][1:]
+
+
+def test_methods_of_ray_are_replaced_within_the_block_only():
+    before = {name: getattr(Node, name) for name in start.STAND_INS}
+    with few_processes():
+        assert {name: getattr(Node, name) for name in start.STAND_INS} == start.STAND_INS
+    assert {name: getattr(Node, name) for name in start.STAND_INS} == before
+
+
+def test_method_that_another_version_of_ray_lacks_stays_away(monkeypatch):
+    monkeypatch.delattr(Node, "start_monitor")
+    with few_processes():
+        assert not hasattr(Node, "start_monitor")
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "workers", "preloaded"), [(2, 0, 3, True), (2, 0, 1, False), (2, 1, 3, False)]
+)
+def test_workers_import_torch_if_all_will_be_needed_and_no_gpu_must_be_hidden(cpus, gpus, workers, preloaded):
+    assert ("preload_python_modules" in system_config(cpus, gpus, workers)) == preloaded
+
+
+def test_worker_imports_torch_with_one_thread_as_an_actor_does(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(importlib, "import_module", (found := []).append)
+    before = gc.get_threshold()
+    try:
+        runpy.run_module(start.PRELOAD)
+        assert gc.get_threshold()[0] == NEW_OBJECTS
+    finally:
+        gc.set_threshold(*before)
+    for thread in threading.enumerate():
+        if thread.name == "torch":
+            thread.join()
+    assert found == ["torch"]
+    assert os.environ["OMP_NUM_THREADS"] == "1"
+
+
+def test_tune_has_no_environment_for_its_actors_and_does_not_import_mlflow_to_count_callbacks(monkeypatch):
+    light_tune()
+    from ray.air._internal import usage
+    from ray.tune.execution import class_cache
+
+    monkeypatch.setitem(sys.modules, "ray.air.integrations.mlflow", None)
+    assert class_cache.DEFAULT_ENV_VARS == {}
+    assert usage.tag_callbacks([object()]) is False
