@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedgrid.engine.clients.placement import Node, Placement, Request, local_nodes
+from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_config import complete
 from fedgrid.grids.planning import cluster
 from fedgrid.grids.planning.cluster import actors_at_once, known_nodes, num_to_place, placements
@@ -49,6 +50,19 @@ def test_cluster_of_another_user_is_not_used(address_file, monkeypatch, capsys):
 def test_stale_cluster_address_is_ignored(address_file, address):
     address_file.write_text(address)
     assert known_nodes() == local_nodes()
+
+
+@pytest.mark.parametrize("error", [Exception("The node timed out.\nMore."), ConnectionError("refused")])
+def test_cluster_that_does_not_start_is_one_line(monkeypatch, error):
+    """Ray raises a bare exception where its processes take too long."""
+
+    def init(**settings):
+        raise error
+
+    monkeypatch.setattr("ray.init", init)
+    first = str(error).splitlines()[0]
+    with pytest.raises(RunError, match=f"no Ray cluster to run on .{first}.; .*RAY_raylet_start_wait_time_s"):
+        next(cluster._initialised("head:6379", 1))
 
 
 def test_ray_address_names_a_cluster_unless_it_is_local(address_file, monkeypatch):
