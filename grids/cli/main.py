@@ -5,9 +5,12 @@ or a cluster that is not up), 130 interrupted.
 `fedgrid --help` imports only `commands`; each command imports what it needs when it runs.
 """
 
+import atexit
 import gc
 import logging
+import os
 import sys
+from contextlib import suppress
 from typing import Annotated, NoReturn
 
 import typer
@@ -83,7 +86,33 @@ def of_all_commands(
 
 
 def main() -> None:
-    """Run the command line; every known error is one line on standard error."""
+    """Be the process of the command line, which ends without freeing what it holds: that takes a second."""
+    leave = _Leave()
+    # Registered first, called last: after threads, temporary folders and Ray have ended as they should.
+    atexit.register(leave)
+    try:
+        run_command()
+    except SystemExit as end:
+        leave.code = end.code
+        raise
+
+
+class _Leave:
+    """Ends the process with an exit code, if it has one."""
+
+    code: str | int | None = None
+
+    def __call__(self) -> None:
+        if isinstance(self.code, int):
+            with suppress(OSError, ValueError):  # Python says so when it tries once more.
+                logging.shutdown()
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(self.code)
+
+
+def run_command() -> None:
+    """Run the command of the command line; every known error is one line on standard error."""
     gc.set_threshold(NEW_OBJECTS)
     # Of a home folder that cannot be written: it then takes a temporary one.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)

@@ -93,7 +93,7 @@ def fedgrid(*arguments: object, **settings: str) -> Result:
         redirect_stderr(err),
     ):
         try:
-            main.main()
+            main.run_command()
             code = 0
         except SystemExit as end:
             code = int(end.code or 0)

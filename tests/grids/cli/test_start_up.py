@@ -1,7 +1,12 @@
-"""The start of the command line."""
+"""The start and the end of the command line."""
 
+import io
 import subprocess
 import sys
+
+import pytest
+
+from fedgrid.grids.cli import main
 
 HEAVY = {"matplotlib", "mlflow", "numpy", "pyarrow", "pydantic", "ray", "sklearn", "torch"}
 """Each takes a tenth of a second or more to import."""
@@ -21,3 +26,31 @@ def test_driver_checks_images_and_launches_without_the_import_of_torch():
     )
     ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True)
     assert (HEAVY - {"numpy", "pyarrow", "pydantic"}).isdisjoint(ended.stdout.split())
+
+
+def test_end_of_the_process_runs_what_was_registered_for_it_and_has_the_exit_code():
+    program = (
+        "import atexit, sys, fedgrid.grids.cli.main as main\n"
+        "main.run_command = lambda: (print('done'), atexit.register(print, 'shut down'), sys.exit(3))\n"
+        "main.main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (3, "done\nshut down\n")
+
+
+class Broken(io.StringIO):
+    """A pipe that nobody reads any more."""
+
+    def flush(self):
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize(("code", "stdout"), [(None, sys.stdout), ("why", sys.stdout), (0, Broken())])
+def test_process_ends_as_usual_without_a_code_or_where_the_output_is_a_broken_pipe(monkeypatch, code, stdout):
+    """Python then says why: a traceback, a text, or that the pipe is broken."""
+    monkeypatch.setattr(main.os, "_exit", lambda code: pytest.fail("it would end at once"))
+    monkeypatch.setattr(main.logging, "shutdown", lambda: None)
+    monkeypatch.setattr(sys, "stdout", stdout)
+    leave = main._Leave()
+    leave.code = code
+    leave()
