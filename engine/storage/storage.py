@@ -35,6 +35,8 @@ MARKS = re.compile(
     r"[^/]+/((done|failed|scores|mlflow|config|made_with)\.json|state-\d+\.sha256)|grids/[^/]+/[^/]+|(lease|storage)\.json"
 )
 """Small files with the progress of runs and grids, without their records."""
+_MISSPELT_URI = re.compile(r"(s3|gs|hdfs|abfss?|file)(?::/|//)(?!/)(.+)")
+"""A URI without its colon, or with one slash: it would silently be a folder here."""
 GIVE_UP_AFTER = 300.0
 """Seconds for which a launched grid tries again to reach its storage."""
 T = TypeVar("T")
@@ -61,8 +63,12 @@ class Storage:
         """Return the storage for a path or a URI, SCHEME://PLACE.
 
         Raises:
-            ConfigError: a `file://` URI names another host, or there can be no folder of that name.
+            ConfigError: a `file://` URI names another host, a URI lacks a sign, or there can be no folder of
+                that name.
         """
+        if slip := _MISSPELT_URI.match(str(text)):
+            scheme, place = slip.groups()
+            raise ConfigError(f"--storage {text}: did you mean {scheme}://{place}? a folder: ./{text}")
         if "://" not in str(text):
             return cls(absolute(text, "--storage"))
         parts = urlsplit(str(text))

@@ -122,7 +122,8 @@ def run_command() -> None:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except TyperException as error:
-        _fail(f"{error.format_message().rstrip('.')}; see --help", BAD_INPUT)
+        problem = error.format_message().rstrip(".").replace(": Value error, ", ": ")
+        _fail(f"{problem}; see --help", BAD_INPUT)
     except (ConfigError, DataError) as error:
         _fail(str(error), BAD_INPUT)
     except FedgridError as error:

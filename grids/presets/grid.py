@@ -19,6 +19,7 @@ from fedgrid.grids.presets.overrides import Override
 from fedgrid.grids.presets.preset_files import (
     Preset,
     defaults,
+    file_meant,
     is_path,
     open_preset,
     preset_names,
@@ -144,7 +145,7 @@ def scenario_values(name: str) -> dict[str, Any]:
 
 def _read(what: str | None, options: Mapping[str, Any], data_dir: Path) -> tuple[str, Preset, str, str]:
     """Return name, content, text and source of the preset, file or scenario that the command line names."""
-    if what and (what in preset_names() or is_path(what) or what.count("-") <= 2):
+    if what and (what in preset_names() or is_path(what) or what.count("-") <= 2 or file_meant(what)):
         file = open_preset(what)
         source = f"preset {what}" if what in preset_names() else _path(what)
         return Path(what).stem, read_preset(file, data_dir, (what,)), file.text, source

@@ -77,6 +77,13 @@ def test_a_path_is_a_folder(tmp_path, monkeypatch):
     assert Storage.of("~/runs").root == Path("/home/me/runs")
 
 
+@pytest.mark.parametrize("text", ["s3//bucket/runs", "s3:/bucket/runs"])
+def test_uri_without_one_of_its_signs_is_no_folder(text):
+    with pytest.raises(ConfigError, match="did you mean s3://bucket/runs"):
+        Storage.of(text)
+    assert Storage.of(f"./{text}").uri is None
+
+
 def test_file_uri_of_another_host_is_refused():
     message = "--storage file://host/runs: a file is on this host; write file:///PATH, or PATH"
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
