@@ -206,6 +206,28 @@ def note_titles(titles: Mapping[str, str], references: Iterable[str] = ()) -> No
     _references.update(references)
 
 
+ALSO_CALLED = {
+    **{entry.title.lower(): entry.name for entry in _ENTRIES},
+    **dict.fromkeys(("fedavg", "fedopt", "fed-avg", "avg"), "bnc"),
+    **dict.fromkeys(("cfl", "clustered-fl"), "sattler"),
+    **dict.fromkeys(("fl+hc", "flhc"), "briggs"),
+    **dict.fromkeys(("ocfl", "one-shot"), "ocfl-hdbscan"),
+    **dict.fromkeys(("local", "local-only", "standalone"), "solo"),
+    "prigent": "embeddings",
+}
+"""What papers and tables call algorithms, in small letters -> name here, for messages."""
+
+
+def nameless(settings: Mapping[str, Any]) -> str:
+    """Return why an algorithm given by settings without its name is refused."""
+    problem = f"algorithm = {dict(settings)!r}: name is missing; "
+    for name, inner in settings.items():
+        if name in ALGORITHMS and isinstance(inner, Mapping | None):
+            meant = ", ".join(["name: " + name, *(f"{key}: {value}" for key, value in (inner or {}).items())])
+            return f"{problem}did you mean {{{meant}}}?"
+    return f"{problem}known: {', '.join(ALGORITHMS)}"
+
+
 def create(name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Algorithm:
     """Return the algorithm `name` with `settings` changed, the others at the entry's defaults.
 
@@ -217,8 +239,8 @@ def create(name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Alg
         pydantic.ValidationError: unknown or impossible settings (also a ValueError).
     """
     if name not in ALGORITHMS:
-        near = get_close_matches(name, ALGORITHMS, n=1)
-        hint = f"did you mean '{near[0]}'? " if near else ""
+        near = ALSO_CALLED.get(name.lower()) or next(iter(get_close_matches(name, ALGORITHMS, n=1)), None)
+        hint = f"did you mean '{near}'? " if near else ""
         raise ValueError(f"unknown algorithm '{name}'; {hint}known: {', '.join(ALGORITHMS)}")
     entry = ALGORITHMS[name]
     values = {**free(entry.settings), **settings}

@@ -48,10 +48,25 @@ def in_one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {cause}; see log.txt in its folder"
 
 
-def unknown(kind: str, given: str, known: Iterable[str]) -> ConfigError:
-    """Return the error for a name that is not in a registry, with the nearest known name."""
+ABBREVIATIONS = {
+    "lr": "learning_rate",
+    "bs": "batch_size",
+    "wd": "weight_decay",
+    "fraction": "participation",
+}
+"""Of keys, as papers and other tools have them, too far from ours to be found by their letters."""
+
+
+def unknown(
+    kind: str, given: str, known: Iterable[str], also: Mapping[str, str] = MappingProxyType({})
+) -> ConfigError:
+    """Return the error for a name that is not in a registry, with the nearest known name.
+
+    `also` are other names of known ones, in small letters.
+    """
     known = list(known)
-    return ConfigError(f"unknown {kind} '{given}'; {hint(given, known)}known: {', '.join(known)}", (kind,))
+    message = f"unknown {kind} '{given}'; {hint(given, known, also)}known: {', '.join(known)}"
+    return ConfigError(message, (kind,))
 
 
 def unknown_key(
@@ -68,14 +83,15 @@ def unknown_key(
     allowed = list(allowed)
     inside = f" in {where}" if where else ""
     names = {**inner, **{name: name for name in allowed}}
-    near = get_close_matches(given, names, n=1)
+    near = get_close_matches(ABBREVIATIONS.get(given, given), names, n=1)
     meant = f"did you mean '{names[near[0]]}'? " if near else ""
     return ConfigError(f"unknown key '{given}'{inside}; {meant}allowed: {', '.join(allowed)}", key)
 
 
-def hint(given: str, known: Iterable[str]) -> str:
-    """Return a question with the nearest known name, empty if none is near."""
-    near = get_close_matches(given, list(known), n=1)
+def hint(given: str, known: Iterable[str], also: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return a question with the nearest known name, empty if none is near; `also` is as in `unknown`."""
+    known, other = list(known), also.get(given.lower())
+    near = [other] if other in known else get_close_matches(given, known, n=1)
     return f"did you mean '{near[0]}'? " if near else ""
 
 

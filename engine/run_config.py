@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from fedgrid.algorithms.contract.base import Algorithm, Conditions
 from fedgrid.algorithms.contract.section import PositiveInt, Section
-from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, nameless
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.data.resizing import short_name
 from fedgrid.engine.disturbances.drift import Move, problem_with
@@ -284,12 +284,10 @@ def _check_algorithm(config: RunConfig, data_dir: Path) -> None:
 def _complete_algorithm(given: object) -> dict[str, Any]:
     choice = dict(given) if isinstance(given, Mapping) else {"name": given}
     if "name" not in choice:
-        raise ConfigError(
-            f"algorithm = {given!r}: name is missing; known: {', '.join(ALGORITHMS)}", ("algorithm",)
-        )
+        raise ConfigError(nameless(choice), ("algorithm",))
     name = str(choice.pop("name"))
     if name not in ALGORITHMS:
-        raise unknown("algorithm", name, ALGORITHMS)
+        raise unknown("algorithm", name, ALGORITHMS, ALSO_CALLED)
     try:
         settings = create(name, choice).settings
     except ValidationError as error:

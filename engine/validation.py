@@ -30,6 +30,8 @@ def explain(error: ValidationError, model: Model) -> ConfigError:
             section = _find(model, location)
             known = f" of {', '.join(_keys(section))}" if section is not None else ""
             message = f"{place} = {finding['input']!r}: expected KEY: VALUE with keys{known}"
+        case "tuple_type" | "list_type":
+            message = f"{place} = {finding['input']!r}: expected a list, as in [{finding['input']!r}]"
         case _:
             problem = finding["msg"][0].lower() + finding["msg"][1:]
             message = f"{place} = {finding['input']!r}: {problem}"
@@ -51,16 +53,16 @@ def key_of(error: ConfigError) -> Key:
     return ()
 
 
-def inner_keys(model: type[BaseModel]) -> dict[str, str]:
+def inner_keys(model: Model) -> dict[str, str]:
     """Return key of a section -> the same with its section, as `rounds` -> `training.rounds`.
 
     Of two keys of one name it is that of the first section.
     """
     found: dict[str, str] = {}
-    for key, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            for inner in field.annotation.model_fields:
-                found.setdefault(inner, f"{key}.{inner}")
+    for key in _keys(model):
+        section = _find(model, (key,))
+        for inner in _keys(section) if section is not None else ():
+            found.setdefault(inner, f"{key}.{inner}")
     return found
 
 
@@ -81,7 +83,7 @@ def _unknown_key(location: Key, model: Model) -> ConfigError:
     section = _find(model, tuple(sections))
     if section is None:
         return ConfigError(f"unknown key '{'.'.join(location)}'", location)
-    return unknown_key(key, ".".join(sections), _keys(section), location)
+    return unknown_key(key, ".".join(sections), _keys(section), location, inner_keys(section))
 
 
 def _keys(model: Model) -> list[str]:

@@ -2,6 +2,7 @@
 
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
+from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.local.control_variates import ControlledTraining
 from fedgrid.algorithms.local.fednova import FedNova, FedNovaSettings, NormalisedTraining
 from fedgrid.algorithms.local.fedprox import FedProx, FedProxSettings, ProximalTraining
@@ -43,6 +44,14 @@ LOCAL_ENTRIES = (
         "Liang et al. 2020, arXiv:2001.01523",
         LgFedAvg,
         LgFedAvgSettings(),
+    ),
+    AlgorithmEntry(
+        "fine-tuned",
+        "FedAvg-FT",
+        "one model for all, which each client fine-tunes before the test",
+        "Yu et al. 2020, arXiv:2002.04758",
+        FedOpt,
+        FedOptSettings(fine_tune=45),
     ),
     AlgorithmEntry(
         "per-fedavg",

@@ -11,12 +11,10 @@ holder is a process of this machine, that is known at once. The next driver whos
 it then, and so does every driver that renews its own.
 """
 
-import json
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from threading import Event
+from threading import Event, Lock
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -36,7 +34,14 @@ from fedgrid.engine.storage.driver import (
     name_of,
     read,
 )
-from fedgrid.engine.storage.held_file import RENEWED, HeldFile, Observer, new_token, read_holder
+from fedgrid.engine.storage.held_file import (
+    HeldFile,
+    Observer,
+    UnreadableError,
+    new_token,
+    renew_stamp,
+    stamped,
+)
 from fedgrid.engine.storage.processes import user_name
 from fedgrid.engine.storage.sign import Sign
 from fedgrid.engine.storage.storage import GIVE_UP_AFTER, Storage
@@ -80,6 +85,7 @@ class Lease:
         """What the name of its file contains: other machines of the grid look for it."""
         self._name = name_of(self.token)
         self._file = HeldFile(storage.root / self._name, RENEW_EVERY, self.token)
+        self._writing = Lock()
         self._sign = Sign(storage, self.token, clock)
         self._observer = Observer(EXPIRES_AFTER, clock)
 
@@ -126,7 +132,8 @@ class Lease:
             RunError: another driver has taken it over; or the storage cannot be reached.
         """
         if self._storage.uri:
-            self.renew()
+            with suppress(UnreadableError):  # Another driver is writing the sign; the thread looks again.
+                self.renew()
             self.check()
 
     def extend(self, claims: Claims) -> None:
@@ -161,29 +168,27 @@ class Lease:
                 lasts until it expires.
         """
         begun = self._clock.now()
-        self._storage.refresh(self._name)
-        is_ours = self._file.renew(self._extend)
-        # A process that was stopped in between must look again: another driver may have the lease by now.
-        if is_ours and self._clock.now() - begun < EXPIRES_AFTER / 2:
-            self._storage.push(self._name)
+        with self._writing:
+            self._storage.refresh(self._name)
+            is_ours = self._file.renew(self._extend)
+            # A process that was stopped in between must look again: another driver may have the lease by now.
+            if is_ours and self._clock.now() - begun < EXPIRES_AFTER / 2:
+                self._storage.push(self._name)
         if not (is_ours and self._sign.renew() and not self._is_overtaken()):
             self.lost.set()
             return False
         return True
 
     def _extend(self, file: TextIO) -> None:
-        """Write the time into an open lease, whose length stays the same."""
-        file.seek(0)
-        renewed = {**read_holder(file.read()), RENEWED: self._now()}
-        os.pwrite(file.fileno(), (json.dumps(renewed) + "\n").encode(), 0)
-        os.fsync(file.fileno())
+        renew_stamp(file, self._clock)
 
     def _write(self, *, settled: bool) -> None:
         about = {"user": user_name(), "what": self._what, "since": self._since, VERSION: FORMAT}
         claims = {SETTLED: settled, CLAIMS: self._claims.as_json()}
-        content = {**self._file.holder(), **about, **claims, RENEWED: self._now()}
-        write_text(self._file.path, json.dumps(content) + "\n")
-        self._storage.push(self._name)
+        content = stamped({**self._file.holder(), **about, **claims}, self._clock)
+        with self._writing:
+            write_text(self._file.path, content)
+            self._storage.push(self._name)
 
     def _withdraw(self) -> None:
         with suppress(OSError, ValueError, FedgridError):  # If it cannot be given back, it expires.
@@ -199,7 +204,7 @@ class Lease:
         if not self._is_free():
             return False
         is_signed = False
-        with suppress(ValueError):  # Another one is about to sign.
+        with suppress(UnreadableError):  # Another one is about to sign.
             is_signed = self._sign.renew()
         # A process that was stopped in between must look again: another driver may have the lease by now.
         if not is_signed or self._clock.now() - begun > EXPIRES_AFTER / 2:
@@ -209,9 +214,6 @@ class Lease:
 
     def _files(self) -> list[Driver]:
         return [driver for driver in files(self._storage) if driver.name != self._name]
-
-    def _now(self) -> str:
-        return f"{self._clock.now():020.6f}"
 
     def _is_free(self, *, settled: bool = False) -> bool:
         """Return whether no other driver has claimed the same; if that cannot be said yet, pause.
@@ -250,8 +252,8 @@ class Lease:
         for other in self._files():
             if other.is_gone(self._storage.root, self._observer):
                 self._delete(other)
-            elif other.is_settled and other.token < self.token and self._clash(other):
-                is_overtaken = True
+            elif other.claims is not None and other.is_settled and other.token < self.token:
+                is_overtaken |= self._claims.clash(other.claims) is not None
         return is_overtaken
 
     def _clash(self, other: Driver) -> str | None:

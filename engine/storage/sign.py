@@ -6,7 +6,6 @@ version does not take the end of one driver for that of all. If an earlier versi
 is its own, and no driver of this version starts.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +16,7 @@ from fedgrid.engine.format import FORMAT, VERSION
 from fedgrid.engine.storage.atomic import PARTIAL, write_text
 from fedgrid.engine.storage.clock import Clock
 from fedgrid.engine.storage.driver import FOLDER, OTHERS, SIGN, files, read
-from fedgrid.engine.storage.held_file import RENEWED, Holder, link, read_holder
+from fedgrid.engine.storage.held_file import Holder, link, read_holder, stamped
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.takeover import take
 
@@ -109,7 +108,7 @@ class Sign:
 
     def _text(self) -> str:
         about = {"token": SHARED, "what": "of newer fedgrids", OTHERS: FOLDER, VERSION: FORMAT}
-        return json.dumps({**about, RENEWED: f"{self._clock.now():020.6f}"}) + "\n"
+        return stamped(about, self._clock)
 
 
 def _is_ours(file: TextIO) -> bool:

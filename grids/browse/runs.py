@@ -24,6 +24,9 @@ from fedgrid.redaction import printable
 WIDEST = 10_000
 """Columns of a table that is piped: its rows are never wrapped."""
 
+MOST_VALUES = 12
+"""Of a column that are named where none meets a condition."""
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -68,6 +71,18 @@ def show_runs(
         print_plain(
             console, f"{len(rows)} of {len(every)} runs of {grid}; more: --columns all, --csv, --json"
         )
+        for condition in () if rows else conditions:
+            print_plain(console, f"{condition.column} is {_values(condition.column, every)}")
+
+
+def _values(column: str, rows: Sequence[Row]) -> str:
+    """Return in words what a column has: for a condition that no run meets."""
+    found = list(dict.fromkeys(row.value(column) for row in rows))
+    numbers = [value for value in found if isinstance(value, int | float)]
+    if len(numbers) > MOST_VALUES:
+        return f"from {text_of(min(numbers))} to {text_of(max(numbers))}"
+    more = ", ..." if len(found) > MOST_VALUES else ""
+    return ", ".join(text_of(value) for value in found[:MOST_VALUES]) + more
 
 
 def _columns(given: str | None, rows: Sequence[Row]) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.algorithms.registry import ALSO_CALLED, nameless
 from fedgrid.engine.errors import ConfigError, hint, unknown
 from fedgrid.grids.presets.axis_keys import AXES, text_of
 from fedgrid.grids.presets.yaml_file import Place, at, parse_value
@@ -66,7 +66,7 @@ def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]
         with at(where):
             values = seeds_in(value) if axis == "seed" and isinstance(value, str) else [value]
             if axis == "algorithm" and isinstance(value, Mapping) and "name" not in value:
-                raise ConfigError(f"algorithm = {value!r}: name is missing; known: {', '.join(ALGORITHMS)}")
+                raise ConfigError(nameless(value))
         found.extend(Item(value, where) for value in values)
     if not found:
         with at(place):
@@ -109,7 +109,7 @@ def choose(given: Mapping[Any, Any], axes: Axes, place: Place | None = None) -> 
         for item in picked:
             if item.label not in has:
                 with at(item.place):
-                    near = hint(item.label, has)
+                    near = hint(item.label, has, ALSO_CALLED if axis == "algorithm" else {})
                     raise ConfigError(
                         f"no {axis} '{item.label}' in this grid; {near}it has: {', '.join(has)}"
                     )

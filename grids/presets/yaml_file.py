@@ -47,7 +47,8 @@ class YamlFile:
         """
         values, self._root = _parse(content, name)
         if not isinstance(values, dict):
-            raise ConfigError(f"{name}: expected keys such as dataset: and algorithm:")
+            what = {type(None): "the file is empty", list: "not a list"}.get(type(values), "not one value")
+            raise ConfigError(f"{name}: expected keys such as dataset: and algorithm:, {what}")
         self.name = name
         self.text = content.decode(errors="replace")
         self.values: dict[str, Any] = {str(key): value for key, value in values.items()}

@@ -27,7 +27,7 @@ from tests.helpers.small_cases import (
 )
 
 NAMES = list(ALGORITHMS)
-ONE_CLUSTER = ("bnc", "fedprox", "scaffold", "fednova", "lg-fedavg", "per-fedavg", "oracle")
+ONE_CLUSTER = ("bnc", "fedprox", "scaffold", "fednova", "lg-fedavg", "fine-tuned", "per-fedavg", "oracle")
 """Algorithms that never part their clients; `oracle` does so before round 1, if it is told the groups."""
 ALONE = "solo"
 """The algorithm whose clients are apart from the start; its server has no settings."""

@@ -9,10 +9,10 @@ A library that is preloaded (`failing_disk.c`; needs a C compiler) counts the ca
 storage, whoever makes them: Python, Arrow or safetensors. For each number the grid is run in a process of its
 own. Either that call alone fails ("once"), or that call and all after it, as on a full disk ("full"). The
 command must finish, or end with the cause in its output and without a traceback; then the same command must
-finish on a disk that works. In the end the runs must have the same bytes as undisturbed ones. Pauses take no
-time; figures are a few bytes; MLflow's database is elsewhere. With `--part run` there is neither a command
-line nor MLflow, so that a case takes a fraction of the time. With `--each-place`, of all writes that the same
-lines of our code lead to by the same calls, only the first and the last fail.
+finish in another process, on a disk that works. In the end the runs must have the same bytes as undisturbed
+ones. Pauses take no time; figures are a few bytes; MLflow's database is elsewhere. With `--part run` there is
+neither a command line nor MLflow, so that a case takes a fraction of the time. With `--each-place`, of all
+writes that the same lines of our code lead to by the same calls, only the first and the last fail.
 """
 
 import argparse
@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import astuple
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -34,8 +35,8 @@ from unittest.mock import patch
 
 from tests.helpers.stored_runs import contents
 
-Launch: TypeAlias = Callable[[Path, int, int, str], tuple[Path, Any]]
-"""From a storage, the first write that fails, how many do and the error, to the storage and the result."""
+Launch: TypeAlias = Callable[[Path, int, int, str], Any]
+"""From a storage, the first write that fails, how many do and the error, to the command's result."""
 ROOT = Path(__file__).parents[2]
 LIBRARY = "failing_disk.so"
 OURS = "/fedgrid/"
@@ -122,7 +123,7 @@ def undisturbed(storages: Path, launch: Launch) -> tuple[list[str], dict[str, by
         places: list[str] = []
         watcher = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(lambda name: places.append(place_of(name)))
         disk().failing_disk_watch(watcher)
-        storage, result = launch(storages / "undisturbed", 0, 0, "EIO")
+        result = launch(storages / "undisturbed", 0, 0, "EIO")
         disk().failing_disk_watch(None)
         assert result.code == 0, result
         counted = places[-disk().failing_disk_calls() :]  # Before the launch, others were written.
@@ -160,8 +161,12 @@ def import_all(modules: Sequence[str]) -> None:
 
 def case(storages: Path, launch: Launch, call: int, name: str, way: str, expected: dict[str, bytes]) -> str:
     """Run one case; return what is wrong with it, or nothing."""
-    times = 1 if way == "once" else FOREVER
-    storage, result = launch(storages / f"{name}-{way}-{call}", call, times, name)
+    from tests.helpers.command_line import Result
+
+    storage, times = storages / f"{name}-{way}-{call}", 1 if way == "once" else FOREVER
+    # A process of its own: what it held is free when it has ended.
+    said = forked(lambda: json.dumps(astuple(launch(storage, call, times, name))))
+    result = Result(*json.loads(said)) if said.startswith("[") else Result(-1, "", said)
     lines = result.err.splitlines()
     if "Traceback" in result.err + result.out:
         return f"traceback: {lines[-1]}"
@@ -171,7 +176,7 @@ def case(storages: Path, launch: Launch, call: int, name: str, way: str, expecte
         named = " ".join((result.err + result.out).replace("│", " ").split())
         if os.strerror(getattr(errno, name)) not in named and "is full" not in named:
             return f"the cause is not said: {named[-300:]}"
-        _, result = launch(storage, 0, 0, name)
+        result = launch(storage, 0, 0, name)
         if result.code:
             return f"it does not go on: {result.err[-300:]}"
     found = contents(storage)
@@ -179,8 +184,8 @@ def case(storages: Path, launch: Launch, call: int, name: str, way: str, expecte
     return f"{len(differing)} files differ: {differing[:3]}" if differing else ""
 
 
-def launch_grid(storage: Path, call: int, times: int, name: str) -> tuple[Path, Any]:
-    """Run the command with a failing disk; return the storage and the command's result."""
+def launch_grid(storage: Path, call: int, times: int, name: str) -> Any:
+    """Run the command with a failing disk; return its result."""
     from fedgrid.tracking import figures
     from tests.helpers.command_line import fedgrid, new_storage
 
@@ -191,12 +196,11 @@ def launch_grid(storage: Path, call: int, times: int, name: str) -> tuple[Path, 
     options = ("--in-process", "--storage", storage, "--retries", "3")
     tracked = f"sqlite:///{tracking}/mlflow.db"
     with patch.object(figures, "write", plain_figures):
-        ended = fedgrid("run", *GRID, *options, MLFLOW_TRACKING_URI=tracked, FAILING_FOLDER=str(storage))
-    return storage, ended
+        return fedgrid("run", *GRID, *options, MLFLOW_TRACKING_URI=tracked, FAILING_FOLDER=str(storage))
 
 
-def launch_run(storage: Path, call: int, times: int, name: str) -> tuple[Path, Any]:
-    """Do one run with a failing disk, through the library; return the storage and how it ended."""
+def launch_run(storage: Path, call: int, times: int, name: str) -> Any:
+    """Do one run with a failing disk, through the library; return how it ended, as a command's result."""
     from fedgrid.engine.clients.pool import InProcessPool
     from fedgrid.engine.errors import FedgridError
     from fedgrid.engine.round_cache.store import CacheOptions, RoundStore
@@ -220,8 +224,8 @@ def launch_run(storage: Path, call: int, times: int, name: str) -> tuple[Path, A
             for _ in run_events.run_to_end(session, config, Storage(storage), lambda: False):
                 pass
         except FedgridError as error:
-            return storage, Result(1, "", str(error))
-    return storage, Result(0, "", "")
+            return Result(1, "", str(error))
+    return Result(0, "", "")
 
 
 def plain_figures(folder: Path) -> list[Path]:

@@ -54,7 +54,7 @@ def main() -> None:
     sys.stdin.read()
     with ExitStack() as stack:
         try:
-            stack.enter_context(Lease(Storage.of(folder), "nfs"))
+            stack.enter_context(Lease(Storage.of(folder), "nfs", notify=print))
             print("holds the lease", flush=True)
         except ConfigError as error:
             print(f"refused: {error}", flush=True)

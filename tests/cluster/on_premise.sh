@@ -109,6 +109,7 @@ laptop() {
     cat "$HOME/submit.log"
     say "Exit code $code; $(runs_with done.json) runs are finished."
     [ "$code" = 0 ] || fail "the grid should have succeeded"
+    ! grep 'not in MLflow yet' "$HOME/submit.log" || fail "MLflow should have all runs"
 
     with_ray down --yes cluster.yaml
     say 'Ray processes left on the head:'

@@ -306,6 +306,20 @@ def test_a_configuration_cannot_be_changed():
         ),
         ({"partcipation": 0.5}, "unknown key 'partcipation'; did you mean 'participation'? allowed: dataset"),
         ({"evaluation": {"evry": 3}}, "unknown key 'evry' in evaluation; did you mean 'every'?"),
+        ({"lr": 0.1}, "unknown key 'lr'; did you mean 'training.learning_rate'?"),
+        ({"training": {"lr": 0.1}}, "unknown key 'lr' in training; did you mean 'learning_rate'?"),
+        ({"algorithm": "FedAvg"}, "unknown algorithm 'FedAvg'; did you mean 'bnc'? known: bnc, sattler"),
+        ({"algorithm": "SCL"}, "unknown algorithm 'SCL'; did you mean 'sattler'?"),
+        (
+            {"algorithm": {"name": "ocfl-kmeans", "num_clusters": 3}},
+            "unknown key 'num_clusters'; did you mean 'clusterer.num_clusters'? allowed: similarity_over",
+        ),
+        (
+            {"algorithm": {"ifca": {"num_clusters": 3}}},
+            "algorithm = {'ifca': {'num_clusters': 3}}: name is missing; "
+            "did you mean {name: ifca, num_clusters: 3}?",
+        ),
+        ({"uplink": {"clip": 1}}, "uplink = {'clip': 1}: expected a list, as in [{'clip': 1}]"),
         (
             {"algorithm": "ocfl-hdb"},
             "unknown algorithm 'ocfl-hdb'; did you mean 'ocfl-hdbscan'? known: bnc, sattler",

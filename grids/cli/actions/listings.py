@@ -13,7 +13,7 @@ from rich.table import Table
 
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
-from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED
 from fedgrid.engine.data.datasets import DATASETS, is_here
 from fedgrid.engine.data.femnist import convert
 from fedgrid.engine.errors import ConfigError, DataError, unknown
@@ -155,7 +155,7 @@ def list_algorithms(name: str | None, as_json: bool, console: Console) -> None:
         ConfigError: if there is none of that name.
     """
     if name is not None and name not in ALGORITHMS:
-        raise unknown("algorithm", name, ALGORITHMS)
+        raise unknown("algorithm", name, ALGORITHMS, ALSO_CALLED)
     if as_json:
         entries = [_as_json(entry) for entry in ALGORITHMS.values()]
         print(json.dumps(entries if name is None else _as_json(ALGORITHMS[name]), indent=2))

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.attack.report import with_attacks
@@ -18,7 +18,7 @@ from fedgrid.grids.explain.read import own_explained
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results import archived_explanations
-from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.grid_folder import GridFolder, known
 from fedgrid.grids.results.own_items import own_items, with_own_items
 from fedgrid.grids.results.study import load
 from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
@@ -64,7 +64,10 @@ def write_report(
         ConfigError: if there is no such grid, none of its runs is finished, or a plugin fails.
         RunError: if it cannot be written, or a file of the grid is damaged.
     """
-    _check_known(storage, name, *([against] if against not in (None, PUBLISHED) else []))
+    _check_known(storage, name)
+    grids = known(storage)
+    if against not in (None, PUBLISHED, *grids):
+        raise unknown("grid", str(against), [PUBLISHED, *grids])
     study = _read(name, storage, console, sizes=terms.traffic != "training")
     other = _read(against, storage, console) if against not in (None, PUBLISHED) else None
     grid = GridFolder(storage, name)

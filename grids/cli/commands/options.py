@@ -58,6 +58,14 @@ def parse_size(text: str) -> int:
     return size
 
 
+def seed_in(text: str) -> int:
+    """Return one seed."""
+    try:
+        return int(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no whole number; several seeds: --seeds 0..4") from error
+
+
 What = Annotated[
     str | None,
     typer.Argument(
@@ -84,7 +92,10 @@ Overlap = Annotated[
 ]
 Balance = Annotated[str | None, typer.Option(help="balanced or imbalanced.")]
 Clients = Annotated[int | None, typer.Option(help="Number of federated clients.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of everything random in the run.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(parser=seed_in, metavar="INTEGER", help="Seed of everything random in the run."),
+]
 Seeds = Annotated[str | None, typer.Option(help="Several: 0..4, or 0,2,5.")]
 Filters = Annotated[
     list[str] | None,

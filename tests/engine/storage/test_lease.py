@@ -279,6 +279,13 @@ def test_lease_of_a_newer_version_has_the_storage_alone(storage):
         pass
 
 
+@pytest.mark.parametrize("content", ["", {"format": FORMAT + 1}], ids=["damaged", "newer"])
+def test_driver_goes_on_beside_a_file_that_it_cannot_read(storage, content):
+    with lease(storage) as held:
+        put(storage, content)
+        assert held.renew()
+
+
 class TestEarlierVersions:
     """They know one driver a storage, in `lease.json`."""
 

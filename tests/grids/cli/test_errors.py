@@ -32,7 +32,10 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["search", "briggs", "--seed", "3", "--seeds", "0..1"], "both give seeds"),
         (["run", "--balance", "some"], "balance = 'some': input should be 'balanced' or 'imbalanced'"),
         (["run", "--seed", "-1"], "seed = -1: input should be greater than or equal to 0"),
-        (["run", "--seed", "one"], "Invalid value for '--seed'"),
+        (
+            ["run", "--seed", "0..4"],
+            "Invalid value for '--seed': '0..4' is no whole number; several seeds: --seeds",
+        ),
         (["run", "--clients", "0"], "clients = 0: input should be greater than 0"),
         (["run", "--clients", "1"], "3 clusters need at least 3 clients, not 1"),
         (["run", "--clients", "2"], "3 clusters need at least 3 clients, not 2"),

@@ -129,6 +129,7 @@ def test_report_of_a_grid_without_finished_runs_is_refused(storage):
 
 def test_unknown_grid_to_compare_with_is_refused(grids):
     assert "did you mean 'one'" in report(grids, "--against", "on").err
+    assert "did you mean 'published'? known: published, one" in report(grids, "--against", "publised").err
     result = fedgrid("compare", "one", "oen", "--storage", grids)
     assert (result.code, "unknown grid 'oen'" in result.err) == (2, True)
 

@@ -165,9 +165,12 @@ def test_a_file_that_is_not_yaml_is_named(write):
     refused("mine.yaml is not YAML: ", write("seed: [0, 1\nclients: 3"))
 
 
-@pytest.mark.parametrize("text", ["", "- bnc\n- sattler", "bnc", "3"])
-def test_a_file_that_is_no_mapping_is_refused(write, text):
-    refused("mine.yaml: expected keys such as dataset: and algorithm:", write(text))
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("", "the file is empty"), ("- bnc\n- sattler", "not a list"), ("bnc", "not one"), ("3", "not one")],
+)
+def test_a_file_that_is_no_mapping_is_refused(write, text, says):
+    refused(f"mine.yaml: expected keys such as dataset: and algorithm:, {says}", write(text))
 
 
 def test_a_file_that_is_no_utf8_text_is_refused(tmp_path):
