@@ -96,7 +96,7 @@ def child(storages: Path, launch: Launch, given: argparse.Namespace) -> int:
 
 
 def forked(work: Callable[[], str]) -> str:
-    """Return the text that `work` returns in a fork of this process."""
+    """Return the text that `work` returns in a fork of this process; why there is none, if that is killed."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -111,8 +111,8 @@ def forked(work: Callable[[], str]) -> str:
     os.close(write)
     with os.fdopen(read) as pipe:
         text = pipe.read()
-    os.waitpid(pid, 0)
-    return text
+    _, status = os.waitpid(pid, 0)
+    return f"killed by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else text
 
 
 def undisturbed(storages: Path, launch: Launch) -> tuple[list[str], dict[str, bytes]]:
