@@ -24,10 +24,18 @@ static char watched[FILES];
 static long calls, first_failing, failing_times;
 static int failing_number;
 static void (*watcher)(const char *call);
+static char folder[4096];
+
+/* Read seldom: one thread may set a variable, which moves the environment, while another one is in here. */
+__attribute__((constructor)) static void read_folder(void) {
+    const char *given = getenv("FAILING_FOLDER");
+    if (given) strncpy(folder, given, sizeof folder - 1);
+}
 
 void failing_disk_watch(void (*given)(const char *call)) { watcher = given; }
 
 void failing_disk(long first, long times, int number) {
+    read_folder();
     calls = 0;
     first_failing = first;
     failing_times = times;
@@ -37,8 +45,7 @@ void failing_disk(long first, long times, int number) {
 long failing_disk_calls(void) { return calls; }
 
 static int below(const char *path) {
-    const char *folder = getenv("FAILING_FOLDER");
-    return folder && path && strncmp(path, folder, strlen(folder)) == 0;
+    return *folder && path && strncmp(path, folder, strlen(folder)) == 0;
 }
 
 static int fails(const char *name) {
