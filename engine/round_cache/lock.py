@@ -8,13 +8,11 @@ round: the lock saves time, and no result depends on it.
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
-from fedgrid.engine.storage.atomic import PARTIAL
 from fedgrid.engine.storage.clock import CLOCK, Clock
-from fedgrid.engine.storage.held_file import HeldFile, Holder, Observer, read
+from fedgrid.engine.storage.held_file import HeldFile, Holder, Observer, read, temporary_beside
 from fedgrid.engine.storage.takeover import take
 
 RENEW_EVERY = 10.0
@@ -47,7 +45,8 @@ class RoundLock:
             found = read(path)
             if found is not None:
                 self._is_gone(found, path)  # A waiter mostly ends here, and has written nothing.
-            with self._temporary() as mine:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary_beside(path, json.dumps(self._file.holder()), self._file.token) as mine:
                 while not take(mine, path, self._is_gone):
                     pass
         except _HeldByAnotherError:
@@ -67,21 +66,6 @@ class RoundLock:
             self.held = False
             with suppress(OSError, ValueError):  # If the file cannot be deleted, it expires.
                 self._file.delete()
-
-    @contextmanager
-    def _temporary(self) -> Iterator[Path]:
-        """Provide a temporary file with the content of the lock, to link and to replace others with.
-
-        So a process that is killed meanwhile leaves no empty lock, which would have to expire.
-        """
-        path = self._file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        mine = path.with_name(f"{path.name}{PARTIAL}{self._file.token}")
-        try:
-            mine.write_text(json.dumps(self._file.holder()))
-            yield mine
-        finally:
-            mine.unlink(missing_ok=True)
 
     def _renew(self) -> bool:
         # It goes on even if the file is not ours at present: a network file system may show an old one.

@@ -8,8 +8,8 @@ machines' clocks are never compared.
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from os.path import samefile
@@ -19,6 +19,7 @@ from threading import Event, Thread
 from typing import Any, TextIO
 
 from fedgrid.engine.errors import FedgridError
+from fedgrid.engine.storage.atomic import PARTIAL
 from fedgrid.engine.storage.clock import CLOCK, Clock
 from fedgrid.engine.storage.processes import has_ended, identity, is_here
 
@@ -184,6 +185,20 @@ class Observer:
         if renewed is not None:
             return now - min(since, renewed) > self._expires_after
         return True if now - since > self._expires_after else None
+
+
+@contextmanager
+def temporary_beside(path: Path, text: str, token: str) -> Iterator[Path]:
+    """Provide a temporary file beside `path` with `text`, to link to `path` or to replace it with.
+
+    So a process that is killed meanwhile leaves no empty file of that name.
+    """
+    temporary = path.with_name(f"{path.name}{PARTIAL}{token}")
+    try:
+        temporary.write_text(text)
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def link(temporary: Path, path: Path) -> None:

@@ -7,16 +7,16 @@ is its own, and no driver of this version starts.
 """
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
 from fedgrid.engine.format import FORMAT, VERSION
-from fedgrid.engine.storage.atomic import PARTIAL, write_text
+from fedgrid.engine.storage.atomic import write_text
 from fedgrid.engine.storage.clock import Clock
 from fedgrid.engine.storage.driver import FOLDER, OTHERS, SIGN, files, read
-from fedgrid.engine.storage.held_file import Holder, link, read_holder, stamped
+from fedgrid.engine.storage.held_file import Holder, link, read_holder, stamped, temporary_beside
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.takeover import take
 
@@ -55,7 +55,7 @@ class Sign:
                     os.pwrite(file.fileno(), self._text().encode(), 0)
                 return is_ours
         except FileNotFoundError:
-            with self._temporary() as mine, suppress(FileExistsError):
+            with temporary_beside(self._path, self._text(), self._token) as mine, suppress(FileExistsError):
                 link(mine, self._path)
             return read(self._storage, SIGN) is None
 
@@ -69,7 +69,7 @@ class Sign:
             OSError, RunError: the storage cannot be read or written.
         """
         if not self._storage.uri:
-            with self._temporary() as mine:
+            with temporary_beside(self._path, self._text(), self._token) as mine:
                 return take(mine, self._path, is_gone)
         write_text(self._path, self._text())
         self._storage.push(SIGN)
@@ -95,16 +95,6 @@ class Sign:
         # One that has come meanwhile may have renewed the file that is gone now.
         if files(self._storage):
             self.renew()
-
-    @contextmanager
-    def _temporary(self) -> Iterator[Path]:
-        """Provide a temporary file with this sign, to link and to replace others with."""
-        mine = self._path.with_name(f"{SIGN}{PARTIAL}{self._token}")
-        try:
-            mine.write_text(self._text())
-            yield mine
-        finally:
-            mine.unlink(missing_ok=True)
 
     def _text(self) -> str:
         about = {"token": SHARED, "what": "of newer fedgrids", OTHERS: FOLDER, VERSION: FORMAT}

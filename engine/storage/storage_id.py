@@ -12,8 +12,8 @@ from secrets import token_hex
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.format import DamagedFile, seal, unseal
-from fedgrid.engine.storage.atomic import PARTIAL, disk_errors, flush
-from fedgrid.engine.storage.held_file import link
+from fedgrid.engine.storage.atomic import disk_errors, flush
+from fedgrid.engine.storage.held_file import link, temporary_beside
 from fedgrid.engine.storage.storage import Storage
 
 NAME = "storage.json"
@@ -61,11 +61,7 @@ def id_of(root: Path) -> str:
 
 def _create(path: Path, text: str) -> None:
     """Create a file; if another driver has just created it, leave that."""
-    temporary = path.with_name(f"{path.name}{PARTIAL}{token_hex(4)}")
-    try:
-        temporary.write_text(text)
+    with temporary_beside(path, text, token_hex(4)) as temporary:
         flush(temporary)
         with suppress(FileExistsError):
             link(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
