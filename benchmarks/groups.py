@@ -27,7 +27,7 @@ TOLD = "told"
 """In place of a clusterer's settings: as many clusters as there are hidden groups."""
 METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "evident-groups": ("evident-groups", {}),
-    "without looking within": ("evident-groups", {"look_within": False}),
+    "without k-means": ("evident-groups", {"restarts": 0}),
     "affinity": ("ocfl-affinity", {}),
     "HDBSCAN": ("ocfl-hdbscan", {}),
     "k-means, told": ("ocfl-kmeans", {"clusterer": TOLD}),
