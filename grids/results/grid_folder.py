@@ -17,6 +17,7 @@ from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import disk_errors, write_bytes, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.presets.seeds import read_runs
 from fedgrid.grids.results import kept_plugins
 
 GRIDS = "grids"
@@ -100,7 +101,7 @@ class GridFolder:
         _, lines = self._read()
         note_titles(kept_plugins.titles(self.path), kept_plugins.references(self.path))
         try:
-            return tuple(RunConfig.model_validate_json(line) for line in lines.splitlines())
+            return read_runs(lines)
         except ValidationError as error:
             raise ConfigError(
                 f"{self.path / RUNS} was written by another version of fedgrid; move {self.path} away"
