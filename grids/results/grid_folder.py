@@ -107,6 +107,12 @@ class GridFolder:
                 f"{self.path / RUNS} was written by another version of fedgrid; move {self.path} away"
             ) from error
 
+    def lists(self, runs: Sequence[RunConfig]) -> bool:
+        """Return whether the grid was launched before, with these runs among its own."""
+        if not (self.path / RUNS).exists():
+            return False
+        return {run.run_id for run in runs} <= {run.run_id for run in self.runs()}
+
     def source(self) -> str:
         """Return where the preset of the last launch came from, as `keep` got it.
 
