@@ -67,7 +67,7 @@ SETS: Mapping[str, Sequence[Settings]] = {
     "rotated": shifted(["rotated"], [4, 2], [20]),
     "flipped": shifted(["flipped"], [4, 2], [20]),
     "swapped": shifted(["swapped"], [4, 2], [20]),
-    "rotated, unequal": [
+    "rotated unequal": [
         {"overlap": "rotated", "clients": 20, "split": {"num_clusters": count, "alpha": 1.0}}
         for count in (4, 2)
     ],
