@@ -29,14 +29,14 @@ def read_runs(lines: bytes) -> tuple[RunConfig, ...]:
     Raises:
         ValidationError: a line is not the configuration of a run.
     """
-    known: dict[str, OtherSeeds] = {}
+    known: dict[tuple[str, str], OtherSeeds] = {}
     found = []
     for line in lines.splitlines():
         text = line.decode(errors="replace")
-        kind = WRITTEN.sub("", text)
-        seeds = WRITTEN.findall(text)
-        if kind in known and len(seeds) == 1:
-            found.append(known[kind](int(seeds[0])))
+        parts = WRITTEN.split(text)
+        kind = parts[0], parts[-1]
+        if len(parts) == 3 and kind in known:
+            found.append(known[kind](int(parts[1])))
             continue
         run = RunConfig.model_validate_json(line)
         found.append(run)

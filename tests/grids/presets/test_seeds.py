@@ -60,6 +60,11 @@ def test_an_algorithm_may_have_a_setting_called_seed(checked):
     assert other_seeds(runs[0]) is None
 
 
+def test_a_line_without_a_seed_is_refused():
+    with pytest.raises(ValidationError, match="seed"):
+        read_runs(lines_of([config(seed=0)]).replace(b'"seed":0,', b""))
+
+
 @pytest.mark.parametrize("seed", ["-1", "1.5", "true", '"1"', "null"])
 def test_a_seed_that_is_none_is_refused_after_one_that_is(seed):
     lines = lines_of([config(seed=0), config(seed=1)]).replace(b'"seed":1', f'"seed":{seed}'.encode())
