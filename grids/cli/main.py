@@ -123,7 +123,7 @@ def run_command() -> None:
         code = INTERRUPTED
     except TyperException as error:
         problem = error.format_message().rstrip(".").replace(": Value error, ", ": ")
-        _fail(f"{problem}; see --help", BAD_INPUT)
+        _fail(f"{problem}; {_way(error) or 'see --help'}", BAD_INPUT)
     except (ConfigError, DataError) as error:
         _fail(str(error), BAD_INPUT)
     except FedgridError as error:
@@ -140,6 +140,19 @@ def run_command() -> None:
     if code == INTERRUPTED:
         _fail("interrupted; the same command continues", INTERRUPTED)
     sys.exit(code)
+
+
+def _way(error: TyperException) -> str:
+    """Return how the key is set that somebody took for an option, as in `--rounds 3`; empty if it is none."""
+    name, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
+    if context is None or not any("--set" in option.opts for option in context.command.params):
+        return ""
+    from fedgrid.grids.presets.axis_keys import axis_keys
+
+    word = name.lstrip("-").replace("-", "_")
+    found = [key for key in axis_keys() if word == key.rpartition(".")[2]]
+    keys = sorted(found, key=lambda key: key.count("."))
+    return f"set it with {' or '.join(f'--set {key}=VALUE' for key in keys)}" if keys else ""
 
 
 def _fail(message: str, code: int) -> NoReturn:

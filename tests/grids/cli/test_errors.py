@@ -15,7 +15,7 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["nonsense"], "No such command 'nonsense'; see --help"),
         (["--bogus"], "No such option: --bogus"),
         (["run"], "nothing to run: name a preset (quickstart), a YAML file, or options; see --help"),
-        (["run", "--rounds", "3"], "No such option: --rounds"),
+        (["run", "--rounds", "3"], "set it with --set training.rounds=VALUE"),
         (["run", "quickstart", "other"], "unexpected extra argument"),
         (["run", "quikstart"], "unknown preset 'quikstart'; did you mean 'quickstart'?"),
         (["run", "my-run.yaml"], "no file my-run.yaml; presets: quickstart"),
