@@ -22,6 +22,8 @@ from fedgrid.grids.results import kept_plugins
 
 GRIDS = "grids"
 RUNS, PRESET, PROGRESS, STOP = "runs.jsonl", "preset.yaml", "progress.json", "stop"
+FOUND = "search.json"
+"""The result of a search, so far."""
 PLAIN_NAME = re.compile(r"\w[\w .+-]{0,99}")
 FORMAT_1 = b'{"algorithm":'
 """How the first line of a grid's runs began then: it was a run."""
@@ -137,6 +139,22 @@ class GridFolder:
         except DamagedFile as error:
             raise ConfigError(f"{error}; move {self.path} away: its runs stay where they are") from error
         return str(about.get("source", "")), lines
+
+    def stopped_early(self) -> frozenset[str]:
+        """Return the ids of the runs that a search has stopped early; none of another grid.
+
+        Raises:
+            ConfigError: if the search's result is damaged.
+        """
+        try:
+            trials = unseal(self.path / FOUND)["trials"]
+        except FileNotFoundError:
+            return frozenset()
+        except DamagedFile as error:
+            raise ConfigError(f"{error}; repeat the search's command to write it again") from error
+        return frozenset(
+            run_id for trial in trials if trial["stopped_at"] is not None for run_id in trial["run_ids"]
+        )
 
     def ask_to_stop(self) -> None:
         """Ask every run of the grid to stop after its current round.
