@@ -37,6 +37,8 @@ from fedgrid.grids.cli.commands import (
 from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED
 from fedgrid.redaction import printable, redacted
 
+SELECTING = ("--filter", "--where")
+"""Options that select runs by an axis."""
 LONGEST = 2000
 """Characters of a message."""
 
@@ -123,7 +125,7 @@ def run_command() -> None:
         code = INTERRUPTED
     except TyperException as error:
         problem = error.format_message().rstrip(".").replace(": Value error, ", ": ")
-        _fail(f"{problem}; see --help", BAD_INPUT)
+        _fail(f"{problem}; {_instead_of(error)}see --help", BAD_INPUT)
     except (ConfigError, DataError) as error:
         _fail(str(error), BAD_INPUT)
     except FedgridError as error:
@@ -140,6 +142,20 @@ def run_command() -> None:
     if code == INTERRUPTED:
         _fail("interrupted; the same command continues", INTERRUPTED)
     sys.exit(code)
+
+
+def _instead_of(error: TyperException) -> str:
+    """Return which option selects runs by an axis, if an option is missing that has the axis's name."""
+    # Imports the registry of algorithms, which no help text needs.
+    from fedgrid.grids.presets.axis_keys import AXES
+
+    axis = str(getattr(error, "option_name", "")).removeprefix("--")
+    command = getattr(getattr(error, "ctx", None), "command", None)
+    if axis not in AXES or command is None:
+        return ""
+    taken = {option for parameter in command.params for option in parameter.opts}
+    found = [f"{option} {axis}=VALUE selects runs; " for option in SELECTING if option in taken]
+    return "".join(found[:1])
 
 
 def _fail(message: str, code: int) -> NoReturn:
