@@ -13,7 +13,8 @@ from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.planning.calibrate import Speed, Workload, calibrate, expected_images, run_cost
+from fedgrid.grids.planning.calibrate import Speed, Workload, calibrate, run_cost
+from fedgrid.grids.planning.images import expected_images
 from fedgrid.grids.presets.grid import load_grid
 
 NO_DATA = Path("data")

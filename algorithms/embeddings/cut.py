@@ -1,4 +1,4 @@
-"""Ward's tree of vectors, and where to cut it: at the best Calinski-Harabasz index, or below a threshold.
+"""Ward's tree of vectors, and where to cut it: by the Calinski-Harabasz index, a threshold or a number.
 
 Source: Prigent et al. 2024, section III-C, Algorithm 2: Bayesian optimisation of the threshold by the index
 (Calinski and Harabasz 1974). Only the n - 1 merge heights matter, so `best_ch` looks at all of them. A merge
@@ -75,6 +75,16 @@ class Tree:
         limit = np.nextafter(threshold, -np.inf)
         labels = hierarchy.fcluster(self._merges, limit, criterion="distance")
         return Cut(np.asarray(labels, np.int64) - 1, threshold, self.index_after(num_merges))
+
+    def into(self, count: int) -> Labels:
+        """Return so many clusters, shape (N,): fewer if there are fewer different vectors, or merges tie."""
+        from scipy.cluster import hierarchy
+
+        different = 1 + np.count_nonzero(self.heights)
+        if different == 1:
+            return np.zeros(self._num, np.int64)
+        labels = hierarchy.fcluster(self._merges, min(count, different), criterion="maxclust")
+        return np.asarray(labels, np.int64) - 1
 
     def index_after(self, num_merges: int) -> float:
         """Return the Calinski-Harabasz index after so many merges: infinite if nothing differs within.

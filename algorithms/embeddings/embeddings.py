@@ -10,17 +10,17 @@ client not met yet is counted to the largest cluster.
 Shapes: N clients, D entries of a vector.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator
+from pydantic import AfterValidator, model_validator
 
-from fedgrid.algorithms.contract.base import Labels
+from fedgrid.algorithms.contract.base import Conditions, Labels
 from fedgrid.algorithms.contract.encoder import EncoderSettings
 from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.section import PositiveInt
-from fedgrid.algorithms.embeddings.before_training import BeforeTraining, BeforeTrainingSettings
+from fedgrid.algorithms.embeddings.before_training import BeforeTraining, BeforeTrainingSettings, too_many
 from fedgrid.algorithms.embeddings.class_means import ClassMeans, Flip, vector_of
 from fedgrid.algorithms.embeddings.cut import Guards, Tree
 
@@ -53,17 +53,34 @@ class EmbeddingsSettings(BeforeTrainingSettings):
     `bayesian`: the best one that 35 steps of an optimisation find (text); `bayesian-reversed`: the same for
     the negative index, between 1 and 100 (code); `widest-gap` (ours): where a merge is the most times higher
     than the one below it, which flips mislead less."""
+    num_clusters: PositiveInt | None = None
+    """Ward's tree is cut into so many instead, whatever the members; None: at `threshold`."""
     least_clusters: PositiveInt = 2
     """Of a cut that is accepted, unless the threshold is a number. The release has 3."""
     least_members: PositiveInt = 2
     """Of each of its clusters; does not count if no cut has as many. The release has 5 to 100. With 1, a few
     clients that send the same bits and many that are alone can have the greatest index."""
 
+    later: ClassVar[tuple[str, ...]] = ("num_clusters",)
+
+    @model_validator(mode="after")
+    def _one_cut(self) -> Self:
+        if self.num_clusters is not None and self.threshold != "best-ch":
+            raise ValueError(
+                f"threshold = {self.threshold} has no effect beside num_clusters = {self.num_clusters}; "
+                "leave one of them out"
+            )
+        return self
+
 
 class Embeddings(BeforeTraining):
     """FedAvg in clusters of like embeddings."""
 
     settings: EmbeddingsSettings
+
+    def problem(self, conditions: Conditions) -> str | None:
+        """Refuse more clusters than clients."""
+        return too_many(self.settings.num_clusters, conditions) or super().problem(conditions)
 
     def message(self) -> Message:
         """Return what clients say: bits of the mean codes of their classes."""
@@ -84,6 +101,8 @@ class Embeddings(BeforeTraining):
     def groups(self, vectors_ND: NDArray[np.float64], rng: np.random.Generator) -> Labels:
         """Return the clusters of the tree's best cut."""
         tree, threshold = Tree(vectors_ND), self.settings.threshold
+        if self.settings.num_clusters is not None:
+            return tree.into(self.settings.num_clusters)
         guards = Guards(self.settings.least_clusters, self.settings.least_members)
         if threshold == "best-ch":
             return tree.best_ch(guards).labels_N

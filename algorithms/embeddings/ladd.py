@@ -20,7 +20,7 @@ from pydantic import Field
 from fedgrid.algorithms.contract.base import Conditions, Labels
 from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.section import PositiveInt
-from fedgrid.algorithms.embeddings.before_training import BeforeTraining, BeforeTrainingSettings
+from fedgrid.algorithms.embeddings.before_training import BeforeTraining, BeforeTrainingSettings, too_many
 from fedgrid.algorithms.embeddings.class_means import VECTOR, class_means
 from fedgrid.algorithms.embeddings.private import PrivateMessage
 
@@ -87,13 +87,7 @@ class Ladd(BeforeTraining):
 
     def problem(self, conditions: Conditions) -> str | None:
         """Refuse more clusters than clients."""
-        count, num_clients = self.settings.num_clusters, conditions.num_clients
-        if count is not None and count > num_clients:
-            return (
-                f"num_clusters {count} is more than the {num_clients} clients; set algorithm.num_clusters to "
-                f"{num_clients} or fewer"
-            )
-        return super().problem(conditions)
+        return too_many(self.settings.num_clusters, conditions) or super().problem(conditions)
 
     def message(self) -> Message:
         """Return what clients say: mean styles."""

@@ -10,12 +10,12 @@ from rich.console import Console
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.browse.columns import rows_of
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.display.status import status
+from fedgrid.grids.display.status import COUNTS, STOPPED, status
 from fedgrid.grids.display.tables import summary_rows, summary_table
 from fedgrid.grids.presets.axis_keys import AXES, value_text
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import finished
+from fedgrid.grids.results.outcome import finished, trusting_times
 
 VALUES_SHOWN = 8
 """Values of an axis that are listed; of more, the first, the last and their number."""
@@ -31,15 +31,16 @@ def grid_facts(name: str, storage: Storage) -> dict[str, Any]:
     folder = GridFolder(storage, name)
     runs = folder.runs()
     rows = rows_of(runs, storage)
-    done = [finished(storage.root, row.config, row.scores) for row in rows if row.is_finished]
+    now = status(name, storage)
+    with trusting_times(storage):
+        done = [finished(storage.root, row.config, row.scores) for row in rows if row.is_finished]
     keys = (*AXES, *naming_keys(runs))
     values = {key: [value_text(run, key) for run in runs] for key in keys}
-    now = status(name, storage)
     return {
         "grid": name,
         "source": folder.source(),
         "folder": f"{storage}/{folder.path.relative_to(storage.root)}",
-        **{key: now[key] for key in ("driver", "total", "done", "running", "waiting", "failed", "failures")},
+        **{key: now[key] for key in ("driver", *COUNTS, STOPPED, "failures")},
         "axes": {key: [one for one in dict.fromkeys(values[key]) if one is not None] for key in keys},
         "scores": summary_rows(done) if done else [],
         "runs": [{"run": row.value("run"), "run_id": row.config.run_id, "state": row.state} for row in rows],
@@ -50,9 +51,11 @@ def print_grid(facts: Mapping[str, Any], storage: Storage, console: Console) -> 
     """Print what is known of a grid."""
     say, name = partial(print_plain, console), quote(facts["grid"])
     where = f"running on {facts['driver']}" if facts["driver"] else "not running"
-    counts = ", ".join(f"{facts[kind]} {kind}" for kind in ("running", "waiting", "failed") if facts[kind])
+    kinds = ("running", "waiting", "failed", STOPPED)
+    counts = ", ".join(f"{facts[kind]} {kind.replace('_', ' ')}" for kind in kinds if facts[kind])
     state = f"{facts['done']} of {facts['total']} runs finished" + (f", {counts}" if counts else "")
-    say(f"{facts['grid']}: {state}; {where if facts['done'] < facts['total'] else 'complete'}")
+    is_complete = facts["done"] + facts[STOPPED] == facts["total"]
+    say(f"{facts['grid']}: {state}; {'complete' if is_complete else where}")
     say(f"From {facts['source'] or 'a file or preset that --name named'}")
     width = max(map(len, facts["axes"]))
     for key, values in facts["axes"].items():
@@ -66,7 +69,7 @@ def print_grid(facts: Mapping[str, Any], storage: Storage, console: Console) -> 
     say(f"Files: {facts['folder']}")
     say(f"Its runs, with their ids:  fedgrid runs {name} --sort ari")
     say(f"One of them:               fedgrid show {facts['runs'][0]['run_id']}")
-    if facts["done"] < facts["total"]:
+    if not is_complete:
         say(f"How far it is:             fedgrid status {name}")
     if facts["done"]:
         say(f"Tables and figures:        fedgrid report {name}")

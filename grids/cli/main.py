@@ -37,6 +37,8 @@ from fedgrid.grids.cli.commands import (
 from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED
 from fedgrid.redaction import printable, redacted
 
+SELECTING = ("--filter", "--where")
+"""Options that select runs by an axis."""
 LONGEST = 2000
 """Characters of a message."""
 
@@ -123,7 +125,7 @@ def run_command() -> None:
         code = INTERRUPTED
     except TyperException as error:
         problem = error.format_message().rstrip(".").replace(": Value error, ", ": ")
-        _fail(f"{problem}; {_way(error) or 'see --help'}", BAD_INPUT)
+        _fail(f"{problem}; {_instead_of(error) or 'see --help'}", BAD_INPUT)
     except (ConfigError, DataError) as error:
         _fail(str(error), BAD_INPUT)
     except FedgridError as error:
@@ -142,17 +144,19 @@ def run_command() -> None:
     sys.exit(code)
 
 
-def _way(error: TyperException) -> str:
-    """Return how the key is set that somebody took for an option, as in `--rounds 3`; empty if it is none."""
-    name, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
-    if context is None or not any("--set" in option.opts for option in context.command.params):
-        return ""
-    from fedgrid.grids.presets.axis_keys import axis_keys
+def _instead_of(error: TyperException) -> str:
+    """Return how the key or axis that somebody took for an option is given; empty if it is neither."""
+    # Imports the registry of algorithms, which no help text needs.
+    from fedgrid.grids.presets.axis_keys import AXES, axis_keys
 
-    word = name.lstrip("-").replace("-", "_")
-    found = [key for key in axis_keys() if word == key.rpartition(".")[2]]
-    keys = sorted(found, key=lambda key: key.count("."))
-    return f"set it with {' or '.join(f'--set {key}=VALUE' for key in keys)}" if keys else ""
+    word = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
+    command = getattr(getattr(error, "ctx", None), "command", None)
+    taken = {option for parameter in getattr(command, "params", ()) for option in parameter.opts}
+    if "--set" in taken:
+        keys = sorted((key for key in axis_keys() if word == key.rpartition(".")[2]), key=len)
+        return f"set it with {' or '.join(f'--set {key}=VALUE' for key in keys)}" if keys else ""
+    selecting = [option for option in SELECTING if option in taken and word in AXES]
+    return "".join(f"{option} {word}=VALUE selects runs" for option in selecting[:1])
 
 
 def _fail(message: str, code: int) -> NoReturn:

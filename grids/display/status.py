@@ -21,6 +21,10 @@ from fedgrid.grids.results.grid_folder import GridFolder, known
 from fedgrid.grids.results.outcome import state_of, trusting_times
 from fedgrid.redaction import printable
 
+COUNTS = ("total", "done", "running", "waiting", "failed")
+STOPPED = "stopped_early"
+"""How many runs a search has stopped early; they wait for nothing."""
+
 
 def show_status(name: str, storage: Storage, as_json: bool, console: Console) -> None:
     """Show the progress of a grid.
@@ -35,8 +39,7 @@ def show_status(name: str, storage: Storage, as_json: bool, console: Console) ->
 
     say = partial(print_plain, console)
     say(f"{name}: {_driver(found)}")
-    counts = ", ".join(f"{found[kind]} {kind}" for kind in ("done", "running", "waiting", "failed"))
-    say(f"{found['total']} runs: {counts}{_pace(found)}")
+    say(f"{found['total']} runs: {counts_of(found)}{_pace(found)}")
     if found["runs"]:
         console.print(_running_table(found["runs"]))
     for why in found["damaged"].values():
@@ -44,6 +47,12 @@ def show_status(name: str, storage: Storage, as_json: bool, console: Console) ->
     if found["failures"]:
         console.print(_failures(found["failures"]))
         say(f"`fedgrid retry {name}` runs them again from their last rounds.")
+
+
+def counts_of(found: Mapping[str, Any]) -> str:
+    """Return `64 done, 0 running, 0 waiting, 0 failed`; only a search has runs that are stopped early."""
+    counts = [f"{found[kind]} {kind}" for kind in COUNTS[1:]]
+    return ", ".join([*counts, f"{found[STOPPED]} stopped early"] if found[STOPPED] else counts)
 
 
 def show_all(storage: Storage, as_json: bool, console: Console) -> None:
@@ -61,10 +70,11 @@ def show_all(storage: Storage, as_json: bool, console: Console) -> None:
         print_plain(console, f"No grid in {storage} yet; `fedgrid run quickstart` starts one.")
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("grid", "runs", "done", "running", "waiting", "failed", "state"):
+    kinds = [*COUNTS, STOPPED] if any(one.get(STOPPED) for one in found) else COUNTS
+    for heading in ("grid", "runs", *(kind.replace("_", " ") for kind in kinds[1:]), "state"):
         table.add_column(heading, justify=_side(heading), overflow="fold")
     for one in found:
-        counts = (one.get(kind) for kind in ("total", "done", "running", "waiting", "failed"))
+        counts = (one.get(kind) for kind in kinds)
         cells = ("–" if count is None else str(count) for count in counts)
         table.add_row(Text(printable(one["grid"])), *cells, Text(printable(one["state"])))
     console.print(table)
@@ -81,7 +91,7 @@ def _brief(name: str, storage: Storage) -> dict[str, Any]:
         found = status(name, storage)
     except ConfigError as error:
         return {"grid": name, "state": str(error)}
-    counts = {kind: found[kind] for kind in ("total", "done", "running", "waiting", "failed")}
+    counts = {kind: found[kind] for kind in (*COUNTS, STOPPED)}
     return {"grid": name, **counts, "driver": found["driver"], "state": _driver(found)}
 
 
@@ -98,6 +108,9 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
         states = [(run, *state_of(storage, run)) for run in runs]
     damaged = {run.run_id: why for run, _, why in states if why}
     failures = _failed([run for run, is_finished, _ in states if not is_finished], storage)
+    busy = {each["run_id"] for each in (*under_way, *failures)}
+    stopped = {run.run_id for run, is_finished, _ in states if not is_finished} - busy
+    stopped &= grid.stopped_early()
     under_way, failures = (_named(each, runs) for each in (under_way, failures))
     done = sum(is_finished for _, is_finished, _ in states)
     return {
@@ -107,7 +120,8 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
         "total": len(runs),
         "done": done,
         "running": len(under_way),
-        "waiting": len(runs) - done - len(under_way) - len(failures),
+        "waiting": len(runs) - done - len(under_way) - len(failures) - len(stopped),
+        STOPPED: len(stopped),
         "failed": len(failures),
         "rounds_per_second": progress.get("rounds_per_second"),
         "seconds_left": progress.get("seconds_left"),
@@ -155,7 +169,7 @@ def _named(found: Sequence[Mapping[str, Any]], runs: Sequence[RunConfig]) -> lis
 
 def _driver(found: Mapping[str, Any]) -> str:
     if found["driver"] is None:
-        return "finished" if found["done"] == found["total"] else "not running"
+        return "finished" if found["done"] + found[STOPPED] == found["total"] else "not running"
     return f"running on {found['driver']}" + (", asked to stop" if found["stopping"] else "")
 
 

@@ -17,13 +17,10 @@ from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.encoders.reconstruction import Reconstruction
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.models.registry import AUTOENCODERS
-from fedgrid.engine.partition.kinds import kind_of
-from fedgrid.engine.partition.label_skew import labels_per_client
-from fedgrid.engine.partition.natural import NATURAL
-from fedgrid.engine.partition.scenarios import Facts, Scenario
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.training.evaluation import TEST_BATCH
 from fedgrid.engine.training.settings import Augment, Kernels, LocalTraining, Precision
+from fedgrid.grids.planning.images import Images, passes
 
 BUDGET = 20.0
 """Seconds of the processor that all measurements together may take, and of a GPU's clock."""
@@ -41,19 +38,6 @@ SERVER_SECONDS = 0.05
 
 NUM_CLASSES = 10
 MOST_IMAGES, MOST_BYTES = 4096, 1 << 26
-
-SERVER_IMAGES = {
-    "digits": 355,
-    "mnist": 10_000,
-    "fmnist": 10_000,
-    "cifar10": 10_000,
-    "pathmnist": 7_180,
-    "bloodmnist": 3_421,
-    "cifar100": 10_000,
-    "svhn": 26_032,
-    "femnist": 79_000,
-}
-"""Sizes of the official test sets, which may not be downloaded yet; others count as a fifth of the pool."""
 
 
 @dataclass(frozen=True)
@@ -121,15 +105,6 @@ class Cost:
         return Cost(self.training + more.training, self.tests + more.tests, self.other + more.other)
 
 
-@dataclass(frozen=True)
-class Images:
-    """Expected number of images of all clients of a run together, and of the server."""
-
-    train: float
-    test: float
-    server: int
-
-
 def calibrate(
     workloads: Sequence[Workload], device: str = "cpu", budget: float = BUDGET
 ) -> dict[Workload, Speed]:
@@ -153,51 +128,14 @@ def calibrate(
     return speeds
 
 
-def expected_images(config: RunConfig, dataset: Dataset) -> Images:
-    """Return how many images a run has, assuming classes of equal size.
-
-    With N images in a class, d draws that hit the class with probability p give N (1 - (1 - p / N)^d)
-    different images.
-
-    Raises:
-        ConfigError: if the data set is too small for the split.
-    """
-    split = config.split
-    scenario = Scenario(config.dataset.partition(":")[0], config.overlap, config.balance, config.clients)
-    held = kind_of(config.overlap).expected_images(scenario, Facts.of(dataset), split, config.seed)
-    official = SERVER_IMAGES.get(dataset.name, dataset.pool_size // 5)
-    server = split.server_images or official
-    if split.tested_on == "official" and split.scored_on == "test":
-        return Images(held, _official_tests(config, dataset, official), server)
-    if split.scored_on == "validation":
-        held *= 1 - split.test_share
-    return Images(held * (1 - split.test_share), held * split.test_share, server)
-
-
-def _official_tests(config: RunConfig, dataset: Dataset, official: int) -> float:
-    """Return the most test images that all clients together can have, of the labels and groups they own."""
-    if config.overlap == NATURAL:
-        return config.clients * official / (dataset.num_groups or 1)
-    if config.overlap == "label-skew":
-        owned = labels_per_client(dataset.num_classes, config.split.labels_share) / dataset.num_classes
-        return config.clients * official * owned
-    return float(config.clients * official)
-
-
-def run_cost(config: RunConfig, images: Images, speed: Speed, rounds: int) -> Cost:
-    """Return what `rounds` rounds of a run cost without a round cache.
-
-    Every client trains. Its local model is tested on its own test set and, with `evaluation.local_server`, on
-    the server's, its cluster's model on its own. Each cluster's model is tested on the server's images once.
-    """
-    on_server = config.split.num_clusters + config.clients * config.evaluation.local_server
-    tests = 2 * images.test + on_server * images.server
-    round_cost = Cost(
-        training=config.training.local_epochs * images.train * speed.train,
-        tests=tests * speed.test / config.evaluation.every,
-        other=config.clients * speed.turn + SERVER_SECONDS,
+def run_cost(config: RunConfig, images: Images, speed: Speed, rounds: int, actors: int = 1) -> Cost:
+    """Return what the last `rounds` rounds of a run, on `actors` of clients, cost without a round cache."""
+    asked = config.participation * (1 - config.dropout)
+    return Cost(
+        training=rounds * asked * config.training.local_epochs * images.train * speed.train,
+        tests=passes(config, images, rounds, actors) * speed.test,
+        other=rounds * (asked * config.clients * speed.turn + SERVER_SECONDS),
     )
-    return round_cost.times(rounds)
 
 
 def _measure(workload: Workload, device: str, budget: float) -> Speed:

@@ -9,7 +9,8 @@ from fedgrid.engine.data.dataset import Dataset
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.encoders.encoder import model_of
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.grids.planning.calibrate import Speed, Workload, expected_images
+from fedgrid.grids.planning.calibrate import Speed, Workload
+from fedgrid.grids.planning.images import expected_images
 
 RoundsLeft = Sequence[tuple[RunConfig, int]]
 """Each run with its number of rounds still to compute, 0 if it is finished."""

@@ -7,9 +7,10 @@ from pathlib import Path
 from fedgrid.engine.clients.placement import Node, Placement, Request, at_once, plan
 from fedgrid.engine.data.datasets import find, is_here
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.grids.planning.calibrate import Cost, Speed, Workload, expected_images, run_cost
+from fedgrid.grids.planning.calibrate import Cost, Speed, Workload, run_cost
 from fedgrid.grids.planning.cluster import least_stacked, num_to_place
 from fedgrid.grids.planning.encoders import RoundsLeft, encoder_plans
+from fedgrid.grids.planning.images import expected_images
 from fedgrid.grids.planning.published_branches import share_computed
 
 HOUR = 3600.0
@@ -100,6 +101,7 @@ def dataset_rows(
 ) -> list[DatasetRow]:
     """Return a row a data set, in the order of the runs; `speeds` has every unfinished workload."""
     workers = {capacity.clients: capacity.workers for capacity in capacities}
+    actors = {capacity.clients: capacity.placement.num_actors for capacity in capacities}
     rows = []
     for name in dict.fromkeys(run.dataset for run, _ in left):
         dataset = find(name, data_dir)
@@ -107,7 +109,11 @@ def dataset_rows(
         waiting = [(run, rounds) for run, rounds in left if run.dataset == name and rounds]
         costs = {
             run.run_id: run_cost(
-                run, expected_images(run, dataset), speeds[Workload.of(run, dataset)], rounds
+                run,
+                expected_images(run, dataset),
+                speeds[Workload.of(run, dataset)],
+                rounds,
+                actors[run.clients],
             ).times(1 / HOUR)
             for run, rounds in waiting
         }

@@ -18,7 +18,7 @@ from fedgrid.engine.gpu.probe import TIMEOUT, Taken, Workload, measure
 from fedgrid.engine.plugins import active
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.planning.calibrate import expected_images
+from fedgrid.grids.planning.images import expected_images
 
 SPARE = 1.25
 """By how much a share is larger than what was measured."""

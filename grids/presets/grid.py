@@ -1,6 +1,7 @@
 """From a preset, a YAML file and options to the runs of a grid."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from fedgrid.engine.errors import ConfigError, unknown
+from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.scenarios import SCENARIOS
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.presets.axes import Axes, choose, extend, filter_of, items, keep
@@ -27,6 +28,9 @@ from fedgrid.grids.presets.preset_files import (
 )
 from fedgrid.grids.presets.variants import variant_settings
 from fedgrid.grids.presets.yaml_file import at
+
+SCENARIO = re.compile(r"(.+?)-(\d+)-(.+)-(\w+)")
+"""`Scenario.name`: data set, clients, overlap (which may have dashes), balance."""
 
 __all__ = ["AXES", "Grid", "load_grid", "preset_names", "scenario_values"]
 
@@ -63,7 +67,7 @@ def load_grid(
     """Return the grid that a command line describes.
 
     Args:
-        what: a preset's or a published scenario's name, the path of a YAML file, or None for options alone.
+        what: a preset's or a scenario's name, the path of a YAML file, or None for options alone.
         options: axis -> value or list; replaces the file's values.
         changes: `key.key=value` each, applied after everything else.
         filters: `axis=value,axis=value` each; a run must pass all of them.
@@ -127,20 +131,18 @@ def load_preset(
 
 
 def scenario_values(name: str) -> dict[str, Any]:
-    """Return the keys of one of the papers' forty scenarios.
+    """Return the keys of a scenario, of the papers' forty or any other, from its name as it is printed.
 
     Raises:
-        ConfigError: if there is none of that name.
+        ConfigError: if it is no such name; whether its parts exist is checked with the run.
     """
-    if name not in SCENARIOS:
-        raise unknown("scenario", name, SCENARIOS)
-    scenario = SCENARIOS[name]
-    return {
-        "dataset": scenario.dataset,
-        "overlap": scenario.overlap,
-        "balance": scenario.balance,
-        "clients": scenario.num_clients,
-    }
+    parts = SCENARIO.fullmatch(name)
+    if parts is None:
+        raise ConfigError(
+            f"no scenario '{name}': expected DATASET-CLIENTS-OVERLAP-BALANCE, as in {next(iter(SCENARIOS))}"
+        )
+    dataset, clients, overlap, balance = parts.groups()
+    return {"dataset": dataset, "overlap": overlap, "balance": balance, "clients": int(clients)}
 
 
 def _read(what: str | None, options: Mapping[str, Any], data_dir: Path) -> tuple[str, Preset, str, str]:

@@ -17,10 +17,13 @@ from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import disk_errors, write_bytes, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.presets.seeds import read_runs
 from fedgrid.grids.results import kept_plugins
 
 GRIDS = "grids"
 RUNS, PRESET, PROGRESS, STOP = "runs.jsonl", "preset.yaml", "progress.json", "stop"
+FOUND = "search.json"
+"""The result of a search, so far."""
 PLAIN_NAME = re.compile(r"\w[\w .+-]{0,99}")
 FORMAT_1 = b'{"algorithm":'
 """How the first line of a grid's runs began then: it was a run."""
@@ -100,11 +103,17 @@ class GridFolder:
         _, lines = self._read()
         note_titles(kept_plugins.titles(self.path), kept_plugins.references(self.path))
         try:
-            return tuple(RunConfig.model_validate_json(line) for line in lines.splitlines())
+            return read_runs(lines)
         except ValidationError as error:
             raise ConfigError(
                 f"{self.path / RUNS} was written by another version of fedgrid; move {self.path} away"
             ) from error
+
+    def lists(self, runs: Sequence[RunConfig]) -> bool:
+        """Return whether the grid was launched before, with these runs among its own."""
+        if not (self.path / RUNS).exists():
+            return False
+        return {run.run_id for run in runs} <= {run.run_id for run in self.runs()}
 
     def source(self) -> str:
         """Return where the preset of the last launch came from, as `keep` got it.
@@ -130,6 +139,22 @@ class GridFolder:
         except DamagedFile as error:
             raise ConfigError(f"{error}; move {self.path} away: its runs stay where they are") from error
         return str(about.get("source", "")), lines
+
+    def stopped_early(self) -> frozenset[str]:
+        """Return the ids of the runs that a search has stopped early; none of another grid.
+
+        Raises:
+            ConfigError: if the search's result is damaged.
+        """
+        try:
+            trials = unseal(self.path / FOUND)["trials"]
+        except FileNotFoundError:
+            return frozenset()
+        except DamagedFile as error:
+            raise ConfigError(f"{error}; repeat the search's command to write it again") from error
+        return frozenset(
+            run_id for trial in trials if trial["stopped_at"] is not None for run_id in trial["run_ids"]
+        )
 
     def ask_to_stop(self) -> None:
         """Ask every run of the grid to stop after its current round.

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from math import ceil, inf
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +29,15 @@ from fedgrid.grids.presets.preset_files import (
 )
 from fedgrid.grids.presets.yaml_file import Place, YamlFile, at
 from fedgrid.grids.search.built_in import built_in
+from fedgrid.grids.search.early_stop import EARLY_STOP, EarlyStop, read_early_stop
 from fedgrid.grids.search.objectives import OBJECTIVES, VALIDATION
 from fedgrid.grids.search.space import Params, Space, nested, read_space
 from fedgrid.grids.search.suggest import SEARCHERS, Searcher, grid_levels
 
-OWN_KEYS = (SEARCH, "trials", "searcher", "objective", "early_stop")
+OWN_KEYS = (SEARCH, "trials", "searcher", "objective", EARLY_STOP)
 """Keys of a search's file beside those of a preset."""
 TRIALS = 32
-DEFAULTS = {"trials": TRIALS, "searcher": "optuna", "objective": VALIDATION, "early_stop": False}
-RUNGS = (0.25, 0.5)
-"""Shares of the rounds at which early stopping stops the worse half of a batch."""
+DEFAULTS = {"trials": TRIALS, "searcher": "optuna", "objective": VALIDATION, EARLY_STOP: False}
 BASE = "paper"
 """The preset whose scenarios a filter selects from, if no other base is named."""
 ON_VALIDATION = "split.scored_on=validation"
@@ -55,8 +54,7 @@ class Search:
     trials: int
     searcher: Searcher
     objective: str
-    early_stop: bool
-    """Whether the worse half of a batch stops at each of `RUNGS`."""
+    early_stop: EarlyStop
     base: tuple[RunConfig, ...]
     """The runs of each trial, without the settings that are searched."""
 
@@ -94,7 +92,7 @@ class Search:
             "trials": self.trials,
             "searcher": self.searcher,
             "objective": self.objective,
-            "early_stop": self.early_stop,
+            EARLY_STOP: self.early_stop.as_given(),
             "runs": [run.name for run in self.base],
             "settings": sha256(base.encode()).hexdigest()[:12],
         }
@@ -147,8 +145,7 @@ def load_search(
     space = read_space(given, algorithm, place if SEARCH in in_file else None)
     if values["searcher"] == "grid":
         grid_levels(space, values["trials"])
-    if values["early_stop"]:
-        _check_tested(grid.runs)
+    values[EARLY_STOP].check(grid.runs)
     default_name = grid.name if place else _name(algorithm, grid.runs)
     return Search(name or default_name, algorithm, space, base=grid.runs, **values)
 
@@ -195,25 +192,7 @@ def _own(key: str, in_file: Mapping[str, Any], own: Mapping[str, Any], place: Pl
             raise unknown(key, str(value), allowed)
         if key == "trials" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             raise ConfigError(f"trials = {value!r}: expected a whole number from 1 on")
-        if key == "early_stop" and not isinstance(value, bool):
-            raise ConfigError(f"early_stop = {value!r}: expected true or false")
-    return value
-
-
-def round_at(run: RunConfig, share: float) -> int:
-    """Return the round, from 1, at which a run has this share of its rounds."""
-    return ceil(share * run.training.rounds)
-
-
-def _check_tested(runs: Sequence[RunConfig]) -> None:
-    """Refuse early stopping if trials would be compared in a round without tests."""
-    for run in runs:
-        for number in (round_at(run, share) for share in RUNGS):
-            if number % run.evaluation.every:
-                raise ConfigError(
-                    f"early_stop compares trials in round {number} of {run.scenario}, and evaluation.every = "
-                    f"{run.evaluation.every} tests nothing there; --set evaluation.every=1"
-                )
+        return read_early_stop(value) if key == EARLY_STOP else value
 
 
 def _algorithm(runs: Sequence[RunConfig]) -> str:

@@ -15,13 +15,13 @@ from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.preset_files import SEARCH
-from fedgrid.grids.results.grid_folder import GRIDS, PRESET, RUNS, GridFolder
+from fedgrid.grids.results.grid_folder import FOUND, GRIDS, PRESET, RUNS, GridFolder
 from fedgrid.grids.search.definition import Search
 from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
 from fedgrid.grids.search.space import Range
 from fedgrid.grids.search.suggest import BATCH, SEED
 
-FOUND, TABLE, FIGURES = "search.json", "search.csv", "figures"
+TABLE, FIGURES = "search.csv", "figures"
 FREE_TO_CHANGE = ("trials",)
 """Keys that may change without making it another search."""
 
@@ -67,7 +67,7 @@ def described(search: Search, trials: Sequence[Trial], complete: bool) -> dict[s
         "seed": SEED,
         "batch": BATCH,
         "objective": search.objective,
-        "early_stop": search.early_stop,
+        "early_stop": search.early_stop.as_given(),
         "objective_needs_truth": OBJECTIVES[search.objective].is_oracle,
         "trials_asked": search.trials,
         "trials_done": len(trials),

@@ -48,7 +48,7 @@ class Trial:
     failed: str | None = None
     """Why it has no scores."""
     stopped_at: float | None = None
-    """The share of the rounds after which it was stopped early."""
+    """Where it was stopped early: a share of the rounds, or from 1 on a round."""
     scores_there: Mapping[str, float | None] | None = None
     """Its scores then, as `scores`; not comparable with those of finished runs."""
 

@@ -1,13 +1,10 @@
 """The trials of a search so far: suggested settings, their runs, and the scores of those.
 
-An interrupted search is replayed from the records of its runs; nothing else is stored. Early stopping is
-successive halving (Jamieson and Talwalkar 2016): the better half of a batch goes on, twice. The trials of a
-batch wait for one another there. ASHA does not wait, so what it stops depends on which run is fast.
+An interrupted search is replayed from the records of its runs; nothing else is stored.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_config import RunConfig
@@ -15,7 +12,8 @@ from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.outcome import finished, unfinished
-from fedgrid.grids.search.definition import RUNGS, Search, round_at
+from fedgrid.grids.search.definition import Search
+from fedgrid.grids.search.early_stop import END, Rung, round_at, share_at
 from fedgrid.grids.search.objectives import Trial, score, value
 from fedgrid.grids.search.space import Params
 from fedgrid.grids.search.suggest import BATCH, StoppedEarly, TrialResult, suggestions
@@ -41,8 +39,8 @@ class SearchProgress:
         self._search = search
         self._storage = storage
         self._runs: dict[str, RunConfig] = {}
-        self._reach: dict[str, float] = {}
-        """Run id -> the share of its rounds that it may run so far."""
+        self._reach: dict[str, int] = {}
+        """Run id -> the round up to which it may run so far."""
 
     def grids(self) -> Iterator[Grid]:
         """Yield the search as a grid, grown by a batch, or with more rounds for the better half of a batch.
@@ -51,17 +49,17 @@ class SearchProgress:
         """
         search = self._search
         searcher = suggestions(search.space, search.searcher, search.trials, search.start_order_key)
-        while asked := searcher.ask(min(BATCH, self._search.trials - len(self.trials))):
+        while asked := searcher.ask(min(self._batch(), search.trials - len(self.trials))):
             batch = [self._suggested(params) for params in asked]
             self._runs |= {run.run_id: run for one in batch for run in one.runs}
-            stopped: dict[int, float] = {}
+            stopped: dict[int, Rung] = {}
             going = list(range(len(batch)))
-            for share in RUNGS if self._search.early_stop else ():
-                yield self._grid((batch[place] for place in going), share)
-                better = self._better_half(batch, going, share)
-                stopped |= dict.fromkeys(set(going) - set(better), share)
+            for rung in search.early_stop.at:
+                yield self._grid((batch[place] for place in going), rung)
+                better = search.early_stop.better(self._values(batch, going, rung))
+                stopped |= dict.fromkeys(set(going) - set(better), rung)
                 going = better
-            yield self._grid((batch[place] for place in going), 1.0)
+            yield self._grid((batch[place] for place in going), END)
             done = len(self.trials)
             self.trials += [
                 self._ended(done + 1 + place, one, stopped.get(place)) for place, one in enumerate(batch)
@@ -83,23 +81,29 @@ class SearchProgress:
             grid = grown
         return grid, grids
 
-    def _grid(self, going: Iterable[_Suggested], share: float) -> Grid:
+    def _batch(self) -> int:
+        """Return how many trials are suggested at once: all of them, if early stopping compares all."""
+        search = self._search
+        needs_no_scores = search.searcher != "optuna" and not search.early_stop.in_batches
+        return search.trials if needs_no_scores else BATCH
+
+    def _grid(self, going: Iterable[_Suggested], rung: Rung) -> Grid:
         for run in (run for one in going for run in one.runs):
-            self._reach[run.run_id] = max(self._reach.get(run.run_id, 0.0), share)
+            self._reach[run.run_id] = max(self._reach.get(run.run_id, 0), round_at(run, rung))
         until = {
-            run_id: round_at(self._runs[run_id], share) for run_id, share in self._reach.items() if share < 1
+            run_id: number
+            for run_id, number in self._reach.items()
+            if number < self._runs[run_id].training.rounds
         }
         return self._search.grid(tuple(self._runs.values()), until)
 
-    def _better_half(self, batch: Sequence[_Suggested], going: Sequence[int], share: float) -> list[int]:
-        """Return the positions of the trials that go on; ties go to the first. Failed trials do not count."""
-        values = {}
-        for place in going:
-            one = batch[place]
-            if one.runs and not self._failure(one.runs, share):
-                values[place] = value(self._scores_at(one.runs, share), self._search.objective)
-        ranked = sorted(values, key=lambda place: (-values[place], place))
-        return sorted(ranked[: ceil(len(ranked) / 2)])
+    def _values(self, batch: Sequence[_Suggested], going: Sequence[int], rung: Rung) -> dict[int, float]:
+        """Return position -> value at a rung, of the trials that have not failed."""
+        return {
+            place: value(self._scores_at(batch[place].runs, rung), self._search.objective)
+            for place in going
+            if batch[place].runs and not self._failure(batch[place].runs, rung)
+        }
 
     def _suggested(self, params: Params) -> _Suggested:
         try:
@@ -107,10 +111,10 @@ class SearchProgress:
         except ConfigError as error:
             return _Suggested(params, (), str(error))
 
-    def _ended(self, number: int, suggested: _Suggested, stopped_at: float | None) -> Trial:
+    def _ended(self, number: int, suggested: _Suggested, stopped_at: Rung | None) -> Trial:
         runs = suggested.runs
         run_ids = tuple(run.run_id for run in runs)
-        problem = suggested.problem or self._failure(runs, stopped_at or 1.0)
+        problem = suggested.problem or self._failure(runs, stopped_at or END)
         if problem is not None:
             return Trial(number, suggested.params, run_ids, None, problem)
         if stopped_at is not None:
@@ -121,12 +125,13 @@ class SearchProgress:
 
     def _result(self, trial: Trial) -> TrialResult:
         if trial.scores_there is not None and trial.stopped_at is not None:
-            return StoppedEarly(value(trial.scores_there, self._search.objective), trial.stopped_at)
+            share = share_at(self._search.base[0], trial.stopped_at)
+            return StoppedEarly(value(trial.scores_there, self._search.objective), share)
         return trial.value(self._search.objective)
 
-    def _failure(self, runs: Sequence[RunConfig], share: float) -> str | None:
+    def _failure(self, runs: Sequence[RunConfig], rung: Rung) -> str | None:
         """Return why a trial failed. One failed run is enough: a mean over the others is another score."""
-        until = {run.run_id: round_at(run, share) for run in runs} if share < 1 else {}
+        until = {} if rung == END else {run.run_id: round_at(run, rung) for run in runs}
         failed = unfinished(runs, self._storage, until)
         if not failed:
             return None
@@ -134,13 +139,13 @@ class SearchProgress:
         cause = failure.cause if failure else "it is not finished"
         return f"{len(failed)} of {len(runs)} runs failed; {failed[0].scenario}: {cause}"
 
-    def _scores_at(self, runs: Sequence[RunConfig], share: float) -> dict[str, float | None]:
-        """Return the scores of a trial after this share of its runs' rounds, even if more are done."""
+    def _scores_at(self, runs: Sequence[RunConfig], rung: Rung) -> dict[str, float | None]:
+        """Return the scores of a trial at a rung, even if more rounds of its runs are done."""
         found = []
         for run in runs:
             folder = folder_of(self._storage.root, run)
             self._storage.pull(folder.name, skip=("state-", "figures/"))
-            last = round_at(run, share)
+            last = round_at(run, rung)
             tested = {number: scores.as_dict() for number, scores in of_rounds(folder) if number <= last}
             found.append(tested[last])
         return score(found)

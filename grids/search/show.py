@@ -1,5 +1,6 @@
 """The result of a search on the terminal: its trials, best first, and both kinds of best."""
 
+from collections import Counter
 from functools import partial
 from shlex import quote
 
@@ -13,6 +14,7 @@ from fedgrid.grids.display.tables import titled_table
 from fedgrid.grids.execution.launch_types import LaunchResult
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.search.definition import Search
+from fedgrid.grids.search.early_stop import Rung, round_at
 from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
 from fedgrid.grids.search.progress import SearchProgress
 
@@ -75,11 +77,19 @@ def _counts(search: Search, progress: SearchProgress, result: LaunchResult) -> s
     done = f"{len(progress.trials)} of {search.trials} trials done"
     if progress.complete and len(progress.trials) < search.trials:
         done = f"all {len(progress.trials)} points of the grid tried"
-    if stopped := sum(trial.stopped_at is not None for trial in progress.trials):
-        done += f", {stopped} of them stopped early"
+    stopped = Counter(trial.stopped_at for trial in progress.trials if trial.stopped_at is not None)
+    if stopped:
+        where = ", ".join(f"{stopped[rung]} {_after(search, rung)}" for rung in sorted(stopped))
+        done += f", {stopped.total()} of them stopped early ({where})"
     if result.tally is None:
         return f"{done} before: nothing to do"
     return f"{done}; {work_done(result.tally)}"
+
+
+def _after(search: Search, rung: Rung) -> str:
+    """Return `after round 13`; if it is another round in each run, `after 25 % of the rounds`."""
+    numbers = {round_at(run, rung) for run in search.base}
+    return f"after round {numbers.pop()}" if len(numbers) == 1 else f"after {rung:.0%} of the rounds"
 
 
 def _heading(name: str) -> str:

@@ -12,8 +12,8 @@ from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.overrides import Override
 from fedgrid.grids.presets.yaml_file import Place, YamlFile
-from fedgrid.grids.results.grid_folder import GRIDS
-from fedgrid.grids.search.files import FOUND, read
+from fedgrid.grids.results.grid_folder import FOUND, GRIDS
+from fedgrid.grids.search.files import read
 from fedgrid.grids.search.objectives import LABEL_FREE, ORACLE
 from fedgrid.grids.search.space import nested
 

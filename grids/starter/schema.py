@@ -21,6 +21,7 @@ from fedgrid.grids.presets.key_docs import docs_of
 from fedgrid.grids.presets.overrides import OVERRIDABLE
 from fedgrid.grids.presets.preset_files import AXES_KEY, KEYS, SEARCH, SEEDS, preset_names
 from fedgrid.grids.search.definition import OWN_KEYS
+from fedgrid.grids.search.early_stop import EARLY_STOP
 from fedgrid.grids.search.objectives import OBJECTIVES
 from fedgrid.grids.search.space import RANGE_KEYS
 from fedgrid.grids.search.suggest import SEARCHERS
@@ -163,9 +164,18 @@ def _own_key(name: str, keys: Mapping[str, Schema]) -> Schema:
         "trials": {"type": "integer", "minimum": 1, "description": "Settings to try."},
         "searcher": {"enum": list(SEARCHERS)},
         "objective": {"enum": list(OBJECTIVES), "description": "What is maximised; ari is an oracle."},
-        "early_stop": {"type": "boolean", "description": "Stop the worse half of each batch early."},
+        EARLY_STOP: _early_stop(),
     }
     return found[name]
+
+
+def _early_stop() -> Schema:
+    at = {"type": "array", "minItems": 1, "items": {"type": "number", "exclusiveMinimum": 0}}
+    rungs = {"at": {**at, "description": "Rounds, or shares of the rounds below 1, where the worse stop."}}
+    keep = {"keep": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}}
+    meaning = "Stop the worse trials early; true: half of each batch at a quarter and half of the rounds."
+    given = {**_object({**rungs, **keep}), "required": ["at"]}
+    return {"anyOf": [{"type": "boolean"}, given], "description": meaning}
 
 
 def _object(properties: Mapping[str, Schema], meaning: str = "") -> Schema:

@@ -25,9 +25,8 @@ def test_block_is_its_file(path: Path, file: str, text: str) -> None:
     assert text == (path.parent / file).read_text()
 
 
-def yaml_of(document: str) -> str:
-    [text] = [text for path, kind, _, text in BLOCKS if path.name == document and kind == "yaml"]
-    return text
+def yaml_of(document: str, place: int = 0) -> str:
+    return [text for path, kind, _, text in BLOCKS if path.name == document and kind == "yaml"][place]
 
 
 def test_grid_of_the_readme_loads(tmp_path: Path) -> None:
@@ -59,6 +58,8 @@ def test_search_of_the_docs_loads(tmp_path: Path) -> None:
     file.write_text(yaml_of("searches.md"))
     search = load_search(str(file), {}, [], NOWHERE, own={})
     assert (search.name, list(search.space)) == ("my-search", ["epsilon_1", "cooldown", "linkage"])
+    file.write_text(yaml_of("searches.md", 1))
+    assert load_search(str(file), {}, [], NOWHERE, own={}).early_stop.at == (11, 13, 15)
 
 
 def test_notebook_example_of_the_reports_runs(monkeypatch: pytest.MonkeyPatch, capsys) -> None:

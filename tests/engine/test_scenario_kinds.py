@@ -17,7 +17,7 @@ from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.session import Session, prepare
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
-from fedgrid.grids.planning.calibrate import expected_images
+from fedgrid.grids.planning.images import expected_images
 from tests.helpers.small_grid import NOWHERE
 
 CLIENTS = 8

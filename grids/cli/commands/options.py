@@ -69,7 +69,8 @@ def seed_in(text: str) -> int:
 What = Annotated[
     str | None,
     typer.Argument(
-        help="A preset (`fedgrid presets` lists them), a YAML file, or one of the papers' scenarios.",
+        help="A preset (`fedgrid presets` lists them), a YAML file, or a scenario, as in "
+        "mnist-15-overlapping-balanced.",
         show_default=False,
         autocompletion=completion.presets_and_files,
     ),

@@ -37,6 +37,24 @@ def test_groups_are_formed_before_round_1_and_reported_in_it():
     assert not later.clustered
 
 
+def test_told_number_of_clusters_is_formed():
+    """0, 0.5 and 1 merge below height 1, 10 and 11 there."""
+    assert partition(met(embeddings(num_clusters=3))) == sets({0, 2, 4}, {1}, {3})
+    assert len(met(embeddings(num_clusters=1)).models) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_clusters": 3, "threshold": 5.0}, "threshold = 5.0 has no effect beside num_clusters = 3"),
+        ({"num_clusters": 0}, "greater than 0"),
+    ],
+)
+def test_wrong_number_of_clusters_is_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        embeddings(**settings)
+
+
 def test_clusters_average_apart():
     algorithm = embeddings()
     after, _ = step(algorithm, met(algorithm), 0, clients([3, 0], [0, 2], [0, 0], [0, 4], [0, 0]))

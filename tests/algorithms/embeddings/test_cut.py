@@ -61,6 +61,31 @@ def test_four_planted_groups_are_found(rule, flip):
     assert groups_of(found.labels_N) == groups_of(truth)
 
 
+@pytest.mark.parametrize(
+    ("count", "groups"),
+    [
+        (1, [{0, 1, 2, 3}]),
+        (2, [{0, 1}, {2, 3}]),
+        (3, [{0, 1}, {2}, {3}]),
+        (4, [{0}, {1}, {2}, {3}]),
+        (9, [{0}, {1}, {2}, {3}]),
+    ],
+)
+def test_tree_is_cut_into_a_number_of_clusters(count, groups):
+    assert groups_of(Tree(FOUR).into(count)) == sets(*groups)
+
+
+def test_clusters_of_a_number_are_scikit_learns():
+    vectors, _ = planted(4, 10, 60, 0.2)
+    model = AgglomerativeClustering(5, linkage="ward").fit(vectors)
+    assert groups_of(Tree(vectors).into(5)) == groups_of(model.labels_)
+
+
+def test_equal_vectors_have_fewer_clusters_than_asked_for():
+    assert groups_of(Tree(np.array([[0.0], [0.0], [3.0]])).into(3)) == sets({0, 1}, {2})
+    assert Tree(np.ones((1, 3))).into(2).tolist() == [0]
+
+
 def test_equal_vectors_are_one_cluster():
     assert set(Tree(np.ones((5, 3))).best_ch(ANY).labels_N) == {0}
 

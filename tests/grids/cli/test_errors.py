@@ -16,6 +16,11 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["--bogus"], "No such option: --bogus"),
         (["run"], "nothing to run: name a preset (quickstart), a YAML file, or options; see --help"),
         (["run", "--rounds", "3"], "set it with --set training.rounds=VALUE"),
+        (
+            ["explain", "late", "--algorithm", "bnc"],
+            "--algorithm; --filter algorithm=VALUE selects runs",
+        ),
+        (["runs", "late", "--dataset", "mnist"], "--where dataset=VALUE selects runs"),
         (["run", "quickstart", "other"], "unexpected extra argument"),
         (["run", "quikstart"], "unknown preset 'quikstart'; did you mean 'quickstart'?"),
         (["run", "my-run.yaml"], "no file my-run.yaml; presets: quickstart"),

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from time import monotonic
 
 import pytest
 
@@ -25,8 +24,6 @@ from tests.helpers.small_grid import NOWHERE, Log, View, config
 GOOD = config(seed=1, algorithm="ocfl-kmeans")
 BAD = config(seed=2, algorithm={"name": "bnc", "server_learning_rate": 1e38})
 """Its updates are infinite in the second round."""
-SILENT = 10.0
-"""Seconds without a sign after which a server counts as hung here, or as long as the slowest round."""
 CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", FAILED)
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -36,18 +33,40 @@ SIGNALS = {BAD.seed: signal.SIGSTOP, GOOD.seed: signal.SIGKILL}
 """Seed of a run -> what its server gets after the first round."""
 
 
-class Striking(View):
-    """Kills or stops a run's server after the run's first round, and kills it idle when a run is finished."""
+class Clock:
+    """Stands still but while `runs`: then each look at it is a minute after the one before."""
 
     def __init__(self):
+        self.runs = False
+        self._seconds = 0.0
+
+    def __call__(self):
+        self._seconds += 60.0 * self.runs
+        return self._seconds
+
+
+class Striking(View):
+    """Kills or stops a run's server after the run's first round, and kills it idle when a run is finished.
+
+    The clock runs only while a server is stopped: no other is silent, however slow the machine is.
+    """
+
+    def __init__(self, clock):
         super().__init__()
+        self._clock = clock
         self._left = dict(SIGNALS)
 
     def round(self, config, number, scores):
         super().round(config, number, scores)
         if number == 1 and config.seed in self._left:
             [pid, *_] = servers()
-            os.kill(pid, self._left.pop(config.seed))
+            struck = self._left.pop(config.seed)
+            os.kill(pid, struck)
+            self._clock.runs = struck == signal.SIGSTOP
+
+    def retry(self, config, cause, attempt):
+        super().retry(config, cause, attempt)
+        self._clock.runs = False
 
     def finish(self, outcome):
         super().finish(outcome)
@@ -60,13 +79,12 @@ def servers():
     return of_kind("server", processes(os.getpid()))
 
 
-def launch(runs, storage, view, *, retries):
+def launch(runs, storage, view, clock, *, retries):
     """Run `runs` one at a time, as each takes all of the session's CPUs."""
     from fedgrid.grids.execution.server_trainable import LaunchContext
     from fedgrid.grids.execution.tune import run_trials
 
-    deadlines = ServerDeadlines(Deadlines(monotonic, first=300, least=SILENT, times_slowest=1))
-
+    deadlines = ServerDeadlines(Deadlines(clock, first=300, least=10, times_slowest=1))
     folder = GridFolder(storage, "mine")
     folder.keep(runs, "")
     with Lease(storage, "mine") as lease:
@@ -102,8 +120,9 @@ def test_killed_hanging_and_failed_runs_change_no_number(ray_session, undisturbe
 
     Its server is killed before the other run starts on it. That run fails by itself in the end.
     """
-    storage, view = Storage.of(tmp_path), Striking()
-    watch = launch([GOOD, BAD], storage, view, retries=2)
+    storage, clock = Storage.of(tmp_path), Clock()
+    view = Striking(clock)
+    watch = launch([GOOD, BAD], storage, view, clock, retries=2)
 
     assert [outcome.config for outcome in watch.failures] == [BAD]
     assert watch.failures[0].error.startswith("clients 0, 1, 2, round 2: every update is NaN or infinite")
@@ -124,5 +143,5 @@ def test_stop_before_the_launch_starts_no_round(ray_session, tmp_path):
     runs = [GOOD, config(seed=2)]
     GridFolder(storage, "mine").keep(runs, "")
     GridFolder(storage, "mine").ask_to_stop()
-    launch(runs, storage, view, retries=0)
+    launch(runs, storage, view, Clock(), retries=0)
     assert [call for call in view.calls if call[0] in ("round", "finish")] == []

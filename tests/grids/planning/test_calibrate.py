@@ -5,20 +5,22 @@ from pathlib import Path
 
 import pytest
 
+from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.data.datasets import DATASETS
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_config import complete
-from fedgrid.engine.session import prepare
+from fedgrid.engine.session import Session, prepare
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.training import evaluation
 from fedgrid.grids.planning import calibrate as calibrate_module
 from fedgrid.grids.planning.calibrate import (
-    Images,
     Speed,
     Workload,
     calibrate,
-    expected_images,
     fit_line,
     run_cost,
 )
+from fedgrid.grids.planning.images import Images, expected_images, passes
 
 DIGITS = DATASETS["digits"]
 NOWHERE = Path("nowhere")
@@ -45,18 +47,90 @@ def test_line_through_first_and_last_timing(times, turn, image):
 
 def test_cost_of_a_run_adds_turns_epochs_tests_and_server():
     """15 turns of 1 s, 2 epochs of 100 images at 0.01 s, and 0.05 s of the server: 17.05. Tests: local and
-    cluster model on 40 images, 3 cluster models on 10: 110 images at 0.001 s; with 15 local models on the
-    server's set 260."""
+    served model on 40 images, the only model on the server's 10: 90 images at 0.001 s. With 15 local models
+    on the server's set 240, but 100 in round 1."""
     images, speed = Images(100, 40, 10), Speed(turn=1, train=0.01, test=0.001)
-    config = run(training={"local_epochs": 2})
+    config = run(training={"local_epochs": 2, "rounds": 5})
     cost = run_cost(config, images, speed, 4)
-    assert (cost.training, cost.tests, cost.other) == pytest.approx((4 * 2, 4 * 0.11, 4 * 15.05))
-    assert cost.seconds == pytest.approx(4 * (17.05 + 0.11))
-    tested = run(training={"local_epochs": 2}, evaluation={"local_server": True})
-    assert run_cost(tested, images, speed, 4).seconds == pytest.approx(4 * (17.05 + 0.26))
-    seldom = run(training={"local_epochs": 2}, evaluation={"every": 2, "local_server": True})
-    assert run_cost(seldom, images, speed, 4).seconds == pytest.approx(4 * (17.05 + 0.13))
+    assert (cost.training, cost.tests, cost.other) == pytest.approx((4 * 2, 4 * 0.09, 4 * 15.05))
+    assert cost.seconds == pytest.approx(4 * (17.05 + 0.09))
+    tested = run(training={"local_epochs": 2, "rounds": 5}, evaluation={"local_server": True})
+    assert run_cost(tested, images, speed, 4).seconds == pytest.approx(4 * (17.05 + 0.24))
+    assert run_cost(tested, images, speed, 5).tests == pytest.approx(4 * 0.24 + 0.10)
+    assert run_cost(tested, images, speed, 5, actors=7).tests == pytest.approx(4 * 0.24 + 0.16)
     assert run_cost(config, images, speed, 0).seconds == 0
+
+
+def test_only_clients_that_are_asked_train_and_test_what_they_trained():
+    images, speed = Images(100, 40, 10), Speed(turn=1, train=0.01, test=0.001)
+    half = run(participation=0.5, dropout=0.2, training={"local_epochs": 1})
+    cost = run_cost(half, images, speed, 1)
+    assert (cost.training, cost.other) == pytest.approx((0.4, 0.4 * 15 + 0.05))
+    assert cost.tests == pytest.approx(0.001 * (0.4 * 40 + 40 + 10))
+    asked = run(participation=0.5, evaluation={"clients": "asked"})
+    assert passes(asked, images, 1) == pytest.approx(20 + 20 + 10)
+
+
+def test_served_models_are_tested_once_for_clients_of_an_actor_with_one_set():
+    """Six clients with 40 test images together, in two different sets of 5. The local models on all 40."""
+    images, config = Images(100, 40, 10, 10), run()
+    assert [passes(config, images, 1, actors) for actors in (1, 2, 6)] == [60, 70, 90]
+
+
+def test_every_third_round_and_the_last_one_have_tests():
+    """Of rounds 1 to 5 the third and the fifth."""
+    seldom = run(training={"rounds": 5}, evaluation={"every": 3})
+    assert [passes(seldom, Images(0, 40, 10), rounds) for rounds in (0, 1, 2, 3, 5)] == [0, 90, 90, 180, 180]
+
+
+def test_algorithm_has_one_model_up_to_the_round_in_which_it_may_cluster():
+    late = run(algorithm={"name": "briggs", "round": 3}, training={"rounds": 4})
+    assert passes(late, Images(0, 0, 10), 4) == 10 * (1 + 1 + 3 + 3)
+
+
+@pytest.mark.parametrize(("tested_on", "local_server"), [("own", True), ("official", False)])
+def test_passes_are_as_many_as_the_engine_makes(tested_on, local_server, monkeypatch, tmp_path):
+    config = run(
+        clients=6,
+        split={"tested_on": tested_on, "server_images": 20},
+        evaluation={"local_server": local_server},
+        training={"rounds": 2},
+    )
+    seen, test = [], evaluation.test
+
+    def counted(module, images, labels, *rest):
+        seen.append(len(labels))
+        return test(module, images, labels, *rest)
+
+    monkeypatch.setattr(evaluation, "test", counted)
+    session = Session(InProcessPool(), NOWHERE)
+    session.open(config, Storage.of(tmp_path))
+    for _ in range(2):
+        session.next_round()
+    session.settle()
+    setup, _ = prepare(config, NOWHERE)
+    assert sum(seen) == passes(config, Images(0, held_for_tests(setup), 20, different(setup)), 2)
+
+
+@pytest.mark.parametrize("overlap", ["overlapping", "nonoverlapping", "rotated", "iid"])
+def test_expected_official_test_images_match_the_split(overlap):
+    """Clients of a group have one test set: the labels of a group, or what the group makes of all of them."""
+    config = run(overlap=overlap, split={"tested_on": "official"})
+    setup, _ = prepare(config, NOWHERE)
+    images = expected_images(config, DIGITS)
+    assert images.test == pytest.approx(held_for_tests(setup), rel=0.05)
+    assert images.different == pytest.approx(different(setup), rel=0.05)
+
+
+def held_for_tests(setup):
+    """Return the number of all clients' test images together."""
+    return sum(len(client.test) for client in setup.clients)
+
+
+def different(setup):
+    """Return how many images the clients' different test sets have together."""
+    sets = {client.test.images.tobytes() + client.test.labels.tobytes(): client for client in setup.clients}
+    return sum(len(client.test) for client in sets.values())
 
 
 def test_expected_images_of_one_draw_a_client():

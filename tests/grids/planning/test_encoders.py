@@ -5,9 +5,10 @@ import pytest
 from fedgrid.engine.clients.placement import Node, Request
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.run_config import complete
-from fedgrid.grids.planning.calibrate import Speed, expected_images
+from fedgrid.grids.planning.calibrate import Speed
 from fedgrid.grids.planning.encoders import encoder_plans, workloads_of
 from fedgrid.grids.planning.estimate import capacities_of, dataset_rows
+from fedgrid.grids.planning.images import expected_images
 from tests.helpers.small_grid import NOWHERE
 
 DIGITS = find("digits", NOWHERE)

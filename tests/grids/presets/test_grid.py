@@ -207,15 +207,30 @@ def refused(message, *args, **options):
     assert "\n" not in str(error.value)
 
 
-def test_a_published_scenario_has_a_name(tmp_path):
-    [run] = load_grid("mnist-30-overlapping-imbalanced", {"algorithm": "bnc"}, [], tmp_path).runs
-    assert run.name == "mnist-30-overlapping-imbalanced-bnc-s0"
-    assert (run.dataset, run.overlap, run.balance, run.clients) == ("mnist", "overlapping", "imbalanced", 30)
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("mnist-30-overlapping-imbalanced", ("mnist", "overlapping", "imbalanced", 30)),
+        ("digits-15-label-skew-balanced", ("digits", "label-skew", "balanced", 15)),
+    ],
+)
+def test_scenario_is_run_by_the_name_that_is_printed(name, parts, tmp_path):
+    [run] = load_grid(name, {"algorithm": "bnc"}, [], tmp_path).runs
+    assert run.name == f"{name}-bnc-s0"
+    assert (run.dataset, run.overlap, run.balance, run.clients) == parts
 
 
-def test_an_unknown_scenario_names_the_nearest(tmp_path):
-    with pytest.raises(ConfigError, match="did you mean 'mnist-15-overlapping-balanced'"):
-        load_grid("mnist-15-overlaping-balanced", {}, [], tmp_path)
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mnist-15-overlaping-balanced", "unknown overlap 'overlaping'; did you mean 'overlapping'"),
+        ("mnits-15-overlapping-balanced", "unknown dataset 'mnits'; did you mean 'mnist'"),
+        ("mnist-overlapping-balanced-of-15", "expected DATASET-CLIENTS-OVERLAP-BALANCE, as in mnist-15-"),
+    ],
+)
+def test_wrong_part_of_a_scenarios_name_is_named(name, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        load_grid(name, {}, [], tmp_path)
 
 
 def test_a_grid_keeps_the_text_of_its_preset(write):

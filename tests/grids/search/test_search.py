@@ -134,28 +134,31 @@ def test_killed_and_continued_search_ends_the_same(undisturbed, storage, monkeyp
 
 
 def test_killed_search_with_early_stopping_ends_the_same(storage, tmp_path, monkeypatch):
-    """Of a batch of four one goes past half of the four rounds: 4 x 1 + 2 x 1 + 1 x 2 = 8 rounds, not 16.
+    """Of all four one goes past round 2 of four: 4 x 1 + 2 x 1 + 1 x 2 = 8 rounds, not 16.
 
     Clustering in round 1, 2, 3 or 4: where trials are compared, after rounds 1 and 2, the earlier is better.
     """
-    monkeypatch.setattr(progress, "BATCH", 4)
     file = tmp_path / "early.yaml"
     file.write_text(
         "clients: 3\nalgorithm: {name: briggs, threshold: 0.4}\ntraining: {rounds: 4}\nsearcher: grid\n"
-        "trials: 4\nearly_stop: true\nsearch: {round: [4, 3, 2, 1]}\n"
+        "trials: 4\nearly_stop: {at: [1, 2], keep: 0.4}\nsearch: {round: [4, 3, 2, 1]}\n"
     )
     command = ("search", file, "--in-process", "--storage")
     whole = fedgrid(*command, storage)
     assert (whole.code, whole.err) == (0, "")
-    assert "4 of 4 trials done, 3 of them stopped early; 8 rounds, 5 of them computed, in " in whole.out
+    stopped = "4 of 4 trials done, 3 of them stopped early (2 after round 1, 1 after round 2)"
+    assert f"{stopped}; 8 rounds, 5 of them computed, in " in whole.out
     written = found(storage, "early")
     assert [trial["params"]["round"] for trial in written["trials"]] == [1, 2, 3, 4], "in start order"
-    assert [trial["stopped_at"] for trial in written["trials"]] == [None, 0.5, 0.25, 0.25]
+    assert [trial["stopped_at"] for trial in written["trials"]] == [None, 2, 1, 1]
     assert [trial["scores"] is None for trial in written["trials"]] == [False, True, True, True]
     assert written["best"]["label_free"]["params"] == written["best"]["oracle"]["params"] == {"round": 1}
-    assert (
-        "4 of 4 trials done, 3 of them stopped early before: nothing to do" in fedgrid(*command, storage).out
-    )
+    assert f"{stopped} before: nothing to do" in fedgrid(*command, storage).out
+    status = fedgrid("status", "early", "--storage", storage).out
+    assert status.splitlines()[:2] == [
+        "early: finished",
+        "4 runs: 1 done, 0 running, 0 waiting, 0 failed, 3 stopped early",
+    ]
 
     other = new_storage(tmp_path / "other")
     with monkeypatch.context() as patch:
@@ -266,7 +269,28 @@ def test_command_line_overrides_the_file_of_a_search(write):
             "a search is for one algorithm, not bnc, briggs; name one",
         ),
         ("algorithm: bnc\n", "bnc has no built-in search space"),
-        ("algorithm: briggs\nearly_stop: 1\n", "line 2: early_stop = 1: expected true or false"),
+        ("algorithm: briggs\nearly_stop: 1\n", "line 2: early_stop = 1: expected true or false, or {at: "),
+        (
+            "algorithm: briggs\nearly_stop: {after: [1]}\n",
+            "line 2: unknown key 'after' in early_stop; allowed: at, keep",
+        ),
+        (
+            "algorithm: briggs\nearly_stop: {at: [8, 4]}\n",
+            "line 2: early_stop.at = [8, 4]: expected ascending",
+        ),
+        (
+            "algorithm: briggs\nearly_stop: {at: [0.9, 2]}\n",
+            "early_stop.at = [0.9, 2]: rounds 14, 2 of digits",
+        ),
+        ("algorithm: briggs\nearly_stop: {at: [1.5]}\n", "line 2: early_stop.at = [1.5]: expected ascending"),
+        (
+            "algorithm: briggs\nearly_stop: {at: [8], keep: 1}\n",
+            "line 2: early_stop.keep = 1: expected a share",
+        ),
+        (
+            "algorithm: briggs\nearly_stop: {at: [4, 15]}\n",
+            "in round 15, and digits-15-nonoverlapping-balanced has 15 rounds; name earlier",
+        ),
         (
             "algorithm: briggs\nearly_stop: true\nevaluation: {every: 3}\n",
             "early_stop compares trials in round 4 of digits-15-nonoverlapping-balanced, and evaluation",
