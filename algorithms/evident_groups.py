@@ -1,11 +1,10 @@
 """Cluster once, as soon as there is evidence of groups; if there is none, never.
 
 Ours. In every round before the clustering, the cosines of the clients' updates are averaged over the rounds
-so far, the clients' mean direction is taken out, and Leiden finds the communities of the positive cosines:
-their number is an output. A community that is clearly two is cut (`algorithms.clustering.within`). They
-become the clusters in the first round in which they are those of the round before, with or without the cuts
-made then, and their silhouette passes a test against clients without groups
-(`algorithms.clustering.null_test`). docs/our-algorithm.md derives the tests and says where they fail.
+so far and the clients' mean direction is taken out. Ward's tree says how many groups there are, and k-means
+at that number who is in them (`algorithms.clustering.ward`). They become the clusters in the first round in
+which they are those of the round before and their silhouette passes a test against clients without groups
+(`algorithms.clustering.null_test`). docs/our-algorithm.md derives both and says where they fail.
 
 By default each client fine-tunes the model that it is served (`fine_tune`): clients may differ without groups
 to find, and then neither one model nor a cluster's serves them well.
@@ -20,10 +19,10 @@ Shapes: K clients of the federation, M of them seen so far.
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 from threadpoolctl import threadpool_limits
 
-from fedgrid.algorithms.clustering import null_test, within
+from fedgrid.algorithms.clustering import null_test, ward
 from fedgrid.algorithms.clustering.graph import Groups
 from fedgrid.algorithms.clustering.latecomers import split_among
 from fedgrid.algorithms.clustering.pooled import centred_cosines, forget, known, pool, pooled_cosines
@@ -33,21 +32,17 @@ from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, moving
 
 FOUND = "found_K"
-"""The communities of the round before, int64, shape (K,); -1 for clients not seen yet."""
-UNCUT = "uncut_K"
-"""The same before it looked within them, if it does: a cut that is not made again need not have held."""
+"""The groups of the round before, int64, shape (K,); -1 for clients not seen yet."""
 
 
 class EvidentGroupsSettings(FedOptSettings):
-    """How strict the test is."""
+    """How strict the test is, and how long groups are searched for."""
 
     level: Annotated[float, Field(gt=0, le=0.5)] = 0.005
     """Share of draws of noise that pass the test. Of federations without groups more do, as every round asks
     again and noise is not quite Gaussian: docs/our-algorithm.md counts them."""
-    look_within: bool = False
-    """Whether a community that is clearly two groups is cut in two."""
-
-    later = ("look_within",)
+    restarts: NonNegativeInt = 10
+    """Random starts of k-means besides Ward's clusters; with 0 these are the groups."""
 
 
 class EvidentGroups(FedOpt):
@@ -63,14 +58,14 @@ class EvidentGroups(FedOpt):
         return (2.0, 0.0)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
-        """Return the state of one cluster, no communities found yet."""
+        """Return the state of one cluster, no groups found yet."""
         state = super().init(layout, num_clients, fresh, rng)
-        return self._note(state, [], [])
+        return _note(state, [])
 
     def recluster(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:
-        """Split the federation's only cluster if the communities have held for a round and pass the test.
+        """Split the federation's only cluster if the groups have held for a round and pass the test.
 
         While clients are still to come it also waits for a round in which each cluster sends an update, by
         which latecomers are compared with it.
@@ -85,31 +80,25 @@ class EvidentGroups(FedOpt):
             return state, Diagnostics()
         with threadpool_limits(limits=1):
             centred_MM = centred_cosines(cosines_MM)
-            uncut = positions = null_test.cluster(centred_MM, rng)
-            if self.settings.look_within:
-                positions = within.split_further(cosines_MM, uncut, self.settings.level)
+            positions = ward.groups_of(centred_MM, self.settings.restarts, rng)
             silhouette = null_test.score(centred_MM, positions)
             if silhouette is None:
-                return self._note(state, [], []), Diagnostics()
+                return _note(state, []), Diagnostics()
             needed = null_test.threshold(centred_MM, positions, self.settings.level)
-        uncut, groups = (
-            [[clients[place] for place in group] for group in each] for each in (uncut, positions)
-        )
-        noted = self._note(state, groups, uncut)
-        before = [state.arrays[name] for name in (FOUND, UNCUT) if name in state.arrays]
-        held = any(np.array_equal(noted.arrays[FOUND], each_K) for each_K in before)
+        groups = [[clients[place] for place in group] for group in positions]
+        noted = _note(state, groups)
+        held = np.array_equal(noted.arrays[FOUND], state.arrays[FOUND])
         if not held or silhouette <= needed or not _can_place_latecomers(state, groups, part):
             return noted, Diagnostics(silhouette=silhouette)
         return _split(state, groups, updates), Diagnostics(clustered=True, silhouette=silhouette)
 
-    def _note(self, state: State, groups: Groups, uncut: Groups) -> State:
-        """Return the state with these communities of client ids, numbered by their first member."""
-        noted = {FOUND: groups, UNCUT: uncut} if self.settings.look_within else {FOUND: groups}
-        arrays = {name: np.full(len(state.labels_K), -1, np.int64) for name in noted}
-        for name, communities in noted.items():
-            for number, group in enumerate(communities):
-                arrays[name][group] = number
-        return state.keep(**arrays)
+
+def _note(state: State, groups: Groups) -> State:
+    """Return the state with these groups of client ids, numbered by their first member."""
+    found_K = np.full(len(state.labels_K), -1, np.int64)
+    for number, group in enumerate(groups):
+        found_K[group] = number
+    return state.keep(**{FOUND: found_K})
 
 
 def _can_place_latecomers(state: State, groups: Groups, part: Updates) -> bool:
@@ -119,7 +108,7 @@ def _can_place_latecomers(state: State, groups: Groups, part: Updates) -> bool:
 
 def _split(state: State, groups: Groups, updates: Updates) -> State:
     """Return the state with a cluster for each group; clients that were never seen wait."""
-    arrays = {name: array for name, array in forget(state).arrays.items() if name not in (FOUND, UNCUT)}
+    arrays = {name: array for name, array in forget(state).arrays.items() if name != FOUND}
     seen = {client for group in groups for client in group}
     view = updates.select(updates.clients)
     view.absent = frozenset(range(len(state.labels_K))) - seen

@@ -118,7 +118,7 @@ _ENTRIES = (
         "clusters once a test says that there are groups; clients fine-tune what they are served",
         "docs/our-algorithm.md",
         EvidentGroups,
-        EvidentGroupsSettings(look_within=True, fine_tune=45),
+        EvidentGroupsSettings(fine_tune=45),
     ),
     AlgorithmEntry(
         "ifca",

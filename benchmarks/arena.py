@@ -70,9 +70,14 @@ def section(runs: pd.DataFrame, target: str) -> str:
     scenarios = (runs["overlap"] + " " + runs["balance"].where(runs["balance"] != "balanced", "")).str.strip()
     by_scenario = runs.pivot_table("personalised_accuracy", "algorithm", scenarios, sort=False)
     by_scenario = by_scenario.loc[runs["algorithm"].unique()]
-    competing = by_scenario.loc[runs.loc[~runs["reference"], "algorithm"].unique()]
-    best = competing.round(3).max()
-    shown = by_scenario.apply(lambda column: [bold(value, best[column.name]) for value in column])
+    competing = runs.loc[~runs["reference"], "algorithm"].unique()
+    best = by_scenario.loc[competing].round(3).max()
+    shown = by_scenario.apply(
+        lambda column: [
+            bold(value, name in competing and round(value, 3) == best[column.name])
+            for name, value in column.items()
+        ]
+    )
     parts = (
         f"{HEADING}\n\n{federations} federations (seeds {seeds}), {len(runs)} runs; target {target}.",
         table(overall(runs), "algorithm"),
@@ -108,9 +113,9 @@ def named(values: "pd.Series[float]", digits: str = ".2f") -> str:
     return ", ".join(f"{name} ({value:{digits}})" for name, value in values.items())
 
 
-def bold(value: float, best: float) -> str:
-    """Return three digits, bold if they are those of the best."""
-    return f"**{value:.3f}**" if round(value, 3) == best else f"{value:.3f}"
+def bold(value: float, is_best: bool) -> str:
+    """Return three digits, bold for the best."""
+    return f"**{value:.3f}**" if is_best else f"{value:.3f}"
 
 
 def overall(runs: pd.DataFrame) -> pd.DataFrame:

@@ -27,7 +27,7 @@ TOLD = "told"
 """In place of a clusterer's settings: as many clusters as there are hidden groups."""
 METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "evident-groups": ("evident-groups", {}),
-    "without looking within": ("evident-groups", {"look_within": False}),
+    "without k-means": ("evident-groups", {"restarts": 0}),
     "affinity": ("ocfl-affinity", {}),
     "HDBSCAN": ("ocfl-hdbscan", {}),
     "k-means, told": ("ocfl-kmeans", {"clusterer": TOLD}),
@@ -67,7 +67,7 @@ SETS: Mapping[str, Sequence[Settings]] = {
     "rotated": shifted(["rotated"], [4, 2], [20]),
     "flipped": shifted(["flipped"], [4, 2], [20]),
     "swapped": shifted(["swapped"], [4, 2], [20]),
-    "rotated, unequal": [
+    "rotated unequal": [
         {"overlap": "rotated", "clients": 20, "split": {"num_clusters": count, "alpha": 1.0}}
         for count in (4, 2)
     ],

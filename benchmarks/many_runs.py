@@ -45,6 +45,8 @@ COMMANDS = {
     "status": ("status", "many"),
     "run, nothing to do": ("run", "many.yaml", "--in-process", "--accept-changes"),
     "run --json, nothing to do": ("run", "many.yaml", "--in-process", "--accept-changes", "--json"),
+    "show": ("show", "many"),
+    "runs": ("runs", "many"),
     "report": ("report", "many"),
 }
 

@@ -119,7 +119,7 @@ class RunConfig(Section):
     @cached_property
     def run_id(self) -> str:
         """Id of this configuration, and of what its numbers mean: twelve hexadecimal digits."""
-        return _id_of(self.written())
+        return id_of(canonical(self.written()))
 
     @property
     def scenario(self) -> str:
@@ -158,7 +158,7 @@ class RunConfig(Section):
         """
         values = self.written()
         del values["algorithm"], values["weights"], values["training"]["rounds"]
-        return f"{self.scenario}-s{self.seed}-{_id_of(values)}"
+        return f"{self.scenario}-s{self.seed}-{id_of(canonical(values))}"
 
     @property
     def own_columns(self) -> frozenset[str]:
@@ -178,7 +178,7 @@ class RunConfig(Section):
 
     def canonical_json(self) -> str:
         """Return the configuration as JSON with sorted keys and no spaces."""
-        return _canonical(self.model_dump(mode="json"))
+        return canonical(self.model_dump(mode="json"))
 
     def make_algorithm(self) -> Algorithm:
         """Return the configured algorithm; activates the run's plugins, in place of their other versions.
@@ -194,12 +194,14 @@ def _name_and_settings(algorithm: Mapping[str, Any]) -> tuple[str, dict[str, Any
     return algorithm["name"], {key: value for key, value in algorithm.items() if key != "name"}
 
 
-def _canonical(values: Mapping[str, Any]) -> str:
+def canonical(values: Mapping[str, Any]) -> str:
+    """Return values as JSON with sorted keys and no spaces."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
-def _id_of(values: Mapping[str, Any]) -> str:
-    return sha256(_canonical(values).encode()).hexdigest()[:12]
+def id_of(text: str) -> str:
+    """Return the id of the configuration whose `written` values are `text`, as `canonical` has them."""
+    return sha256(text.encode()).hexdigest()[:12]
 
 
 SETTABLE = tuple(key for key in RunConfig.model_fields if key != PLUGINS)

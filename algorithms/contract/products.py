@@ -25,6 +25,18 @@ SAMPLE = 65536
 """Entries from which the length of a vector is estimated."""
 LANES = 16
 """Rows of a block are padded with zeros to a multiple of this: matrix products are twice as fast."""
+LONG = 1 << 20
+"""Entries from which vectors are multiplied in tiles: below, milliseconds are not worth other last bits."""
+TILE, BAND, ACROSS = 1024, 16, 48
+"""Columns of a tile, and the rows of its two factors.
+
+Each row meets only K others, so that OpenBLAS takes longer to copy a block into its own order than to
+multiply it. With AVX-512 it multiplies small factors as they lie: at most 1,200 products, a million
+multiplications. An inner product then has the same bits wherever it stands in a tile. Without these
+kernels equal updates would not be at distance zero.
+"""
+AS_THEY_LIE = {"SkylakeX", "Cooperlake", "SapphireRapids"}
+"""Kinds of processors for which OpenBLAS has such kernels, by its names."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +105,8 @@ def inner_products(vectors: Sequence[Vector], width: int, threads: int = 1) -> P
     reference = _reference(vectors, width)
     order = [reference, *(index for index in range(len(vectors)) if index != reference)]
     ordered = [vectors[index][:width] for index in order]
-    total_KK = np.asarray(sum(map_blocks(lambda columns: _block_products(ordered, columns), width, threads)))
+    multiply = _tiled_products if width >= LONG and _has_small_kernels() else _block_products
+    total_KK = np.asarray(sum(map_blocks(lambda columns: multiply(ordered, columns), width, threads)))
     common = float(total_KK[0, 0])
     cross_K = total_KK[0] - np.eye(1, len(order))[0] * common
     total_KK[0], total_KK[:, 0] = 0.0, 0.0
@@ -125,11 +138,37 @@ def _block_products(vectors: list[Vector], columns: slice) -> Matrix:
     """Return the Gram matrix of (r, c_1, .., c_K-1) in these columns: the first vector is the reference."""
     num_rows = len(vectors)
     block = np.empty((-(-num_rows // LANES) * LANES, columns.stop - columns.start), np.float32)
+    _fill(block, vectors, columns)
+    return (block @ block.T)[:num_rows, :num_rows].astype(np.float64)
+
+
+def _tiled_products(vectors: list[Vector], columns: slice) -> Matrix:
+    """Return what `_block_products` does, as a float64 sum over tiles of the products above the diagonal."""
+    num_rows, width = len(vectors), columns.stop - columns.start
+    num_tiles = -(-width // TILE)
+    # A row of zeros at least: of a matrix and its own transpose NumPy asks for `ssyrk`, which copies both.
+    # Columns to spare: rows at a distance of a power of two would share a few lines of the cache.
+    block = np.empty((4 * (num_rows // 4 + 1), num_tiles * TILE + LANES), np.float32)
+    _fill(block[:, :width], vectors, columns)
+    block[:, width:] = 0.0
+    tiles = block[:, : num_tiles * TILE].reshape(len(block), num_tiles, TILE).transpose(1, 0, 2)
+    products = np.zeros((len(block), len(block)))
+    for first in range(0, num_rows, BAND):
+        rows = slice(first, min(first + BAND, len(block) - 1))
+        for start in range(first, len(block), ACROSS):
+            others = slice(start, start + ACROSS)
+            found = np.matmul(tiles[:, rows], tiles[:, others].transpose(0, 2, 1))
+            products[rows, others] = found.sum(axis=0, dtype=np.float64)
+    upper = np.triu(products[:num_rows, :num_rows])
+    return upper + np.triu(upper, 1).T
+
+
+def _fill(block: Vector, vectors: list[Vector], columns: slice) -> None:
+    """Write r, c_1, .., c_K-1 into the rows of `block`, and zeros into the others."""
     block[0] = vectors[0][columns]
     for row, vector in zip(block[1:], vectors[1:], strict=False):
         np.subtract(vector[columns], block[0], out=row)
-    block[num_rows:] = 0.0
-    return (block @ block.T)[:num_rows, :num_rows].astype(np.float64)
+    block[len(vectors) :] = 0.0
 
 
 @cache
@@ -139,3 +178,8 @@ def _blas() -> ThreadpoolController:
     Products run on one thread, so that their bits do not depend on the number of cores.
     """
     return ThreadpoolController()
+
+
+@cache
+def _has_small_kernels() -> bool:
+    return any(library.get("architecture") in AS_THEY_LIE for library in _blas().info())

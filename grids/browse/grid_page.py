@@ -15,7 +15,7 @@ from fedgrid.grids.display.tables import summary_rows, summary_table
 from fedgrid.grids.presets.axis_keys import AXES, value_text
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import finished
+from fedgrid.grids.results.outcome import finished, trusting_times
 
 VALUES_SHOWN = 8
 """Values of an axis that are listed; of more, the first, the last and their number."""
@@ -31,10 +31,11 @@ def grid_facts(name: str, storage: Storage) -> dict[str, Any]:
     folder = GridFolder(storage, name)
     runs = folder.runs()
     rows = rows_of(runs, storage)
-    done = [finished(storage.root, row.config, row.scores) for row in rows if row.is_finished]
+    now = status(name, storage)
+    with trusting_times(storage):
+        done = [finished(storage.root, row.config, row.scores) for row in rows if row.is_finished]
     keys = (*AXES, *naming_keys(runs))
     values = {key: [value_text(run, key) for run in runs] for key in keys}
-    now = status(name, storage)
     return {
         "grid": name,
         "source": folder.source(),

@@ -87,19 +87,19 @@ def _recorded(row: Row) -> dict[str, Any]:
     return {
         "round": records.round_R.tolist(),
         "curves": {name: _numbers(found[name]) for name in CURVES},
-        "events": events(records),
+        "events": events(records, row.config),
         "clusters": records.clients["cluster"].astype(int).tolist(),
         "hidden_groups": records.truth_K.astype(int).tolist(),
     }
 
 
-def events(records: Records) -> dict[int, str]:
+def events(records: Records, config: RunConfig) -> dict[int, str]:
     """Return round -> what happened in it, of the rounds in which something did."""
-    before = 1
+    before, told = 1, _told(config)
     found: dict[int, str] = {}
     for place, number in enumerate(records.round_R.tolist()):
         clusters = int(records.rounds["clusters"][place])
-        words = []
+        words = told.get(number, [])
         if clusters != before:
             words.append(f"{before} -> {clusters} clusters")
         elif records.rounds["clustered"][place] == 1:
@@ -109,6 +109,20 @@ def events(records: Records) -> dict[int, str]:
         if words:
             found[number] = ", ".join(words)
         before = clusters
+    return found
+
+
+def _told(config: RunConfig) -> dict[int, list[str]]:
+    """Return round -> which clients the configuration has join in it, and whose data change."""
+    found: dict[int, list[str]] = {}
+    for number in sorted(set(config.joins.values())):
+        joining = [client for client, at in config.joins.items() if at == number]
+        one = f"client {joining[0]} joins"
+        found[number] = [one if len(joining) == 1 else f"{len(joining)} clients join"]
+    for number in sorted({move.round for move in config.drift.values()}):
+        moving = [(client, move.to) for client, move in config.drift.items() if move.round == number]
+        one = f"client {moving[0][0]} moves to group {moving[0][1]}"
+        found.setdefault(number, []).append(one if len(moving) == 1 else f"{len(moving)} clients move")
     return found
 
 

@@ -125,7 +125,7 @@ def run_command() -> None:
         code = INTERRUPTED
     except TyperException as error:
         problem = error.format_message().rstrip(".").replace(": Value error, ", ": ")
-        _fail(f"{problem}; {_instead_of(error)}see --help", BAD_INPUT)
+        _fail(f"{problem}; {_instead_of(error) or 'see --help'}", BAD_INPUT)
     except (ConfigError, DataError) as error:
         _fail(str(error), BAD_INPUT)
     except FedgridError as error:
@@ -145,17 +145,18 @@ def run_command() -> None:
 
 
 def _instead_of(error: TyperException) -> str:
-    """Return which option selects runs by an axis, if an option is missing that has the axis's name."""
+    """Return how the key or axis that somebody took for an option is given; empty if it is neither."""
     # Imports the registry of algorithms, which no help text needs.
-    from fedgrid.grids.presets.axis_keys import AXES
+    from fedgrid.grids.presets.axis_keys import AXES, axis_keys
 
-    axis = str(getattr(error, "option_name", "")).removeprefix("--")
+    word = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
     command = getattr(getattr(error, "ctx", None), "command", None)
-    if axis not in AXES or command is None:
-        return ""
-    taken = {option for parameter in command.params for option in parameter.opts}
-    found = [f"{option} {axis}=VALUE selects runs; " for option in SELECTING if option in taken]
-    return "".join(found[:1])
+    taken = {option for parameter in getattr(command, "params", ()) for option in parameter.opts}
+    if "--set" in taken:
+        keys = sorted((key for key in axis_keys() if word == key.rpartition(".")[2]), key=len)
+        return f"set it with {' or '.join(f'--set {key}=VALUE' for key in keys)}" if keys else ""
+    selecting = [option for option in SELECTING if option in taken and word in AXES]
+    return "".join(f"{option} {word}=VALUE selects runs" for option in selecting[:1])
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -232,7 +232,7 @@ def page_table(table: PageTable, width: int) -> Table:
     seeds = max((cell.seeds for row in table.rows for cell in row.cells), default=0)
     if any(cell.spread is not None for row in table.rows for cell in row.cells):
         shown.caption = Text(f"{seeds} seeds: mean ± standard deviation (n - 1)")
-    shown.add_column(table.corner)
+    shown.add_column(table.corner, overflow="fold")
     for column in table.columns:
         shown.add_column(f"{column.group} {column.name}".strip(), justify="right")
     for before, row in zip([None, *table.rows], table.rows, strict=False):

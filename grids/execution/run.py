@@ -17,7 +17,7 @@ from fedgrid.grids.planning.checks import check_data, check_storage
 from fedgrid.grids.planning.origins import check_origins
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.axes import naming_keys
-from fedgrid.grids.results.grid_folder import check_source
+from fedgrid.grids.results.grid_folder import GridFolder, check_source
 from fedgrid.grids.results.outcome import damage, is_finished, trusting_times
 
 
@@ -81,6 +81,8 @@ def launch_remaining(
 ) -> LaunchResult:
     """Run `todo`, and log those of `done` that MLflow lacks. If nothing is left to do, nothing is started.
 
+    A grid that other grids have finished is written down all the same, for `status` and `report`.
+
     `then` is as in `launch`.
 
     Raises:
@@ -94,7 +96,7 @@ def launch_remaining(
     if not todo and options.request != Request():
         warn("the options about actors have no effect: all runs are finished")
     unlogged = [run for run in done if not log.is_logged(run)]
-    if not (todo or unlogged):
+    if not (todo or unlogged) and GridFolder(storage, grid.name).lists(grid.runs):
         return LaunchResult()
     if todo:
         check_storage(grid.runs, storage)

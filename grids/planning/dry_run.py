@@ -153,7 +153,7 @@ def _about_parts(total: Mapping[str, Any], device: str) -> str:
 
 def _about_sharing(total: Mapping[str, Any]) -> str:
     """Return in one line what the round cache saves."""
-    trunks = f"{total['trunks']} trunks for {total['runs']} runs"
+    trunks = f"{total['trunks']} trunk{'s' * (total['trunks'] != 1)} for {total['runs']} runs"
     found = total["shared_hours"]
     if found is None:
         return f"At most: runs of one trunk share their first rounds ({trunks})."

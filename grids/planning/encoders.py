@@ -27,6 +27,8 @@ class EncoderPlan:
     """How many its clients do, all together."""
     turns: float
     """How often a client trains."""
+    public: str = ""
+    """The data set that the server trains it on, if that is one of its own."""
 
     def seconds(self, speeds: Mapping[Workload, Speed], workers: int) -> float:
         """Return how long it takes: the server's training on one core or GPU, the clients' on so many."""
@@ -54,17 +56,19 @@ def encoder_plans(left: RoundsLeft, dataset: Dataset, data_dir: Path) -> list[En
 
 
 def _plan(run: RunConfig, settings: EncoderSettings, dataset: Dataset, data_dir: Path) -> EncoderPlan:
-    public = 0
+    public, name = 0, ""
     if settings.public == REFERENCE:
         public = run.split.reference_images or 0
     elif settings.public is not None:
-        public = find(settings.public, data_dir).pool_size
+        name = settings.public
+        public = find(name, data_dir).pool_size
     rounds = settings.federated * settings.participation
     return EncoderPlan(
         Workload(model_of(kind_of(settings, dataset.shape)), dataset.shape, settings.batch_size, "adam"),
         float(public * settings.epochs),
         rounds * settings.local_epochs * expected_images(run, dataset).train,
         rounds * run.clients,
+        name,
     )
 
 

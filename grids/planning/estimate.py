@@ -119,6 +119,8 @@ def dataset_rows(
         }
         total = sum(costs.values(), Cost())
         encoders = encoder_plans(waiting, dataset, data_dir)
+        needed = {name, *(plan.public for plan in encoders if plan.public)} if waiting else set()
+        away = [each for each in needed if not is_here(each, data_dir)]
         encoding = sum(plan.seconds(speeds, max(workers.values())) for plan in encoders) / HOUR
         rows.append(
             DatasetRow(
@@ -128,7 +130,7 @@ def dataset_rows(
                 finished=len(runs) - len(waiting),
                 rounds_left=sum(rounds for _, rounds in waiting),
                 clients=tuple(sorted({run.clients for run in runs})),
-                download_mb=dataset.download_mb if waiting and not is_here(name, data_dir) else 0,
+                download_mb=sum(find(each, data_dir).download_mb for each in away),
                 hours=encoding + sum(costs[run.run_id].seconds / workers[run.clients] for run, _ in waiting),
                 encoders=len(encoders),
                 training_hours=total.training,

@@ -20,6 +20,7 @@ from fedgrid.grids.presets.axes import Axes, Choice, Item, allows
 from fedgrid.grids.presets.axis_keys import AXES, has, in_run_order
 from fedgrid.grids.presets.changes import Change, with_value
 from fedgrid.grids.presets.overrides import Override, merge
+from fedgrid.grids.presets.seeds import OtherSeeds, other_seeds
 from fedgrid.grids.presets.yaml_file import Place, at
 
 INDEPENDENT = ("balance", "clients", "seed")
@@ -73,6 +74,8 @@ class Expander:
         self._description = description
         self._data_dir = data_dir
         self._templates: dict[tuple[Item | Override, ...], RunConfig] = {}
+        self._seeds: dict[tuple[int, Item, Item], OtherSeeds | None] = {}
+        """By template, balance and clients."""
         self._facts: dict[str, Facts] = {}
         self._checked: set[tuple[str, Split]] = set()
 
@@ -84,7 +87,7 @@ class Expander:
         """
         template, held = self.complete(items)
         with self._located(items, held):
-            run = _vary(template, items)
+            run = self._vary(template, items)
             self._check_split(run)
         return run
 
@@ -118,6 +121,21 @@ class Expander:
         for change in self._description.changes:
             values = change.apply(values)
         return complete(values, self._data_dir)
+
+    def _vary(self, template: RunConfig, items: Mapping[str, Item]) -> RunConfig:
+        """Return `template` with the run's own values of the `INDEPENDENT` axes."""
+        seed, kind = items["seed"].value, (id(template), items["balance"], items["clients"])
+        if type(seed) is int and seed >= 0 and (copies := self._seeds.get(kind)) is not None:
+            return copies(seed)
+        values = {key: getattr(template, key) for key in RunConfig.model_fields}
+        axes = {axis: items[axis].value for axis in INDEPENDENT}
+        try:
+            run = RunConfig(**{**values, **axes})
+        except ValidationError as error:
+            raise explain(error, RunConfig) from error
+        if kind not in self._seeds:
+            self._seeds[kind] = other_seeds(run)
+        return run
 
     def _check_split(self, run: RunConfig) -> None:
         """Check, without the images, that the data set has enough classes and clients for the split."""
@@ -163,21 +181,3 @@ class Expander:
                 if name == key[0] and has(value, key[1:length]):
                     return place.under(*key[1:length]) if place else None
         return None
-
-
-def _has(value: Any, path: Sequence[str]) -> bool:
-    for key in path:
-        if not isinstance(value, Mapping) or key not in value:
-            return False
-        value = value[key]
-    return True
-
-
-def _vary(template: RunConfig, items: Mapping[str, Item]) -> RunConfig:
-    """Return `template` with the run's own values of the `INDEPENDENT` axes."""
-    values = {key: getattr(template, key) for key in RunConfig.model_fields}
-    axes = {axis: items[axis].value for axis in INDEPENDENT}
-    try:
-        return RunConfig(**{**values, **axes})
-    except ValidationError as error:
-        raise explain(error, RunConfig) from error

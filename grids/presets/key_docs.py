@@ -2,12 +2,17 @@
 
 import ast
 import inspect
+import re
 from collections.abc import Mapping
 from functools import cache
 from textwrap import dedent
 from typing import Any
 
 from pydantic import BaseModel
+
+YAML = {"None": "null", "True": "true", "False": "false"}
+"""Python's values, which docstrings name, as a user types them."""
+VALUES = re.compile(rf"\b({'|'.join(YAML)})\b")
 
 
 @cache
@@ -36,7 +41,7 @@ def allowed(schema: Mapping[str, Any]) -> str:
     if "$ref" in schema or schema.get("type") == "object":
         return "keys"
     bounds = [
-        f"{sign} {schema[name]:g}"
+        f"{sign} {schema[name]:.7g}"
         for name, sign in (
             ("exclusiveMinimum", ">"),
             ("minimum", ">="),
@@ -62,5 +67,5 @@ def _own(model: type[BaseModel]) -> dict[str, str]:
                 ast.AnnAssign(target=ast.Name(id=name)),
                 ast.Expr(value=ast.Constant(value=str(text))),
             ):
-                found[name] = " ".join(text.split())
+                found[name] = VALUES.sub(lambda word: YAML[word[0]], " ".join(text.split()))
     return found

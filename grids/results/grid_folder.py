@@ -17,6 +17,7 @@ from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import disk_errors, write_bytes, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.presets.seeds import read_runs
 from fedgrid.grids.results import kept_plugins
 
 GRIDS = "grids"
@@ -102,11 +103,17 @@ class GridFolder:
         _, lines = self._read()
         note_titles(kept_plugins.titles(self.path), kept_plugins.references(self.path))
         try:
-            return tuple(RunConfig.model_validate_json(line) for line in lines.splitlines())
+            return read_runs(lines)
         except ValidationError as error:
             raise ConfigError(
                 f"{self.path / RUNS} was written by another version of fedgrid; move {self.path} away"
             ) from error
+
+    def lists(self, runs: Sequence[RunConfig]) -> bool:
+        """Return whether the grid was launched before, with these runs among its own."""
+        if not (self.path / RUNS).exists():
+            return False
+        return {run.run_id for run in runs} <= {run.run_id for run in self.runs()}
 
     def source(self) -> str:
         """Return where the preset of the last launch came from, as `keep` got it.

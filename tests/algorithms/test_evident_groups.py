@@ -1,9 +1,9 @@
-"""Evident groups: one clustering, when the communities have held for a round and pass the test."""
+"""Evident groups: one clustering, when the groups have held for a round and pass the test."""
 
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.clustering import null_test, within
+from fedgrid.algorithms.clustering import null_test, ward
 from fedgrid.algorithms.clustering.pooled import centred_cosines
 from fedgrid.algorithms.registry import create
 from tests.helpers.small_cases import partition, play, rng, sets, start, step
@@ -55,7 +55,7 @@ class TestDecision:
             same = federation((num_clients,), seed, spread=1.0)
             assert rounds_clustered(play(algorithm(), [same] * 4, num_clients)) == []
 
-    def test_other_communities_than_in_the_round_before_are_not_taken(self):
+    def test_other_groups_than_in_the_round_before_are_not_taken(self):
         """The groups change after round 1; the sums of rounds 1 to 3 show the new ones first in round 3."""
         old = federation((5, 5, 5), 0)
         order = [0, 5, 10, 1, 6, 11, 2, 7, 12, 3, 8, 13, 4, 9, 14]
@@ -63,33 +63,16 @@ class TestDecision:
         history = play(algorithm(), [old, new, new, new], 15)
         assert 2 not in rounds_clustered(history)
 
-    @pytest.mark.parametrize(
-        ("look_within", "expected"),
-        [(True, (range(3), range(3, 8), range(8, 15))), (False, (range(8), range(8, 15)))],
-    )
-    def test_near_groups_in_one_community_are_told_apart_if_it_looks_within(self, look_within, expected):
+    def test_near_groups_are_told_apart_though_others_are_far(self):
         """Of 3, 5 and 7 clients; the directions of the first two are at 37 degrees, the third's at 90."""
         directions = np.array([[1, 0, 0, 0, 0], [0.8, 0.6, 0, 0, 0], [0, 0, 1, 0, 0]], np.float32)
         rounds = []
         for seed in range(2):
             noise = np.random.default_rng(seed).standard_normal((15, 5), np.float32)
             rounds.append(dict(enumerate(np.repeat(directions, (3, 5, 7), axis=0) + 0.06 * noise)))
-        history = play(algorithm(look_within=look_within), rounds, 15)
+        history = play(algorithm(), rounds, 15)
         assert rounds_clustered(history) == [2]
-        assert partition(history[-1][0]) == sets(*expected)
-
-    @pytest.mark.parametrize(("cut_in", "expected"), [(1, [2]), (2, [])])
-    def test_cut_that_is_not_made_again_is_dropped_and_a_new_one_waits(self, cut_in, expected, monkeypatch):
-        """Of three communities the first is cut in round 1 only, or in round 2 only."""
-        cuts = iter(range(1, 3))
-
-        def split_further(_, groups, level):
-            return sorted([groups[0][:2], groups[0][2:], *groups[1:]]) if next(cuts) == cut_in else groups
-
-        monkeypatch.setattr(within, "split_further", split_further)
-        history = play(algorithm(look_within=True), [federation((5, 5, 5), seed) for seed in range(2)], 15)
-        assert rounds_clustered(history) == expected
-        assert len(history[-1][0].models) == (3 if expected else 1)
+        assert partition(history[-1][0]) == sets(range(3), range(3, 8), range(8, 15))
 
     def test_after_the_clustering_nothing_is_remembered(self):
         state, _ = play(algorithm(), [federation((5, 5, 5), seed) for seed in range(2)], 15)[-1]
@@ -160,8 +143,7 @@ class TestNullTest:
             vectors = draw.standard_normal((12, 12))
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
             cosines = centred_cosines(vectors @ vectors.T)
-            groups = null_test.cluster(cosines, rng())
-            silhouette = null_test.score(cosines, groups)
+            silhouette = null_test.score(cosines, ward.groups_of(cosines, 0, rng()))
             passed += silhouette is not None and silhouette > np.quantile(null_test._of_noise(12, 12), 0.9)
         assert 1 <= passed <= 25
 

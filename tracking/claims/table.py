@@ -31,7 +31,8 @@ def claims(study: Study) -> Table | None:
     return Table(
         "claims",
         "Claims of the papers",
-        CAPTION,
+        f"{CAPTION} The verdicts are of this grid's runs ({', '.join(study.datasets)}): they speak of the "
+        "paper where data, model and rounds are the paper's.",
         tuple(map(Column, columns)),
         tuple(rows),
         corner="claim",

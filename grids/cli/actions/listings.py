@@ -2,10 +2,11 @@
 
 import inspect
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 from rich.console import Console
 from rich.markup import escape
@@ -185,25 +186,30 @@ def _show_algorithm(entry: AlgorithmEntry, console: Console) -> None:
     """Print an algorithm's settings: defaults, allowed values, meaning."""
     console.print(f"[bold]{entry.name}[/] ({entry.title}): {entry.summary}")
     console.print(f"Source: {entry.source}\n")
-    kind = type(entry.settings)
-    properties, meanings = kind.model_json_schema().get("properties", {}), docs_of(kind)
-    # Those that are its own come first, those of every averaging algorithm after them.
-    keys = sorted(properties, key=lambda key: key not in inspect.get_annotations(kind))
-    rows = [
-        (
-            key,
-            text_of(to_jsonable_python(getattr(entry.settings, key))),
-            allowed(properties[key]),
-            meanings.get(key, ""),
-        )
-        for key in keys
-    ]
+    rows = list(_settings_rows(entry.settings))
     if not rows:
         console.print("It has no settings.")
         return
     console.print(choice_table(("setting", "default", "allowed", "meaning"), rows))
-    console.print(f"\nSet one with --set algorithm.{rows[0][0]}=VALUE, or in a file:")
-    print_plain(console, f"  algorithm: {{name: {entry.name}, {rows[0][0]}: {rows[0][1]}}}")
+    key, default = rows[0][:2]
+    *sections, last = key.split(".")
+    opened, closed = "".join(f"{section}: {{" for section in sections), "}" * len(sections)
+    console.print(f"\nSet one with --set algorithm.{key}=VALUE, or in a file:")
+    print_plain(console, f"  algorithm: {{name: {entry.name}, {opened}{last}: {default}{closed}}}")
+
+
+def _settings_rows(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+    """Yield key, default, allowed values and meaning of each setting; of a section, those of its keys."""
+    kind = type(settings)
+    properties, meanings = kind.model_json_schema().get("properties", {}), docs_of(kind)
+    # Those that are its own come first, those of every averaging algorithm after them.
+    for key in sorted(properties, key=lambda key: key not in inspect.get_annotations(kind)):
+        value = getattr(settings, key)
+        if isinstance(value, BaseModel):
+            yield from _settings_rows(value, f"{prefix}{key}.")
+        elif "const" not in properties[key]:
+            default = text_of(to_jsonable_python(value))
+            yield f"{prefix}{key}", default, allowed(properties[key]), meanings.get(key, "")
 
 
 def list_models(as_json: bool, console: Console) -> None:

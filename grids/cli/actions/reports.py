@@ -22,7 +22,7 @@ from fedgrid.grids.results.grid_folder import GridFolder, known
 from fedgrid.grids.results.own_items import own_items, with_own_items
 from fedgrid.grids.results.study import load
 from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
-from fedgrid.tracking.report.contents import comparison_page, report_page
+from fedgrid.tracking.report.contents import NOTHING_PUBLISHED, comparison_page, report_page
 from fedgrid.tracking.report.page import Page
 from fedgrid.tracking.report.write import Written, write
 from fedgrid.tracking.scoring.cost import AS_USUAL, DEFAULT, Target, Terms, Traffic, Unit
@@ -90,6 +90,8 @@ def write_report(
         return
     asked = () if terms == AS_USUAL else tuple(t for t in page.tables() if t.name.startswith("cost-"))
     _show((next(page.tables()), *asked), folder, written, console)
+    if against == PUBLISHED:
+        _show_published(page, folder, console)
     _show_lacking(study, console)
     if is_logged:
         print_plain(
@@ -198,6 +200,13 @@ def _show(tables: Sequence[Table], folder: Path, written: Written, console: Cons
     for table in tables:
         console.print(page_table(table, console.width))
     print_plain(console, f"{len(written.files)} files; open {folder / 'index.html'}")
+
+
+def _show_published(page: Page, folder: Path, console: Console) -> None:
+    """Say where the tables beside the papers' are, or that there are none."""
+    count = sum(table.name.startswith("against-") for table in page.tables())
+    found = f"Beside the published numbers, {count} tables: {folder / 'tables' / 'against-*.md'}"
+    print_plain(console, found if count else NOTHING_PUBLISHED)
 
 
 def _show_lacking(study: Study, console: Console) -> None:

@@ -25,10 +25,19 @@ def exact_cosine_distances(vectors):
     return 1 - units_KP @ units_KP.T
 
 
-@pytest.fixture(params=[None, 64, 7], ids=["one block", "blocks of 64", "blocks of 7"])
+@pytest.fixture(params=[None, 64, 7, "tiles"], ids=["one block", "blocks of 64", "blocks of 7", "tiles"])
 def _block(request, monkeypatch):
-    if request.param:
+    if request.param == "tiles":
+        in_tiles(monkeypatch)
+    elif request.param:
         monkeypatch.setattr(module, "BLOCK", request.param)
+
+
+def in_tiles(monkeypatch):
+    """Multiply short vectors as long ones: blocks of 300 entries, in tiles of 64, the last one not full."""
+    monkeypatch.setattr(module, "_has_small_kernels", lambda: True)
+    for name, value in {"LONG": 0, "BLOCK": 300, "TILE": 64}.items():
+        monkeypatch.setattr(module, name, value)
 
 
 @pytest.mark.usefixtures("_block")
@@ -71,7 +80,43 @@ def test_clients_are_in_ascending_order_whatever_the_order_they_came_in():
     assert view.norms_K.tolist() == [1, 2, 3]
 
 
-def test_the_number_of_threads_changes_no_bit(monkeypatch):
+@pytest.mark.usefixtures("_block")
+@pytest.mark.parametrize("num_clients", [1, 2, 15, 16, 17, 33, 64, 71])
+def test_products_of_whole_numbers_are_exact(num_clients):
+    """Differences of at most 8, 1000 entries: every sum is below 2^24, so that float32 rounds nothing."""
+    rows_KP = rng(num_clients).integers(-4, 5, size=(num_clients, 1000))
+    view = updates_of({client: frozen(row) for client, row in enumerate(rows_KP)})
+    assert view.gram_KK.tolist() == (rows_KP @ rows_KP.T).tolist()
+    assert view.products.differences_KK.tolist() == view.products.differences_KK.T.tolist()
+
+
+def test_only_long_vectors_are_multiplied_in_tiles_and_only_by_the_kernels_for_it(monkeypatch):
+    chosen = []
+    monkeypatch.setattr(module, "LONG", 1000)
+    for name in ("_block_products", "_tiled_products"):
+        original = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *given, name=name, do=original: (chosen.append(name), do(*given))[1]
+        )
+    for has_kernels, size in ((True, 1000), (True, 999), (False, 1000)):
+        monkeypatch.setattr(module, "_has_small_kernels", lambda answer=has_kernels: answer)
+        assert updates_of(random_vectors(2, size)).products.common > 0
+    assert chosen == ["_tiled_products", "_block_products", "_block_products"]
+
+
+def test_tiles_are_of_the_same_bits_wherever_the_updates_lie_in_memory(monkeypatch):
+    in_tiles(monkeypatch)
+    vectors, moved = random_vectors(17), {}
+    for client, vector in vectors.items():
+        moved[client] = np.empty(1016, np.float32)[client % 13 :][:1000]
+        moved[client][:] = vector
+    assert updates_of(moved).gram_KK.tobytes() == updates_of(vectors).gram_KK.tobytes()
+
+
+@pytest.mark.parametrize("tiled", [False, True], ids=["blocks", "tiles"])
+def test_the_number_of_threads_changes_no_bit(tiled, monkeypatch):
+    if tiled:
+        in_tiles(monkeypatch)
     monkeypatch.setattr(module, "BLOCK", 7)
     one, two = (updates_of(random_vectors(), threads=threads) for threads in (1, 2))
     for name in (

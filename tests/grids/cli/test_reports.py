@@ -97,7 +97,9 @@ def test_report_is_in_the_grids_folder_and_on_its_mlflow_run(storage):
 
 
 def test_reports_of_the_same_records_are_the_same_bytes(storage, tmp_path):
-    report(storage, "--against", "published", "--to", tmp_path / "first")
+    said = report(storage, "--against", "published", "--to", tmp_path / "first").out
+    found = sorted((tmp_path / "first" / "tables").glob("against-*.md"))
+    assert f"Beside the published numbers, {len(found)} tables: {found[0].parent}" in said
     report(storage, "--against", "published", "--to", tmp_path / "second")
     assert contents(tmp_path / "first") == contents(tmp_path / "second")
 

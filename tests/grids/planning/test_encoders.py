@@ -2,10 +2,12 @@
 
 import pytest
 
+from fedgrid.engine.clients.placement import Node, Request
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.run_config import complete
 from fedgrid.grids.planning.calibrate import Speed
 from fedgrid.grids.planning.encoders import encoder_plans, workloads_of
+from fedgrid.grids.planning.estimate import capacities_of, dataset_rows
 from fedgrid.grids.planning.images import expected_images
 from tests.helpers.small_grid import NOWHERE
 
@@ -28,6 +30,18 @@ def test_a_public_encoder_is_one_for_all_seeds_and_a_federated_one_is_of_its_see
     assert len(plans_of(run_of(public), run_of(public, seed=1), run_of(public, settings={"flip": 0}))) == 1
     assert len(plans_of(run_of(federated), run_of(federated, settings={"flip": 0}))) == 1
     assert len(plans_of(run_of(federated), run_of(federated, seed=1))) == 2
+
+
+def test_the_public_set_of_an_encoder_is_part_of_the_download():
+    """MNIST has 12 MB and Fashion-MNIST 31 MB; reference images are of the run's own data."""
+    sizes = []
+    for public in ("fmnist", "reference"):
+        run = run_of({"public": public}, dataset="mnist")
+        left = [(run, run.training.rounds)]
+        speeds = dict.fromkeys(workloads_of(left, NOWHERE), Speed(turn=1.0, train=0.01, test=0.01))
+        [row] = dataset_rows(left, NOWHERE, speeds, capacities_of(left, [Node(2, 0)], Request()))
+        sizes.append(row.download_mb)
+    assert sizes == [12 + 31, 12]
 
 
 def test_pixels_and_runs_that_have_begun_train_none():

@@ -77,6 +77,15 @@ def test_runs_of_an_earlier_launch_stay_if_they_have_a_folder(storage):
     assert text_of(folder, "preset.yaml") == "third"
 
 
+@pytest.mark.parametrize(
+    ("asked", "expected"), [(runs(0, 1), True), (runs(1), True), (runs(1, 2), False), ((), True)]
+)
+def test_a_grid_lists_the_runs_that_it_was_launched_with(storage, asked, expected):
+    GridFolder(storage, "paper").keep(runs(0, 1), "")
+    assert GridFolder(storage, "paper").lists(asked) is expected
+    assert not GridFolder(storage, "other").lists(asked)
+
+
 def test_unknown_grid_names_the_known_ones(storage):
     message = f"no grid in {storage.root} yet; `fedgrid run papr` starts one"
     for use in (GridFolder.runs, GridFolder.ask_to_stop):
