@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from fedgrid.algorithms.contract.base import Algorithm, Conditions
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, nameless
+from fedgrid.algorithms.written import written
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.data.resizing import short_name
 from fedgrid.engine.disturbances.drift import Move, problem_with
@@ -293,8 +294,7 @@ def _complete_algorithm(given: object) -> dict[str, Any]:
     try:
         settings = create(name, choice).settings
     except ValidationError as error:
-        message = explain(error, ALGORITHMS[name].settings)
-        raise ConfigError(f"algorithm {name}: {message}") from error
+        raise ConfigError(f"algorithm {name}: {explain(error, ALGORITHMS[name].settings)}") from error
     except ValueError as error:
         raise ConfigError(f"algorithm {name}: {error}") from error
-    return {"name": name, **settings.model_dump(mode="json")}
+    return {"name": name, **written(name, settings)}

@@ -12,6 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from fedgrid.algorithms.registry import ALGORITHMS, create, free
+from fedgrid.algorithms.written import unlike_entry, written
 from fedgrid.engine.errors import ConfigError, hint, unknown, unknown_key
 from fedgrid.engine.run_config import INNER, RunConfig
 from fedgrid.engine.validation import explain
@@ -210,9 +211,10 @@ def _name(algorithm: str, runs: Sequence[RunConfig]) -> str:
 
 def _with_settings(run: RunConfig, params: Params) -> RunConfig:
     name = run.algorithm["name"]
-    settings = merge(free(run.make_algorithm().settings), nested(params))
+    given = run.make_algorithm().settings
+    settings = merge({**free(given), **unlike_entry(name, given)}, nested(params))
     try:
-        complete = create(name, settings).settings.model_dump(mode="json")
+        complete = written(name, create(name, settings).settings)
     except ValidationError as error:
         raise ConfigError(f"{name}: {explain(error, ALGORITHMS[name].settings)}") from error
     values = {key: getattr(run, key) for key in RunConfig.model_fields}

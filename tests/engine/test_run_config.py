@@ -89,6 +89,15 @@ def test_configured_algorithm_has_the_stored_settings(name):
     assert {"name": name, **settings.model_dump(mode="json")} == config.algorithm
 
 
+@pytest.mark.parametrize("name", ["evident-groups", "fine-tuned"])
+def test_default_that_an_algorithm_changes_can_be_taken_back(name):
+    """Both fine-tune for 45 steps; the class that has the key does not, and leaves 0 out when written."""
+    plain, tuned = (run(algorithm={"name": name, "fine_tune": steps}) for steps in (0, 45))
+    stored = RunConfig.model_validate_json(plain.canonical_json())
+    assert stored.make_algorithm().settings.fine_tune == 0
+    assert stored.run_id == plain.run_id != tuned.run_id == run(algorithm=name).run_id
+
+
 def test_a_run_is_named_readably():
     config = run(dataset="mnist", overlap="overlapping", balance="imbalanced")
     assert config.scenario == "mnist-15-overlapping-imbalanced"

@@ -242,6 +242,16 @@ def write(tmp_path):
     return write_file
 
 
+def test_default_that_is_taken_back_stays_so_in_every_trial(write):
+    """`evident-groups` fine-tunes by default; a trial changes another setting."""
+    path = write(
+        "dataset: digits\nalgorithm: {name: evident-groups, fine_tune: 0}\nsearch: {level: [0.01, 0.1]}\n"
+    )
+    (trial,) = load_search(path, {}, [], NOWHERE, own={}).runs({"level": 0.1})
+    settings = trial.make_algorithm().settings
+    assert (settings.level, settings.fine_tune) == (0.1, 0)
+
+
 def test_command_line_overrides_the_file_of_a_search(write):
     path = write("algorithm: louvain\ntrials: 5\nobjective: silhouette\nsearch: {resolution: [1, 2]}\n")
     search = load_search(path, {"clients": 6}, [], NOWHERE, own={"trials": 7})

@@ -1,0 +1,27 @@
+"""An algorithm's settings as a run writes them down."""
+
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from fedgrid.algorithms.contract.base import Settings
+from fedgrid.algorithms.registry import ALGORITHMS
+
+
+def written(name: str, settings: Settings) -> dict[str, Any]:
+    """Return an algorithm's settings as a run writes them, so that `create` reads the same."""
+    return {**settings.model_dump(mode="json"), **unlike_entry(name, settings)}
+
+
+def unlike_entry(name: str, settings: Settings) -> dict[str, Any]:
+    """Return the `later` keys that stand at their class's default while the entry has another one.
+
+    A section leaves them out when it is written, and `create` would take the entry's.
+    """
+    values, defaults = settings.model_dump(), ALGORITHMS[name].settings
+    left_out = [key for key in type(settings).model_fields if key not in values]
+    return {
+        key: to_jsonable_python(getattr(settings, key))
+        for key in left_out
+        if getattr(settings, key) != getattr(defaults, key)
+    }
