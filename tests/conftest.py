@@ -5,6 +5,7 @@ import os
 # Before anything imports Ray, which reads some of these at import.
 os.environ.update(
     {
+        "RAY_ADDRESS": "local",  # Never a cluster that runs here, or has left its address behind.
         "RAY_AUTH_MODE": "disabled",
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -101,7 +102,7 @@ def ray_session() -> Iterator[None]:
     """One cluster of four logical CPUs for all tests marked `ray`: it costs ten seconds to start."""
     import ray
 
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="error")
     yield
     ray.shutdown()
 

@@ -16,6 +16,7 @@ from shutil import disk_usage
 from fedgrid.engine.errors import FedgridError
 from fedgrid.engine.round_cache.entry import CacheEntry, Damaged, about_entry, decode, encode
 from fedgrid.engine.round_cache.lock import RoundLock
+from fedgrid.engine.round_cache.speed import StorageSpeed
 from fedgrid.engine.storage.atomic import PARTIAL, disk_errors, is_full
 from fedgrid.engine.storage.clock import Patience
 from fedgrid.engine.storage.storage import Storage
@@ -27,11 +28,6 @@ STATES = ("mean-", "memory-", "update")
 """Entries as large as a model, which only later runs need; the others are statistics."""
 HEADER = 1 << 16
 """Bytes that hold an entry's metadata."""
-BYTES_PER_SECOND = 100e6
-"""Speed of one write and one read. 85 MB of a ResNet-34 that one client trains in half a second on a GPU are
-not worth an entry; a mean over thirty clients is."""
-ROUND_TRIP = 0.1
-"""Seconds that writing and reading a file at a URI takes, however small it is."""
 AIR = 0.1
 """Share of the limit that an eviction frees beyond need: finding the cheapest entries reads them all."""
 WRITERS = 32  # Processes that may write at once within the limit: each lists the cache after its share.
@@ -82,6 +78,9 @@ class CacheOptions:
 
     limit: int | None = None
     """Bytes that it may take; beyond that the entries that are cheapest to recompute are evicted."""
+    speed: StorageSpeed = StorageSpeed()
+    """Of the storage. What is recomputed faster than it is written and read is no entry: not the 85 MB of a
+    ResNet-34 that one client trains in half a second on a GPU, but the mean over thirty such clients."""
 
 
 class RoundStore:
@@ -95,6 +94,7 @@ class RoundStore:
         self._storage = replace(storage, patience=Patience())
         self._trunk = f"{FOLDER}/{trunk}"
         self._limit = options.limit
+        self._speed = options.speed
 
     @property
     def is_far(self) -> bool:
@@ -185,7 +185,7 @@ class RoundStore:
 
     def _is_worthwhile(self, entry: CacheEntry) -> bool:
         size = sum(array.nbytes for array in entry.arrays.values())
-        return entry.cost >= size / BYTES_PER_SECOND + (ROUND_TRIP if self.is_far else 0.0)
+        return entry.cost >= self._speed.seconds(size)
 
     def _complain(self, warning: str) -> None:
         """Warn once a run: such a problem mostly concerns all files."""

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
+from dataclasses import replace
 from shutil import rmtree
 
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.console import Console
 from fedgrid.engine.clients.placement import Placement, at_once, cluster_nodes, most_at_once
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.plugins import active
+from fedgrid.engine.round_cache import speed
 from fedgrid.engine.round_cache.store import FOLDER
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
@@ -81,6 +83,7 @@ def launch(
             folder.withdraw_stop()
             sweep(storage, grid.name, lease)
             claim(storage)
+            options = _with_measured_speed(options, storage) if todo else options
             log.describe(grid.text, grid.runs)
             if options.fresh:
                 _forget(todo, storage, options, log)
@@ -190,6 +193,12 @@ def _means(runs: Sequence[RunConfig], storage: Storage) -> Means:
     done = [run for run in runs if is_finished(storage, run)]
     scores = [finished(storage.root, run).scores or {} for run in done]
     return means_of(titles(done, further_axes(runs)), scores)
+
+
+def _with_measured_speed(options: LaunchOptions, storage: Storage) -> LaunchOptions:
+    if options.store is None:
+        return options
+    return replace(options, store=replace(options.store, speed=speed.measure(storage, FOLDER)))
 
 
 def _places(runs: Sequence[RunConfig], options: LaunchOptions) -> Mapping[int, Placement]:

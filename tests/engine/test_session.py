@@ -19,7 +19,7 @@ from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import unseal
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.records import SCORES, TESTS
-from fedgrid.engine.round_cache.store import CacheOptions, RoundStore
+from fedgrid.engine.round_cache.store import CacheOptions
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.session import Session, prepare
@@ -350,7 +350,6 @@ def test_round_cache_gives_way_to_a_write_on_a_full_disk(tmp_path, monkeypatch, 
             raise OSError(number, os.strerror(number))
         real(path)
 
-    monkeypatch.setattr(RoundStore, "_is_worthwhile", lambda self, entry: True)
     with monkeypatch.context() as patch:
         patch.setattr(atomic, "flush", flush)
         folder = finish(run, root, Session(InProcessPool(), NOWHERE, store=CacheOptions()))

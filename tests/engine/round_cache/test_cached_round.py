@@ -2,7 +2,6 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from math import inf
 from shutil import rmtree
 
 import numpy as np
@@ -13,7 +12,7 @@ from fedgrid.engine.clients.messages import Reply, TrainReport, TrainTask
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.round_cache import cached_round, store
+from fedgrid.engine.round_cache import cached_round
 from fedgrid.engine.round_cache.cached_round import CachedRound
 from fedgrid.engine.round_cache.session_cache import SessionCache
 from fedgrid.engine.round_cache.store import FOLDER, CacheOptions, RoundStore, kept
@@ -47,9 +46,8 @@ PARTING = ("bnc", "ocfl-kmeans")
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch):
-    """No power cut is tested here, and every entry is worth its file, however fast this machine trains."""
+    """No power cut is tested here."""
     monkeypatch.setattr(atomic, "flush", lambda path: None)
-    monkeypatch.setattr(store, "BYTES_PER_SECOND", inf)
 
 
 def ids(run):

@@ -1,6 +1,5 @@
 """Runs that need the same rounds at the same time: one does a round, the others wait, none for ever."""
 
-from math import inf
 from multiprocessing import get_context
 from threading import Barrier, Event, Thread
 from time import perf_counter, time
@@ -13,7 +12,7 @@ from fedgrid.engine import federation
 from fedgrid.engine.clients import client_round
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.round_cache import cached_round, store
+from fedgrid.engine.round_cache import cached_round
 from fedgrid.engine.storage import atomic as writing
 from tests.helpers.small_runs import (
     CLIENTS,
@@ -35,9 +34,8 @@ PATIENCE = 60
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch):
-    """No power cut is tested here, and every entry is worth its file, however fast this machine trains."""
+    """No power cut is tested here."""
     monkeypatch.setattr(writing, "flush", lambda path: None)
-    monkeypatch.setattr(store, "BYTES_PER_SECOND", inf)
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
 """A round cache with missing or damaged files costs time and changes no number."""
 
-from math import inf
 from pathlib import Path
 from random import Random
 from shutil import copyfile, rmtree
 
 import pytest
 
-from fedgrid.engine.round_cache import store
 from fedgrid.engine.round_cache.cached_round import CachedRound
 from fedgrid.engine.round_cache.store import FOLDER, RoundStore
 from fedgrid.engine.storage import atomic as writing
@@ -32,9 +30,8 @@ ALGORITHMS = ("bnc", "ocfl-kmeans", "ocfl-hdbscan")
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch):
-    """No power cut is tested here, and every entry is worth its file, however fast this machine trains."""
+    """No power cut is tested here."""
     monkeypatch.setattr(writing, "flush", lambda path: None)
-    monkeypatch.setattr(store, "BYTES_PER_SECOND", inf)
 
 
 def vanish(file, others):

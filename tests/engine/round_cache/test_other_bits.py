@@ -1,11 +1,8 @@
 """Clients that train again and get other bits, as on a GPU: a round never mixes two trainings."""
 
-from math import inf
-
 import numpy as np
 import pytest
 
-from fedgrid.engine.round_cache import store
 from fedgrid.engine.storage import atomic
 from tests.helpers.small_runs import (
     CLIENTS,
@@ -22,9 +19,8 @@ from tests.helpers.small_runs import (
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch):
-    """No power cut is tested here, and every entry is worth its file, however fast this machine trains."""
+    """No power cut is tested here."""
     monkeypatch.setattr(atomic, "flush", lambda path: None)
-    monkeypatch.setattr(store, "BYTES_PER_SECOND", inf)
 
 
 class Drifting(Arithmetic):
