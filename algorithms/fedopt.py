@@ -74,7 +74,7 @@ class OwnRuleSettings(FedOptSettings):
         if self.local is not None:
             raise ValueError(
                 f"local = {self.local.name}: clients train by this algorithm's own rule already; leave it "
-                "out, or take it under another algorithm, such as bnc"
+                "out, or take it under another algorithm, such as fedavg"
             )
         return self
 
@@ -87,7 +87,7 @@ class OwnAdaptationSettings(OwnRuleSettings):
         if self.fine_tune:
             raise ValueError(
                 f"fine_tune = {self.fine_tune}: this algorithm says itself what clients do before a test; "
-                "leave it out, or take it under another algorithm, such as bnc"
+                "leave it out, or take it under another algorithm, such as fedavg"
             )
         return self
 

@@ -53,7 +53,7 @@ def _ocfl_as_published(clusterer: Clusterer) -> OcflSettings:
 
 _ENTRIES = (
     AlgorithmEntry(
-        "bnc", "BNC", "one model for all: FedOpt, the baseline", FEDOPT_SOURCE, FedOpt, FedOptSettings()
+        "fedavg", "BNC", "one model for all: FedOpt, the baseline", FEDOPT_SOURCE, FedOpt, FedOptSettings()
     ),
     AlgorithmEntry(
         "sattler",
@@ -208,7 +208,7 @@ def note_titles(titles: Mapping[str, str], references: Iterable[str] = ()) -> No
 
 ALSO_CALLED = {
     **{entry.title.lower(): entry.name for entry in _ENTRIES},
-    **dict.fromkeys(("fedavg", "fedopt", "fed-avg", "avg"), "bnc"),
+    **dict.fromkeys(("fedopt", "fed-avg", "avg"), "fedavg"),
     **dict.fromkeys(("cfl", "clustered-fl"), "sattler"),
     **dict.fromkeys(("fl+hc", "flhc"), "briggs"),
     **dict.fromkeys(("ocfl", "one-shot"), "ocfl-hdbscan"),

@@ -68,7 +68,7 @@ def trunk_of(given: Mapping[str, Any], num_rounds: int, folder: Path, data_dir: 
 
     With partial participation they go on until every two clients have met, and `SPARE` rounds more.
     """
-    config = complete({**given, "algorithm": "bnc"}, data_dir)
+    config = complete({**given, "algorithm": "fedavg"}, data_dir)
     name = sha256(f"{config.canonical_json()} {num_rounds}".encode()).hexdigest()[:16]
     path = folder / f"{name}.npz"
     if not path.exists():

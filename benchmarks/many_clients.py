@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--model", default="lenet5")
-    parser.add_argument("--algorithm", default="bnc")
+    parser.add_argument("--algorithm", default="fedavg")
     parser.add_argument("--profile", action="store_true", help="Print where the time goes.")
     given = parser.parse_args()
     torch.set_num_threads(1)

@@ -36,7 +36,7 @@ REAL = 3
 COPIED = ("rounds.parquet", "clients.parquet", "timings.parquet", MADE_WITH, SCORES)
 GRID = {
     "clients": 3,
-    "algorithm": "bnc",
+    "algorithm": "fedavg",
     "split": {"draws": 40, "server_images": 50},
     "training": {"rounds": 1, "local_epochs": 1},
 }

@@ -34,7 +34,7 @@ NUM_ROUNDS, NUM_GROUPS, NUM_CLASSES = 50, 3, 10
 EVERY = 0.1
 """Seconds between two samples of the memory."""
 DIFFERING_SHOWN = 5
-RIGHT = {"bnc": 0.0, "sattler": 0.4, "briggs": 0.2, "ocfl-affinity": 0.3, "ocfl-meanshift": 0.7}
+RIGHT = {"fedavg": 0.0, "sattler": 0.4, "briggs": 0.2, "ocfl-affinity": 0.3, "ocfl-meanshift": 0.7}
 """Share of runs that find the hidden groups; 0.9 for the others."""
 
 
@@ -80,7 +80,7 @@ def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table,
     truth_K = np.repeat(np.arange(NUM_GROUPS), sizes_of(scenario, NUM_GROUPS))
     round_R = np.arange(1, NUM_ROUNDS + 1)
     algorithm = run.algorithm["name"]
-    clustered_at = NUM_ROUNDS + 1 if algorithm == "bnc" else int(random.integers(3, 25))
+    clustered_at = NUM_ROUNDS + 1 if algorithm == "fedavg" else int(random.integers(3, 25))
     is_right = random.random() < RIGHT.get(algorithm, 0.9)
     found_K = truth_K if is_right else random.integers(0, NUM_GROUPS, run.clients)
     is_clustered_R = round_R >= clustered_at

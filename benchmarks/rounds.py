@@ -44,7 +44,7 @@ def config(draws: int, epochs: int) -> RunConfig:
     """Return 15 clients with about 0.7 x `draws` MNIST images each, never tested."""
     values = {
         "dataset": "mnist",
-        "algorithm": "bnc",
+        "algorithm": "fedavg",
         "split": {"draws": draws},
         "training": {"rounds": NEVER, "local_epochs": epochs},
         "evaluation": {"every": NEVER},

@@ -33,7 +33,7 @@ def main() -> None:
         storage = Storage.of(Path(folder) / "runs")
 
         def launch(first: int, last: int) -> float:
-            values = {"algorithm": "bnc", "seed": list(range(first, last))}
+            values = {"algorithm": "fedavg", "seed": list(range(first, last))}
             grid = load_grid(None, values, ["training.rounds=1", "training.local_epochs=1"], how.data_dir)
             began = time.perf_counter()
             run_grid(grid, storage, how, console)

@@ -68,7 +68,7 @@ def config(quick: bool, rounds: int) -> RunConfig:
     parts = QUICK if quick else 1
     values = {
         "dataset": "mnist",
-        "algorithm": "bnc",
+        "algorithm": "fedavg",
         "split": {"draws": DRAWS // parts, "server_images": SERVER_IMAGES // parts},
         "training": {"rounds": rounds},
     }

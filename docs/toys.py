@@ -65,7 +65,7 @@ def one_group() -> World:
 
 
 TOYS: Mapping[str, tuple[str, dict[str, Any], World]] = {
-    "bnc": ("bnc", {}, three_groups()),
+    "fedavg": ("fedavg", {}, three_groups()),
     "sattler": ("sattler", {}, three_groups()),
     "briggs": ("briggs", {"round": 3}, three_groups()),
     "ocfl-kmeans": ("ocfl-kmeans", {}, three_groups()),

@@ -125,7 +125,7 @@ def complete(
     if "stacked" in changes:
         raise ConfigError("training.stacked has no effect here: there is a single client; leave it out")
     changes |= OURS | ({} if epochs is None else {"rounds": epochs})
-    values = {"dataset": dataset, "seed": seed, "training": changes, "algorithm": "bnc"}
+    values = {"dataset": dataset, "seed": seed, "training": changes, "algorithm": "fedavg"}
     run = run_config.complete(values | ({} if model is None else {"model": model}), data_dir)
     return CentralisedConfig(
         dataset=run.dataset,

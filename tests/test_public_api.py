@@ -12,7 +12,7 @@ import pytest
 import fedgrid
 from tests.helpers.command_line import environment
 
-CONFIG = {"clients": 3, "algorithm": "bnc", "training": {"rounds": 2}}
+CONFIG = {"clients": 3, "algorithm": "fedavg", "training": {"rounds": 2}}
 
 
 def python(code: str, folder: Path) -> "subprocess.CompletedProcess[str]":

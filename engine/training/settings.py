@@ -99,7 +99,7 @@ class LocalTraining(Section):
         """Why an algorithm whose clients train by a rule of its own cannot stack them."""
         return (
             f"training.stacked = {self.stacked}: only plain training is stacked, and here the algorithm "
-            "changes how clients train; set training.stacked=1, or take another algorithm, such as bnc"
+            "changes how clients train; set training.stacked=1, or take another algorithm, such as fedavg"
         )
 
     def check_size(self, shape: tuple[int, int, int]) -> None:

@@ -38,7 +38,7 @@ NAMES: tuple[Mapping[str, Any], ...] = (
 """Names of the folders, from the top: data set, overlap, balance, number of clients."""
 KINDS = ("data set", "overlap", "balance", "number of clients")
 ALGORITHMS = {
-    "baseline": "bnc",
+    "baseline": "fedavg",
     "sattler": "sattler-as-published",
     "briggs": "briggs-as-published",
     "kmeans": "ocfl-kmeans",
@@ -46,7 +46,7 @@ ALGORITHMS = {
     "meanshift": "ocfl-meanshift",
     "HDBSCAN": "ocfl-hdbscan-as-published",
 }
-NEVER_CLUSTERS = "bnc"
+NEVER_CLUSTERS = "fedavg"
 EXPLANATIONS = "explanations"
 DISTRIBUTIONS = {"experiment1A": "members", "experiment1B": "others", "experiment1C": "server"}
 """Folder of an experiment -> whose images were explained."""

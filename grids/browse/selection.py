@@ -1,4 +1,4 @@
-"""Which runs of a grid are shown, and in which order: `--where ari>0.9,algorithm=bnc` and `--sort ari`."""
+"""Which runs of a grid are shown, and in which order: `--where ari>0.9,algorithm=fedavg` and `--sort ari`."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

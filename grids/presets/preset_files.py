@@ -70,7 +70,9 @@ def _no_preset(what: str) -> ConfigError:
     if file := file_meant(what):
         return ConfigError(f"unknown preset '{what}'; did you mean the file {file}?")
     if what in DATASETS or what.startswith(("folder:", "npz:")):
-        return ConfigError(f"'{what}' is a data set, no preset: fedgrid run --dataset {what} --algorithm bnc")
+        return ConfigError(
+            f"'{what}' is a data set, no preset: fedgrid run --dataset {what} --algorithm fedavg"
+        )
     return unknown("preset", what, preset_names())
 
 

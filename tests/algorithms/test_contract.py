@@ -27,7 +27,7 @@ from tests.helpers.small_cases import (
 )
 
 NAMES = list(ALGORITHMS)
-ONE_CLUSTER = ("bnc", "fedprox", "scaffold", "fednova", "lg-fedavg", "fine-tuned", "per-fedavg", "oracle")
+ONE_CLUSTER = ("fedavg", "fedprox", "scaffold", "fednova", "lg-fedavg", "fine-tuned", "per-fedavg", "oracle")
 """Algorithms that never part their clients; `oracle` does so before round 1, if it is told the groups."""
 ALONE = "solo"
 """The algorithm whose clients are apart from the start; its server has no settings."""
@@ -73,7 +73,7 @@ def acting(name, **overrides):
 @pytest.fixture(scope="module")
 def plain():
     """The federation's six rounds of FedOpt."""
-    return Federation().play(create("bnc", {}))
+    return Federation().play(create("fedavg", {}))
 
 
 @pytest.mark.parametrize("name", LATER)
@@ -96,7 +96,7 @@ def test_algorithm_that_says_that_it_trains_plainly_sends_no_rule(name):
     assert algorithm.trains_plainly == (name not in own)
 
 
-@pytest.mark.parametrize("name", ["bnc", "ocfl-kmeans", "ifca", "flis-dc", "flis-hc", "louvain"])
+@pytest.mark.parametrize("name", ["fedavg", "ocfl-kmeans", "ifca", "flis-dc", "flis-hc", "louvain"])
 def test_algorithm_with_a_local_rule_does_not_train_plainly(name):
     assert not create(name, {"local": {"name": "fedprox", "mu": 0.1}}).trains_plainly
     assert create(name, {"local": {"name": "fedprox", "mu": 0}}).trains_plainly

@@ -154,7 +154,7 @@ class TestStart:
 
 
 def test_one_model_is_fedavg():
-    one, plain = (Federation().play(algorithm) for algorithm in (ifca(num_clusters=1), create("bnc")))
+    one, plain = (Federation().play(algorithm) for algorithm in (ifca(num_clusters=1), create("fedavg")))
     assert [state.models[0].tobytes() for state, _ in one] == [
         state.models[0].tobytes() for state, _ in plain
     ]

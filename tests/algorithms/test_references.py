@@ -51,7 +51,7 @@ class TestSolo:
 
     def test_what_is_not_sent_is_not_clipped(self):
         uplink = [{"clip": 1e-3}]
-        assert prepare(config("bnc", uplink=uplink), NOWHERE)[0].uplink
+        assert prepare(config("fedavg", uplink=uplink), NOWHERE)[0].uplink
         assert prepare(config("solo", uplink=uplink), NOWHERE)[0].uplink == ()
 
     def test_rounds_record_no_bytes_and_a_model_for_each_client(self, tmp_path):
@@ -91,22 +91,22 @@ class TestOracle:
         assert len(set(row["cluster"] for row in found)) == 3
         assert [row["part"] for row in found if row["client"] == 5] == ["not joined"] * 2 + ["trained"]
 
-    def test_with_one_hidden_group_it_has_the_bytes_of_bnc(self, tmp_path):
+    def test_with_one_hidden_group_it_has_the_bytes_of_fedavg(self, tmp_path):
         one = {"split": {"num_clusters": 1}}
-        oracle, bnc = (
-            numbers(play(config(name, **one), tmp_path / name, store=None)) for name in ("oracle", "bnc")
+        oracle, fedavg = (
+            numbers(play(config(name, **one), tmp_path / name, store=None)) for name in ("oracle", "fedavg")
         )
-        differing = [name for name in bnc if oracle[name] != bnc[name]]
+        differing = [name for name in fedavg if oracle[name] != fedavg[name]]
         assert all(name.endswith(".json") for name in differing), "which say what was run"
-        assert {"rounds.parquet", "clients.parquet"} < bnc.keys()
+        assert {"rounds.parquet", "clients.parquet"} < fedavg.keys()
 
 
 class TestSharedRounds:
     """All clients of all algorithms start round 1 from one model, so it is trained once."""
 
     @pytest.mark.parametrize("first", ["solo", "oracle"])
-    def test_round_1_is_trained_once_for_bnc_and_both_references(self, tmp_path, first):
-        names = dict.fromkeys((first, "solo", "oracle", "bnc"))
+    def test_round_1_is_trained_once_for_fedavg_and_both_references(self, tmp_path, first):
+        names = dict.fromkeys((first, "solo", "oracle", "fedavg"))
         runs = {name: config(name) for name in names}
         for run in runs.values():
             play(run, tmp_path)
@@ -117,8 +117,8 @@ class TestSharedRounds:
             assert differing(run, tmp_path) == []
 
     def test_references_start_before_the_runs_that_need_their_first_round(self):
-        keys = {name: create(name).start_order_key() for name in ("solo", "oracle", "ocfl-kmeans", "bnc")}
-        assert max(keys["solo"], keys["oracle"]) < keys["ocfl-kmeans"] < keys["bnc"]
+        keys = {name: create(name).start_order_key() for name in ("solo", "oracle", "ocfl-kmeans", "fedavg")}
+        assert max(keys["solo"], keys["oracle"]) < keys["ocfl-kmeans"] < keys["fedavg"]
 
     def test_solo_fills_the_round_cache_with_no_means_of_single_clients(self, tmp_path):
         play(config("solo"), tmp_path)

@@ -7,7 +7,7 @@ from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.algorithms.registry import ALGORITHMS, create
 
 TITLES = {
-    "bnc": "BNC",
+    "fedavg": "BNC",
     "sattler": "SCL",
     "briggs": "BCL",
     "ocfl-kmeans": "OCFL-KM",

@@ -94,7 +94,7 @@ def test_a_state_is_as_large_as_the_model(dataset, size):
 
 
 ALGORITHMS = tuple(
-    ["bnc", "sattler", "briggs", "ocfl-kmeans", "ocfl-affinity", "ocfl-meanshift", "ocfl-hdbscan"]
+    ["fedavg", "sattler", "briggs", "ocfl-kmeans", "ocfl-affinity", "ocfl-meanshift", "ocfl-hdbscan"]
 )
 
 
@@ -112,9 +112,9 @@ def runs_of_scenario(*algorithms, rounds=75):
     [
         (ALGORITHMS, 75, 345 / 525),
         (("ocfl-kmeans",), 75, 1.0),
-        (("bnc", "sattler"), 75, 0.5),
-        (("bnc", "briggs"), 20, 0.5),
-        (("bnc", "ocfl-kmeans", "ocfl-hdbscan"), 4, (3 + 2) / 12),
+        (("fedavg", "sattler"), 75, 0.5),
+        (("fedavg", "briggs"), 20, 0.5),
+        (("fedavg", "ocfl-kmeans", "ocfl-hdbscan"), 4, (3 + 2) / 12),
     ],
     ids=["the paper's", "one run", "never splits", "ends before it splits", "both right from round 3 on"],
 )
@@ -124,4 +124,4 @@ def test_share_of_the_rounds_that_runs_of_one_trunk_compute(algorithms, rounds, 
 
 
 def test_share_of_runs_that_were_not_published_is_unknown():
-    assert share_computed(runs_of_scenario("bnc", "ifca")) is None
+    assert share_computed(runs_of_scenario("fedavg", "ifca")) is None

@@ -15,7 +15,7 @@ def run(algorithm, seed=0):
 
 ONE, PAIRS, ODD = (dict(enumerate(labels)) for labels in ([0, 0, 0, 0], [0, 0, 1, 1], [0, 0, 1, 2]))
 RENAMED = {client: 1 - label for client, label in PAIRS.items()}
-BNC, KMEANS, HDBSCAN = run("bnc"), run("ocfl-kmeans"), run("ocfl-hdbscan")
+BNC, KMEANS, HDBSCAN = run("fedavg"), run("ocfl-kmeans"), run("ocfl-hdbscan")
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ BNC, KMEANS, HDBSCAN = run("bnc"), run("ocfl-kmeans"), run("ocfl-hdbscan")
         ([(BNC, [ONE, ONE, ONE]), (KMEANS, [PAIRS, PAIRS, PAIRS])], 5),
         ([(KMEANS, [PAIRS, PAIRS, PAIRS]), (HDBSCAN, [RENAMED, RENAMED, RENAMED])], 3),
         ([(KMEANS, [PAIRS, PAIRS, PAIRS]), (HDBSCAN, [PAIRS, ODD, ODD])], 3.5),
-        ([(BNC, [ONE, ONE, ONE]), (run("bnc", seed=1), [ONE, ONE, ONE])], 6),
+        ([(BNC, [ONE, ONE, ONE]), (run("fedavg", seed=1), [ONE, ONE, ONE])], 6),
     ],
     ids=[
         "alone",

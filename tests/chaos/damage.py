@@ -43,18 +43,18 @@ from tests.helpers.time import pauses_skipped
 
 SMALL = """
 clients: 3
-algorithm: [bnc, ocfl-kmeans]
+algorithm: [fedavg, ocfl-kmeans]
 split: {draws: 40}
 training: {rounds: 3, local_epochs: 1}
 """
 GRIDS = {
     "small": SMALL,
-    "other": f"{SMALL}seeds: 1\nfilter: {{algorithm: bnc}}\n",
-    "failing": f"{SMALL}filter: {{algorithm: bnc}}\n".replace(
+    "other": f"{SMALL}seeds: 1\nfilter: {{algorithm: fedavg}}\n",
+    "failing": f"{SMALL}filter: {{algorithm: fedavg}}\n".replace(
         "rounds: 3", "learning_rate: 1.0e+30, rounds: 3"
     ),
 }
-STOPPED = f"{SMALL.replace('rounds: 3', 'rounds: 6')}filter: {{algorithm: bnc}}\n"
+STOPPED = f"{SMALL.replace('rounds: 3', 'rounds: 6')}filter: {{algorithm: fedavg}}\n"
 """The grid of the interrupted run. It has a folder of its own: its storage is damaged, too."""
 SEGMENT_ROWS = 6
 """Of three clients a round: the interrupted run has files with rounds 1 and 2, 3 and 4, and 5."""

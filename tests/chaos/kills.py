@@ -36,7 +36,7 @@ DEADLINE = 300
 """Seconds without a word from a driver, after which it hangs."""
 ALGORITHMS = (
     "ocfl-kmeans, ocfl-affinity, ocfl-meanshift",
-    "ocfl-hdbscan, bnc, {name: briggs, round: 4}, "
+    "ocfl-hdbscan, fedavg, {name: briggs, round: 4}, "
     "{name: sattler, cooldown: 3, epsilon_1: 0.4, epsilon_2: 0.5}",
 )
 """Of two grids of 24 and 32 runs, or of one of 56; all of them share rounds."""

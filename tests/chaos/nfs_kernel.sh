@@ -64,10 +64,10 @@ echo "== tests"
     tests/engine/storage/test_{lease,held_file,atomic}.py tests/engine/round_cache/test_lock.py 2>&1
 fresh
 echo "== runs without NFS"
-play /run/plain bnc sattler < /dev/null
+play /run/plain fedavg sattler < /dev/null
 fresh
 echo "== runs on NFS; the server is away for four seconds after the first round"
-play /run/a/one bnc sattler < /dev/null > /run/played &
+play /run/a/one fedavg sattler < /dev/null > /run/played &
 until ls /srv/a/one/*/state-000001.safetensors > /dev/null 2>&1; do sleep 0.1; done
 server rpc.nfsd 0; sleep 4; start
 wait $!
@@ -75,7 +75,7 @@ cat /run/played
 fresh
 echo "== two processes at once, each on a mount of its own"
 go() { until [ -e /run/go ]; do sleep 0.1; done; }
-go | play /run/a/two bnc > /run/first &
+go | play /run/a/two fedavg > /run/first &
 go | play /run/b/two sattler > /run/second &
 until grep -q waits /run/first && grep -q waits /run/second; do sleep 0.1; done
 touch /run/go

@@ -121,7 +121,7 @@ def runs() -> list[RunConfig]:
         "training": {"rounds": 3, "local_epochs": 1},
         "split": {"draws": 40, "server_images": 50},
     }
-    return [complete({**given, "algorithm": name}, NOWHERE) for name in ("bnc", "ocfl-kmeans")]
+    return [complete({**given, "algorithm": name}, NOWHERE) for name in ("fedavg", "ocfl-kmeans")]
 
 
 def work(root: Path) -> None:

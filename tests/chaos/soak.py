@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 
 GRID = """
 clients: 3
-algorithm: bnc
+algorithm: fedavg
 seeds: 0..{last}
 training: {{rounds: 1, local_epochs: 1}}
 split: {{draws: 40, server_images: 50}}

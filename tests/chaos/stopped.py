@@ -25,7 +25,7 @@ EXPIRED = 62.0
 """Seconds; a lease lasts for 60."""
 STOPPED = 100.0
 """Seconds; the lock on a round lasts for 90."""
-GRID = "clients: 4\nalgorithm: [bnc, ocfl-kmeans]\ntraining: {rounds: 40}\n"
+GRID = "clients: 4\nalgorithm: [fedavg, ocfl-kmeans]\ntraining: {rounds: 40}\n"
 
 
 def stopped_driver(grid: Path, folder: Path) -> dict[str, bytes]:

@@ -28,7 +28,7 @@ GRID = """
 dataset: npz:{images}
 overlap: majority
 clients: 3
-algorithm: [bnc, ocfl-kmeans]
+algorithm: [fedavg, ocfl-kmeans]
 model: digitnet
 split: {{draws: 6}}
 training: {{rounds: 8, local_epochs: 1, batch_size: 8}}

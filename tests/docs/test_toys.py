@@ -28,7 +28,7 @@ def test_one_model_goes_to_the_mean_of_all_points(monkeypatch):
     """After each round a share of 0.65 of the way is left; after twelve 0.65^12 = 0.0057, without noise."""
     monkeypatch.setattr(toys, "NOISE", 0.0)
     world = toys.three_groups()
-    story = toys.play("bnc", {}, world)
+    story = toys.play("fedavg", {}, world)
     mean_2 = world.points_K2.mean(axis=0)
     left_2 = 0.65**12 * (np.array(toys.START) - mean_2)
     np.testing.assert_allclose(story.models_RK2[-1], np.tile(mean_2 + left_2, (12, 1)), atol=1e-5)

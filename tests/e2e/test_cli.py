@@ -116,10 +116,14 @@ def test_run_on_an_npz_file(storage, tmp_path):
 
 
 def test_run_of_a_grid_file_with_options_that_override_it(storage, tmp_path):
-    (tmp_path / "my-run.yaml").write_text("clients: 3\nalgorithm: [bnc, sattler]\ntraining: {rounds: 9}\n")
+    (tmp_path / "my-run.yaml").write_text("clients: 3\nalgorithm: [fedavg, sattler]\ntraining: {rounds: 9}\n")
     result = fedgrid("run", tmp_path / "my-run.yaml", *SMALL, "--seed", 7, "--storage", storage)
     assert result.code == 0
-    for line in ("-bnc-s7 round 2/2 ", "-sattler-s7 round 2/2 ", "digits-3-nonoverlapping-balanced, seed 7"):
+    for line in (
+        "-fedavg-s7 round 2/2 ",
+        "-sattler-s7 round 2/2 ",
+        "digits-3-nonoverlapping-balanced, seed 7",
+    ):
         assert line in result.out
 
 

@@ -19,7 +19,7 @@ OTHER = (
     "--set",
     f"training.rounds={ROUNDS}",
     "--algorithm",
-    "bnc",
+    "fedavg",
     "--name",
     "other",
     "--json",
@@ -103,7 +103,7 @@ def test_killed_run_resumes_beside_another_driver_and_both_end_with_the_bytes_of
     assert contents(storage, "ocfl_kmeans") == contents(undisturbed)
     alone = new_storage(tmp_path / "alone")
     assert fedgrid(*OTHER, "--in-process", "--storage", alone).code == 0
-    assert contents(storage, "bnc") == contents(alone)
+    assert contents(storage, "fedavg") == contents(alone)
     check_mlflow(storage)
     check_mlflow(storage, "other")
     assert list((storage / "drivers").iterdir()) == []
@@ -159,7 +159,8 @@ def test_failed_run_does_not_stop_the_others(tmp_path, storage):
     """A server learning rate of 1e38 makes the second round's updates infinite."""
     preset = tmp_path / "two.yaml"
     preset.write_text(
-        "clients: 3\ntraining: {rounds: 2}\nalgorithm: [{name: bnc, server_learning_rate: 1.0e+38}, bnc]\n"
+        "clients: 3\ntraining: {rounds: 2}\n"
+        "algorithm: [{name: fedavg, server_learning_rate: 1.0e+38}, fedavg]\n"
     )
     command = ("run", preset, "--in-process", "--storage", storage)
     result = fedgrid(*command)

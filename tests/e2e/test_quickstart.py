@@ -79,7 +79,7 @@ def test_quickstart_clustering_gains_personalised_and_loses_generalised_accuracy
 
 def test_quickstart_prints_progress_and_next_steps(quickstart):
     storage, out = quickstart
-    for algorithm in ("bnc", "ocfl_hdbscan"):
+    for algorithm in ("fedavg", "ocfl_hdbscan"):
         for number in range(1, ROUNDS + 1):
             run = f"digits-15-nonoverlapping-balanced-{algorithm}-s0"
             assert f"\n{run} round {number}/{ROUNDS} temp. 0." in out
@@ -127,7 +127,7 @@ def test_quickstart_mlflow_has_each_run_once_with_every_round(runs):
 
 def test_quickstart_mlflow_runs_have_names_tags_and_artifacts(runs):
     client, found = runs
-    assert {run.data.tags["algorithm"] for run in found} >= {"bnc", "sattler", "ocfl-hdbscan"}
+    assert {run.data.tags["algorithm"] for run in found} >= {"fedavg", "sattler", "ocfl-hdbscan"}
     for run in found:
         tags = run.data.tags
         assert run.info.run_name == f"{tags['algorithm']} s0, digits-15 nonoverlapping balanced"

@@ -179,7 +179,7 @@ def outcome(config: RunConfig, data_dir: Path, briggs_round: int | None = None) 
 def mnist_outcomes() -> dict[str, Outcome]:
     if not (SHARED_DATA / "MNIST").is_dir():
         pytest.skip("NOT CHECKED ON REAL IMAGES: shared/data/MNIST is not beside the checkout")
-    given = {"dataset": "mnist", "algorithm": "bnc", "seed": MNIST_SEED, "split": SPLIT}
+    given = {"dataset": "mnist", "algorithm": "fedavg", "seed": MNIST_SEED, "split": SPLIT}
     configs = [complete({**given, **choices}, SHARED_DATA) for choices in MNIST_SCENARIOS.values()]
     outcomes = [outcome(config, SHARED_DATA) for config in configs]
     return dict(zip(MNIST_SCENARIOS, outcomes, strict=True))
@@ -226,7 +226,7 @@ def seed(request) -> int:
 
 @pytest.fixture(scope="module")
 def digits(seed) -> Outcome:
-    config = complete({"dataset": "digits", "algorithm": "bnc", "seed": seed}, NOWHERE)
+    config = complete({"dataset": "digits", "algorithm": "fedavg", "seed": seed}, NOWHERE)
     return outcome(config, NOWHERE, BRIGGS_ROUND)
 
 
@@ -272,7 +272,7 @@ def quickstart(name: str, seed: int) -> RunConfig:
 def plain() -> list[tuple[State, Updates]]:
     """The quickstart's rounds of plain averaging, as many as Sattler and Briggs wait for."""
     onlooker = Onlooker()
-    federation, pool, progress = begin(quickstart("bnc", 0), NOWHERE, onlooker)
+    federation, pool, progress = begin(quickstart("fedavg", 0), NOWHERE, onlooker)
     for _ in range(BRIGGS_ROUND):
         progress, _ = federation.next_round(progress, pool)
     return onlooker.rounds

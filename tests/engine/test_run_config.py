@@ -107,7 +107,10 @@ def test_a_run_is_named_readably():
 
 class TestRootSeed:
     def test_algorithms_of_a_scenario_and_seed_share_it(self):
-        one, other = run(algorithm="bnc"), run(algorithm="sattler", training={"rounds": 3}, participation=0.5)
+        one, other = (
+            run(algorithm="fedavg"),
+            run(algorithm="sattler", training={"rounds": 3}, participation=0.5),
+        )
         assert one.root_seed == other.root_seed
 
     @pytest.mark.parametrize(
@@ -140,8 +143,8 @@ def test_run_id_is_another_one_with_another_format(monkeypatch):
 
 
 def test_run_id_is_independent_of_key_order():
-    one = run(seed=1, clients=6, training={"rounds": 5, "momentum": 0.5}, algorithm={"name": "bnc"})
-    other = run(algorithm="bnc", training={"momentum": 0.5, "rounds": 5}, clients=6, seed=1)
+    one = run(seed=1, clients=6, training={"rounds": 5, "momentum": 0.5}, algorithm={"name": "fedavg"})
+    other = run(algorithm="fedavg", training={"momentum": 0.5, "rounds": 5}, clients=6, seed=1)
     assert one.run_id == other.run_id
 
 
@@ -317,7 +320,10 @@ def test_a_configuration_cannot_be_changed():
         ({"evaluation": {"evry": 3}}, "unknown key 'evry' in evaluation; did you mean 'every'?"),
         ({"lr": 0.1}, "unknown key 'lr'; did you mean 'training.learning_rate'?"),
         ({"training": {"lr": 0.1}}, "unknown key 'lr' in training; did you mean 'learning_rate'?"),
-        ({"algorithm": "FedAvg"}, "unknown algorithm 'FedAvg'; did you mean 'bnc'? known: bnc, sattler"),
+        (
+            {"algorithm": "FedAvg"},
+            "unknown algorithm 'FedAvg'; did you mean 'fedavg'? known: fedavg, sattler",
+        ),
         ({"algorithm": "SCL"}, "unknown algorithm 'SCL'; did you mean 'sattler'?"),
         (
             {"algorithm": {"name": "ocfl-kmeans", "num_clusters": 3}},
@@ -331,7 +337,7 @@ def test_a_configuration_cannot_be_changed():
         ({"uplink": {"clip": 1}}, "uplink = {'clip': 1}: expected a list, as in [{'clip': 1}]"),
         (
             {"algorithm": "ocfl-hdb"},
-            "unknown algorithm 'ocfl-hdb'; did you mean 'ocfl-hdbscan'? known: bnc, sattler",
+            "unknown algorithm 'ocfl-hdb'; did you mean 'ocfl-hdbscan'? known: fedavg, sattler",
         ),
         (
             {"algorithm": {"name": "sattler", "windw": 2}},
@@ -354,7 +360,7 @@ def test_a_configuration_cannot_be_changed():
             {"algorithm": {"name": "ocfl-kmeans", "clusterer": {"name": "hdbscan"}}},
             "algorithm ocfl-kmeans: ocfl-kmeans clusters with 'kmeans', not 'hdbscan': name its algorithm",
         ),
-        ({"algorithm": {"window": 2}}, "algorithm = {'window': 2}: name is missing; known: bnc, sattler"),
+        ({"algorithm": {"window": 2}}, "algorithm = {'window': 2}: name is missing; known: fedavg, sattler"),
         ({"dataset": "mnst"}, "unknown dataset 'mnst'; did you mean 'mnist'? known: digits, mnist, fmnist"),
         ({"model": "resnet3"}, "unknown model 'resnet3'; did you mean 'resnet34'? known: tinyvgg, resnet34"),
         (
@@ -418,7 +424,7 @@ def test_a_typo_is_refused_with_what_is_allowed(given, message):
             {"algorithm": {"name": "ocfl-kmeans", "clusterer": {"num_clusters": 0}}},
             "algorithm ocfl-kmeans: clusterer.num_clusters = 0: input should be greater than 0",
         ),
-        ({"algorithm": ["bnc"]}, "unknown algorithm"),
+        ({"algorithm": ["fedavg"]}, "unknown algorithm"),
         ({"dataset": 3}, "unknown dataset '3'"),
         ({"model": ["tinyvgg"]}, "unknown model"),
     ],
@@ -435,7 +441,7 @@ def test_missing_own_images_are_named(tmp_path):
 
 
 KEPT = {
-    "1d7f7dd91f12": {"algorithm": "bnc"},
+    "1d7f7dd91f12": {"algorithm": "fedavg"},
     "8ae0f2786009": {
         "algorithm": {"name": "sattler", "cooldown": 5, "epsilon_1": 0.4, "epsilon_2": 0.5},
         "overlap": "overlapping",

@@ -47,7 +47,7 @@ def written_by_two(tmp_path):
 
 
 def config(dataset, overlap, **split):
-    given = {"dataset": dataset, "overlap": overlap, "clients": CLIENTS, "algorithm": "bnc"}
+    given = {"dataset": dataset, "overlap": overlap, "clients": CLIENTS, "algorithm": "fedavg"}
     return complete({**given, "model": "digitnet", "training": {"rounds": 2}, "split": split}, NOWHERE)
 
 

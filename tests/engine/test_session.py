@@ -35,7 +35,7 @@ def config(clients=6, **given):
     """Forty draws a client, two local epochs, fifty images at the server."""
     values = {
         "clients": clients,
-        "algorithm": "bnc",
+        "algorithm": "fedavg",
         "training": {"rounds": ROUNDS, "local_epochs": 2, **given.pop("training", {})},
         "split": {"draws": 40, "server_images": 50, **given.pop("split", {})},
         **given,
@@ -127,7 +127,7 @@ def test_every_algorithm_runs(tmp_path, name):
 
 def test_until_an_algorithm_acts_its_rounds_are_those_of_plain_averaging(tmp_path):
     """Common random numbers: the first temperature is never a rise, so OCFL only averages in round 1."""
-    plain, clustered = (finish(config(algorithm=name), tmp_path) for name in ("bnc", "ocfl-kmeans"))
+    plain, clustered = (finish(config(algorithm=name), tmp_path) for name in ("fedavg", "ocfl-kmeans"))
     first = [[row for row in rows(folder, "clients") if row["round"] == 1] for folder in (plain, clustered)]
     assert repr(first[0]) == repr(first[1]), "as text, in which NaN equals NaN"
 

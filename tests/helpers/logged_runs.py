@@ -19,7 +19,7 @@ LABELS = [[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 1], [0, 0, 1, 1]]
 
 def config_of(seed: int) -> RunConfig:
     """A run of four clients and four rounds."""
-    given = {"clients": 4, "training": {"rounds": ROUNDS}, "algorithm": "bnc", "seed": seed}
+    given = {"clients": 4, "training": {"rounds": ROUNDS}, "algorithm": "fedavg", "seed": seed}
     return complete(given, Path("unused"))
 
 

@@ -6,7 +6,7 @@ from fedgrid import AlgorithmEntry, FedOpt, FedOptSettings
 class Own(FedOpt):
     '''Plain averaging.'''
 
-ALGORITHMS = [AlgorithmEntry("own", "OWN", "as bnc", "ours", Own, FedOptSettings())]
+ALGORITHMS = [AlgorithmEntry("own", "OWN", "as fedavg", "ours", Own, FedOptSettings())]
 """
 
 CLUSTERER = """

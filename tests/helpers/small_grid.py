@@ -13,7 +13,7 @@ NOWHERE = Path("unused")
 
 def config(seed, **values):
     """Return three clients on digits."""
-    given = {"clients": 3, "training": {"rounds": ROUNDS}, "algorithm": "bnc", "seed": seed, **values}
+    given = {"clients": 3, "training": {"rounds": ROUNDS}, "algorithm": "fedavg", "seed": seed, **values}
     return complete(given, NOWHERE)
 
 

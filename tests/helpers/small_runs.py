@@ -33,7 +33,7 @@ EARLY = {
 """Settings with which an algorithm acts in round 2, as all of OCFL do by themselves, or cheaply before it."""
 
 
-def config(algorithm="bnc", clients=CLIENTS, **given):
+def config(algorithm="fedavg", clients=CLIENTS, **given):
     """Forty draws a client, one local epoch, fifty images at the server."""
     values = {
         "clients": clients,

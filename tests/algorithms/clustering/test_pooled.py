@@ -27,7 +27,7 @@ def cosines_of(vectors):
 
 
 def state_of(num_clients, *rounds):
-    state = start(create("bnc"), num_clients)
+    state = start(create("fedavg"), num_clients)
     for vectors in rounds:
         state = pool(freeze(state), updates_of(vectors))
     return state

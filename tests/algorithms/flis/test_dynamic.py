@@ -140,7 +140,7 @@ def last_models(folder):
 def test_beta_0_has_the_bytes_of_fedavg(tmp_path, weights):
     folders = [
         play(config(algorithm, split=REFERENCES, weights=weights), tmp_path)
-        for algorithm in ({"name": "flis-dc", "beta": 0}, "bnc")
+        for algorithm in ({"name": "flis-dc", "beta": 0}, "fedavg")
     ]
     [[one], [plain]] = map(last_models, folders)
     assert one == plain
@@ -179,7 +179,7 @@ class TestRecords:
 
 def test_predictions_are_the_servers_own_work_and_cost_no_bytes(tmp_path):
     sent = []
-    for name in ("bnc", "flis-dc"):
+    for name in ("fedavg", "flis-dc"):
         run = config(name, split=REFERENCES, training={"rounds": 1})
         play(run, tmp_path)
         sent.append([(row["bytes_down"], row["bytes_up"]) for row in rows(run, tmp_path, "rounds")])

@@ -188,7 +188,7 @@ class TestNeighbours:
 def test_one_cluster_with_everybody_sampled_has_the_bytes_of_fedavg(tmp_path):
     folders = [
         play(config(algorithm, split=REFERENCES), tmp_path)
-        for algorithm in ({"name": "flis-hc", "threshold": 2}, "bnc")
+        for algorithm in ({"name": "flis-hc", "threshold": 2}, "fedavg")
     ]
     one, plain = (_model(folder / "state-000003.safetensors") for folder in folders)
     assert one == plain

@@ -84,7 +84,7 @@ def test_one_round_of_fednova_moves_along_the_mean_gradient_where_averaging_does
     gradient, FedAvg's leans towards the client with most steps."""
     gradient = np.mean([-matrix @ target for matrix, target in zip(CURVATURES, TARGETS, strict=True)], axis=0)
     angles = []
-    for name in ("bnc", "fednova"):
+    for name in ("fedavg", "fednova"):
         algorithm = create(name)
         state = algorithm.init(layout(2), 3, lambda number: np.zeros(2, np.float64), rng())
         orders = algorithm.orders(state, 0, Presence((0, 1, 2), (0, 1, 2)), rng())
@@ -134,13 +134,15 @@ def equal_steps(algorithm, **given):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"name": "fednova"}, {"name": "bnc", "local": {"name": "fednova"}}], ids=lambda s: s["name"]
+    "settings",
+    [{"name": "fednova"}, {"name": "fedavg", "local": {"name": "fednova"}}],
+    ids=lambda s: s["name"],
 )
 @pytest.mark.parametrize("weights", ["none", "images"])
-def test_with_equal_steps_a_run_has_the_bytes_of_bnc_but_for_a_number_that_each_client_sends(
+def test_with_equal_steps_a_run_has_the_bytes_of_fedavg_but_for_a_number_that_each_client_sends(
     settings, weights, tmp_path
 ):
-    plain, ours = (equal_steps(each, weights=weights) for each in ({"name": "bnc"}, settings))
+    plain, ours = (equal_steps(each, weights=weights) for each in ({"name": "fedavg"}, settings))
     states = [play(run, tmp_path / run.run_id) / "state-000002.safetensors" for run in (plain, ours)]
     assert states[0].read_bytes() == states[1].read_bytes()
     up = [[row["bytes_up"] for row in rows(run, tmp_path / run.run_id, "rounds")] for run in (plain, ours)]

@@ -45,9 +45,9 @@ def test_without_pull_the_order_is_plain_averagings():
     assert [order.rule for order in orders(mu=0.0)] == [PLAIN, PLAIN]
 
 
-def test_without_pull_a_run_has_the_bytes_of_bnc(tmp_path):
+def test_without_pull_a_run_has_the_bytes_of_fedavg(tmp_path):
     states = []
-    for name, settings in (("bnc", {}), ("fedprox", {"mu": 0})):
+    for name, settings in (("fedavg", {}), ("fedprox", {"mu": 0})):
         folder = play(config({"name": name, **settings}, training={"rounds": 2}), tmp_path / name)
         states.append((folder / "state-000002.safetensors").read_bytes())
     assert states[0] == states[1]

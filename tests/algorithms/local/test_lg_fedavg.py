@@ -82,8 +82,8 @@ def test_with_nothing_shared_every_client_has_the_numbers_of_solo(participation,
     assert set(columns(ours, tmp_path, "update_norm")["update_norm"]) <= {0.0, None}
 
 
-def test_with_everything_shared_a_run_has_the_bytes_of_bnc(tmp_path):
-    plain, ours = config("bnc"), run(3)
+def test_with_everything_shared_a_run_has_the_bytes_of_fedavg(tmp_path):
+    plain, ours = config("fedavg"), run(3)
     folders = [play(each, tmp_path) for each in (plain, ours)]
     models = [model_of(folder, 3).tobytes() for folder in folders]
     records = [
@@ -103,7 +103,7 @@ def test_more_layers_than_the_model_has_share_all_and_say_so(tmp_path):
 
 
 def columns_of_first_round(root):
-    plain = config("bnc", training={"rounds": 1})
+    plain = config("fedavg", training={"rounds": 1})
     play(plain, root)
     return columns(plain, root, *TESTED)
 
@@ -143,7 +143,7 @@ def test_newcomer_is_served_the_shared_head_over_the_initial_lower_layers(tmp_pa
 
 
 def test_warm_up_is_fedavg_and_shares_its_rounds(tmp_path):
-    plain, ours = config("bnc"), run(1, settings={"warmup_rounds": 2})
+    plain, ours = config("fedavg"), run(1, settings={"warmup_rounds": 2})
     play(plain, tmp_path)
     pool = Counting()
     play(ours, tmp_path, pool)

@@ -50,8 +50,8 @@ def test_without_pull_orders_are_plain_and_states_the_same(name):
         assert {order.rule for order in orders_of(free, other, [0, 7]).values()} == {PLAIN}
 
 
-def test_pull_under_bnc_is_fedprox_to_the_byte(tmp_path):
-    under, named = pulled("bnc", 0.1), config({"name": "fedprox", "mu": 0.1})
+def test_pull_under_fedavg_is_fedprox_to_the_byte(tmp_path):
+    under, named = pulled("fedavg", 0.1), config({"name": "fedprox", "mu": 0.1})
     states = [play(run, tmp_path / run.run_id) / "state-000003.safetensors" for run in (under, named)]
     assert states[0].read_bytes() == states[1].read_bytes()
 
@@ -95,7 +95,7 @@ def test_it_is_part_of_the_id_and_survives_json():
 
 
 def test_a_name_alone_has_the_methods_defaults():
-    assert config({"name": "bnc", "local": "fedprox"}).run_id == pulled("bnc", 0.01).run_id
+    assert config({"name": "fedavg", "local": "fedprox"}).run_id == pulled("fedavg", 0.01).run_id
 
 
 def test_registry_holds_the_methods_by_their_own_names():
@@ -109,11 +109,11 @@ def test_registry_holds_the_methods_by_their_own_names():
 @pytest.mark.parametrize(
     ("algorithm", "words"),
     [
-        ({"name": "bnc", "local": {"name": "fedprx"}}, ("local", "fedprx", "fedprox, fednova")),
-        ({"name": "bnc", "local": {"mu": 0.1}}, ("local", "fedprox, fednova")),
-        ({"name": "bnc", "local": {"name": "fedprox", "nu": 0.1}}, ("nu",)),
-        ({"name": "bnc", "local": {"name": "fedprox", "mu": -1}}, ("local", "mu", "-1")),
-        ({"name": "scaffold", "local": {"name": "fedprox"}}, ("scaffold", "local = fedprox", "bnc")),
+        ({"name": "fedavg", "local": {"name": "fedprx"}}, ("local", "fedprx", "fedprox, fednova")),
+        ({"name": "fedavg", "local": {"mu": 0.1}}, ("local", "fedprox, fednova")),
+        ({"name": "fedavg", "local": {"name": "fedprox", "nu": 0.1}}, ("nu",)),
+        ({"name": "fedavg", "local": {"name": "fedprox", "mu": -1}}, ("local", "mu", "-1")),
+        ({"name": "scaffold", "local": {"name": "fedprox"}}, ("scaffold", "local = fedprox", "fedavg")),
         ({"name": "solo", "local": {"name": "fedprox"}}, ("solo", "local")),
         ({"name": "louvain", "local": {"name": "fednova"}}, ("louvain", "fednova", "models")),
     ],

@@ -91,7 +91,7 @@ def small(name, **given):
 def test_first_round_is_plain_averagings_to_the_bit(tmp_path):
     """All variates are zero."""
     norms = []
-    for name in ("bnc", "scaffold"):
+    for name in ("fedavg", "scaffold"):
         play(small(name), tmp_path)
         norms.append([row["update_norm"] for row in rows(small(name), tmp_path, "clients")])
     clients = len(norms[0]) // 2
@@ -102,17 +102,17 @@ def test_first_round_is_plain_averagings_to_the_bit(tmp_path):
 def test_variates_double_the_bytes_in_both_directions(tmp_path):
     """digitnet has no buffers, so a variate is as large as a model."""
     traffic = {}
-    for name in ("bnc", "scaffold"):
+    for name in ("fedavg", "scaffold"):
         play(small(name), tmp_path)
         traffic[name] = [
             (row["bytes_down"], row["bytes_up"]) for row in rows(small(name), tmp_path, "rounds")
         ]
-    assert traffic["scaffold"] == [(2 * down, 2 * up) for down, up in traffic["bnc"]]
+    assert traffic["scaffold"] == [(2 * down, 2 * up) for down, up in traffic["fedavg"]]
 
 
 def test_its_rounds_are_never_taken_from_plain_averaging(tmp_path):
     """Not even the first, whose updates are the same: it has no variates."""
-    play(small("bnc"), tmp_path)
+    play(small("fedavg"), tmp_path)
     pool = Counting()
     play(small("scaffold"), tmp_path, pool)
     assert {number for number, _ in pool.trained} == {1, 2}
@@ -129,7 +129,7 @@ def test_interrupted_run_ends_with_the_same_bytes(tmp_path):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_beats_averaging_where_clients_share_no_class_and_take_many_steps(seed, tmp_path):
     accuracies = {}
-    for name in ("bnc", "scaffold"):
+    for name in ("fedavg", "scaffold"):
         run = config(
             name,
             seed=seed,
@@ -140,7 +140,7 @@ def test_beats_averaging_where_clients_share_no_class_and_take_many_steps(seed, 
         play(run, tmp_path)
         last = [row for row in rows(run, tmp_path, "clients") if row["round"] == 12]
         accuracies[name] = last[0]["cluster_server_accuracy"]
-    assert accuracies["scaffold"] > accuracies["bnc"] + 0.02, accuracies
+    assert accuracies["scaffold"] > accuracies["fedavg"] + 0.02, accuracies
 
 
 UNDER_BNC = {"local": {"name": "scaffold"}}
@@ -150,7 +150,7 @@ UNDER_BNC = {"local": {"name": "scaffold"}}
 def test_as_a_method_under_plain_averaging_it_is_the_algorithm(weights):
     """While weights are equal, or all take part: the method weighs each client's own variate."""
     rounds = SAMPLED if weights is None else [(0, 1, 2)] * 4
-    algorithm, memories = create("bnc", UNDER_BNC), {}
+    algorithm, memories = create("fedavg", UNDER_BNC), {}
     state = start(algorithm)
     for sampled, (model, variate) in zip(rounds, ours(rounds, weights), strict=True):
         state = after_round(algorithm, state, sampled, memories, weights)
@@ -167,7 +167,7 @@ def optimum(clients):
 
 def test_after_a_split_each_cluster_reaches_its_own_optimum():
     """With the parent's variate all three would be pulled towards the parent's optimum for good."""
-    algorithm, memories = create("bnc", UNDER_BNC), {}
+    algorithm, memories = create("fedavg", UNDER_BNC), {}
     state = start(algorithm)
     for _ in range(20):
         state = after_round(algorithm, state, (0, 1, 2), memories)
@@ -185,7 +185,7 @@ def test_after_a_split_each_cluster_reaches_its_own_optimum():
 def test_clustered_runs_share_their_rounds_until_they_cluster(tmp_path):
     """And what the server keeps of each client survives an interruption."""
     named = {"name": "ocfl-kmeans", **UNDER_BNC}
-    play(config({"name": "bnc", **UNDER_BNC}), tmp_path)
+    play(config({"name": "fedavg", **UNDER_BNC}), tmp_path)
     play(config(named), tmp_path)
     assert rows(config(named), tmp_path)[0]["trained_clients"] == 0
     whole = play(config(named), tmp_path / "whole", store=None)

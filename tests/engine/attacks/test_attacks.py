@@ -45,7 +45,7 @@ class TestObserved:
         assert {client: sent.norm for client, sent in observed.sent.items()} == recorded
 
     def test_a_run_of_one_round_starts_from_the_initial_model(self, tmp_path):
-        run = config("bnc", training={"rounds": 1}, faults={"scale": {2: 10}})
+        run = config("fedavg", training={"rounds": 1}, faults={"scale": {2: 10}})
         folder = play(run, tmp_path)
         observed = observe(run, None, checkpoint.load(folder, 1), NOWHERE)
         assert {client: sent.norm for client, sent in observed.sent.items()} == norms(run, tmp_path)
@@ -100,7 +100,7 @@ class TestMembership:
         assert abs(np.mean([row["auc"] for row in found]) - 0.5) < 4 * error
 
     def test_test_images_that_somebody_trains_on_are_no_others(self, tmp_path):
-        run = config("bnc", training={"rounds": 1}, split={"test_leakage": "published"})
+        run = config("fedavg", training={"rounds": 1}, split={"test_leakage": "published"})
         observed = observe(run, None, checkpoint.load(play(run, tmp_path), 1), NOWHERE)
         trained = {image.tobytes() for client in range(6) for image in observed.held(client)[0].images}
         [model, *updates] = membership(observed)

@@ -8,8 +8,8 @@ def test_task_has_run_round_and_clients(monkeypatch):
     monkeypatch.setattr(RayPool, "_start", lambda pool, index: None)
     pool = RayPool(None, Placement(1, 1.0, 0.0))
     assert pool._task("train", "round 3, client 0") == "Client.train, round 3, client 0"
-    pool.run = "digits-bnc-s0"
-    assert pool._task("train", "round 3, client 0") == "Client.train, digits-bnc-s0, round 3, client 0"
+    pool.run = "digits-fedavg-s0"
+    assert pool._task("train", "round 3, client 0") == "Client.train, digits-fedavg-s0, round 3, client 0"
 
 
 def test_many_clients_are_counted():

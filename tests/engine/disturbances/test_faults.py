@@ -21,7 +21,7 @@ SHAPE = (1, 8, 8)
 
 def updates(**given):
     """Return each client's update, and the report of it, in round 1."""
-    run = config("bnc", **given)
+    run = config("fedavg", **given)
     pool = InProcessPool()
     pool.prepare(prepare(run, NOWHERE)[0])
     model = initial_vector("digitnet", SHAPE, 10, run.root_seed, 0)
@@ -71,7 +71,7 @@ def test_what_is_not_sent_is_not_multiplied():
 
 
 def test_records_name_the_attackers_and_records_of_other_runs_have_no_such_column(tmp_path):
-    attacked = config("bnc", faults={"sign_flip": [2], "scale": {2: 10}, "label_flip": [5]})
+    attacked = config("fedavg", faults={"sign_flip": [2], "scale": {2: 10}, "label_flip": [5]})
     play(attacked, tmp_path)
     named = {(row["client"], row["fault"]) for row in rows(attacked, tmp_path, "clients")}
     assert named == {
@@ -82,7 +82,7 @@ def test_records_name_the_attackers_and_records_of_other_runs_have_no_such_colum
         (4, None),
         (5, "label_flip"),
     }
-    honest = config("bnc")
+    honest = config("fedavg")
     play(honest, tmp_path)
     assert "fault" not in rows(honest, tmp_path, "clients")[0]
 

@@ -57,7 +57,7 @@ def test_all_algorithms_explain_the_same_images_of_members_and_of_the_server():
     for on in ("members", "server"):
         keys = [
             [(row["client"], row["holder"], row["place"], row["label"]) for row in explained(name, on)]
-            for name in ("bnc", "ocfl-kmeans")
+            for name in ("fedavg", "ocfl-kmeans")
         ]
         assert keys[0] == keys[1]
 
@@ -67,7 +67,7 @@ def test_images_of_others_are_held_by_no_member_and_one_cluster_has_none():
     rows = explained("ocfl-kmeans", "others")
     assert rows
     assert all(labels_K[row["holder"]] != labels_K[row["client"]] == row["cluster"] for row in rows)
-    assert explained("bnc", "others") == []
+    assert explained("fedavg", "others") == []
 
 
 def test_records_have_the_ends_and_areas_of_their_curves():
@@ -100,4 +100,4 @@ def test_as_published_each_cluster_draws_its_own_images_from_black():
 
 def test_more_images_than_a_client_has_are_refused_with_how_many_there_are():
     with pytest.raises(ConfigError, match=r"--images 12: client 0 has 11 images of members; take at most 11"):
-        explained("bnc", images=12)
+        explained("fedavg", images=12)

@@ -36,7 +36,7 @@ def held(part):
 
 
 def run(**given):
-    return complete({"overlap": "majority", "clients": 10, "algorithm": "bnc", **given}, NOWHERE)
+    return complete({"overlap": "majority", "clients": 10, "algorithm": "fedavg", **given}, NOWHERE)
 
 
 def test_class_counts_worked_by_hand():

@@ -24,7 +24,7 @@ TEN = ImageSet(np.arange(10, dtype=np.uint8).reshape(10, 1, 1, 1), np.arange(10)
 
 
 def run(overlap, **changes):
-    return complete({"overlap": overlap, "clients": 6, "algorithm": "bnc", **changes}, NOWHERE)
+    return complete({"overlap": overlap, "clients": 6, "algorithm": "fedavg", **changes}, NOWHERE)
 
 
 def test_groups_turn_images_anticlockwise():

@@ -51,7 +51,7 @@ def digest(path):
 
 
 def config(**values):
-    given = {"clients": 3, "training": {"rounds": 2}, "algorithm": "bnc", **values}
+    given = {"clients": 3, "training": {"rounds": 2}, "algorithm": "fedavg", **values}
     return complete(given, NOWHERE)
 
 
@@ -87,7 +87,7 @@ class TestLoading:
             ("x = 1\n\ndef f(:\n", ("mine.py, line 3", "SyntaxError")),
             ("x = 1\n", ("mine.py", "ALGORITHMS", "CLUSTERERS", "MODELS")),
             ("ALGORITHMS = {}\n", ("mine.py", "ALGORITHMS", "dict", "list")),
-            ("ALGORITHMS = ['bnc']\n", ("mine.py", "ALGORITHMS", "'bnc'", "AlgorithmEntry")),
+            ("ALGORITHMS = ['fedavg']\n", ("mine.py", "ALGORITHMS", "'fedavg'", "AlgorithmEntry")),
             ("CLUSTERERS = [int]\n", ("mine.py", "CLUSTERERS", "int", "Clusterer")),
             (MODEL.replace(", build=build", ""), ("mine.py, line", "ModelEntry", "build")),
             (MODEL.replace("build=build", "build=3"), ("mine.py", "MODELS", "own-model", "build")),
@@ -106,16 +106,16 @@ class TestLoading:
     @pytest.mark.parametrize(
         ("text", "taken", "kind"),
         [
-            (ALGORITHM, '"own"', "algorithm 'bnc'"),
-            (MODEL, '"own-model"', "model 'bnc'"),
-            (CLUSTERER, '"halves"', "clusterer 'bnc'"),
+            (ALGORITHM, '"own"', "algorithm 'fedavg'"),
+            (MODEL, '"own-model"', "model 'fedavg'"),
+            (CLUSTERER, '"halves"', "clusterer 'fedavg'"),
         ],
     )
     def test_name_of_the_package_is_refused(self, write, text, taken, kind):
-        name = {"a": "bnc", "m": "tinyvgg", "c": "kmeans"}[kind[0]]
+        name = {"a": "fedavg", "m": "tinyvgg", "c": "kmeans"}[kind[0]]
         with pytest.raises(ConfigError) as caught:
             active.use([write(text.replace(taken, f'"{name}"'))])
-        for part in (kind.replace("bnc", name), "mine.py", "fedgrid"):
+        for part in (kind.replace("fedavg", name), "mine.py", "fedgrid"):
             assert part in str(caught.value)
 
     def test_name_of_another_plugin_is_refused_and_both_are_named(self, write):

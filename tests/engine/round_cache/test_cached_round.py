@@ -40,7 +40,7 @@ from tests.helpers.small_runs import (
 )
 
 ALL, NOBODY = CLIENTS, 0
-PARTING = ("bnc", "ocfl-kmeans")
+PARTING = ("fedavg", "ocfl-kmeans")
 """Two whose rounds part in the second."""
 
 
@@ -103,7 +103,7 @@ class TestNoNumberChanges:
     def test_similarity_over_state_and_over_parameters_do_not_share_products(self, tmp_path):
         """On a model with BatchNorm. Updates are what they were, their inner products are not."""
         temperatures = set()
-        for algorithm, over in (("bnc", "parameters"), ("ocfl-kmeans", "state")):
+        for algorithm, over in (("fedavg", "parameters"), ("ocfl-kmeans", "state")):
             run = config(
                 {"name": algorithm, "similarity_over": over},
                 clients=2,
@@ -257,7 +257,7 @@ class TestWhoTrains:
     def test_server_optimizer_deviates_after_the_first_round(self, tmp_path):
         """The clients' work of round 1 is the same, the models that come of it are not."""
         play(config(), tmp_path)
-        run = config({"name": "bnc", "server_optimizer": "adam", "server_learning_rate": 0.01})
+        run = config({"name": "fedavg", "server_optimizer": "adam", "server_learning_rate": 0.01})
         play(run, tmp_path)
         assert trained(run, tmp_path) == [NOBODY, ALL, ALL]
 
@@ -410,7 +410,7 @@ class TestFailures:
 
     def test_round_with_only_unusable_updates_fails_every_run_with_the_same_message(self, tmp_path):
         """The lock is released; the second run finds the clients' reports in the cache."""
-        for algorithm, pool in (("bnc", InProcessPool()), ("sattler", Untouchable())):
+        for algorithm, pool in (("fedavg", InProcessPool()), ("sattler", Untouchable())):
             run = config(algorithm, **self.HOPELESS)
             with pytest.raises(RunError, match=r"^clients 0, 1, 2, 3, 4, 5, round 1: every update is NaN"):
                 play(run, tmp_path, pool)

@@ -93,7 +93,7 @@ class Doomed(Awaited):
 class TestInThreads:
     def test_no_round_is_trained_twice(self, tmp_path, waits):
         """Three runs whose first rounds, which are all there are, are the same."""
-        runs = [config(algorithm) for algorithm in ("bnc", "sattler", "briggs")]
+        runs = [config(algorithm) for algorithm in ("fedavg", "sattler", "briggs")]
         at_once(*(lambda run=run: play(run, tmp_path, Awaited(waits)) for run in runs))
         for run in runs:
             assert differing(run, tmp_path) == []
@@ -113,7 +113,7 @@ class TestInThreads:
         clock = SimpleNamespace(perf_counter=lambda: perf_counter() + sum(hours), sleep=sleep, time=time)
         for module in (cached_round, client_round, federation):
             monkeypatch.setattr(module, "time", clock)
-        runs = [config(algorithm, training={"rounds": 1}) for algorithm in ("bnc", "sattler")]
+        runs = [config(algorithm, training={"rounds": 1}) for algorithm in ("fedavg", "sattler")]
         at_once(*(lambda run=run: play(run, tmp_path, Awaited(waits)) for run in runs))
         (did, waited) = sorted(
             (rows(run, tmp_path)[0] for run in runs), key=lambda row: -row["trained_clients"]
@@ -127,7 +127,7 @@ class TestInThreads:
 
     def test_deviating_runs_train_their_own_rounds(self, tmp_path):
         """In round 2 at most twice, once for the plain model, once for the clusters, in whatever order."""
-        runs = [config(algorithm) for algorithm in ("bnc", "ocfl-kmeans", "ocfl-affinity")]
+        runs = [config(algorithm) for algorithm in ("fedavg", "ocfl-kmeans", "ocfl-affinity")]
         begin = Barrier(len(runs))
 
         def start(run):
@@ -145,7 +145,7 @@ class TestInThreads:
 
     def test_failed_round_is_trained_by_the_waiting_run(self, tmp_path, waits):
         """And what failed goes on from there."""
-        runs = [config("bnc"), config("sattler")]
+        runs = [config("fedavg"), config("sattler")]
         begun = Event()
 
         class First(Doomed):
@@ -166,7 +166,7 @@ class TestInThreads:
             assert differing(run, tmp_path) == []
 
     def test_round_with_only_unusable_updates_fails_the_trainer_and_the_waiter(self, tmp_path, waits):
-        runs = [config(algorithm, training={"learning_rate": 1e30}) for algorithm in ("bnc", "sattler")]
+        runs = [config(algorithm, training={"learning_rate": 1e30}) for algorithm in ("fedavg", "sattler")]
         errors = at_once(*(lambda run=run: play(run, tmp_path, Awaited(waits)) for run in runs))
         assert [type(error) for error in errors] == [RunError, RunError]
         assert str(errors[0]) == str(errors[1])
@@ -241,7 +241,7 @@ def other(others):
 
 class TestInProcesses:
     def test_two_processes_share_all_rounds(self, tmp_path, other):
-        runs = [config(algorithm) for algorithm in ("bnc", "sattler")]
+        runs = [config(algorithm) for algorithm in ("fedavg", "sattler")]
         other.play(runs[0], tmp_path)
         play(runs[1], tmp_path)
         assert other.says() == "finished"

@@ -25,7 +25,7 @@ from tests.helpers.small_runs import (
 
 KEPT = {"training": {"keep_optimizer_state": True}}
 """With a memory for each client and round in the cache."""
-ALGORITHMS = ("bnc", "ocfl-kmeans", "ocfl-hdbscan")
+ALGORITHMS = ("fedavg", "ocfl-kmeans", "ocfl-hdbscan")
 
 
 @pytest.fixture(autouse=True)

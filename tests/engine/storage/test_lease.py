@@ -27,7 +27,7 @@ LONG_AGO = "00000000000.000000"
 OTHER = "drivers/00000000000000aa.json"
 """Of another driver; its token is less than most."""
 LAST = "drivers/ffffffffffffffff.json"
-RUN = Claims({"run-1": "digits-bnc-s0"})
+RUN = Claims({"run-1": "digits-fedavg-s0"})
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_driver_of_a_run_that_another_trains_is_refused(storage, time):
     message = str(error.value)
     assert message.startswith(f"{storage.root} is in use: ")
     holder = (f"grid paper of {before['user']}", f"process {os.getpid()} on {before['host']}")
-    for part in (*holder, before["since"], "works on digits-bnc-s0;", "`fedgrid stop paper`", "--storage"):
+    for part in (*holder, before["since"], "works on digits-fedavg-s0;", "`fedgrid stop paper`", "--storage"):
         assert part in message
     assert time.pauses == []
 
@@ -165,7 +165,7 @@ class TestGrowth:
         with (
             lease(storage, "search", claims=NONE) as held,
             lease(storage, "paper", claims=RUN),
-            pytest.raises(ConfigError, match="works on digits-bnc-s0"),
+            pytest.raises(ConfigError, match="works on digits-fedavg-s0"),
         ):
             held.extend(RUN)
 
@@ -173,7 +173,7 @@ class TestGrowth:
         with lease(storage, "search", claims=NONE) as held:
             held.extend(RUN)
             held.renew()
-            with pytest.raises(ConfigError, match="grid search .* works on digits-bnc-s0"), lease(storage):
+            with pytest.raises(ConfigError, match="grid search .* works on digits-fedavg-s0"), lease(storage):
                 pass
 
 

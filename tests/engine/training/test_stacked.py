@@ -157,7 +157,7 @@ def test_batches_of_one_image_are_refused_for_batch_norm():
 
 @pytest.mark.parametrize(
     "algorithm",
-    ["fedprox", "scaffold", "fednova", "per-fedavg", "lg-fedavg", {"name": "bnc", "local": "fedprox"}],
+    ["fedprox", "scaffold", "fednova", "per-fedavg", "lg-fedavg", {"name": "fedavg", "local": "fedprox"}],
     ids=str,
 )
 def test_algorithms_that_change_training_are_refused_before_anything_starts(algorithm):
@@ -168,13 +168,13 @@ def test_algorithms_that_change_training_are_refused_before_anything_starts(algo
 
 def test_stacked_clients_with_kernels_of_their_own_are_refused():
     with pytest.raises(ConfigError, match="kernels = auto: stacked clients .stacked = 4. are computed by"):
-        config("bnc", training={"stacked": 4, "kernels": "auto"})
+        config("fedavg", training={"stacked": 4, "kernels": "auto"})
 
 
 def test_stacked_runs_share_rounds_and_those_of_half_the_clients_too(tmp_path):
     """Plain averaging leaves its rounds in the cache, one client after the other."""
     options = {"training": {"stacked": 4}, "participation": 0.5}
-    play(config("bnc", **options), tmp_path)
+    play(config("fedavg", **options), tmp_path)
     run = config("ocfl-kmeans", **options)
     play(run, tmp_path)
     assert trained(run, tmp_path)[0] == 0

@@ -60,7 +60,7 @@ class TestEpsilon:
         assert epsilon(inf, 1e-5) == inf
 
 
-def accountant(multiplier=2.0, algorithm="bnc", neighbours="absent"):
+def accountant(multiplier=2.0, algorithm="fedavg", neighbours="absent"):
     uplink = (Clip(clip=1.0), Noise(noise=multiplier))
     return Accountant.of(Privacy(neighbours=neighbours), uplink, create(algorithm, {}), 0)
 

@@ -74,7 +74,7 @@ NO_MEANS = "not only means of updates"
         ({**CENTRAL, "uplink": NOISY}, ["privacy.central_noise", "uplink", "take one"]),
         ({**CENTRAL, "algorithm": "scaffold"}, ["privacy.central_noise = 1", NO_MEANS]),
         (
-            {**CENTRAL, "algorithm": {"name": "bnc", "local": "scaffold"}},
+            {**CENTRAL, "algorithm": {"name": "fedavg", "local": "scaffold"}},
             ["privacy.central_noise = 1", NO_MEANS],
         ),
         ({**CENTRAL, "algorithm": "leiden"}, ["privacy.central_noise = 1", NO_MEANS]),
@@ -145,7 +145,7 @@ class TestRuns:
         assert differ <= {"config.json", "done.json", "made_with.json"}, "which name the run"
 
     def test_epsilon_is_in_the_records_where_there_is_noise(self, tmp_path):
-        run = config("bnc", uplink=ALL_STEPS, participation=0.5, evaluation={"every": 3})
+        run = config("fedavg", uplink=ALL_STEPS, participation=0.5, evaluation={"every": 3})
         play(run, tmp_path, store=None)
         parts = rows(run, tmp_path, "clients")
         sent = [
@@ -160,7 +160,7 @@ class TestRuns:
 
     def test_bytes_up_are_those_of_the_encoding(self, tmp_path):
         """21,674 parameters: a bitmap of 2,710 bytes, 2,168 values of 4 bits, 5 buckets of 8 bytes."""
-        run = config("bnc", uplink=ALL_STEPS, evaluation={"every": 3})
+        run = config("fedavg", uplink=ALL_STEPS, evaluation={"every": 3})
         play(run, tmp_path, store=None)
         assert {row["bytes_up"] for row in rows(run, tmp_path, "rounds")} == {6 * (2710 + 1084 + 40)}
 
@@ -174,7 +174,7 @@ class TestRuns:
 
     def test_the_round_cache_changes_nothing(self, tmp_path):
         """The second run takes its rounds from the first one: those of an algorithm that acts too late."""
-        for algorithm in ("bnc", {"name": "briggs", "round": 9}):
+        for algorithm in ("fedavg", {"name": "briggs", "round": 9}):
             run = config(algorithm, uplink=ALL_STEPS, evaluation={"every": 3})
             play(run, tmp_path)
             assert not differing(run, tmp_path)
@@ -183,7 +183,9 @@ class TestRuns:
     def test_a_client_with_a_spent_budget_sends_nothing_and_a_newcomer_goes_on(self, tmp_path):
         """Two rounds are within the budget, three are not; client 5 joins in the second one."""
         limit = (epsilon(2 / 0.1**2, 1e-5) + epsilon(3 / 0.1**2, 1e-5)) / 2
-        run = config("bnc", uplink=NOISY, privacy={"epsilon": limit}, joins={5: 2}, evaluation={"every": 3})
+        run = config(
+            "fedavg", uplink=NOISY, privacy={"epsilon": limit}, joins={5: 2}, evaluation={"every": 3}
+        )
         for until in (2, None):
             play(run, tmp_path, store=None, until=until)
         parts = {(row["round"], row["client"]): row["part"] for row in rows(run, tmp_path, "clients")}
@@ -200,7 +202,7 @@ class TestRuns:
         assert not differing(run, tmp_path)
 
     def test_a_budget_below_the_first_round_is_an_error_that_names_both(self, tmp_path):
-        run = config("bnc", uplink=NOISY, privacy={"epsilon": 8})
+        run = config("fedavg", uplink=NOISY, privacy={"epsilon": 8})
         with pytest.raises(
             RunError, match="privacy.epsilon = 8: no client can pay for round 1: .* 96.1 after"
         ):

@@ -117,12 +117,12 @@ def test_imported_run_has_a_folder_like_a_trained_one(done):
 
 
 def test_run_without_temperature_has_no_figure_of_it(done):
-    assert [path.name for path in (folder_of(done, "bnc") / "figures").iterdir()] == ["clusters.png"]
+    assert [path.name for path in (folder_of(done, "fedavg") / "figures").iterdir()] == ["clusters.png"]
 
 
 def test_imported_grid_works_like_a_launched_one(done):
     grid = GridFolder(Storage(done), "theirs")
-    names = ["bnc", "ocfl_hdbscan_as_published"]
+    names = ["fedavg", "ocfl_hdbscan_as_published"]
     assert [run.name for run in grid.runs()] == [
         f"mnist-15-nonoverlapping-balanced-{name}-s0" for name in names
     ]
@@ -175,13 +175,13 @@ def test_run_with_a_repaired_file_is_imported_again(archive, storage):
 
 def test_run_with_more_rounds_replaces_the_earlier_import(archive, storage):
     imported(archive, storage)
-    before = folder_of(storage, "bnc")
+    before = folder_of(storage, "fedavg")
     path = results(archive, "baseline") / "cluster_id_mapping.csv"
     path.write_text(path.read_text() + path.read_text().splitlines()[-1] + "\n")
     assert counts(imported(archive, storage)) == {"imported": 1, "unchanged": 1}
-    assert folder_of(storage, "bnc") != before
+    assert folder_of(storage, "fedavg") != before
     assert len(GridFolder(Storage(storage), "theirs").runs()) == 2
-    assert Logged(storage).runs[f"bnc s0, {SHOWN}"].data.metrics["round"] == 4
+    assert Logged(storage).runs[f"fedavg s0, {SHOWN}"].data.metrics["round"] == 4
 
 
 def test_import_killed_between_records_and_scores_is_repaired(archive, storage, monkeypatch):
@@ -216,7 +216,7 @@ def test_temperature_runs_become_a_second_grid(archive, storage):
     output = imported(archive, storage)
     assert [grid["grid"] for grid in output["grids"]] == ["theirs", "theirs-temperature"]
     (config,) = GridFolder(Storage(storage), "theirs-temperature").runs()
-    assert config.name == "mnist-15-nonoverlapping-balanced-bnc-s1"
+    assert config.name == "mnist-15-nonoverlapping-balanced-fedavg-s1"
     rounds = pq.read_table(storage / f"{config.name}-{config.run_id}" / "rounds.parquet")
     assert rounds["temperature"].to_pylist() == [0.5, 0.25, 0.375]
     assert rounds["clustered"].to_pylist() == [False] * 3
@@ -240,7 +240,7 @@ def test_import_prints_counts_absent_files_and_the_next_command(archive, storage
     write_blueprint(archive)
     result = fedgrid("import", archive, "--name", "theirs", "--storage", storage)
     lines = result.out.splitlines()
-    assert lines[0] == "mnist-15-nonoverlapping-balanced-bnc-s0: imported"
+    assert lines[0] == "mnist-15-nonoverlapping-balanced-fedavg-s0: imported"
     assert lines[2:4] == [
         "theirs: 2 runs (scenarios: 1, algorithms: 2); 2 imported, 0 unchanged",
         "  absent in 1 of them: training_metrics.csv, before_update_metrics.csv, "
@@ -298,7 +298,7 @@ def test_malformed_file_ends_the_import_before_its_run_is_written(archive, stora
     assert result.code == 2
     assert "clusters_temperature.csv:1: the end after 1 rounds; expected 2, up to the round of" in result.err
     assert [path.name[:40] for path in storage.glob("mnist-*")] == [
-        "mnist-15-nonoverlapping-balanced-bnc-s0-"
+        "mnist-15-nonoverlapping-balanced-fedavg-s0-"
     ]
 
 
@@ -333,7 +333,7 @@ def test_import_without_mlflow_is_logged_by_sync(archive, storage):
     assert "`fedgrid sync theirs` logs what is missing" in result.err
     assert len(list(storage.glob("*/done.json"))) == 2
     assert fedgrid("sync", "theirs", "--storage", storage).code == 0
-    run = Logged(storage).runs[f"bnc s0, {SHOWN}"]
+    run = Logged(storage).runs[f"fedavg s0, {SHOWN}"]
     assert run.data.tags["source"] == "the OCFL authors' archive"
     assert "host" not in run.data.tags
 
@@ -342,7 +342,7 @@ def test_import_at_a_uri_is_complete_for_another_machine(archive, tmp_path):
     bucket = tmp_path / "bucket"
     first, second = ({"FEDGRID_CACHE": str(tmp_path / name)} for name in ("first", "second"))
     assert counts(imported(archive, f"local://{bucket}", **first)) == {"imported": 2, "unchanged": 0}
-    assert bytes_of(folder_of(bucket, "bnc")).keys() == {
+    assert bytes_of(folder_of(bucket, "fedavg")).keys() == {
         *("config.json", "rounds.parquet", "clients.parquet", "done.json", "scores.json"),
         *("figures/clusters.png", "mlflow.json"),
     }

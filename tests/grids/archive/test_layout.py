@@ -12,7 +12,7 @@ from fedgrid.grids.results.archived import is_archived
 from tests.helpers.small_archive import SCENARIO, write_run
 
 ALGORITHMS = {
-    "baseline": "bnc",
+    "baseline": "fedavg",
     "sattler": "sattler-as-published",
     "briggs": "briggs-as-published",
     "kmeans": "ocfl-kmeans",
@@ -136,8 +136,8 @@ def test_temperature_run_is_found_anywhere_below_its_scenario(tmp_path):
     found = layout.temperatures(tmp_path)
     assert [run.folder for run in found] == folders
     assert [(run.scenario.name, run.algorithm) for run in found] == [
-        ("mnist-15-nonoverlapping-balanced", "bnc"),
-        ("cifar10-30-overlapping-balanced", "bnc"),
+        ("mnist-15-nonoverlapping-balanced", "fedavg"),
+        ("cifar10-30-overlapping-balanced", "fedavg"),
     ]
 
 

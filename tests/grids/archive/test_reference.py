@@ -89,7 +89,7 @@ def test_what_the_part_lacks_is_told(archive):
 def whole(archive):
     """The two runs with all of their files, and those files' folders."""
     runs = [run for run in layout.experiments(archive) if (run.folder / METRIC_FILES[0]).exists()]
-    assert [run.algorithm for run in runs] == ["bnc", "ocfl-hdbscan-as-published"]
+    assert [run.algorithm for run in runs] == ["fedavg", "ocfl-hdbscan-as-published"]
     return [(run.folder, one_run.read(run, published_truth=False)) for run in runs]
 
 

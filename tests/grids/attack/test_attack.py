@@ -34,7 +34,7 @@ def storage(tmp_path_factory):
     for run in RUNS:
         play(run, storage.root)
         mark_finished(storage.root, run)
-    GridFolder(storage, "small").keep([*RUNS, config("bnc", seed=1)], "")
+    GridFolder(storage, "small").keep([*RUNS, config("fedavg", seed=1)], "")
     return storage
 
 

@@ -63,8 +63,8 @@ def test_conditions_select_by_settings_scores_and_state(runs, options, expected)
 
 def test_values_of_a_column_are_named_if_no_run_meets_a_condition(runs):
     found = runs("--where", "algorithm=hdbscan", "--where", "seed>1").out
-    assert found.endswith("\nalgorithm is briggs, bnc\nseed is 1, 2\n"), found
-    assert "algorithm is" not in runs("--where", "algorithm=bnc").out
+    assert found.endswith("\nalgorithm is briggs, fedavg\nseed is 1, 2\n"), found
+    assert "algorithm is" not in runs("--where", "algorithm=fedavg").out
 
 
 def test_numbers_are_sorted_largest_first_and_runs_without_one_last(runs):
@@ -77,7 +77,7 @@ def test_numbers_are_sorted_largest_first_and_runs_without_one_last(runs):
 def test_recorded_number_is_that_of_the_last_round(runs, browsed):
     (folder,) = browsed.root.glob(f"*{PLAIN.run_id}")
     (row,) = strict_json(
-        runs("--columns", "temperature,bytes", "--where", "algorithm=bnc,seed=1", "--json").out
+        runs("--columns", "temperature,bytes", "--where", "algorithm=fedavg,seed=1", "--json").out
     )
     records = read(folder)
     assert row["temperature"] == records.rounds["temperature"][-1]
@@ -95,7 +95,7 @@ def test_all_columns_hold_settings_scores_and_times(runs):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--where", "algoritm=bnc"], "unknown column 'algoritm'; did you mean 'algorithm'?"),
+        (["--where", "algoritm=fedavg"], "unknown column 'algoritm'; did you mean 'algorithm'?"),
         (["--sort", "temprature"], "did you mean 'temperature'?"),
         (["--columns", "arri"], "did you mean 'ari'?"),
         (["--columns", ","], "--columns names none"),

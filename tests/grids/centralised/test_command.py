@@ -285,7 +285,7 @@ def test_recorded_rounds_are_compared_with_the_proposal(tmp_path):
     storage = new_storage(tmp_path / "runs")
     run = ("run", "--in-process", "--storage", storage, "--clients", 3, "--set", "training.rounds=4")
     sattler = (*run, "--algorithm", "sattler", "--set", "algorithm.epsilon_1=0")
-    for command in (sattler, (*sattler, "--set", "training.batch_size=64"), (*run, "--algorithm", "bnc")):
+    for command in (sattler, (*sattler, "--set", "training.batch_size=64"), (*run, "--algorithm", "fedavg")):
         assert fedgrid(*command).code == 0
     result = fedgrid(*SMALL, "--storage", storage, "--json")
     [rounds] = strict_json(result.out)["rounds"]

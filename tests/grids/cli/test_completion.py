@@ -24,12 +24,12 @@ def completed(*words, storage):
         (("search", "briggs"), ["briggs", "briggs-as-published"]),
         (("algorithms", "sc"), ["scaffold"]),
         (("status", "m"), ["mine"]),
-        (("show", ""), ["mine", "digits-3-bnc-s1-0123"]),
-        (("show", "d"), ["digits-3-bnc-s1-0123"]),
+        (("show", ""), ["mine", "digits-3-fedavg-s1-0123"]),
+        (("show", "d"), ["digits-3-fedavg-s1-0123"]),
     ],
 )
 def test_names_are_completed(tmp_path, words, offered):
-    for file in ("grids/mine/runs.jsonl", "digits-3-bnc-s1-0123/config.json"):
+    for file in ("grids/mine/runs.jsonl", "digits-3-fedavg-s1-0123/config.json"):
         (tmp_path / file).parent.mkdir(parents=True)
         (tmp_path / file).touch()
     assert completed(*words, storage=tmp_path) == offered

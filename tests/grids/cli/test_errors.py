@@ -17,7 +17,7 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["run"], "nothing to run: name a preset (quickstart), a YAML file, or options; see --help"),
         (["run", "--rounds", "3"], "set it with --set training.rounds=VALUE"),
         (
-            ["explain", "late", "--algorithm", "bnc"],
+            ["explain", "late", "--algorithm", "fedavg"],
             "--algorithm; --filter algorithm=VALUE selects runs",
         ),
         (["runs", "late", "--dataset", "mnist"], "--where dataset=VALUE selects runs"),
@@ -51,7 +51,7 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["run", "--set", "split.num_clusters=20"], "20 clusters need at least 20 classes"),
         (["run", "--set", "split.draws=1"], "more split.draws"),
         (["run", "--set", "split.server_images=356"], "more than the 355 images of the server's test set"),
-        (["run", "--algorithm", "bnc", "--algorithm", "bnc"], "the same run twice: "),
+        (["run", "--algorithm", "fedavg", "--algorithm", "fedavg"], "the same run twice: "),
         (["run", "--seed", "1", "--clients-per-actor", "0"], "Invalid value for '--clients-per-actor'"),
         (
             ["run", "--seed", "1", "--gpus-per-actor", "1.5"],

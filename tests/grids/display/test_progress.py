@@ -47,7 +47,7 @@ def show(view, run):
 def test_log_has_a_line_for_each_event(run):
     text = io.StringIO()
     show(Lines(Console(file=text, width=200)), run)
-    name = "digits-3-nonoverlapping-balanced-bnc-s"
+    name = "digits-3-nonoverlapping-balanced-fedavg-s"
     lines = text.getvalue().splitlines()
     assert lines[0] == f"{name}1: starts"
     assert lines[1].startswith(f"{name}1 round 1/3 temp. 0.")

@@ -36,7 +36,7 @@ def filled(kind, value=0.12345, **values):
 
 
 def outcome(
-    algorithm="bnc", *, seed=0, seconds=12.34, alone=None, error=None, clustering_round=None, name="runs/x"
+    algorithm="fedavg", *, seed=0, seconds=12.34, alone=None, error=None, clustering_round=None, name="runs/x"
 ):
     """Return how a run ended; with `alone` seconds it took one of its 15 rounds from the store."""
     times = Times(seconds, seconds if alone is None else alone, 15, 15 if alone is None else 14)
@@ -141,7 +141,7 @@ def test_each_scenario_and_seed_has_its_own_table():
 def test_every_value_of_a_further_axis_has_its_own_table():
     outcomes = []
     for epochs in (1, 5):
-        config = complete({"algorithm": "bnc", "training": {"local_epochs": epochs}}, Path("unused"))
+        config = complete({"algorithm": "fedavg", "training": {"local_epochs": epochs}}, Path("unused"))
         outcomes.append(replace(outcome(), config=config))
     text = printed(result_table(outcomes, 100), 100)
     for epochs in (1, 5):
@@ -152,10 +152,10 @@ def test_every_value_of_a_further_axis_has_its_own_table():
 
 def test_failure_table_shows_whole_causes():
     """Brackets are not markup. The folder's name distinguishes runs of one algorithm."""
-    bad = outcome(error="client [bold]7[/], round 3: " + "word " * 40 + "end", name="runs/bnc-s0-0123abc")
+    bad = outcome(error="client [bold]7[/], round 3: " + "word " * 40 + "end", name="runs/fedavg-s0-0123abc")
     text = printed(failure_table([outcome(), bad]), 80)
     words = " ".join(text.replace("│", " ").split())
-    assert "bnc-s0-0123abc client [bold]7[/], round 3:" in words
+    assert "fedavg-s0-0123abc client [bold]7[/], round 3:" in words
     assert words.count("word") == 40
     assert "end" in words
     assert "…" not in text
@@ -206,7 +206,7 @@ def scored(algorithm, ari, seed, **scores):
 def test_summary_rows_have_means_and_the_number_of_exact_runs():
     rows = summary_rows(
         [
-            scored("bnc", 0.0, 0),
+            scored("fedavg", 0.0, 0),
             scored("ocfl-kmeans", 1.0, 0, personalised_accuracy=0.5),
             scored("ocfl-kmeans", 0.5, 1, personalised_accuracy=None),
         ]
@@ -231,7 +231,7 @@ def test_summary_of_several_seeds_has_their_number_and_the_deviation_of_each_mea
     text = printed(summary_table(rows, 80), 80)
     assert "2 seeds" in text
     assert "±.354" in text
-    assert "±" not in printed(summary_table(summary_rows([scored("bnc", 0.0, 0)]), 80), 80)
+    assert "±" not in printed(summary_table(summary_rows([scored("fedavg", 0.0, 0)]), 80), 80)
 
 
 def test_the_table_of_a_report_says_of_how_many_seeds_its_means_are():

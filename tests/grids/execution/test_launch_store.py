@@ -14,7 +14,7 @@ from tests.helpers.kept_rounds import trunks_with_states, trunks_with_statistics
 
 SMALL = (
     *("run", "--in-process", "--clients", "3", "--set", "training.rounds=2"),
-    *("--algorithm", "bnc", "--algorithm", "ocfl-kmeans"),
+    *("--algorithm", "fedavg", "--algorithm", "ocfl-kmeans"),
 )
 
 
@@ -44,7 +44,7 @@ def trained(storage):
 
 def test_runs_share_rounds_and_states_are_deleted_at_the_end(storage, run):
     run()
-    assert trained(storage) == {"bnc": 0, "ocfl_kmeans": 3}, "the run that diverges first starts first"
+    assert trained(storage) == {"fedavg": 0, "ocfl_kmeans": 3}, "the run that diverges first starts first"
     assert trunks_with_states(storage) == set()
     assert len(trunks_with_statistics(storage)) == 1
 
@@ -53,7 +53,7 @@ def test_fresh_computes_all_rounds_again(storage, run):
     run()
     before = {entry.file: (storage.root / entry.file).stat().st_mtime_ns for entry in kept(storage)}
     run("--fresh")
-    assert trained(storage) == {"bnc": 0, "ocfl_kmeans": 3}, "the run that diverges first starts first"
+    assert trained(storage) == {"fedavg": 0, "ocfl_kmeans": 3}, "the run that diverges first starts first"
     after = {entry.file: (storage.root / entry.file).stat().st_mtime_ns for entry in kept(storage)}
     assert before.keys() == after.keys()
     assert all(after[file] > before[file] for file in before)
@@ -76,7 +76,7 @@ def test_half_written_files_are_deleted_where_no_other_driver_may_be_at_them(sto
 
 def test_without_a_store_each_run_computes_its_rounds(storage, run):
     run("--no-store")
-    assert trained(storage) == {"bnc": 3, "ocfl_kmeans": 3}
+    assert trained(storage) == {"fedavg": 3, "ocfl_kmeans": 3}
     assert kept(storage) == []
     assert not (storage.root / "store").exists()
 
@@ -89,4 +89,4 @@ def test_cache_stays_below_its_limit(storage, run):
 def test_limit_below_the_smallest_entry_keeps_nothing(storage, run):
     run("--store-limit", "1B")
     assert kept(storage) == []
-    assert trained(storage) == {"bnc": 3, "ocfl_kmeans": 3}
+    assert trained(storage) == {"fedavg": 3, "ocfl_kmeans": 3}

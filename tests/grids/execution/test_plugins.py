@@ -40,7 +40,7 @@ ALGORITHMS = [AlgorithmEntry("fragile", "FRG", "fails", "ours", Fragile, FedOptS
 """
 GRID = """
 plugins: [mine.py, model.py]
-algorithm: [bnc, own]
+algorithm: [fedavg, own]
 model: own-model
 clients: 3
 training: {rounds: 2}
@@ -91,8 +91,8 @@ def test_changed_plugin_makes_other_runs_and_the_old_ones_stay_apart(grid, stora
     started = [event["run"] for event in result.events if event["event"] == "start"]
     assert len(started) == 1
     assert "own" in started[0]
-    bnc, new, old = ids(storage)
-    assert [bnc, old] == before
+    fedavg, new, old = ids(storage)
+    assert [fedavg, old] == before
     assert new not in before
     titles = [run.algorithm for run in load("grid", str(storage)).runs]
     assert titles[0] == "BNC"
@@ -163,7 +163,7 @@ def test_centralised_training_of_a_model_of_a_plugin(grid, storage):
 
 def test_search_of_an_algorithm_of_a_plugin(grid, storage):
     grid.write_text(
-        GRID.replace("[bnc, own]", "own")
+        GRID.replace("[fedavg, own]", "own")
         + "search: {server_learning_rate: [0.5, 1.0]}\ntrials: 2\nsearcher: grid\n"
     )
     result = fedgrid("search", grid, "--storage", storage, "--in-process", "--json")
@@ -181,7 +181,7 @@ def test_algorithm_and_model_of_plugins_on_actors_and_retry_without_the_files(ra
     (tmp_path / "model.py").write_text(MODEL)
     (tmp_path / "grid.yaml").write_text(
         GRID.replace("mine.py", "fragile.py")
-        .replace("[bnc, own]", "fragile")
+        .replace("[fedavg, own]", "fragile")
         .replace("rounds: 2", "rounds: 3")
     )
     alone, on_ray = new_storage(tmp_path / "alone"), new_storage(tmp_path / "on_ray")

@@ -22,7 +22,7 @@ from tests.helpers.processes import of_kind, processes
 from tests.helpers.small_grid import NOWHERE, Log, View, config
 
 GOOD = config(seed=1, algorithm="ocfl-kmeans")
-BAD = config(seed=2, algorithm={"name": "bnc", "server_learning_rate": 1e38})
+BAD = config(seed=2, algorithm={"name": "fedavg", "server_learning_rate": 1e38})
 """Its updates are infinite in the second round."""
 CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", FAILED)
 

@@ -27,7 +27,7 @@ def row(insertion, deletion=0.0, *, client=0, cluster=0, place=0, chance=0.0, p=
     }
 
 
-def read(rows, tmp_path, algorithm="bnc", on="members", **settings):
+def read(rows, tmp_path, algorithm="fedavg", on="members", **settings):
     (run,) = describe([config(seed=1, algorithm=algorithm)], Storage(tmp_path))
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
     return ReadJob(run, Explaining(on=on, round=3, images=2, **settings), table, (1, 2, 2))
@@ -84,7 +84,7 @@ def test_run_with_one_cluster_has_no_others_and_the_report_says_so(tmp_path):
 
 
 def test_different_settings_within_a_scenario_are_not_to_be_compared(tmp_path):
-    alike = [read([row(0.5)], tmp_path, name) for name in ("bnc", "ocfl-kmeans")]
+    alike = [read([row(0.5)], tmp_path, name) for name in ("fedavg", "ocfl-kmeans")]
     assert "2 images of each client" in summarised(alike).about
     other = read([row(0.5)], tmp_path, "ocfl-kmeans", steps=8)
     assert "do not compare them" in summarised([alike[0], other]).about

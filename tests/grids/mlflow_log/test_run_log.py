@@ -282,7 +282,7 @@ def test_mlflow_server_restarted_by_fedgrid_ui_has_everything_once_and_stops_at_
         for config, status in ((A, "FINISHED"), (B, "FAILED")):
             assert (store.status(config), store.steps(config)) == (status, [1, 2, 3, 4])
             assert store.runs[run_name(config)].data.params["training.rounds"] == "4"
-            assert store.runs[run_name(config)].data.tags["algorithm"] == "bnc"
+            assert store.runs[run_name(config)].data.tags["algorithm"] == "fedavg"
             assert {"clients.parquet", "config.json"} <= store.artifacts(run_name(config))
         assert store.artifacts("mine") == {"preset.yaml"}
         assert log.is_logged(A)

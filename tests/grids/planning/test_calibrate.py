@@ -28,7 +28,7 @@ DIGITNET = Workload("digitnet", (1, 8, 8), batch_size=32, optimizer="sgd")
 
 
 def run(**values):
-    return complete({"dataset": "digits", "algorithm": "bnc", **values}, NOWHERE)
+    return complete({"dataset": "digits", "algorithm": "fedavg", **values}, NOWHERE)
 
 
 @pytest.mark.parametrize(

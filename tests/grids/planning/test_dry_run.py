@@ -28,7 +28,7 @@ def runs_of(data_dir, **values):
             data_dir,
         )
         for overlap, clients, name in product(
-            ("overlapping", "nonoverlapping"), (5, 10), ("bnc", "sattler", "ocfl-hdbscan")
+            ("overlapping", "nonoverlapping"), (5, 10), ("fedavg", "sattler", "ocfl-hdbscan")
         )
     ]
 
@@ -142,7 +142,7 @@ def test_dry_run_without_a_cache_shows_no_shared_rounds(show):
 
 
 def test_dry_run_of_different_trunks_shows_no_shared_rounds(show):
-    assert "At most" not in show([run for run in runs_of(".") if run.algorithm["name"] == "bnc"])
+    assert "At most" not in show([run for run in runs_of(".") if run.algorithm["name"] == "fedavg"])
 
 
 def test_dry_run_places_one_trunk_like_one_run_if_there_is_a_cache(show):
@@ -179,14 +179,14 @@ def test_time_is_divided_by_the_busy_cores(tmp_path):
 def test_cache_saves_of_published_runs_what_the_tables_say(tmp_path):
     """BNC and Sattler, which never splits there: every round is computed once. IFCA was not published."""
     given = {"dataset": "pathmnist", "balance": "imbalanced", "model": "digitnet"}
-    bnc, sattler, ifca = (
-        complete({**given, "algorithm": name}, tmp_path) for name in ("bnc", "sattler", "ifca")
+    fedavg, sattler, ifca = (
+        complete({**given, "algorithm": name}, tmp_path) for name in ("fedavg", "sattler", "ifca")
     )
-    speeds = {Workload.of(bnc, find("pathmnist", tmp_path)): Speed(turn=720, train=1, test=1)}
+    speeds = {Workload.of(fedavg, find("pathmnist", tmp_path)): Speed(turn=720, train=1, test=1)}
     capacities = [Capacity(15, Placement(1, 0.9, 0.0), at_once=2, workers=2)]
-    [both] = dataset_rows([(bnc, 75), (sattler, 75)], tmp_path, speeds, capacities)
+    [both] = dataset_rows([(fedavg, 75), (sattler, 75)], tmp_path, speeds, capacities)
     assert both.shared_hours == pytest.approx(both.core_hours / 2)
-    [other] = dataset_rows([(bnc, 75), (ifca, 75)], tmp_path, speeds, capacities)
+    [other] = dataset_rows([(fedavg, 75), (ifca, 75)], tmp_path, speeds, capacities)
     assert other.shared_hours is None
 
 

@@ -16,7 +16,7 @@ MB, GB = 10**6, 10**9
 
 
 def run(**values):
-    return complete({"algorithm": "bnc", **values}, NOWHERE)
+    return complete({"algorithm": "fedavg", **values}, NOWHERE)
 
 
 SMALL, LARGE = run(), run(model="tinyvgg")

@@ -9,7 +9,7 @@ from fedgrid.engine.run_config import complete
 from fedgrid.grids.planning.start_order import in_order
 
 
-def run(algorithm="bnc", **values):
+def run(algorithm="fedavg", **values):
     return complete({"algorithm": algorithm, **values}, Path("unused"))
 
 
@@ -29,8 +29,8 @@ def test_order_starts_the_longest_runs_first():
 
 def test_order_within_a_trunk_starts_the_earliest_divergence_first():
     """OCFL can diverge from FedAvg in round 2, Briggs in its configured round, FedAvg never."""
-    first = [run("bnc", seed=1), run("ocfl-kmeans", seed=1)]
-    second = [run("bnc", seed=0), run("briggs", seed=0)]
+    first = [run("fedavg", seed=1), run("ocfl-kmeans", seed=1)]
+    second = [run("fedavg", seed=0), run("briggs", seed=0)]
     assert in_order([*first, *second]) == [first[1], first[0], second[1], second[0]]
 
 
@@ -57,45 +57,54 @@ def names(runs):
 
 
 def test_order_one_at_a_time_finishes_a_trunk_before_the_next():
-    assert names(in_order(trunks(2, "briggs", "bnc"), 1)) == ["briggs 0", "bnc 0", "briggs 1", "bnc 1"]
+    assert names(in_order(trunks(2, "briggs", "fedavg"), 1)) == [
+        "briggs 0",
+        "fedavg 0",
+        "briggs 1",
+        "fedavg 1",
+    ]
 
 
 def test_order_puts_different_trunks_side_by_side():
     """Two at once: the first two trunks take turns, then the other two."""
-    assert names(in_order(trunks(4, "briggs", "sattler", "bnc"), 2)) == [
-        *("sattler 0", "sattler 1", "briggs 0", "briggs 1", "bnc 0", "bnc 1"),
-        *("sattler 2", "sattler 3", "briggs 2", "briggs 3", "bnc 2", "bnc 3"),
+    assert names(in_order(trunks(4, "briggs", "sattler", "fedavg"), 2)) == [
+        *("sattler 0", "sattler 1", "briggs 0", "briggs 1", "fedavg 0", "fedavg 1"),
+        *("sattler 2", "sattler 3", "briggs 2", "briggs 3", "fedavg 2", "fedavg 3"),
     ]
 
 
 def test_order_adds_a_left_over_trunk_to_the_last_group():
     """In a group of its own, its runs would go side by side."""
-    assert names(in_order(trunks(3, "bnc", "briggs"), 2)) == [
-        *("briggs 0", "briggs 1", "briggs 2", "bnc 0", "bnc 1", "bnc 2"),
+    assert names(in_order(trunks(3, "fedavg", "briggs"), 2)) == [
+        *("briggs 0", "briggs 1", "briggs 2", "fedavg 0", "fedavg 1", "fedavg 2"),
     ]
 
 
 def test_order_skips_trunks_without_runs_left():
     """As when a grid is resumed: trunk 0 has two runs left, trunk 1 one."""
-    left = [run("briggs", seed=0), run("sattler", seed=0), run("bnc", seed=1)]
-    assert names(in_order(left, 2)) == ["sattler 0", "bnc 1", "briggs 0"]
+    left = [run("briggs", seed=0), run("sattler", seed=0), run("fedavg", seed=1)]
+    assert names(in_order(left, 2)) == ["sattler 0", "fedavg 1", "briggs 0"]
 
 
 def test_order_separates_trunks_of_different_settings():
     fast, slow = ({"learning_rate": rate} for rate in (0.1, 0.01))
-    runs = [run(name, training=rate) for name, rate in product(("briggs", "bnc"), (fast, slow))]
+    runs = [run(name, training=rate) for name, rate in product(("briggs", "fedavg"), (fast, slow))]
     assert in_order(runs, 1) == [runs[0], runs[2], runs[1], runs[3]]
     assert in_order(runs, 2) == [runs[0], runs[1], runs[2], runs[3]]
 
 
 def test_order_of_a_single_trunk():
-    assert names(in_order(trunks(1, "briggs", "bnc", "sattler"), 4)) == ["sattler 0", "briggs 0", "bnc 0"]
+    assert names(in_order(trunks(1, "briggs", "fedavg", "sattler"), 4)) == [
+        "sattler 0",
+        "briggs 0",
+        "fedavg 0",
+    ]
 
 
 @pytest.mark.parametrize("at_once", [2, 3, 5, 99])
 def test_order_has_every_run_once_and_neighbours_of_different_trunks(at_once):
     """All trunks have the same number of runs, so no run has to follow one of its own trunk."""
-    runs = trunks(7, "bnc", "briggs", "sattler")
+    runs = trunks(7, "fedavg", "briggs", "sattler")
     ordered = in_order(runs, at_once)
     assert sorted(names(ordered)) == sorted(names(runs))
     assert all(one.trunk != other.trunk for one, other in pairwise(ordered))

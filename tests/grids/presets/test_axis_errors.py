@@ -51,7 +51,7 @@ def refused(write):
         ("axes:\n  training.rounds:\n  - 3\n  - 0", ["line 4", "training.rounds = 0"]),
         ("axes:\n  training.rounds: [3, many]", ["line 2", "training.rounds = 'many'"]),
         ("axes:\n  model: [digitnet, vgg]", ["line 2", "'vgg'", "'tinyvgg'"]),
-        ("axes:\n  algorithm.window: [3]\nalgorithm: bnc", ["line 2", "bnc", "'window'"]),
+        ("axes:\n  algorithm.window: [3]\nalgorithm: fedavg", ["line 2", "fedavg", "'window'"]),
         ("seed: 0\naxes:\n  seed: [1]", ["line 3", "seed"]),
         ("axes:\n  seed: [1]\n  seeds: 0..3", ["line 3", "seed and seeds"]),
         ("training: {rounds: 3}\naxes:\n  training.rounds: [1]", ["line 3", "training.rounds"]),

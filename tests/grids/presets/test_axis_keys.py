@@ -52,7 +52,7 @@ def test_a_new_field_of_a_section_is_an_axis_without_another_edit():
 
 def test_every_combination_of_all_axes_is_run_and_seed_and_algorithm_vary_fastest(write):
     path = write(
-        "overlap: majority\nclients: 10\nalgorithm: [bnc, briggs]\nseeds: 0..1\n"
+        "overlap: majority\nclients: 10\nalgorithm: [fedavg, briggs]\nseeds: 0..1\n"
         "axes:\n  split.majority: [0.5, 1.0]\n  training.local_epochs: [1, 5]\n"
     )
     found = [
@@ -64,7 +64,7 @@ def test_every_combination_of_all_axes_is_run_and_seed_and_algorithm_vary_fastes
         for majority in (0.5, 1.0)
         for epochs in (1, 5)
         for seed in (0, 1)
-        for algorithm in ("bnc", "briggs")
+        for algorithm in ("fedavg", "briggs")
     ]
     assert grid(path).varied == ("training.local_epochs", "split.majority")
 
@@ -75,9 +75,9 @@ def test_an_axis_leaves_the_other_keys_of_its_section_alone(write):
 
 
 def test_runs_have_the_ids_of_the_same_configurations_without_axes(write):
-    path = write(EPOCHS + "algorithm: bnc")
+    path = write(EPOCHS + "algorithm: fedavg")
     alone = [
-        complete({"algorithm": "bnc", "training": {"local_epochs": number}}, NOWHERE).run_id
+        complete({"algorithm": "fedavg", "training": {"local_epochs": number}}, NOWHERE).run_id
         for number in (1, 5)
     ]
     assert [run.run_id for run in grid(path).runs] == alone
@@ -86,7 +86,7 @@ def test_runs_have_the_ids_of_the_same_configurations_without_axes(write):
 @pytest.mark.parametrize(
     ("preset", "name", "run_id"),
     [
-        ("paper-digits", "digits-15-nonoverlapping-balanced-bnc-s0", "f107ea5edd14"),
+        ("paper-digits", "digits-15-nonoverlapping-balanced-fedavg-s0", "f107ea5edd14"),
         ("paper-digits", "digits-30-overlapping-imbalanced-ocfl_hdbscan-s4", "f53eb8f5b018"),
         ("quickstart", "digits-15-nonoverlapping-balanced-sattler-s0", "2f501cf0fd62"),
         ("quickstart", "digits-15-nonoverlapping-balanced-ocfl_kmeans-s0", "130593ebfd87"),
@@ -98,11 +98,11 @@ def test_runs_of_the_presets_keep_their_ids(preset, name, run_id):
 
 def test_the_six_axes_may_stand_under_axes_too(write):
     path = write(
-        "axes:\n  dataset: [mnist, digits]\n  seeds: 0..2\n  algorithm: [bnc, {name: briggs, round: 3}]"
+        "axes:\n  dataset: [mnist, digits]\n  seeds: 0..2\n  algorithm: [fedavg, {name: briggs, round: 3}]"
     )
     assert len(grid(path).runs) == 2 * 3 * 2
     top = write(
-        "dataset: [mnist, digits]\nseeds: 0..2\nalgorithm: [bnc, {name: briggs, round: 3}]", "top.yaml"
+        "dataset: [mnist, digits]\nseeds: 0..2\nalgorithm: [fedavg, {name: briggs, round: 3}]", "top.yaml"
     )
     assert [run.run_id for run in grid(top).runs] == [run.run_id for run in grid(path).runs]
 
@@ -119,7 +119,7 @@ def test_a_setting_of_an_algorithm_can_be_an_axis(write):
 
 def test_a_key_whose_value_is_a_list_or_a_mapping_can_be_an_axis(write):
     path = write(
-        "algorithm: bnc\noverlap: majority\nclients: 10\n"
+        "algorithm: fedavg\noverlap: majority\nclients: 10\n"
         "axes: {split.first_group: [[0, 1], [0, 8]], joins: [{}, {9: 2}]}"
     )
     assert [(run.split.first_group, run.joins) for run in grid(path).runs] == [

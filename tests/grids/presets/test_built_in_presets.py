@@ -30,7 +30,7 @@ def test_quickstart_is_the_papers_seven_algorithms_in_order():
     quickstart = grid("quickstart")
     assert quickstart.name == "quickstart"
     assert [run.name for run in quickstart.runs] == [
-        "digits-15-nonoverlapping-balanced-bnc-s0",
+        "digits-15-nonoverlapping-balanced-fedavg-s0",
         "digits-15-nonoverlapping-balanced-sattler-s0",
         "digits-15-nonoverlapping-balanced-briggs-s0",
         "digits-15-nonoverlapping-balanced-ocfl_kmeans-s0",
@@ -113,7 +113,7 @@ def test_every_split_of_arena_digits_can_be_dealt():
 
 
 ELEVEN = [
-    *("solo", "bnc", "fedprox", "fednova", "scaffold", "lg-fedavg", "per-fedavg", "ifca", "sattler"),
+    *("solo", "fedavg", "fedprox", "fednova", "scaffold", "lg-fedavg", "per-fedavg", "ifca", "sattler"),
     *("flis-dc", "flis-hc"),
 ]
 
@@ -189,7 +189,7 @@ def test_paper_is_the_papers_forty_scenarios_with_seven_algorithms():
     paper = grid("paper").runs
     assert {run.scenario for run in paper} == set(SCENARIOS)
     assert {run.algorithm["name"] for run in paper} == {
-        "bnc",
+        "fedavg",
         "sattler",
         "briggs",
         "ocfl-kmeans",
@@ -256,7 +256,7 @@ def test_paper_as_published_has_the_settings_of_the_archived_runs():
         "bloodmnist": (38, 188, 20),
     }
     assert settings(name, "briggs-as-published", "round", "threshold") == dict.fromkeys(PUBLISHED, (21, 0.05))
-    published = [run for run in grid(name).runs if run.algorithm["name"] != "bnc"]
+    published = [run for run in grid(name).runs if run.algorithm["name"] != "fedavg"]
     assert {run.algorithm["similarity_over"] for run in published} == {"state"}
 
 
@@ -267,9 +267,11 @@ def test_the_conference_is_part_of_the_paper_and_a_plain_baseline_is_in_both_pap
         return {run.run_id for run in load_grid(name, {}, [], NOWHERE, **how).runs}
 
     assert ids("conference") < ids("paper")
-    assert ids("paper", filters=["algorithm=bnc"]) == ids("paper-as-published", filters=["algorithm=bnc"])
+    assert ids("paper", filters=["algorithm=fedavg"]) == ids(
+        "paper-as-published", filters=["algorithm=fedavg"]
+    )
     options = {
-        "algorithm": "bnc",
+        "algorithm": "fedavg",
         "evaluation": {"local_server": True},
         "split": {"test_leakage": "published"},
     }
@@ -295,7 +297,7 @@ def test_local_models_are_tested_on_the_servers_set_for_the_papers_only(name):
 def test_every_split_of_paper_digits_can_be_dealt():
     """Into three groups, every client with images; algorithms share a split."""
     pair = load("digits", NOWHERE)
-    runs = load_grid("paper-digits", {}, [], NOWHERE, filters=["algorithm=bnc"]).runs
+    runs = load_grid("paper-digits", {}, [], NOWHERE, filters=["algorithm=fedavg"]).runs
     assert len(runs) == 40
     for run in runs:
         clients = deal(run, pair, NOWHERE)
@@ -322,6 +324,6 @@ def test_communities_has_the_settings_of_its_paper():
 
 def test_the_split_of_communities_digits_can_be_dealt():
     pair = load("digits", NOWHERE)
-    for run in load_grid("communities-digits", {}, [], NOWHERE, filters=["algorithm=bnc"]).runs:
+    for run in load_grid("communities-digits", {}, [], NOWHERE, filters=["algorithm=fedavg"]).runs:
         clients = deal(run, pair, NOWHERE)
         assert [client.cluster for client in clients] == [0, 1, 1, 1, 1, 1, 0, 1, 0, 0]

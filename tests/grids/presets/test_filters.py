@@ -104,16 +104,17 @@ def test_any_axis_can_be_extended(values):
         ({"seeds": "-1"}, "--seeds: seeds = '-1': expected 0..4"),
         ({"seeds": "0,0"}, "the same run twice: "),
         (
-            {"extends": ["algorithms=bnc"]},
-            "--extend algorithms=bnc: expected AXIS+=VALUES, as in algorithms+=sattler,briggs or seeds+=5..9",
+            {"extends": ["algorithms=fedavg"]},
+            "--extend algorithms=fedavg: expected AXIS+=VALUES, "
+            "as in algorithms+=sattler,briggs or seeds+=5..9",
         ),
         ({"extends": ["algorithms+="]}, "expected AXIS+=VALUES"),
         ({"extends": ["rounds+=5"]}, "--extend rounds+=5: unknown axis 'rounds'; "),
-        ({"extends": ["algorithms+=bnc"]}, "the grid has algorithm bnc already; leave it out"),
+        ({"extends": ["algorithms+=fedavg"]}, "the grid has algorithm fedavg already; leave it out"),
         ({"extends": ["seeds+=0..1"]}, "the grid has seed 0 already"),
         (
             {"extends": ["algorithms+=louvian"]},
-            "unknown algorithm 'louvian'; did you mean 'louvain'? known: bnc, ",
+            "unknown algorithm 'louvian'; did you mean 'louvain'? known: fedavg, ",
         ),
         ({"extends": ["clients+=x"]}, "clients = 'x': input should be a valid integer"),
     ],
@@ -127,7 +128,7 @@ def test_an_invalid_filter_seeds_or_extension_is_refused(how, message):
 def of_file(tmp_path, text):
     path = tmp_path / "mine.yaml"
     path.write_text(
-        f"clients: [15, 30]\noverlap: [overlapping, rotated]\nseeds: 0..2\nalgorithm: bnc\n{text}"
+        f"clients: [15, 30]\noverlap: [overlapping, rotated]\nseeds: 0..2\nalgorithm: fedavg\n{text}"
     )
     return load_grid(str(path), {}, [], NOWHERE).runs
 

@@ -74,17 +74,17 @@ def test_a_file_is_named_after_itself(write):
 
 def test_lists_are_axes_and_the_last_varies_fastest(write):
     """Data set, overlap, balance, clients, seed, algorithm: in this order, whatever the file's."""
-    path = write("algorithm: [bnc, sattler]\nseed: [0, 1]\nbalance: imbalanced\ndataset: [mnist, digits]")
+    path = write("algorithm: [fedavg, sattler]\nseed: [0, 1]\nbalance: imbalanced\ndataset: [mnist, digits]")
     assert [run.name for run in grid(path).runs] == [
         f"{dataset}-15-nonoverlapping-imbalanced-{algorithm}-s{seed}"
         for dataset in ("mnist", "digits")
         for seed in (0, 1)
-        for algorithm in ("bnc", "sattler")
+        for algorithm in ("fedavg", "sattler")
     ]
 
 
 def test_options_replace_what_the_file_says(write):
-    path = write("dataset: mnist\nseed: [0, 1]\nalgorithm: bnc\ntraining: {rounds: 3}")
+    path = write("dataset: mnist\nseed: [0, 1]\nalgorithm: fedavg\ntraining: {rounds: 3}")
     [run] = grid(path, seed=[5], algorithm=["sattler"]).runs
     assert run.name == "mnist-15-nonoverlapping-balanced-sattler-s5"
     assert run.training.rounds == 3
@@ -133,12 +133,15 @@ def test_set_reaches_into_a_clusterer():
 
 def test_set_of_a_setting_that_one_of_the_algorithms_lacks_is_refused():
     refused(
-        "algorithm bnc: unknown key 'window'", None, "algorithm.window=2", algorithm=["ocfl-kmeans", "bnc"]
+        "algorithm fedavg: unknown key 'window'",
+        None,
+        "algorithm.window=2",
+        algorithm=["ocfl-kmeans", "fedavg"],
     )
 
 
 def test_the_same_run_twice_is_refused():
-    refused("the same run twice: digits-15-nonoverlapping-balanced-bnc-s0", algorithm=["bnc", "bnc"])
+    refused("the same run twice: digits-15-nonoverlapping-balanced-fedavg-s0", algorithm=["fedavg", "fedavg"])
     refused("check the lists for repeats", seed=[0, 1, 0])
     refused("the same run twice", algorithm=["ocfl-kmeans", {"name": "ocfl-kmeans", "window": 1}])
 
@@ -167,7 +170,12 @@ def test_a_file_that_is_not_yaml_is_named(write):
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("", "the file is empty"), ("- bnc\n- sattler", "not a list"), ("bnc", "not one"), ("3", "not one")],
+    [
+        ("", "the file is empty"),
+        ("- fedavg\n- sattler", "not a list"),
+        ("fedavg", "not one"),
+        ("3", "not one"),
+    ],
 )
 def test_a_file_that_is_no_mapping_is_refused(write, text, says):
     refused(f"mine.yaml: expected keys such as dataset: and algorithm:, {says}", write(text))
@@ -215,8 +223,8 @@ def refused(message, *args, **options):
     ],
 )
 def test_scenario_is_run_by_the_name_that_is_printed(name, parts, tmp_path):
-    [run] = load_grid(name, {"algorithm": "bnc"}, [], tmp_path).runs
-    assert run.name == f"{name}-bnc-s0"
+    [run] = load_grid(name, {"algorithm": "fedavg"}, [], tmp_path).runs
+    assert run.name == f"{name}-fedavg-s0"
     assert (run.dataset, run.overlap, run.balance, run.clients) == parts
 
 
@@ -241,12 +249,12 @@ def test_a_grid_keeps_the_text_of_its_preset(write):
 
 def test_options_without_a_preset_are_kept_as_yaml():
     assert yaml.safe_load(grid(dataset="mnist", seed=3).text) == {"dataset": "mnist", "seed": 3}
-    assert yaml.safe_load(grid("mnist-15-overlapping-balanced", algorithm="bnc").text) == {
+    assert yaml.safe_load(grid("mnist-15-overlapping-balanced", algorithm="fedavg").text) == {
         "dataset": "mnist",
         "overlap": "overlapping",
         "balance": "balanced",
         "clients": 15,
-        "algorithm": "bnc",
+        "algorithm": "fedavg",
     }
 
 
@@ -255,7 +263,7 @@ def newcomers(*args, **options):
 
 
 def test_participation_dropout_and_joins_hold_for_all_runs_and_set_changes_them(write):
-    path = write("algorithm: [bnc, briggs]\nparticipation: 0.5\ndropout: 0.1\njoins: {14: 5, 3: 2}")
+    path = write("algorithm: [fedavg, briggs]\nparticipation: 0.5\ndropout: 0.1\njoins: {14: 5, 3: 2}")
     assert newcomers(path) == [(0.5, 0.1, {14: 5, 3: 2})] * 2
     changed = newcomers(path, "participation=0.25", "joins.14=6", "joins.13=4")
     assert changed == [(0.25, 0.1, {14: 6, 13: 4, 3: 2})] * 2
@@ -264,7 +272,7 @@ def test_participation_dropout_and_joins_hold_for_all_runs_and_set_changes_them(
 
 def test_an_override_sets_joins_for_some_runs(write):
     then = "overrides:\n  - when: {clients: 30}\n    then: {joins: {20: 5}}"
-    path = write(f"algorithm: bnc\nclients: [15, 30]\n{then}")
+    path = write(f"algorithm: fedavg\nclients: [15, 30]\n{then}")
     assert [joins for _, _, joins in newcomers(path)] == [{}, {20: 5}]
 
 

@@ -40,7 +40,7 @@ def refused(write):
     return check
 
 
-TWO_DATASETS = "dataset: [mnist, cifar10]\nalgorithm: [bnc, {name: sattler, cooldown: 5}]\n"
+TWO_DATASETS = "dataset: [mnist, cifar10]\nalgorithm: [fedavg, {name: sattler, cooldown: 5}]\n"
 """Two lines, four runs."""
 
 
@@ -90,8 +90,8 @@ def test_an_invalid_key_or_value_is_refused_with_its_line(refused, text, message
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("ocfl-kmean", "line 4: unknown algorithm 'ocfl-kmean'; did you mean 'ocfl-kmeans'? known: bnc"),
-        ("{nmae: sattler}", "line 4: algorithm = {'nmae': 'sattler'}: name is missing; known: bnc, "),
+        ("ocfl-kmean", "line 4: unknown algorithm 'ocfl-kmean'; did you mean 'ocfl-kmeans'? known: fedavg"),
+        ("{nmae: sattler}", "line 4: algorithm = {'nmae': 'sattler'}: name is missing; known: fedavg, "),
         (
             "name: sattler\n    cooldwn: 3",
             "line 5: algorithm sattler: unknown key 'cooldwn'; did you mean 'cooldown'? allowed: ",
@@ -108,7 +108,7 @@ def test_an_invalid_key_or_value_is_refused_with_its_line(refused, text, message
     ],
 )
 def test_an_invalid_algorithm_is_refused_with_its_line(refused, entry, message):
-    refused(f"seed: 0\nalgorithm:\n  - bnc\n  - {entry}", f"mine.yaml, {message}")
+    refused(f"seed: 0\nalgorithm:\n  - fedavg\n  - {entry}", f"mine.yaml, {message}")
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_an_invalid_algorithm_is_refused_with_its_line(refused, entry, message):
             "line 4: no dataset 'fmnist' in this grid; did you mean 'mnist'? it has: mnist, cifar10",
         ),
         (
-            "when: {algorithm: [bnc,\n      briggs]}\n    then: {model: tinyvgg}",
-            "line 5: no algorithm 'briggs' in this grid; it has: bnc, sattler",
+            "when: {algorithm: [fedavg,\n      briggs]}\n    then: {model: tinyvgg}",
+            "line 5: no algorithm 'briggs' in this grid; it has: fedavg, sattler",
         ),
         (
             "when: {dataset: mnist}\n    then:\n      training: {rouns: 3}",
@@ -143,16 +143,16 @@ def test_an_invalid_algorithm_is_refused_with_its_line(refused, entry, message):
             "line 5: clients in then: an axis cannot change; allowed: algorithm, model, training",
         ),
         (
-            "when: {dataset: mnist}\n    then: {algorithm: bnc}",
-            "line 5: then.algorithm = 'bnc': expected settings only, as in {cooldown: 40}",
+            "when: {dataset: mnist}\n    then: {algorithm: fedavg}",
+            "line 5: then.algorithm = 'fedavg': expected settings only, as in {cooldown: 40}",
         ),
         (
-            "when: {dataset: mnist}\n    then: {algorithm: {name: bnc}}",
-            "line 5: then.algorithm = {'name': 'bnc'}: expected settings only",
+            "when: {dataset: mnist}\n    then: {algorithm: {name: fedavg}}",
+            "line 5: then.algorithm = {'name': 'fedavg'}: expected settings only",
         ),
         (
             "when: {dataset: mnist}\n    then:\n      algorithm: {cooldown: 3}",
-            "line 6: algorithm bnc: unknown key 'cooldown'; allowed: ",
+            "line 6: algorithm fedavg: unknown key 'cooldown'; allowed: ",
         ),
         (
             "when: {dataset: mnist}\n    than: {model: tinyvgg}",
@@ -212,10 +212,10 @@ def test_a_split_that_the_data_set_cannot_fill_is_refused_without_the_images(ref
 
 
 def test_an_error_of_the_command_line_names_no_file(refused):
-    good = "algorithm: [bnc, sattler]\nclients: 15\ntraining: {rounds: 3}"
+    good = "algorithm: [fedavg, sattler]\nclients: 15\ntraining: {rounds: 3}"
     refused(good, "unknown key 'rouns' in training", "training.rouns=3")
     refused(good, "training.rounds = 0: ", "training.rounds=0")
-    refused(good, "algorithm bnc: unknown key 'cooldown'", "algorithm.cooldown=3")
+    refused(good, "algorithm fedavg: unknown key 'cooldown'", "algorithm.cooldown=3")
     refused(good, "clients = 0: ", options={"clients": 0})
     refused(good, "clients = 2: 3 clusters need at least 3 clients", options={"clients": 2})
     refused(good, "split.num_clusters = 20: 20 clusters need", "split.num_clusters=20")
@@ -241,7 +241,9 @@ def test_invalid_yaml_is_refused_with_its_line(refused, text, message):
     refused(text, message)
 
 
-@pytest.mark.parametrize("text", [f"algorithm: {'[' * 150}bnc{']' * 150}", "algorithm: " + "[" * 1_000_000])
+@pytest.mark.parametrize(
+    "text", [f"algorithm: {'[' * 150}fedavg{']' * 150}", "algorithm: " + "[" * 1_000_000]
+)
 def test_deep_nesting_is_refused_before_it_takes_time(write, text):
     """PyYAML would look at a million brackets for hours."""
     with pytest.raises(ConfigError, match=r"^mine.yaml: lists and keys are nested too deeply"):

@@ -24,7 +24,7 @@ def runs(what, *changes, **how):
     return load_grid(what, how.pop("options", {}), changes, NOWHERE, **how).runs
 
 
-TWO_DATASETS = "dataset: [mnist, cifar10]\nalgorithm: [bnc, {name: sattler, cooldown: 5}]\n"
+TWO_DATASETS = "dataset: [mnist, cifar10]\nalgorithm: [fedavg, {name: sattler, cooldown: 5}]\n"
 """Two lines, four runs."""
 
 
@@ -61,9 +61,9 @@ def test_an_override_changes_the_runs_where_all_of_its_axes_hold(write):
     )
     rounds = {(run.dataset, run.algorithm["name"]): run.training.rounds for run in runs(path)}
     assert rounds == {
-        ("mnist", "bnc"): 50,
+        ("mnist", "fedavg"): 50,
         ("mnist", "sattler"): 50,
-        ("cifar10", "bnc"): 80,
+        ("cifar10", "fedavg"): 80,
         ("cifar10", "sattler"): 9,
     }
     assert {run.training.batch_size for run in runs(path)} == {8}
@@ -125,6 +125,6 @@ def test_keys_replace_those_of_the_base_and_overrides_are_appended(write):
 def test_a_base_is_looked_for_beside_the_file_and_may_be_a_preset(write, tmp_path):
     (tmp_path / "deeper").mkdir()
     write("base: quickstart\nseed: 3", "deeper/second.yaml")
-    write("base: second.yaml\nalgorithm: bnc", "deeper/third.yaml")
+    write("base: second.yaml\nalgorithm: fedavg", "deeper/third.yaml")
     [run] = runs("deeper/third.yaml")
-    assert (run.name, run.training.rounds) == ("digits-15-nonoverlapping-balanced-bnc-s3", 15)
+    assert (run.name, run.training.rounds) == ("digits-15-nonoverlapping-balanced-fedavg-s3", 15)

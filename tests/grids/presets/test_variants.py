@@ -11,7 +11,7 @@ algorithm:
   - {name: briggs, threshold: 0.3}
   - {name: briggs, threshold: 0.4}
   - {name: briggs, threshold: 0.4, round: 6}
-  - bnc
+  - fedavg
 """
 
 
@@ -34,10 +34,10 @@ def test_settings_in_which_runs_of_one_name_differ_make_up_their_names(tmp_path)
     names = [name_of(run, naming_keys(grid.runs)) for run in grid.runs]
     assert len(set(names)) == 4
     assert names[2].endswith("-briggs-s0 (round 6, threshold 0.4)")
-    assert names[3].endswith("-bnc-s0")
+    assert names[3].endswith("-fedavg-s0")
 
 
 def test_runs_that_differ_in_scenario_or_seed_alone_are_no_variants(tmp_path):
-    grid = grid_of("algorithm: [bnc, briggs]\nseeds: 0..2\nclients: [15, 30]\n", tmp_path)
+    grid = grid_of("algorithm: [fedavg, briggs]\nseeds: 0..2\nclients: [15, 30]\n", tmp_path)
     assert variant_settings(grid.runs) == ()
     assert grid.varied == ()

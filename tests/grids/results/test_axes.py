@@ -5,7 +5,7 @@ from fedgrid.grids.results.axes import further_axes, name_of, pairs_of, setting_
 
 
 def config(**values):
-    return complete({"dataset": "digits", "algorithm": "bnc", **values}, None)
+    return complete({"dataset": "digits", "algorithm": "fedavg", **values}, None)
 
 
 def epochs(number, **values):
@@ -18,7 +18,7 @@ def briggs(**settings):
 
 def test_a_grid_without_further_axes_has_none():
     runs = [
-        config(seed=seed, algorithm=name) for seed in (0, 1) for name in ("bnc", "sattler", "ocfl-kmeans")
+        config(seed=seed, algorithm=name) for seed in (0, 1) for name in ("fedavg", "sattler", "ocfl-kmeans")
     ]
     assert further_axes(runs) == ()
 
@@ -37,7 +37,7 @@ def test_keys_in_which_runs_of_a_scenario_differ_are_axes():
     assert further_axes(runs) == ("training.local_epochs", "split.majority")
     assert pairs_of(runs[1], further_axes(runs)) == (("training.local_epochs", "1"), ("split.majority", "1"))
     assert name_of(runs[0], further_axes(runs)) == (
-        "digits-10-majority-balanced-bnc-s0 (training.local_epochs 1, split.majority 0.5)"
+        "digits-10-majority-balanced-fedavg-s0 (training.local_epochs 1, split.majority 0.5)"
     )
     assert setting_of(runs[0], further_axes(runs)) == ", training.local_epochs 1, split.majority 0.5"
 

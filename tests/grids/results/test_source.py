@@ -7,7 +7,7 @@ from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder, check_source
 
-TEXT = "clients: 3\nalgorithm: bnc\nseed: {seed}\n"
+TEXT = "clients: 3\nalgorithm: fedavg\nseed: {seed}\n"
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ def test_study_has_results_of_finished_runs_and_reasons_for_the_others(storage):
 
 
 def test_references_and_archived_runs_are_known_by_their_configuration(storage):
-    names = ("bnc", "solo", "oracle")
+    names = ("fedavg", "solo", "oracle")
     runs = [*(config(algorithm=name) for name in names), config().model_copy(update={"model": "archive-cnn"})]
     described = describe(runs, storage)
     assert [run.is_reference for run in described] == [False, True, True, False]
@@ -119,16 +119,17 @@ def test_study_notes_runs_that_changed_and_runs_that_differ(storage):
         mark_finished(storage.root, run)
     assert load("mine", storage).notes == (
         f"{one.name}: rounds before 3 were made with torch 2.1, now 2.2",
-        f"runs of one algorithm were made with several versions of code: bnc {'a' * 12} (1), {'b' * 12} (1)",
+        "runs of one algorithm were made with several versions of code: "
+        f"fedavg {'a' * 12} (1), {'b' * 12} (1)",
     )
     assert ("note", load("mine", storage).notes[0]) in report_page(load("mine", storage)).facts
 
 
 def test_algorithms_have_codes_of_their_own(storage):
     """The digest covers the algorithm's modules, its clusterer's and its local training's."""
-    local = {"name": "bnc", "local": {"name": "fedprox"}}
+    local = {"name": "fedavg", "local": {"name": "fedprox"}}
     unnamed = {"name": "embeddings", "encoder": {"federated": 2}}
-    runs = [config(algorithm=algorithm) for algorithm in ("bnc", "ifca", local, unnamed)]
+    runs = [config(algorithm=algorithm) for algorithm in ("fedavg", "ifca", local, unnamed)]
     GridFolder(storage, "mine").keep(runs, "")
     for run, code in zip(runs, "abcd", strict=True):
         record(storage.root, run, ROUNDS)
@@ -167,7 +168,7 @@ def test_settings_that_go_with_the_scenario_are_not_named(storage):
 
 
 def test_runs_that_differ_in_another_key_have_the_same_title_and_different_scenarios(storage):
-    runs = describe([config(algorithm="bnc", model=model) for model in ("tinyvgg", "digitnet")], storage)
+    runs = describe([config(algorithm="fedavg", model=model) for model in ("tinyvgg", "digitnet")], storage)
     assert [run.algorithm for run in runs] == ["BNC", "BNC"]
     assert [run.setting for run in runs] == [(("model", "tinyvgg"),), (("model", "digitnet"),)]
     assert len({run.scenario for run in runs}) == len({run.name for run in runs}) == 2

@@ -9,7 +9,7 @@ from fedgrid.grids.results.tally import Tally
 
 
 def run(dataset="digits", seed=0, rounds=10):
-    values = {"dataset": dataset, "seed": seed, "training": {"rounds": rounds}, "algorithm": "bnc"}
+    values = {"dataset": dataset, "seed": seed, "training": {"rounds": rounds}, "algorithm": "fedavg"}
     return complete(values, Path("unused"))
 
 

@@ -275,10 +275,10 @@ def test_command_line_overrides_the_file_of_a_search(write):
         ),
         ("algorithm: briggs\nobjective: f1\n", "line 2: unknown objective 'f1'; known: validation, "),
         (
-            "algorithm: [bnc, briggs]\nsearch: {}\n",
-            "a search is for one algorithm, not bnc, briggs; name one",
+            "algorithm: [fedavg, briggs]\nsearch: {}\n",
+            "a search is for one algorithm, not fedavg, briggs; name one",
         ),
-        ("algorithm: bnc\n", "bnc has no built-in search space"),
+        ("algorithm: fedavg\n", "fedavg has no built-in search space"),
         ("algorithm: briggs\nearly_stop: 1\n", "line 2: early_stop = 1: expected true or false, or {at: "),
         (
             "algorithm: briggs\nearly_stop: {after: [1]}\n",
@@ -317,7 +317,7 @@ def test_error_in_a_search_file_names_its_line(write, text, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["brigs"], "no algorithm or file 'brigs'; did you mean 'briggs'? known: bnc, "),
+        (["brigs"], "no algorithm or file 'brigs'; did you mean 'briggs'? known: fedavg, "),
         (["briggs", "--base", "papr"], "unknown preset 'papr'; did you mean 'paper'?"),
         (["briggs", "--trials", 0], "--trials: trials = 0: expected a whole number from 1 on"),
         (["briggs", "--searcher", "tpe"], "--searcher: unknown searcher 'tpe'; known: optuna, random, grid"),

@@ -119,5 +119,5 @@ def test_sattlers_space_is_of_shares_and_the_published_ones_of_norms():
 
 
 def test_algorithm_without_a_space_names_those_that_have_one():
-    with pytest.raises(ConfigError, match="bnc has no .*search space .*sattler, briggs, louvain"):
-        built_in("bnc", 15)
+    with pytest.raises(ConfigError, match="fedavg has no .*search space .*sattler, briggs, louvain"):
+        built_in("fedavg", 15)

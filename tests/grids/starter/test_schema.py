@@ -56,7 +56,7 @@ def test_what_fedgrid_refuses_is_marked_at_its_place(validator, text, where):
         "seeds: 0..4",
         "joins: {14: 5}",
         "algorithm: {name: ocfl-hdbscan, clusterer: {min_cluster_share: 0.3}, window: 2}",
-        "algorithm: {name: bnc, local: {name: fedprox, mu: 0.1}}",
+        "algorithm: {name: fedavg, local: {name: fedprox, mu: 0.1}}",
         "axes: {algorithm.local: [null, {name: fedprox, mu: 0.5}], training.rounds: 3}",
         "search: {linkage: [single, complete], epsilon_1: {low: 0.1, high: 1, log: true}}\ntrials: 8",
     ],

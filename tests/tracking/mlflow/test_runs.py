@@ -16,7 +16,7 @@ from tests.helpers.command_line import new_storage
 
 AT = 1_700_000_000_000
 """Unix time in milliseconds."""
-START = {"name": "digits-bnc", "tags": {"algorithm": "bnc"}, "params": {"seed": 1}}
+START = {"name": "digits-fedavg", "tags": {"algorithm": "fedavg"}, "params": {"seed": 1}}
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def points(client: MlflowClient, entry: LoggedRun, name: str) -> list[tuple[int,
 def test_a_run_is_created_with_its_name_tags_and_flat_parameters(opened, client):
     entry = start(opened(), params={"seed": 1, "training": {"rounds": 5, "momentum": 0.0}})
     run = client.get_run(entry.mlflow_run_id)
-    assert (run.info.status, run.info.run_name) == ("RUNNING", "digits-bnc")
-    assert (run.data.tags["algorithm"], run.data.tags["fedgrid.run_id"]) == ("bnc", "abc")
+    assert (run.info.status, run.info.run_name) == ("RUNNING", "digits-fedavg")
+    assert (run.data.tags["algorithm"], run.data.tags["fedgrid.run_id"]) == ("fedavg", "abc")
     assert run.data.params == {"seed": "1", "training.rounds": "5", "training.momentum": "0.0"}
 
 
@@ -94,7 +94,7 @@ def test_a_resumed_run_is_the_same_mlflow_run_and_runs_again(opened, client):
     assert second.mlflow_run_id == first.mlflow_run_id
     run = client.get_run(first.mlflow_run_id)
     assert run.info.status == "RUNNING"
-    assert (run.data.tags["algorithm"], run.data.tags["commit"]) == ("bnc", "abc")
+    assert (run.data.tags["algorithm"], run.data.tags["commit"]) == ("fedavg", "abc")
     assert run.data.params == {"seed": "1"}, "MLflow refuses to change what is there"
     assert start(opened(), "another").mlflow_run_id != first.mlflow_run_id
 

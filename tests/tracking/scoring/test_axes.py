@@ -33,7 +33,7 @@ NAMES = {"epochs": EPOCHS, "majority": MAJORITY, "threshold": THRESHOLD}
 
 def two_axes():
     """BNC: 0.1 and 0.3 with 1 epoch, 0.5 and 0.7 with 10; SCL right with 10 epochs only."""
-    bnc = [
+    fedavg = [
         finished(0.1, epochs="1", majority="0.5"),
         finished(0.3, epochs="1", majority="1"),
         finished(0.5, epochs="10", majority="0.5"),
@@ -46,7 +46,7 @@ def two_axes():
         for epochs in ("1", "10")
         for share in ("0.5", "1")
     ]
-    return study_of([*bnc, *scl])
+    return study_of([*fedavg, *scl])
 
 
 def thresholds():

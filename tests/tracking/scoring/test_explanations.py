@@ -117,13 +117,13 @@ def test_missing_scores_on_images_of_others_never_reach_a_test():
     assert all(pair.p is None or not isnan(pair.p) for pair in found.pairs)
 
 
-def test_verdict_by_the_gap_finds_no_algorithm_that_differs_from_bnc():
+def test_verdict_by_the_gap_finds_no_algorithm_that_differs_from_fedavg():
     sentence = verdict(compare_explanations(theirs(), "members", GAP))
     assert "gap on members" in sentence
     assert "no algorithm is found to differ from BNC over 20 scenarios" in sentence
 
 
-def test_verdict_names_what_differs_from_bnc():
+def test_verdict_names_what_differs_from_fedavg():
     """Better by any gap in all of 20 scenarios: 2 / 2^20, also after the correction."""
     scenarios = {each.scenario: None for each in theirs()}
     rows = [
@@ -135,7 +135,7 @@ def test_verdict_names_what_differs_from_bnc():
     assert "better than BNC: SCL; worse: BCL" in sentence
 
 
-def test_verdict_without_bnc_is_empty():
+def test_verdict_without_fedavg_is_empty():
     assert verdict(compare_explanations(theirs(), "others", GAP)) == ""
 
 
