@@ -75,7 +75,7 @@ def make(folder: Path, runs: int) -> None:
     storage = Storage.of(folder / "runs")
     whole = write_grid(folder, runs)
     real = whole.runs[:REAL]
-    options = LaunchOptions(default_data_dir(), in_process=True, as_json=True, store=None)
+    options = LaunchOptions(default_data_dir(), in_process=True, as_json=True, cache=None)
     run_grid(whole, storage, options, Console(quiet=True), only=real)
     for index, run in enumerate(whole.runs[REAL:]):
         copy(storage, real[index % REAL], run)

@@ -7,7 +7,7 @@ Nothing is trained: `grids.planning.published_branches` says which rounds are sh
 Disk: a computed round stores one mean update, as large as the model, per cluster. The tables do not have the
 number of clusters: the 3 hidden groups are assumed (the archive's runs end with 2 to 13 clusters), or one
 cluster per client if a run has homogeneity 1 and ARI 0 (BCL on ResNets). The size of statistics per client
-is the one that `benchmarks.store` measured.
+is the one that `benchmarks.round_cache` measured.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ BYTES = 4
 STATISTICS = 1600
 """Bytes per client and round apart from states: reports, tests and products."""
 LIMIT = 200e9
-"""Bytes: the assumed `--store-limit`."""
+"""Bytes: the assumed `--cache-limit`."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from fedgrid.engine.clients.ray_pool import RayPool
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import PluginSource
-from fedgrid.engine.round_cache.store import CacheOptions
+from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
@@ -33,14 +33,14 @@ class Server(Session):
         self,
         actors: RayPool,
         data_dir: Path,
-        store: CacheOptions | None = None,
+        cache: CacheOptions | None = None,
         plugins: Sequence[PluginSource] = (),
         accept_changes: bool = False,
     ) -> None:
         """Serve the clients of `actors`.
 
         Args:
-            store: how rounds are taken from the round cache; None computes every round.
+            cache: how rounds are taken from the round cache; None computes every round.
             plugins: those that the runs to come may name.
             accept_changes: as of `Session`.
         """
@@ -51,7 +51,7 @@ class Server(Session):
             data_dir,
             threads=actors.placement.num_actors,
             write_behind=True,
-            store=store,
+            cache=cache,
             accept_changes=accept_changes,
         )
 

@@ -34,9 +34,9 @@ from fedgrid.engine.partition.server_images import hold_out, server_parts, sets_
 from fedgrid.engine.partition.split import client_sets
 from fedgrid.engine.plugins import active
 from fedgrid.engine.records import RoundRecord
+from fedgrid.engine.round_cache.files import CacheFiles, CacheOptions
 from fedgrid.engine.round_cache.key import of_setup
 from fedgrid.engine.round_cache.session_cache import SessionCache
-from fedgrid.engine.round_cache.store import CacheOptions, RoundStore
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.atomic import DiskFull
@@ -59,7 +59,7 @@ class Session:
 
     With `write_behind` a round is written while the next one trains (the last one is waited for), so that
     the disk costs no time; a kill then costs that round too (`round_write` says if it is on disk). With a
-    `store`, rounds that another run of the same storage has done are taken from there; None has every round
+    `cache`, rounds that another run of the same storage has done are taken from there; None has every round
     done here. With `accept_changes` a run goes on with other code, versions or machines than it began with,
     and on machines of several kinds.
     """
@@ -71,7 +71,7 @@ class Session:
         *,
         threads: int = 1,
         write_behind: bool = False,
-        store: CacheOptions | None = None,
+        cache: CacheOptions | None = None,
         accept_changes: bool = False,
     ) -> None:
         self._accept = accept_changes
@@ -79,7 +79,7 @@ class Session:
         self._data_dir = data_dir
         self._threads = threads
         self._write_behind = write_behind
-        self._store = store
+        self._cache = cache
         self._writer = ThreadPoolExecutor(1)
         self._writing: Future[None] | None = None
         self._run: Opened | None = None
@@ -191,11 +191,11 @@ class Session:
         self, config: RunConfig, storage: Storage, setup: Setup, machines: Sequence[Machine]
     ) -> SessionCache | None:
         # On several kinds of machines a round depends on which client is where: nothing is shared.
-        if self._store is None or len(machines) > 1:
+        if self._cache is None or len(machines) > 1:
             return None
-        store = RoundStore(storage, config.trunk, config.run_id, self._store)
-        store.free_disk()
-        return SessionCache(store, of_setup(setup, machines[0]), self._writer)
+        files = CacheFiles(storage, config.trunk, config.run_id, self._cache)
+        files.free_disk()
+        return SessionCache(files, of_setup(setup, machines[0]), self._writer)
 
     def round_write(self) -> Future[None] | None:
         """Return the write of the last round of `next_round`, None if it is on disk."""
@@ -214,7 +214,7 @@ class Session:
     def _settle_folder(self) -> None:
         """Wait for the run's folder only; entries of the round cache are written meanwhile."""
         if self._run is not None and self._run.cache is not None:
-            warnings = self._run.cache.store.take_warnings()
+            warnings = self._run.cache.files.take_warnings()
             self._run.folder.log(*(f"warning: {warning}" for warning in warnings))
         writing, self._writing = self._writing, None
         if writing is not None:
@@ -226,7 +226,7 @@ def _with_room(write: Callable[[], None], cache: SessionCache | None) -> None:
     try:
         write()
     except DiskFull:
-        if cache is None or not cache.store.give_way():
+        if cache is None or not cache.files.give_way():
             raise
         write()
 

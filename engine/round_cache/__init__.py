@@ -1,1 +1,1 @@
-"""Rounds that another run has computed: keys, locks, entries, the store."""
+"""Rounds that another run has computed: keys, locks, entries, files."""

@@ -63,7 +63,7 @@ class CachedRound(ClientRound):
         self._training_cost = 0.0
         self._keys = self._task_keys()
         self._name = self._numbered(digest(list(self._keys.values())))
-        self._lock = cache.store.lock(self._name)
+        self._lock = cache.files.lock(self._name)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -74,7 +74,7 @@ class CachedRound(ClientRound):
     def _write(self) -> None:
         try:
             for name, entry in self._new.items():
-                self._cache.store.write(name, entry)
+                self._cache.files.write(name, entry)
         finally:
             self._lock.release()
 
@@ -157,7 +157,7 @@ class CachedRound(ClientRound):
     def _look_up(self, names: Iterable[str]) -> list[str]:
         """Read the entries of `names`; return the misses."""
         for name in (name for name in names if name not in self._known):
-            entry = self._cache.store.read(f"{self._name}-{name}")
+            entry = self._cache.files.read(f"{self._name}-{name}")
             if entry is not None and entry.updates in ("", self._updates_of(name)):
                 self._known[name], self._hits[name] = entry.arrays, entry
                 if name == REPORTS:
@@ -184,7 +184,7 @@ class CachedRound(ClientRound):
             training = self._training_cost * len(clients) / max(1, self.num_reached)
             self._known[name] = arrays
             self._new[f"{self._name}-{name}"] = CacheEntry(
-                arrays, self._cache.store.run_id, seconds, seconds + training, self._updates_of(name)
+                arrays, self._cache.files.run_id, seconds, seconds + training, self._updates_of(name)
             )
 
     def _updates_of(self, name: str) -> str:
@@ -200,13 +200,13 @@ class CachedRound(ClientRound):
             checksum = self._replies[client].report.checksum
             if self._checksums.get(client, checksum) != checksum:
                 where = f"client {client}, round {self._round_index + 1}"
-                self._cache.store.warnings.append(f"{where}: trained again with other bits; not shared")
+                self._cache.files.warnings.append(f"{where}: trained again with other bits; not shared")
                 raise OtherBits(where)
             self._keep_reply(self._replies[client])
 
     def _find_reply(self, client: int) -> bool:
         """Return whether the cache has a client's reply."""
-        entry = self._cache.store.read(self._reply_name(client)) if self._keeps_replies else None
+        entry = self._cache.files.read(self._reply_name(client)) if self._keeps_replies else None
         if entry is not None:
             [report] = unpack_reports(entry.arrays, [self._tasks[client]])
             parts = {kind: _part(entry.arrays, kind) for kind in ("outputs", "memory")}
@@ -225,7 +225,7 @@ class CachedRound(ClientRound):
             **{f"outputs/{name}": array for name, array in reply.outputs.items()},
             **{f"memory/{name}": array for name, array in reply.memory.items()},
         }
-        entry = CacheEntry(arrays, self._cache.store.run_id, 0.0, reply.report.seconds)
+        entry = CacheEntry(arrays, self._cache.files.run_id, 0.0, reply.report.seconds)
         self._new[self._reply_name(client)] = entry
 
     @property
@@ -234,7 +234,7 @@ class CachedRound(ClientRound):
         or algorithms with other settings make other groups of the same replies (`Order.infer`)."""
         orders = [task.order for task in self._tasks.values()]
         several = len({order.candidates for order in orders}) > 1
-        return not self._cache.store.is_far and (several or any(order.infer for order in orders))
+        return not self._cache.files.is_far and (several or any(order.infer for order in orders))
 
     def _cost_of_training(self) -> float:
         """Return the seconds that training all clients takes, by those that were trained here."""

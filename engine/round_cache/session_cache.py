@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
+from fedgrid.engine.round_cache.files import CacheFiles
 from fedgrid.engine.round_cache.key import Digests
-from fedgrid.engine.round_cache.store import RoundStore
 
 
 class SessionCache:
-    """The store, the digest of the run's setup, and a thread that writes while the next round trains."""
+    """The files, the digest of the run's setup, and a thread that writes while the next round trains."""
 
-    def __init__(self, store: RoundStore, setup: str, writer: Executor) -> None:
+    def __init__(self, files: CacheFiles, setup: str, writer: Executor) -> None:
         """`setup` is `engine.round_cache.key.of_setup`."""
-        self.store = store
+        self.files = files
         self.setup = setup
         self.digests = Digests()
         self._writer = writer

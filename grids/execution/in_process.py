@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.errors import in_one_line
-from fedgrid.engine.round_cache.store import CacheOptions
+from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.clock import CLOCK, Clock, backoff
@@ -22,18 +22,18 @@ def run_in_process(
     watch: Watch,
     retries: int,
     until: Mapping[str, int] = MappingProxyType({}),
-    store: CacheOptions | None = None,
+    cache: CacheOptions | None = None,
     clock: Clock = CLOCK,
     accept_changes: bool = False,
 ) -> None:
     """Run `runs` and pass their events to `watch`; a run that fails is retried `retries` times, after pauses.
 
-    `until` is as in `Grid`, `store` and `accept_changes` as in `LaunchOptions`.
+    `until` is as in `Grid`, `cache` and `accept_changes` as in `LaunchOptions`.
 
     Raises:
         RunError: what `watch` raises, for instance if another driver has taken over the storage.
     """
-    session = Session(InProcessPool(), data_dir, store=store, accept_changes=accept_changes)
+    session = Session(InProcessPool(), data_dir, cache=cache, accept_changes=accept_changes)
     for config in runs:
         for attempt in range(1, retries + 2):
             events = run_to_end(session, config, storage, lambda: watch.stopping, until.get(config.run_id))

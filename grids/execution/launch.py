@@ -12,7 +12,7 @@ from fedgrid.engine.clients.placement import Placement, at_once, cluster_nodes, 
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.plugins import active
 from fedgrid.engine.round_cache import speed
-from fedgrid.engine.round_cache.store import FOLDER
+from fedgrid.engine.round_cache.files import FOLDER
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.atomic import delete_abandoned
@@ -69,7 +69,7 @@ def launch(
         if options.as_json:
             # Ray prints messages of its own, until it has shut down.
             stack.enter_context(redirect_stdout(sys.stderr))
-        cached = options.store is not None
+        cached = options.cache is not None
         claims = of_launch(grid.runs, todo, cached=cached, fresh=options.fresh)
         lease = stack.enter_context(Lease(storage, grid.name, claims, warn))
         stack.enter_context(log.own_process())
@@ -95,7 +95,7 @@ def launch(
         for run in unlogged:
             log.finish(run, "FINISHED")
         stack.enter_context(view)
-        retention = Retention(folder, storage, warn, grows=then != ()) if options.store is not None else None
+        retention = Retention(folder, storage, warn, grows=then != ()) if options.cache is not None else None
         if retention is not None:
             retention.begin()
         watch = Watch(
@@ -161,7 +161,7 @@ def _run(
             watch,
             options.retries,
             grid.until,
-            options.store,
+            options.cache,
             accept_changes=options.accept_changes,
         )
         return
@@ -169,7 +169,7 @@ def _run(
     from fedgrid.grids.execution.server_trainable import LaunchContext
     from fedgrid.grids.execution.tune import run_trials
 
-    side_by_side = most_at_once(places.values(), cluster_nodes()) if options.store is not None else 1
+    side_by_side = most_at_once(places.values(), cluster_nodes()) if options.cache is not None else 1
     runs = in_order(runs, max(1, side_by_side))
     until = dict(grid.until)
     plugins = active.sources(digest for run in runs for digest in run.plugin_digests)
@@ -181,7 +181,7 @@ def _run(
         options.data_dir,
         watch.lease_token,
         until,
-        options.store,
+        options.cache,
         plugins,
         options.accept_changes,
     )
@@ -196,9 +196,9 @@ def _means(runs: Sequence[RunConfig], storage: Storage) -> Means:
 
 
 def _with_measured_speed(options: LaunchOptions, storage: Storage) -> LaunchOptions:
-    if options.store is None:
+    if options.cache is None:
         return options
-    return replace(options, store=replace(options.store, speed=speed.measure(storage, FOLDER)))
+    return replace(options, cache=replace(options.cache, speed=speed.measure(storage, FOLDER)))
 
 
 def _places(runs: Sequence[RunConfig], options: LaunchOptions) -> Mapping[int, Placement]:
@@ -208,7 +208,7 @@ def _places(runs: Sequence[RunConfig], options: LaunchOptions) -> Mapping[int, P
         from fedgrid.grids.planning.gpu_share import measure_on_cluster, with_measured_share
 
         request = with_measured_share(runs, nodes, request, options.data_dir, measure_on_cluster)
-    return placements(runs, nodes, request, by_trunk=options.store is not None)
+    return placements(runs, nodes, request, by_trunk=options.cache is not None)
 
 
 def _push_mlflow_marks(grid: Grid, storage: Storage) -> None:
@@ -240,7 +240,7 @@ def _check_room(todo: Sequence[RunConfig], options: LaunchOptions) -> int:
     nodes = known_nodes()
     if nodes is None:
         return 0
-    return actors_at_once(todo, nodes, options.request, by_trunk=options.store is not None)
+    return actors_at_once(todo, nodes, options.request, by_trunk=options.cache is not None)
 
 
 def _still_fits(places: Mapping[int, Placement]) -> None:
@@ -260,7 +260,7 @@ def _still_fits(places: Mapping[int, Placement]) -> None:
 def _forget(runs: Sequence[RunConfig], storage: Storage, options: LaunchOptions, log: RunLog) -> None:
     """Delete these runs on disk and in MLflow, and all cached rounds that they could use."""
     log.forget(runs)
-    trunks = {f"{FOLDER}/{run.trunk}" for run in runs} if options.store is not None else set()
+    trunks = {f"{FOLDER}/{run.trunk}" for run in runs} if options.cache is not None else set()
     for name in (*(folder_of(storage.root, run).name for run in runs), *sorted(trunks)):
         storage.remove_folder(name)
         rmtree(storage.root / name, ignore_errors=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedgrid.engine.clients.placement import Request
-from fedgrid.engine.round_cache.store import CacheOptions
+from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.grids.results.outcome import Outcome
 from fedgrid.grids.results.tally import Tally
 
@@ -27,7 +27,7 @@ class LaunchOptions:
     """Whether runs go on with other code, versions or machines than they began with; that is noted."""
     each: bool = False
     """Whether every run has its own row at the end, and not every algorithm its mean over seeds."""
-    store: CacheOptions | None = CacheOptions()
+    cache: CacheOptions | None = CacheOptions()
     """How cached rounds of other runs are used; None uses none."""
 
 

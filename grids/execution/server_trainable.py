@@ -19,7 +19,7 @@ from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.clients.ray_pool import RayPool
 from fedgrid.engine.errors import RunError, in_one_line
 from fedgrid.engine.plugins.source import PluginSource
-from fedgrid.engine.round_cache.store import CacheOptions
+from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.clock import CLOCK, backoff
 from fedgrid.engine.storage.driver import check_driver
@@ -50,7 +50,7 @@ class LaunchContext:
     """Of the lease that the driver holds on the storage."""
     until: Mapping[str, int] = field(default_factory=dict)
     """As in `Grid`."""
-    store: CacheOptions | None = None
+    cache: CacheOptions | None = None
     """As in `LaunchOptions`."""
     plugins: tuple[PluginSource, ...] = ()
     """Those that the runs name."""
@@ -119,7 +119,7 @@ class ServerTrainable(tune.Trainable):
             # What the first round's scores and the end need, while the client actors import torch.
             import_meanwhile("sklearn.metrics", "sklearn.cluster", "fedgrid.tracking.figures")
             self._server = Server(
-                actors, context.data_dir, context.store, context.plugins, context.accept_changes
+                actors, context.data_dir, context.cache, context.plugins, context.accept_changes
             )
         stop_asked = GridFolder(context.storage, context.grid).stop_asked
         run = context.runs[self._index]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from fedgrid.engine.round_cache.store import FOLDER
+from fedgrid.engine.round_cache.files import FOLDER
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.claims import Claims
 from fedgrid.grids.results.archived import is_archived

@@ -35,13 +35,13 @@ def dry_run(
     nodes: Sequence[Node],
     request: Request,
     *,
-    with_store: bool = True,
+    with_cache: bool = True,
     as_json: bool,
     console: Console,
 ) -> None:
     """Show what a grid's runs need, how much of it is done, and roughly how long the rest takes.
 
-    With a round cache (`with_store`) the time is an upper bound: how many rounds runs share depends on when
+    With a round cache (`with_cache`) the time is an upper bound: how many rounds runs share depends on when
     their algorithms diverge from FedAvg.
 
     Raises:
@@ -51,7 +51,7 @@ def dry_run(
     storage.pull_marks()
     left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
     request = with_share_here([run for run, rounds in left if rounds], nodes, request, data_dir)
-    capacities = capacities_of(left, nodes, request, by_trunk=with_store)
+    capacities = capacities_of(left, nodes, request, by_trunk=with_cache)
     workloads = workloads_of(left, data_dir)
     device = _device(capacities)
     with nullcontext() if as_json else console.status(f"Timing the models, at most {BUDGET:g} s ..."):
@@ -61,7 +61,7 @@ def dry_run(
         plan_json = _as_json(grid.name, rows, capacities, nodes, device) | {"runs": runs_of(left)}
         print(json.dumps(plan_json, indent=2))
     else:
-        _show(grid.name, rows, capacities, nodes, device, with_store, console)
+        _show(grid.name, rows, capacities, nodes, device, with_cache, console)
         _list_runs(runs_of(left), console)
         print_plain(console, "Nothing was started, downloaded or written.")
 
@@ -125,7 +125,7 @@ def _show(
     capacities: Sequence[Capacity],
     nodes: Sequence[Node],
     device: str,
-    with_store: bool,
+    with_cache: bool,
     console: Console,
 ) -> None:
     say = partial(print_plain, console)
@@ -139,7 +139,7 @@ def _show(
         say(_about_parts(total, device))
         if count := total["encoders"]:
             say(f"With {count} encoder{'s' * (count > 1)}, each trained once, unless the storage has it.")
-        if with_store and total["trunks"] < total["runs"]:
+        if with_cache and total["trunks"] < total["runs"]:
             say(_about_sharing(total))
 
 

@@ -1,1 +1,1 @@
-"""`fedgrid store`: what the round cache holds and saves, and when it is trimmed."""
+"""`fedgrid cache`: what the round cache holds and saves, and when it is trimmed."""

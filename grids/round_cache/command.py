@@ -1,4 +1,4 @@
-"""`fedgrid store`: show what the round cache has saved a grid and how much space it takes; free space."""
+"""`fedgrid cache`: show what the round cache has saved a grid and how much space it takes; free space."""
 
 import json
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from shlex import quote
 
 from rich.console import Console
 
-from fedgrid.engine.round_cache import store
-from fedgrid.engine.round_cache.store import StoredFile, kept
+from fedgrid.engine.round_cache import files
+from fedgrid.engine.round_cache.files import StoredFile, kept
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.lease import Lease
@@ -17,14 +17,14 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import duration
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.round_cache.retention import waiting_runs
-from fedgrid.grids.round_cache.table import LEGEND, readable_size, store_table
+from fedgrid.grids.round_cache.table import LEGEND, cache_table, readable_size
 from fedgrid.grids.round_cache.usage import Usage, cache_usage, evictable
 
 ROWS_SHOWN = 40
 """With more trunks than this, the table has a row a data set instead of a row a trunk."""
 
 
-def show_store(name: str, storage: Storage, drop: bool, as_json: bool, console: Console) -> None:
+def show_cache(name: str, storage: Storage, drop: bool, as_json: bool, console: Console) -> None:
     """Show what the round cache has done for a grid; with `drop`, first evict the states that no run needs.
 
     Raises:
@@ -41,7 +41,7 @@ def show_store(name: str, storage: Storage, drop: bool, as_json: bool, console: 
         return
     say = partial(print_plain, console)
     rows = list(usage.trunks.values()) if len(usage.trunks) <= ROWS_SHOWN else usage.datasets
-    console.print(store_table(f"Round cache, {name}", rows, usage.total, console.width))
+    console.print(cache_table(f"Round cache, {name}", rows, usage.total, console.width))
     say(LEGEND)
     say()
     if usage.total.alone_seconds > usage.total.seconds:
@@ -61,7 +61,7 @@ def _drop(name: str, runs: Sequence[RunConfig], storage: Storage) -> list[Stored
     with Lease(storage, name, notify=warn), disk_errors(storage.root):
         dropped = evictable(kept(storage), runs, storage)
         if dropped:
-            store.drop(storage, dropped)
+            files.drop(storage, dropped)
     return dropped
 
 
@@ -70,7 +70,7 @@ def _next_step(name: str, total: Usage, runs: Sequence[RunConfig], storage: Stor
     if total.can_go_bytes:
         return (
             f"{readable_size(total.can_go_bytes)} of states can be deleted: all runs that need them are "
-            f"finished. To delete them:  fedgrid store {quote(name)} --drop"
+            f"finished. To delete them:  fedgrid cache {quote(name)} --drop"
         )
     if total.states_bytes:
         waiting, own = waiting_runs(runs, storage), {run.run_id for run in runs}

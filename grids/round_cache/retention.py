@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from fedgrid.engine.errors import ConfigError, RunError
-from fedgrid.engine.round_cache.store import StoredFile, drop, kept
+from fedgrid.engine.round_cache.files import StoredFile, drop, kept
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import RUNS, GridFolder, known

@@ -1,4 +1,4 @@
-"""The table of `fedgrid store`: a row a trunk or a data set, and the total."""
+"""The table of `fedgrid cache`: a row a trunk or a data set, and the total."""
 
 from collections.abc import Sequence
 from textwrap import fill
@@ -36,7 +36,7 @@ LARGER = ((60, "min"), (60, "h"), (24, "d"))
 """How many of a unit make the next one."""
 
 
-def store_table(title: str, rows: Sequence[Usage], total: Usage, width: int) -> Table:
+def cache_table(title: str, rows: Sequence[Usage], total: Usage, width: int) -> Table:
     """Return the rows, and their total if there are several, as a table `width` columns wide."""
     table = titled_table(title, width)
     every = [*rows, total] if len(rows) > 1 else list(rows)

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fedgrid.engine.format import DamagedFile
-from fedgrid.engine.round_cache.store import StoredFile, kept
+from fedgrid.engine.round_cache.files import StoredFile, kept
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage import Storage

@@ -78,7 +78,7 @@ def plan_search(search: Search, storage: Storage, options: LaunchOptions, consol
         options.data_dir,
         nodes_to_run_on(),
         options.request,
-        with_store=options.store is not None,
+        with_cache=options.cache is not None,
         as_json=options.as_json,
         console=console,
     )

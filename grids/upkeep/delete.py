@@ -24,7 +24,7 @@ from fedgrid.redaction import printable, redacted
 from fedgrid.tracking.mlflow.runs import delete_runs
 from fedgrid.tracking.mlflow.store import TrackingError, database_file, tracking_uri
 
-CACHE = "store"
+CACHE = "cache"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def delete_grid(
     cached = sum(storage.sizes(CACHE).values())
     if cached:
         say(
-            f"The round cache keeps {readable_size(cached)}, for all grids: `fedgrid store GRID --drop` "
+            f"The round cache keeps {readable_size(cached)}, for all grids: `fedgrid cache GRID --drop` "
             "deletes the states that no unfinished run needs."
         )
 

@@ -56,7 +56,7 @@ class TestSolo:
 
     def test_rounds_record_no_bytes_and_a_model_for_each_client(self, tmp_path):
         run = config("solo")
-        play(run, tmp_path, store=None)
+        play(run, tmp_path, cache=None)
         for row in rows(run, tmp_path, "rounds"):
             assert (row["bytes_down"], row["bytes_up"], row["clusters"], row["clustered"]) == (0, 0, 6, False)
         assert len({row["cluster_server_loss"] for row in rows(run, tmp_path, "clients")[-6:]}) == 6
@@ -85,7 +85,7 @@ class TestOracle:
 
     def test_partition_is_right_from_round_1_also_for_newcomers(self, tmp_path):
         run = config("oracle", joins={5: 3})
-        play(run, tmp_path, store=None)
+        play(run, tmp_path, cache=None)
         found = rows(run, tmp_path, "clients")
         assert all(row["cluster"] == row["true_cluster"] for row in found)
         assert len(set(row["cluster"] for row in found)) == 3
@@ -94,7 +94,7 @@ class TestOracle:
     def test_with_one_hidden_group_it_has_the_bytes_of_fedavg(self, tmp_path):
         one = {"split": {"num_clusters": 1}}
         oracle, fedavg = (
-            numbers(play(config(name, **one), tmp_path / name, store=None)) for name in ("oracle", "fedavg")
+            numbers(play(config(name, **one), tmp_path / name, cache=None)) for name in ("oracle", "fedavg")
         )
         differing = [name for name in fedavg if oracle[name] != fedavg[name]]
         assert all(name.endswith(".json") for name in differing), "which say what was run"

@@ -1,4 +1,4 @@
-"""What the round store would save of the published runs."""
+"""What the round cache would save of the published runs."""
 
 from collections import Counter
 from pathlib import Path

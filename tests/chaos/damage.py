@@ -6,7 +6,7 @@ python -m tests.chaos.damage --interrupted
 
 A file of a finished run, of a failed one, of their grids or of the storage itself is cut in half, emptied,
 or has one bit flipped, at several places. With `--interrupted` it is a file of a run that was stopped, whose
-records are in segments of two rounds. `status`, `store`, `sync`, the numbers of `report` and `compare`,
+records are in segments of two rounds. `status`, `cache`, `sync`, the numbers of `report` and `compare`,
 `run` and `retry` must then say it in one line, or not be concerned; no number that they show may differ from
 those of the whole grid, and MLflow may have no round twice; and once `run` has done what it can, the records
 are the same bytes again, or it has refused in one line. Pauses take no time. `lease.json` and what is in
@@ -146,7 +146,7 @@ def check_interrupted(
     before = (storage / victim).read_bytes()
     (storage / victim).write_bytes(damage(before))
     wrong = []
-    for command in (("status", "small"), ("store", "small"), ("show", victim.parts[0]), ("sync", "small")):
+    for command in (("status", "small"), ("cache", "small"), ("show", victim.parts[0]), ("sync", "small")):
         wrong += faults(command[0], fedgrid(*command, "--storage", storage), lines=3)
     found = reported(storage)
     if not isinstance(found, str) and found:
@@ -246,7 +246,7 @@ def check(whole: Path, victim: Path, damage: Damage, folder: Path) -> tuple[str,
     before = (storage / victim).read_bytes()
     (storage / victim).write_bytes(damage(before))
     wrong = []
-    for command in ("status", "store"):
+    for command in ("status", "cache"):
         wrong += faults(command, fedgrid(command, "small", "--storage", storage))
     wrong += shown(whole, storage)
     # A warning that the lease may be in use, and one of the damaged file, may come before the refusal.

@@ -205,7 +205,7 @@ def launch_run(storage: Path, call: int, times: int, name: str) -> Any:
     """Do one run with a failing disk, through the library; return how it ended, as a command's result."""
     from fedgrid.engine.clients.pool import InProcessPool
     from fedgrid.engine.errors import FedgridError
-    from fedgrid.engine.round_cache.store import CacheOptions
+    from fedgrid.engine.round_cache.files import CacheOptions
     from fedgrid.engine.run_config import complete
     from fedgrid.engine.session import Session
     from fedgrid.engine.storage.storage import Storage
@@ -217,7 +217,7 @@ def launch_run(storage: Path, call: int, times: int, name: str) -> Any:
     config = complete({**given, "training": {"rounds": 2, "local_epochs": 1}}, storage)
     os.environ["FAILING_FOLDER"] = str(storage)
     disk().failing_disk(ctypes.c_long(call), ctypes.c_long(times), getattr(errno, name))
-    session = Session(InProcessPool(), storage, store=CacheOptions())
+    session = Session(InProcessPool(), storage, cache=CacheOptions())
     with patch.object(figures, "write", plain_figures):
         try:
             for _ in run_events.run_to_end(session, config, Storage(storage), lambda: False):

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.round_cache.store import CacheOptions
+from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.session import Session
@@ -33,7 +33,7 @@ def play(algorithm: str, folder: Path) -> None:
     """Play a run, or the rest of it, and print what it has come to."""
     storage = Storage.of(folder)
     run = complete({**SIZE, "algorithm": algorithm}, folder)
-    session = Session(InProcessPool(), folder, store=CacheOptions())
+    session = Session(InProcessPool(), folder, cache=CacheOptions())
     for _ in range(session.open(run, storage), ROUNDS):
         session.next_round()
     session.settle()

@@ -27,7 +27,7 @@ from unittest.mock import patch
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.errors import FedgridError
 from fedgrid.engine.integrity import record_files
-from fedgrid.engine.round_cache.store import CacheOptions
+from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.processes import start_time
@@ -128,7 +128,7 @@ def work(root: Path) -> None:
     """Do what a driver does: note the grid, and take each run that is not finished to its end."""
     storage = Storage.of(root)
     GridFolder(storage, GRID).keep(runs(), "dataset: digits\n")
-    session = Session(InProcessPool(), NOWHERE, store=CacheOptions())
+    session = Session(InProcessPool(), NOWHERE, cache=CacheOptions())
     for run in runs():
         if not is_finished(storage, run):
             for _ in run_to_end(session, run, storage, lambda: False):

@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.round_cache.store import CacheOptions
+from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
@@ -41,7 +41,7 @@ def rows_of_rounds(folder, algorithm, rounds, **given):
         },
         NOWHERE,
     )
-    session = Session(InProcessPool(), NOWHERE, store=CacheOptions())
+    session = Session(InProcessPool(), NOWHERE, cache=CacheOptions())
     session.open(config, Storage.of(folder))
     return [session.next_round().clients for _ in range(rounds)]
 

@@ -14,7 +14,7 @@ import ray
 from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.clients.ray_pool import RayPool
-from fedgrid.engine.round_cache.store import CacheOptions
+from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.server import reserve, start_server
@@ -90,10 +90,10 @@ def first(pool, num_actors):
     return part
 
 
-def finish(run, storage, *pools, store=None):
+def finish(run, storage, *pools, cache=None):
     """Run one round in each of `pools` in turn, the rest in the last one, each time from the folder alone."""
     for number, pool in enumerate(pools, start=1):
-        session = Session(pool, NOWHERE, threads=number, store=store)
+        session = Session(pool, NOWHERE, threads=number, cache=cache)
         done = session.open(run, Storage.of(storage))
         until = run.training.rounds if number == len(pools) else number
         for _ in range(done, until):
@@ -173,8 +173,8 @@ def test_run_with_cache_hits_until_it_deviates_gives_the_same_bytes(run, tmp_pat
     """Those that plain averaging has left there, with the same server optimizer."""
     plain = {**run.algorithm, "name": "fedavg"}
     settings = {name: plain[name] for name in ("name", "server_optimizer", "server_momentum")}
-    finish(config(settings, run.training.model_dump()), tmp_path, InProcessPool(), store=CacheOptions())
-    assert finish(run, tmp_path, first(actors, 3), store=CacheOptions()) == expected
+    finish(config(settings, run.training.model_dump()), tmp_path, InProcessPool(), cache=CacheOptions())
+    assert finish(run, tmp_path, first(actors, 3), cache=CacheOptions()) == expected
     timings = pq.read_table(folder_of(tmp_path, run) / "timings.parquet")
     trained = timings["trained_clients"].to_pylist()
     assert trained[0] == 0

@@ -19,7 +19,7 @@ from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import unseal
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.records import SCORES, TESTS
-from fedgrid.engine.round_cache.store import CacheOptions
+from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.session import Session, prepare
@@ -345,14 +345,14 @@ def test_round_cache_gives_way_to_a_write_on_a_full_disk(tmp_path, monkeypatch, 
     real = atomic.flush
 
     def flush(path):
-        if path.name.startswith(name) and list(root.glob("store/*/*.safetensors")):
+        if path.name.startswith(name) and list(root.glob("cache/*/*.safetensors")):
             refused.append(path)
             raise OSError(number, os.strerror(number))
         real(path)
 
     with monkeypatch.context() as patch:
         patch.setattr(atomic, "flush", flush)
-        folder = finish(run, root, Session(InProcessPool(), NOWHERE, store=CacheOptions()))
+        folder = finish(run, root, Session(InProcessPool(), NOWHERE, cache=CacheOptions()))
     assert len(refused) >= 1
     assert numbers(folder) == numbers(finish(run, tmp_path / "undisturbed"))
 

@@ -312,7 +312,7 @@ BAD_INPUTS = (
     options(
         "clients per actor of 5,000 digits", "run", "--clients-per-actor", HUGE, says="--clients-per-actor"
     ),
-    options("store limit of 5,000 digits", "run", "quickstart", "--store-limit", HUGE, says="--store-limit"),
+    options("cache limit of 5,000 digits", "run", "quickstart", "--cache-limit", HUGE, says="--cache-limit"),
     options("deep --set", *ONE_RUN, "--set", f"clients={DEEP}", says="too deeply"),
     options("storage with a long name", *ONE_RUN, "--storage", "x" * 5000, says="--storage"),
     options("storage with a secret", *ONE_RUN, "--storage", "nowhere://me:hidden@x", says="nowhere://***@x"),

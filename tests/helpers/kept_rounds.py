@@ -1,9 +1,9 @@
-"""Entries of a round store as a run would leave them."""
+"""Entries of a round cache as a run would leave them."""
 
 import numpy as np
 
 from fedgrid.engine.round_cache.entry import CacheEntry
-from fedgrid.engine.round_cache.store import CacheOptions, RoundStore, kept
+from fedgrid.engine.round_cache.files import CacheFiles, CacheOptions, kept
 
 STATE, STATISTIC = "000001-abc-mean-all", "000001-abc-reports"
 
@@ -11,9 +11,9 @@ STATE, STATISTIC = "000001-abc-mean-all", "000001-abc-reports"
 def keep(storage, *runs):
     """Keep a state and a statistic of each run's trunk."""
     for run in runs:
-        store = RoundStore(storage, run.trunk, run.run_id, CacheOptions())
+        files = CacheFiles(storage, run.trunk, run.run_id, CacheOptions())
         for name, count in ((STATE, 1000), (STATISTIC, 1)):
-            store.write(name, CacheEntry({"x": np.zeros(count, np.float32)}, run.run_id, 1.0, 1.0))
+            files.write(name, CacheEntry({"x": np.zeros(count, np.float32)}, run.run_id, 1.0, 1.0))
 
 
 def trunks_with_states(storage):

@@ -12,7 +12,7 @@ from fedgrid.engine.clients.machine import this_machine
 from fedgrid.engine.clients.messages import EvaluateReport, Reply, TrainReport
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.round_cache.store import FOLDER, CacheOptions
+from fedgrid.engine.round_cache.files import FOLDER, CacheOptions
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.session import Session
@@ -21,7 +21,7 @@ from fedgrid.engine.training.confusion import Counts
 
 NOWHERE = Path("no-data-needed")
 CLIENTS, ROUNDS = 6, 3
-STORE = CacheOptions()
+CACHE = CacheOptions()
 EARLY = {
     "sattler": {"cooldown": 1, "epsilon_1": 1.0, "epsilon_2": 0.0},
     "sattler-as-published": {"cooldown": 1, "epsilon_1": 1.0, "epsilon_2": 0.0},
@@ -66,9 +66,9 @@ def every(**given):
     return [early(name, **given) for name in ALGORITHMS]
 
 
-def play(run, root, pool=None, store=STORE, until=None):
+def play(run, root, pool=None, cache=CACHE, until=None):
     """Open a run with a session of its own and take it to its end, or `until` a round; return its folder."""
-    opened = Session(pool or InProcessPool(), NOWHERE, store=store)
+    opened = Session(pool or InProcessPool(), NOWHERE, cache=cache)
     for _ in range(opened.open(run, Storage.of(root)), until or run.training.rounds):
         opened.next_round()
     return folder_of(Path(root), run)
@@ -90,7 +90,7 @@ def alone(run, pool=InProcessPool):
     """Return the files of a run without a round cache, its clients in such a pool."""
     if (run.run_id, pool) not in _alone:
         with TemporaryDirectory() as root:
-            _alone[run.run_id, pool] = numbers(play(run, root, pool(), store=None))
+            _alone[run.run_id, pool] = numbers(play(run, root, pool(), cache=None))
     return _alone[run.run_id, pool]
 
 

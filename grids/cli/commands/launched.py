@@ -1,4 +1,4 @@
-"""Commands on a grid that was launched: status, store, retry, stop, sync, ui and delete."""
+"""Commands on a grid that was launched: status, cache, retry, stop, sync, ui and delete."""
 
 from typing import Annotated
 
@@ -22,8 +22,8 @@ def status(grid: AnyGridName = None, storage: StorageAt = "runs", as_json: AsJso
         show_status(grid, Storage.of(storage), as_json, console())
 
 
-@app.command(epilog="Example: `fedgrid store paper --drop`")
-def store(
+@app.command(epilog="Example: `fedgrid cache paper --drop`")
+def cache(
     grid: GridName,
     drop: Annotated[
         bool,
@@ -34,9 +34,9 @@ def store(
 ) -> None:
     """Show how much work the round cache has saved a grid, and how much space it takes."""
     from fedgrid.engine.storage.storage import Storage
-    from fedgrid.grids.round_cache.command import show_store
+    from fedgrid.grids.round_cache.command import show_cache
 
-    show_store(grid, Storage.of(storage), drop, as_json, console())
+    show_cache(grid, Storage.of(storage), drop, as_json, console())
 
 
 @app.command(epilog="Example: `fedgrid retry paper`")

@@ -165,14 +165,14 @@ GpusPerClient = Annotated[
 ]
 Retries = Annotated[int, typer.Option(min=0, help="How often to retry a run that fails.")]
 InProcess = Annotated[bool, typer.Option("--in-process", help="Without Ray, for debugging.")]
-Store = Annotated[
+Cache = Annotated[
     bool,
     typer.Option(
-        "--store/--no-store",
+        "--cache/--no-cache",
         help="Use the round cache: rounds that other runs have computed. Numbers are the same either way.",
     ),
 ]
-StoreLimit = Annotated[
+CacheLimit = Annotated[
     int | None,
     typer.Option(
         parser=parse_size,
@@ -219,8 +219,8 @@ class Launch:
     cpus_per_client: CpusPerClient = None
     gpus_per_client: GpusPerClient = None
     retries: Retries = 2
-    store: Store = True
-    store_limit: StoreLimit = None
+    cache: Cache = True
+    cache_limit: CacheLimit = None
     accept_changes: AcceptChanges = False
     as_json: AsJson = False
 
@@ -231,17 +231,17 @@ class Launch:
             ConfigError: if there is a limit for a round cache that is switched off.
         """
         from fedgrid.engine.clients.placement import Request
-        from fedgrid.engine.round_cache.store import CacheOptions
+        from fedgrid.engine.round_cache.files import CacheOptions
         from fedgrid.grids.execution.launch_types import LaunchOptions
 
-        if self.store_limit is not None and not self.store:
-            raise ConfigError("--store-limit limits what --no-store does not use: leave out one of the two")
+        if self.cache_limit is not None and not self.cache:
+            raise ConfigError("--cache-limit limits what --no-cache does not use: leave out one of the two")
         return LaunchOptions(
             data_folder(self.data_dir),
             request=Request(self.clients_per_actor, self.cpus_per_client, self.gpus_per_client),
             retries=self.retries,
             accept_changes=self.accept_changes,
             as_json=self.as_json,
-            store=CacheOptions(self.store_limit) if self.store else None,
+            cache=CacheOptions(self.cache_limit) if self.cache else None,
             **more,
         )

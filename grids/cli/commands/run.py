@@ -104,7 +104,7 @@ def run(
             options.data_dir,
             nodes_to_run_on(),
             options.request,
-            with_store=launch.store,
+            with_cache=launch.cache,
             as_json=launch.as_json,
             console=console(),
         )

@@ -168,8 +168,8 @@ def test_orders_and_served_models_change_with_the_end_of_the_warm_up():
 def test_interrupted_run_ends_with_the_same_bytes_and_a_second_one_trains_nobody(tmp_path):
     ours = run(1, participation=0.5)
     whole = numbers(play(ours, tmp_path / "whole"))
-    play(ours, tmp_path / "cut", store=None, until=1)
-    assert numbers(play(ours, tmp_path / "cut", store=None)) == whole
+    play(ours, tmp_path / "cut", cache=None, until=1)
+    assert numbers(play(ours, tmp_path / "cut", cache=None)) == whole
     pool = Counting()
     play(run(1, rounds=2, participation=0.5), tmp_path / "whole", pool)
     assert pool.trained == []

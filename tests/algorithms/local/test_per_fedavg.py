@@ -190,9 +190,9 @@ def test_adaptation_makes_models_the_clients_own_and_trains_nothing(tmp_path):
 
 
 def test_interrupted_run_ends_with_the_same_bytes(tmp_path):
-    whole = numbers(play(run(1), tmp_path / "whole", store=None))
-    play(run(1), tmp_path / "cut", store=None, until=1)
-    assert numbers(play(run(1), tmp_path / "cut", store=None)) == whole
+    whole = numbers(play(run(1), tmp_path / "whole", cache=None))
+    play(run(1), tmp_path / "cut", cache=None, until=1)
+    assert numbers(play(run(1), tmp_path / "cut", cache=None)) == whole
 
 
 @pytest.mark.parametrize(

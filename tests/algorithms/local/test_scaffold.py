@@ -119,9 +119,9 @@ def test_its_rounds_are_never_taken_from_plain_averaging(tmp_path):
 
 
 def test_interrupted_run_ends_with_the_same_bytes(tmp_path):
-    whole = play(small("scaffold"), tmp_path / "whole", store=None)
-    play(small("scaffold"), tmp_path / "cut", store=None, until=1)
-    again = play(small("scaffold"), tmp_path / "cut", store=None)
+    whole = play(small("scaffold"), tmp_path / "whole", cache=None)
+    play(small("scaffold"), tmp_path / "cut", cache=None, until=1)
+    again = play(small("scaffold"), tmp_path / "cut", cache=None)
     for name in ("state-000002.safetensors", "state-000002.sha256", "clients.parquet"):
         assert (again / name).read_bytes() == (whole / name).read_bytes()
 
@@ -188,8 +188,8 @@ def test_clustered_runs_share_their_rounds_until_they_cluster(tmp_path):
     play(config({"name": "fedavg", **UNDER_BNC}), tmp_path)
     play(config(named), tmp_path)
     assert rows(config(named), tmp_path)[0]["trained_clients"] == 0
-    whole = play(config(named), tmp_path / "whole", store=None)
-    play(config(named), tmp_path / "cut", store=None, until=2)
-    again = play(config(named), tmp_path / "cut", store=None)
+    whole = play(config(named), tmp_path / "whole", cache=None)
+    play(config(named), tmp_path / "cut", cache=None, until=2)
+    again = play(config(named), tmp_path / "cut", cache=None)
     for name in ("state-000003.safetensors", "clients.parquet"):
         assert (again / name).read_bytes() == (whole / name).read_bytes()

@@ -23,7 +23,7 @@ def played(name):
     """Return a run, its last state, and the recorded accuracy of each client's own test."""
     run = early(name)
     with TemporaryDirectory() as root:
-        folder = play(run, root, store=None)
+        folder = play(run, root, cache=None)
         accuracy_K = records.read(folder).clients["cluster_own_accuracy"][-1]
         return run, checkpoint.load(folder, ROUNDS), accuracy_K
 

@@ -14,16 +14,16 @@ from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.round_cache import cached_round
 from fedgrid.engine.round_cache.cached_round import CachedRound
+from fedgrid.engine.round_cache.files import FOLDER, CacheFiles, CacheOptions, kept
 from fedgrid.engine.round_cache.session_cache import SessionCache
-from fedgrid.engine.round_cache.store import FOLDER, CacheOptions, RoundStore, kept
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage import atomic
 from fedgrid.engine.storage.storage import Storage
 from tests.helpers.small_runs import (
+    CACHE,
     CLIENTS,
     NOWHERE,
     ROUNDS,
-    STORE,
     Counting,
     Untouchable,
     alone,
@@ -56,7 +56,7 @@ def ids(run):
 
 
 class TestNoNumberChanges:
-    """All files but timings and log are, byte by byte, those of a run without a store."""
+    """All files but timings and log are, byte by byte, those of a run without a cache."""
 
     @pytest.mark.parametrize("order", [1, -1], ids=["as listed", "backwards"])
     def test_every_algorithm_after_every_other_leaves_the_same_files(self, tmp_path, order):
@@ -168,7 +168,7 @@ class TestNoNumberChanges:
         """A state of this model takes 90 kB."""
         for algorithm in PARTING:
             run = early(algorithm)
-            play(run, tmp_path, store=CacheOptions(limit))
+            play(run, tmp_path, cache=CacheOptions(limit))
             assert differing(run, tmp_path) == [], algorithm
             assert sum(entry.size for entry in kept(Storage.of(tmp_path))) <= limit
 
@@ -176,7 +176,7 @@ class TestNoNumberChanges:
         """Client 4 sends NaN in every other round."""
         runs = [early(algorithm) for algorithm in PARTING]
         for run in runs:
-            play(run, tmp_path / "alone", Poisoned(), store=None)
+            play(run, tmp_path / "alone", Poisoned(), cache=None)
             play(run, tmp_path / "shared", Poisoned())
             for name in ("rounds", "clients"):
                 expected, found = (repr(rows(run, tmp_path / root, name)) for root in ("alone", "shared"))
@@ -314,7 +314,7 @@ class TestWhoTrains:
     def test_a_session_hands_its_clients_the_data_of_the_run_that_trains(self, tmp_path):
         """Not those of an earlier run, whose rounds were all cache hits."""
         play(config(), tmp_path)
-        opened = Session(InProcessPool(), NOWHERE, store=STORE)
+        opened = Session(InProcessPool(), NOWHERE, cache=CACHE)
         for run in (config(seed=1), config("sattler"), config("briggs", seed=2), config("ocfl-kmeans")):
             for _ in range(opened.open(run, Storage.of(tmp_path)), ROUNDS):
                 opened.next_round()
@@ -322,7 +322,7 @@ class TestWhoTrains:
 
     def test_a_session_that_writes_behind_has_shared_all_once_it_has_settled(self, tmp_path):
         """When another run is opened, say, after two rounds."""
-        opened = Session(InProcessPool(), NOWHERE, write_behind=True, store=STORE)
+        opened = Session(InProcessPool(), NOWHERE, write_behind=True, cache=CACHE)
         opened.open(config(), Storage.of(tmp_path))
         for _ in range(2):
             opened.next_round()
@@ -347,20 +347,20 @@ class TestWhoTrains:
         assert trained(config(), tmp_path / "two") == [ALL] * ROUNDS
 
     def test_without_a_cache_nothing_is_written_or_read(self, tmp_path):
-        play(config(), tmp_path, store=None)
+        play(config(), tmp_path, cache=None)
         assert kept(Storage.of(tmp_path)) == []
         assert not (tmp_path / FOLDER).exists()
         play(config(), tmp_path)
         run = config("sattler")
-        play(run, tmp_path, store=None)
+        play(run, tmp_path, cache=None)
         assert trained(run, tmp_path) == [ALL] * ROUNDS
 
 
 class TestTimings:
-    @pytest.mark.parametrize("store", [None, STORE], ids=["no store", "store"])
-    def test_timings_of_rounds_that_this_run_trained(self, tmp_path, store):
+    @pytest.mark.parametrize("cache", [None, CACHE], ids=["no cache", "cache"])
+    def test_timings_of_rounds_that_this_run_trained(self, tmp_path, cache):
         run = config()
-        play(run, tmp_path, store=store)
+        play(run, tmp_path, cache=cache)
         for row in rows(run, tmp_path):
             assert (row["computed_by"], row["trained_clients"]) == (run.run_id, ALL)
             assert row["waited_seconds"] == 0
@@ -385,10 +385,10 @@ class TestTimings:
             saved = taken["alone_seconds"] - taken["seconds"]
             assert done["slowest_client_seconds"] < saved < done["seconds"]
 
-    @pytest.mark.parametrize("store", [None, STORE], ids=["no store", "store"])
-    def test_timings_of_rounds_in_which_no_client_is_reached(self, tmp_path, store):
+    @pytest.mark.parametrize("cache", [None, CACHE], ids=["no cache", "cache"])
+    def test_timings_of_rounds_in_which_no_client_is_reached(self, tmp_path, cache):
         run = config(dropout=0.999)
-        play(run, tmp_path, store=store)
+        play(run, tmp_path, cache=cache)
         assert {row["part"] for row in rows(run, tmp_path, "clients")} == {"dropped"}
         assert differing(run, tmp_path) == []
         for row in rows(run, tmp_path):
@@ -464,7 +464,7 @@ class TestWhatARoundIs:
     def shared(self, tmp_path):
         with ThreadPoolExecutor(1) as writer:
             yield lambda setup="setup": SessionCache(
-                RoundStore(Storage.of(tmp_path), "trunk", "one", STORE), setup, writer
+                CacheFiles(Storage.of(tmp_path), "trunk", "one", CACHE), setup, writer
             )
 
     def reports(self, shared, sent=SENT, models=(7, 8), rounds_done=2, evaluate=False, memories=None):
@@ -528,10 +528,10 @@ class TestWhatARoundIs:
 
 
 def test_lock_is_released_if_writing_fails(tmp_path, monkeypatch):
-    def fail(store, name, entry):
+    def fail(files, name, entry):
         raise MemoryError
 
-    monkeypatch.setattr(RoundStore, "write", fail)
+    monkeypatch.setattr(CacheFiles, "write", fail)
     with pytest.raises(MemoryError):
         play(config(), tmp_path)
     assert locks(tmp_path) == []

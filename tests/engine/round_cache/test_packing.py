@@ -43,7 +43,7 @@ def task(client, candidates=(0,)):
     return TrainTask(Order(client, candidates), 2, evaluate=True)
 
 
-def through_the_store(arrays):
+def through_the_cache(arrays):
     """Return arrays as another run finds them."""
     return decode(encode(CacheEntry(arrays, "one", 0.0, 0.0), "name"), "name").arrays
 
@@ -51,7 +51,7 @@ def through_the_store(arrays):
 def returned(reports, tasks=None, remembers=(), asked=None):
     """Return what becomes of reports as arrays and back, for those who `asked`."""
     tasks = tasks or [task(each.client) for each in reports]
-    return unpack_reports(through_the_store(pack_reports(reports, tasks, set(remembers))), asked or tasks)
+    return unpack_reports(through_the_cache(pack_reports(reports, tasks, set(remembers))), asked or tasks)
 
 
 def plain(each):
@@ -140,7 +140,7 @@ class TestTestsOfAggregatedModels:
             )
             for client in (0, 2, 1)
         ]
-        tests = unpack_tests(through_the_store(pack_tests(known_tests(reports))))
+        tests = unpack_tests(through_the_cache(pack_tests(known_tests(reports))))
         assert list(tests.own) == [0, 2, 1]
         assert [tests.own[client].confusion.tolist() for client in (0, 1, 2)] == [
             [[0, 0], [0, 1]],

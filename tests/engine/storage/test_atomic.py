@@ -50,9 +50,9 @@ def test_folder_of_a_group_stays_writable_for_the_group(tmp_path, umask, mode, e
 def test_files_of_killed_writers_are_deleted_anywhere_below(tmp_path):
     now = time()
     ages = {
-        f"store/trunk/000001-ab-mean.safetensors{PARTIAL}12-ab": ABANDONED_AFTER + 1,
+        f"cache/trunk/000001-ab-mean.safetensors{PARTIAL}12-ab": ABANDONED_AFTER + 1,
         f"grids/paper/progress.json{PARTIAL}12-ab": 1e6,
-        "store/trunk/.tmpRHEuWI": ABANDONED_AFTER + 1,
+        "cache/trunk/.tmpRHEuWI": ABANDONED_AFTER + 1,
         f"grids/paper/runs.jsonl{PARTIAL}12-ab": ABANDONED_AFTER / 2,
         f"grids/paper/stop{PARTIAL}12-ab": -60,
         "grids/paper/runs.jsonl": 1e6,
@@ -62,7 +62,7 @@ def test_files_of_killed_writers_are_deleted_anywhere_below(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("text")
         os.utime(path, (now - age, now - age))
-    delete_abandoned(tmp_path, "store", "grids", "missing")
+    delete_abandoned(tmp_path, "cache", "grids", "missing")
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert left == set(list(ages)[3:])
 

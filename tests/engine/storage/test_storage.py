@@ -252,72 +252,72 @@ def test_remove_folder_deletes_its_content(machine, bucket):
 def test_the_sizes_of_a_folders_files_are_in_bytes(tmp_path):
     storage = Storage.of(tmp_path)
     for name, text in (
-        ("store/a/one", "1"),
-        ("store/a/b/two", "22"),
+        ("cache/a/one", "1"),
+        ("cache/a/b/two", "22"),
         ("stored", "333"),
         ("run/log.txt", "4"),
     ):
         write(storage, name, text)
-    assert storage.sizes("store") == {"store/a/one": 1, "store/a/b/two": 2}
-    assert storage.sizes("store/a/b") == {"store/a/b/two": 2}
+    assert storage.sizes("cache") == {"cache/a/one": 1, "cache/a/b/two": 2}
+    assert storage.sizes("cache/a/b") == {"cache/a/b/two": 2}
 
 
 def test_sizes_at_a_uri_ignore_the_mirror(machine):
     here, there = machine("here"), machine("there")
     for name, text in (
-        ("store/a/one", "1"),
-        ("store/a/b/two", "22"),
+        ("cache/a/one", "1"),
+        ("cache/a/b/two", "22"),
         ("stored", "333"),
         ("run/log.txt", "4"),
     ):
         write(here, name, text)
         here.push(name)
-    write(there, "store/a/one", "another length")
-    write(there, "store/a/three", "not pushed")
+    write(there, "cache/a/one", "another length")
+    write(there, "cache/a/three", "not pushed")
     for storage in (here, there):
-        assert storage.sizes("store") == {"store/a/one": 1, "store/a/b/two": 2}
-        assert storage.sizes("store/a/b") == {"store/a/b/two": 2}
-    there.remove("store/a/one")
-    assert here.sizes("store") == {"store/a/b/two": 2}
-    assert set(files(here.root)) == {"store/a/one", "store/a/b/two", "stored", "run/log.txt"}
+        assert storage.sizes("cache") == {"cache/a/one": 1, "cache/a/b/two": 2}
+        assert storage.sizes("cache/a/b") == {"cache/a/b/two": 2}
+    there.remove("cache/a/one")
+    assert here.sizes("cache") == {"cache/a/b/two": 2}
+    assert set(files(here.root)) == {"cache/a/one", "cache/a/b/two", "stored", "run/log.txt"}
 
 
 def test_sizes_include_empty_files(tmp_path, machine):
     for storage in (Storage.of(tmp_path / "folder"), machine("here")):
-        write(storage, "store/empty", "")
-        storage.push("store/empty")
-        assert storage.sizes("store") == {"store/empty": 0}
+        write(storage, "cache/empty", "")
+        storage.push("cache/empty")
+        assert storage.sizes("cache") == {"cache/empty": 0}
 
 
 def test_sizes_omit_partial_files(tmp_path, machine, bucket):
-    half = f"store/log.txt{PARTIAL}1-ab"
+    half = f"cache/log.txt{PARTIAL}1-ab"
     plain, here = Storage.of(tmp_path / "folder"), machine("here")
     write(plain, half, "half")
-    (bucket / "store").mkdir(parents=True)
+    (bucket / "cache").mkdir(parents=True)
     (bucket / half).write_text("half")
-    assert plain.sizes("store") == here.sizes("store") == {}
+    assert plain.sizes("cache") == here.sizes("cache") == {}
 
 
 def test_sizes_omit_files_deleted_meanwhile(tmp_path, monkeypatch):
     storage = Storage.of(tmp_path)
-    write(storage, "store/gone", "text")
+    write(storage, "cache/gone", "text")
     listed = Storage._files
 
     def late(self, folder):
         found = listed(self, folder)
-        (tmp_path / "store" / "gone").unlink()
+        (tmp_path / "cache" / "gone").unlink()
         return found
 
     monkeypatch.setattr(Storage, "_files", late)
-    assert storage.sizes("store") == {}
+    assert storage.sizes("cache") == {}
 
 
 def test_sizes_of_a_missing_folder_are_empty(tmp_path, machine):
     plain, here = Storage.of(tmp_path / "folder"), machine("here")
-    assert plain.sizes("store") == here.sizes("store") == {}
+    assert plain.sizes("cache") == here.sizes("cache") == {}
     write(here, "run/log.txt", "text")
     here.push("run/log.txt")
-    assert here.sizes("store") == {}
+    assert here.sizes("cache") == {}
 
 
 def test_sizes_of_a_uri_that_cannot_be_read_are_an_error_in_one_line(machine, uri, monkeypatch):
@@ -327,7 +327,7 @@ def test_sizes_of_a_uri_that_cannot_be_read_are_an_error_in_one_line(machine, ur
     monkeypatch.setattr("fedgrid.engine.storage.storage.listing", refused)
     message = f"{uri} cannot be read (Access Denied); run the same command again to continue"
     with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
-        machine("here").sizes("store")
+        machine("here").sizes("cache")
 
 
 def test_partial_files_of_a_killed_process_are_not_pulled(machine, bucket):

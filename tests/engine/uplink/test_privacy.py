@@ -146,7 +146,7 @@ class TestRuns:
 
     def test_epsilon_is_in_the_records_where_there_is_noise(self, tmp_path):
         run = config("fedavg", uplink=ALL_STEPS, participation=0.5, evaluation={"every": 3})
-        play(run, tmp_path, store=None)
+        play(run, tmp_path, cache=None)
         parts = rows(run, tmp_path, "clients")
         sent = [
             sum(row["part"] == "trained" for row in parts if row["client"] == client) for client in range(6)
@@ -161,15 +161,15 @@ class TestRuns:
     def test_bytes_up_are_those_of_the_encoding(self, tmp_path):
         """21,674 parameters: a bitmap of 2,710 bytes, 2,168 values of 4 bits, 5 buckets of 8 bytes."""
         run = config("fedavg", uplink=ALL_STEPS, evaluation={"every": 3})
-        play(run, tmp_path, store=None)
+        play(run, tmp_path, cache=None)
         assert {row["bytes_up"] for row in rows(run, tmp_path, "rounds")} == {6 * (2710 + 1084 + 40)}
 
     def test_an_interrupted_run_ends_with_the_bytes_of_a_whole_one(self, tmp_path):
         """Residuals, the noise's draws and what is spent go on."""
         run = config("ocfl-kmeans", uplink=ALL_STEPS, participation=0.7)
         for until in (1, 2):
-            play(run, tmp_path, store=None, until=until)
-        play(run, tmp_path, store=None)
+            play(run, tmp_path, cache=None, until=until)
+        play(run, tmp_path, cache=None)
         assert not differing(run, tmp_path)
 
     def test_the_round_cache_changes_nothing(self, tmp_path):
@@ -187,7 +187,7 @@ class TestRuns:
             "fedavg", uplink=NOISY, privacy={"epsilon": limit}, joins={5: 2}, evaluation={"every": 3}
         )
         for until in (2, None):
-            play(run, tmp_path, store=None, until=until)
+            play(run, tmp_path, cache=None, until=until)
         parts = {(row["round"], row["client"]): row["part"] for row in rows(run, tmp_path, "clients")}
         assert [parts[number, 0] for number in (1, 2, 3)] == ["trained", "trained", "spent"]
         assert [parts[number, 5] for number in (1, 2, 3)] == ["not joined", "trained", "trained"]
@@ -206,19 +206,19 @@ class TestRuns:
         with pytest.raises(
             RunError, match="privacy.epsilon = 8: no client can pay for round 1: .* 96.1 after"
         ):
-            play(run, tmp_path, store=None)
+            play(run, tmp_path, cache=None)
 
     def test_no_budget_is_enough_for_a_choice_that_no_noise_covers(self, tmp_path):
         run = early("ifca", uplink=NOISY, privacy={"epsilon": 1e6})
         with pytest.raises(RunError, match="inf after it; no noise covers what they send"):
-            play(run, tmp_path, store=None)
+            play(run, tmp_path, cache=None)
 
     def test_a_message_and_an_encoder_under_noise_have_a_finite_epsilon(self, tmp_path):
         """Each client: an update (0.1), a message (0.5), two updates of the encoder (0.25)."""
         encoder = {"federated": 2, "participation": 1.0, "clip": 1.0, "noise": 0.25, "local_epochs": 1}
         settings = {"encoder": encoder, "quantise": False, "clip": 3.0, "noise": 0.5}
         run = config({"name": "embeddings", **settings}, uplink=NOISY, training={"rounds": 1})
-        play(run, tmp_path, store=None)
+        play(run, tmp_path, cache=None)
         spent = 1 / 0.1**2 + 1 / 0.5**2 + 2 / 0.25**2
         assert last(run, tmp_path, "epsilon") == [pytest.approx((epsilon(spent, 1e-5),))] * 6
 
@@ -247,7 +247,7 @@ OWN = [*TELLING, "flis-hc", "scaffold", "fednova", "lg-fedavg", "per-fedavg", "l
 def test_algorithms_take_every_step(name, tmp_path):
     training = {**optimizer_for(name), "rounds": 2}
     run = early(name, uplink=ALL_STEPS, training=training, evaluation={"every": 9})
-    play(run, tmp_path, store=None)
+    play(run, tmp_path, cache=None)
     releases = {"scaffold": 4, "solo": 0}.get(name, 2)
     expected = inf if name in TELLING else epsilon(releases / 0.1**2, 1e-5)
     assert last(run, tmp_path, "epsilon") == [pytest.approx((expected,))] * 6

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.round_cache.store import CacheOptions
+from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.uplink.accountant import epsilon
@@ -26,9 +26,9 @@ RUNS = (config(seed=1), config(seed=1, algorithm="sattler"))
 """Of one trunk."""
 
 
-def run_all(folder, store, runs=RUNS):
+def run_all(folder, cache, runs=RUNS):
     storage = Storage.of(folder)
-    session = Session(InProcessPool(), NOWHERE, store=store)
+    session = Session(InProcessPool(), NOWHERE, cache=cache)
     for run in runs:
         for _ in run_to_end(session, run, storage, lambda: False):
             pass

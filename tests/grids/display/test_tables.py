@@ -38,7 +38,7 @@ def filled(kind, value=0.12345, **values):
 def outcome(
     algorithm="fedavg", *, seed=0, seconds=12.34, alone=None, error=None, clustering_round=None, name="runs/x"
 ):
-    """Return how a run ended; with `alone` seconds it took one of its 15 rounds from the store."""
+    """Return how a run ended; with `alone` seconds it took one of its 15 rounds from the cache."""
     times = Times(seconds, seconds if alone is None else alone, 15, 15 if alone is None else 14)
     clustering = filled(
         ClusteringScores,

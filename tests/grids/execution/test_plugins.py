@@ -185,7 +185,7 @@ def test_algorithm_and_model_of_plugins_on_actors_and_retry_without_the_files(ra
         .replace("rounds: 2", "rounds: 3")
     )
     alone, on_ray = new_storage(tmp_path / "alone"), new_storage(tmp_path / "on_ray")
-    options = ("--storage", on_ray, "--no-store", "--clients-per-actor", 3, "--json")
+    options = ("--storage", on_ray, "--no-cache", "--clients-per-actor", 3, "--json")
     failed = fedgrid("run", tmp_path / "grid.yaml", *options, "--retries", 0)
     assert failed.code == 1
     assert "broken on purpose" in failed.out

@@ -37,7 +37,7 @@ def runs_of(data_dir, **values):
 def show(tmp_path, capsys):
     """Return a function that shows a grid on 80 columns and returns the text. Nothing may be written."""
 
-    def run(runs, nodes=TWO_CORES, request=AUTO, *, as_json=False, with_store=True):
+    def run(runs, nodes=TWO_CORES, request=AUTO, *, as_json=False, with_cache=True):
         before = sorted(tmp_path.rglob("*"))
         dry_run(
             Grid("mine", tuple(runs), ""),
@@ -45,7 +45,7 @@ def show(tmp_path, capsys):
             tmp_path / "data",
             nodes,
             request,
-            with_store=with_store,
+            with_cache=with_cache,
             as_json=as_json,
             console=Console(width=80),
         )
@@ -138,7 +138,7 @@ def test_dry_run_says_that_runs_of_one_trunk_share_rounds(show):
 
 
 def test_dry_run_without_a_cache_shows_no_shared_rounds(show):
-    assert "At most" not in show(runs_of("."), with_store=False)
+    assert "At most" not in show(runs_of("."), with_cache=False)
 
 
 def test_dry_run_of_different_trunks_shows_no_shared_rounds(show):
@@ -149,7 +149,7 @@ def test_dry_run_places_one_trunk_like_one_run_if_there_is_a_cache(show):
     """Three runs of one trunk: one at a time with two actors; without a cache, two with one actor each."""
     alike = runs_of(".")[:3]
     assert row(show(alike), "5 ") == "5 server + 2 actors of 2 or 3 clients, 0.95 CPU each 1"
-    assert row(show(alike, with_store=False), "5 ") == "5 server + 1 actor of 5 clients, 0.9 CPU 2"
+    assert row(show(alike, with_cache=False), "5 ") == "5 server + 1 actor of 5 clients, 0.9 CPU 2"
 
 
 def test_dry_run_on_a_cluster_with_gpus(show):

@@ -17,7 +17,7 @@ def row(seconds, peak, trained=None, alone=None):
 
 
 def test_times_are_sums_over_rounds(tmp_path):
-    """The second was taken from the store; in the third half of the clients were trained."""
+    """The second was taken from the cache; in the third half of the clients were trained."""
     write_timings(tmp_path, [row(2.0, 300.0, 4, 2.0), row(0.5, 400.0, 0, 3.0), row(1.0, 350.0, 2, 1.5)])
     times = times_of(tmp_path)
     assert times == Times(seconds=3.5, alone_seconds=6.5, rounds=3, rounds_computed=1.5, peak_memory_mb=400.0)

@@ -1,4 +1,4 @@
-"""`fedgrid store`: the cache hits of a grid, the size of its entries, and which states `--drop` deletes."""
+"""`fedgrid cache`: the cache hits of a grid, the size of its entries, and which states `--drop` deletes."""
 
 import json
 from io import StringIO
@@ -8,12 +8,12 @@ import pytest
 from rich.console import Console
 
 from fedgrid.engine.integrity.files import stamped
-from fedgrid.engine.round_cache.store import kept
+from fedgrid.engine.round_cache.files import kept
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.round_cache.table import brief, readable_size, store_table
+from fedgrid.grids.round_cache.table import brief, cache_table, readable_size
 from fedgrid.grids.round_cache.usage import Usage, cache_usage
 from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.finished_runs import mark_finished
@@ -93,7 +93,7 @@ def test_states_that_another_interrupted_grid_needs_are_not_evictable(storage):
     assert interrupted.trunk == BNC.trunk
     GridFolder(storage, "theirs").keep([interrupted], "")
     assert cache_usage([BNC, OCFL, WAITING], storage).total.can_go_bytes == 0
-    result = fedgrid("store", "mine", "--drop", "--storage", storage.root)
+    result = fedgrid("cache", "mine", "--drop", "--storage", storage.root)
     assert "Nothing to delete: 2 unfinished runs need these states, 1 of other grids." in result.out
     assert BNC.trunk in trunks_with_states(storage)
 
@@ -134,65 +134,65 @@ def test_trunks_with_the_same_scenario_and_seed_have_different_names(storage):
     ]
 
 
-def test_store_command_prints_usage_and_next_step(storage):
+def test_cache_command_prints_usage_and_next_step(storage):
     state, statistic = map(readable_size, sizes(storage))
     both = readable_size(sum(sizes(storage)))
-    result = fedgrid("store", "mine", "--storage", storage.root)
+    result = fedgrid("cache", "mine", "--storage", storage.root)
     assert (result.code, result.err) == (0, "")
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
     numbers = f"2/2 6 4 2 33% 8.0 s 12 s {state} {statistic} {state}"
     assert f"digits-3-nonoverlapping-balanced, seed 1 {numbers}" in lines
     assert any("4.0 s of 12 s" in line for line in lines)
-    assert any(line.startswith(f"{state} of states ") and "store mine --drop" in line for line in lines)
+    assert any(line.startswith(f"{state} of states ") and "cache mine --drop" in line for line in lines)
     assert f"Other grids: {both} in 1 trunk." in lines
 
 
-def test_store_command_prints_usage_as_json(storage):
-    found = strict_json(fedgrid("store", "mine", "--storage", storage.root, "--json").out)
+def test_cache_command_prints_usage_as_json(storage):
+    found = strict_json(fedgrid("cache", "mine", "--storage", storage.root, "--json").out)
     usage = cache_usage([BNC, OCFL, WAITING], storage)
     assert found == {"grid": "mine", **json.loads(json.dumps(usage.as_dict())), "dropped_bytes": None}
     assert [row["trunk"] for row in found["trunks"]] == [BNC.trunk, WAITING.trunk]
 
 
-def test_store_drop_deletes_only_states_that_no_unfinished_run_needs(storage):
+def test_cache_drop_deletes_only_states_that_no_unfinished_run_needs(storage):
     state, _ = sizes(storage)
-    result = fedgrid("store", "mine", "--drop", "--storage", storage.root)
+    result = fedgrid("cache", "mine", "--drop", "--storage", storage.root)
     assert result.code == 0
     assert f"Freed {readable_size(state)}: 1 state of 1 trunk.\n" in result.out
     assert "1 unfinished run needs these states" in result.out
     assert trunks_with_states(storage) == {WAITING.trunk, ELSEWHERE.trunk}
     assert trunks_with_statistics(storage) == {BNC.trunk, WAITING.trunk, ELSEWHERE.trunk}
-    again = fedgrid("store", "mine", "--drop", "--storage", storage.root, "--json")
+    again = fedgrid("cache", "mine", "--drop", "--storage", storage.root, "--json")
     assert strict_json(again.out)["dropped_bytes"] == 0
 
 
-def test_store_drop_is_refused_while_another_driver_runs_the_grid(storage):
+def test_cache_drop_is_refused_while_another_driver_runs_the_grid(storage):
     with Lease(storage, "mine"):
-        assert fedgrid("store", "mine", "--storage", storage.root).code == 0
-        result = fedgrid("store", "mine", "--drop", "--storage", storage.root)
+        assert fedgrid("cache", "mine", "--storage", storage.root).code == 0
+        result = fedgrid("cache", "mine", "--drop", "--storage", storage.root)
     assert (result.code, result.out) == (2, "")
     assert f"{storage} is in use: grid mine of " in result.err
     assert BNC.trunk in trunks_with_states(storage)
 
 
-def test_store_command_at_a_uri_reads_no_mirror_and_changes_none(storage, tmp_path, monkeypatch):
+def test_cache_command_at_a_uri_reads_no_mirror_and_changes_none(storage, tmp_path, monkeypatch):
     """The mirror may be newer than the URI: an active run writes it first."""
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
     there = Storage.of(f"local://{storage.root}")
     expected = cache_usage([BNC, OCFL, WAITING], storage)
     assert cache_usage([BNC, OCFL], there).trunks[BNC.trunk].rounds == 6
-    result = fedgrid("store", "mine", "--storage", f"local://{storage.root}", "--json")
+    result = fedgrid("cache", "mine", "--storage", f"local://{storage.root}", "--json")
     assert strict_json(result.out)["total"] == expected.total.as_dict()
     assert not list(there.root.rglob("timings.parquet"))
 
 
 @pytest.mark.parametrize("width", [80, 99, 100, 120, 132])
-def test_store_table_fits_the_terminal(width):
+def test_cache_table_fits_the_terminal(width):
     """With the longest name and the widest numbers."""
     name = "bloodmnist-30-nonoverlapping-imbalanced, seed 10"
     usage = Usage(name, 28, 28, 28000, 14000, 14000, 359000.0, 7.3e5, 10**12, 10**11, 10**12)
     screen = StringIO()
-    Console(width=width, file=screen).print(store_table("Round cache, paper", [usage], usage, width))
+    Console(width=width, file=screen).print(cache_table("Round cache, paper", [usage], usage, width))
     text = screen.getvalue()
     assert "…" not in text
     cells = ["28/28", "28000", "14000", "50%", "4.2 d", "8.4 d", "1.0 TB", "100.0 GB"]

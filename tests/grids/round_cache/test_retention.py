@@ -154,7 +154,7 @@ def test_states_are_evicted_from_a_uri_too(tmp_path, warnings, monkeypatch):
     launch.begin()
     launch.finish(BNC)
     assert warnings == []
-    assert [path.name for path in Path(tmp_path / "remote/store").rglob("*.safetensors")] == [
+    assert [path.name for path in Path(tmp_path / "remote/cache").rglob("*.safetensors")] == [
         "000001-abc-reports.safetensors"
     ]
 

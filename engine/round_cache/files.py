@@ -1,6 +1,6 @@
 """The files of the round cache: what one run has computed of a round, for every other run that reaches it.
 
-A folder `store/` beside the runs has a folder for each trunk (`RunConfig.trunk`), with one file an entry,
+A folder `cache/` beside the runs has a folder for each trunk (`RunConfig.trunk`), with one file an entry,
 named `<round>-<key>-<name>.safetensors`. The key is a digest of the round's inputs, the name says which
 result it is (`engine.round_cache.cached_round`). Files may go at any time: an entry that is missing, damaged
 or cannot be written costs time and changes no number.
@@ -21,7 +21,7 @@ from fedgrid.engine.storage.atomic import PARTIAL, disk_errors, is_full
 from fedgrid.engine.storage.clock import Patience
 from fedgrid.engine.storage.storage import Storage
 
-FOLDER = "store"
+FOLDER = "cache"
 ENTRY = ".safetensors"
 NAME = re.compile(rf"{FOLDER}/[^/]+/\d+-[^/-]+-[^/]+{re.escape(ENTRY)}")
 STATES = ("mean-", "memory-", "update")
@@ -83,7 +83,7 @@ class CacheOptions:
     ResNet-34 that one client trains in half a second on a GPU, but the mean over thirty such clients."""
 
 
-class RoundStore:
+class CacheFiles:
     """What one run reads and writes of the round cache; problems become `warnings`."""
 
     def __init__(self, storage: Storage, trunk: str, run_id: str, options: CacheOptions) -> None:

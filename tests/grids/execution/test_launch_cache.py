@@ -1,11 +1,11 @@
-"""The round cache in a launch: rounds are shared, states are deleted; `--fresh` and `--no-store`."""
+"""The round cache in a launch: rounds are shared, states are deleted; `--fresh` and `--no-cache`."""
 
 import os
 
 import pyarrow.parquet as pq
 import pytest
 
-from fedgrid.engine.round_cache.store import kept
+from fedgrid.engine.round_cache.files import kept
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.launch import sweep
@@ -60,7 +60,7 @@ def test_fresh_computes_all_rounds_again(storage, run):
 
 
 def test_half_written_files_are_deleted_where_no_other_driver_may_be_at_them(storage):
-    names = ("grids/mine/stop", "grids/theirs/stop", "store/trunk/000001-abc-reports.safetensors")
+    names = ("grids/mine/stop", "grids/theirs/stop", "cache/trunk/000001-abc-reports.safetensors")
     leftovers = [storage.root / f"{name}.writing-1" for name in names]
     for leftover in leftovers:
         leftover.parent.mkdir(parents=True)
@@ -75,18 +75,18 @@ def test_half_written_files_are_deleted_where_no_other_driver_may_be_at_them(sto
 
 
 def test_without_a_store_each_run_computes_its_rounds(storage, run):
-    run("--no-store")
+    run("--no-cache")
     assert trained(storage) == {"fedavg": 3, "ocfl_kmeans": 3}
     assert kept(storage) == []
-    assert not (storage.root / "store").exists()
+    assert not (storage.root / "cache").exists()
 
 
 def test_cache_stays_below_its_limit(storage, run):
-    run("--store-limit", "20KB")
+    run("--cache-limit", "20KB")
     assert 0 < sum(entry.size for entry in kept(storage)) <= 20_000
 
 
 def test_limit_below_the_smallest_entry_keeps_nothing(storage, run):
-    run("--store-limit", "1B")
+    run("--cache-limit", "1B")
     assert kept(storage) == []
     assert trained(storage) == {"fedavg": 3, "ocfl_kmeans": 3}

@@ -1,6 +1,6 @@
 """The round cache: cost of a hit, cost of storing a round, and size on disk.
 
-    python -m benchmarks.store [--quick]
+    python -m benchmarks.round_cache [--quick]
 
 15 clients with about 256 MNIST images each, 3 local epochs, tinyvgg, every model tested on 1,000 images of
 the server, all clients in this process; `--quick` uses a tenth of the images. The paper's rounds have ten
@@ -22,7 +22,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 from benchmarks.paper_scale import BYTES, model_size
 from benchmarks.rounds import data_dir
 from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.round_cache.store import CacheOptions, StoredFile, kept
+from fedgrid.engine.round_cache.files import CacheOptions, StoredFile, kept
 from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
@@ -47,7 +47,7 @@ class Seconds:
 
 def main() -> None:
     """Measure, and print the results."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.store", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.round_cache", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the images")
     quick: bool = parser.parse_args().quick
     rounds = QUICK_ROUNDS if quick else ROUNDS
@@ -75,9 +75,9 @@ def config(quick: bool, rounds: int) -> RunConfig:
     return complete(values, data_dir())
 
 
-def opened(run: RunConfig, storage: Storage, store: CacheOptions | None) -> Session:
+def opened(run: RunConfig, storage: Storage, cache: CacheOptions | None) -> Session:
     """Return a session with its own clients, ready for the run's first round."""
-    session = Session(InProcessPool(), data_dir(), store=store)
+    session = Session(InProcessPool(), data_dir(), cache=cache)
     session.open(run, storage)
     return session
 
@@ -104,14 +104,14 @@ def in_turns(sessions: Sequence[Session], rounds: int, *, trained: int = 15) -> 
 def show(plain: Sequence[Seconds], storing: Sequence[Seconds], taking: Sequence[Seconds]) -> None:
     """Print medians and ratios; the first round, which has warming up in it, is left out."""
     print(f"{'':24}{'round s':>10}{'with files':>12}{'processor':>12}")
-    sides = {"computed, no store": plain, "computed into the store": storing, "taken from the store": taking}
+    sides = {"computed, no cache": plain, "computed into the cache": storing, "taken from the cache": taking}
     for title, seconds in sides.items():
         columns = zip(*((each.work, each.whole, each.processor) for each in seconds[1:]), strict=True)
         work, whole, processor = map(statistics.median, columns)
         print(f"{title:24}{work:10.4f}{whole:12.4f}{processor:12.4f}")
     taken = statistics.median(t.work / s.work for t, s in zip(taking[1:], storing[1:], strict=True))
     cost = statistics.median(s.processor / p.processor for s, p in zip(storing[1:], plain[1:], strict=True))
-    print(f"taken / computed {taken:.3%}, into the store / no store {cost:.3f}")
+    print(f"taken / computed {taken:.3%}, into the cache / no cache {cost:.3f}")
 
 
 def show_disk(entries: Sequence[StoredFile], rounds: int) -> None:

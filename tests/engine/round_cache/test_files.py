@@ -1,4 +1,4 @@
-"""The round store: what one run has worked out another takes, and nothing wrong with it stops a run."""
+"""The round cache: what one run has worked out another takes, and nothing wrong with it stops a run."""
 
 import json
 import os
@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.round_cache import store as module
+from fedgrid.engine.round_cache import files as module
 from fedgrid.engine.round_cache.entry import CacheEntry, encode
-from fedgrid.engine.round_cache.store import (
+from fedgrid.engine.round_cache.files import (
     FOLDER,
+    CacheFiles,
     CacheOptions,
-    RoundStore,
     StoredFile,
     drop,
     kept,
@@ -34,8 +34,8 @@ def storage(tmp_path):
     return Storage.of(tmp_path / "runs")
 
 
-def store(storage, run_id="one", trunk=TRUNK, limit=None):
-    return RoundStore(storage, trunk, run_id, CacheOptions(limit))
+def cache(storage, run_id="one", trunk=TRUNK, limit=None):
+    return CacheFiles(storage, trunk, run_id, CacheOptions(limit))
 
 
 def entry(*values, run_id="one", cost=1.0):
@@ -69,20 +69,20 @@ def files(folder):
 
 class TestSharing:
     def test_what_one_run_writes_another_reads(self, storage):
-        store(storage, "one").write(NAME, entry(1.0, np.nan, -0.0, run_id="one", cost=7.5))
-        reader = store(storage, "two")
+        cache(storage, "one").write(NAME, entry(1.0, np.nan, -0.0, run_id="one", cost=7.5))
+        reader = cache(storage, "two")
         found = reader.read(NAME)
         assert found.arrays["values"].tobytes() == np.float32([1.0, np.nan, -0.0]).tobytes()
         assert (found.computed_by, found.seconds, found.cost) == ("one", 0.5, 7.5)
         assert reader.warnings == []
 
     def test_a_file_an_entry_and_nothing_else(self, storage):
-        store(storage).write(NAME, entry())
-        assert files(storage.root) == [f"store/{TRUNK}/{NAME}.safetensors"]
+        cache(storage).write(NAME, entry())
+        assert files(storage.root) == [f"cache/{TRUNK}/{NAME}.safetensors"]
         assert path_of(storage).read_bytes()[:8] == encode(entry(), "name")[:8]
 
     def test_what_nobody_has_written_is_nothing(self, storage):
-        run = store(storage)
+        run = cache(storage)
         assert run.read(NAME) is None
         run.write(NAME, entry())
         for other in ("000003-ab12-products", "000003-ab13-reports", "000004-ab12-reports"):
@@ -90,23 +90,23 @@ class TestSharing:
         assert run.warnings == []
 
     def test_other_trunks_are_not_seen(self, storage):
-        store(storage, trunk="mnist-s0").write(NAME, entry())
+        cache(storage, trunk="mnist-s0").write(NAME, entry())
         for trunk in ("mnist-s1", "mnist-s", "mnist-s00"):
-            other = store(storage, trunk=trunk)
+            other = cache(storage, trunk=trunk)
             assert other.read(NAME) is None
             assert other.warnings == []
 
     def test_of_two_that_write_the_last_is_kept(self, storage):
-        store(storage, "one").write(NAME, entry(1.0))
-        store(storage, "two").write(NAME, entry(2.0, 3.0, run_id="two"))
-        found = store(storage).read(NAME)
+        cache(storage, "one").write(NAME, entry(1.0))
+        cache(storage, "two").write(NAME, entry(2.0, 3.0, run_id="two"))
+        found = cache(storage).read(NAME)
         assert found.arrays["values"].tolist() == [2.0, 3.0]
         assert found.computed_by == "two"
         assert len(kept(storage)) == 1
 
     def test_a_round_is_claimed_by_one_run_at_a_time(self, storage):
-        first, second = (store(storage, run).lock("000003-ab12") for run in ("one", "two"))
-        other_trunk = store(storage, trunk="mnist-s0").lock("000003-ab12")
+        first, second = (cache(storage, run).lock("000003-ab12") for run in ("one", "two"))
+        other_trunk = cache(storage, trunk="mnist-s0").lock("000003-ab12")
         assert first.take()
         assert not second.take()
         assert other_trunk.take()
@@ -123,7 +123,7 @@ class TestWhatCanBeWrong:
         [lambda data: b"", lambda data: data[:-1], lambda data: data[:-1] + b"\xff", lambda data: b"x" * 99],
     )
     def test_a_damaged_entry_is_told_once_and_written_anew(self, storage, harm):
-        run, path = store(storage), path_of(storage)
+        run, path = cache(storage), path_of(storage)
         run.write(NAME, entry())
         path.write_bytes(harm(path.read_bytes()))
         assert run.read(NAME) is None
@@ -136,7 +136,7 @@ class TestWhatCanBeWrong:
         assert run.read(NAME).arrays["values"].tolist() == [5.0]
 
     def test_what_is_told_is_told_once(self, storage):
-        run = store(storage)
+        run = cache(storage)
         path_of(storage).parent.mkdir(parents=True)
         path_of(storage).write_bytes(b"damaged")
         run.read(NAME)
@@ -144,7 +144,7 @@ class TestWhatCanBeWrong:
         assert run.take_warnings() == []
 
     def test_a_folder_that_somebody_deletes_is_made_again(self, storage):
-        run = store(storage)
+        run = cache(storage)
         for folder in (path_of(storage).parent, storage.root / FOLDER, storage.root):
             run.write(NAME, entry())
             shutil.rmtree(folder)
@@ -153,13 +153,13 @@ class TestWhatCanBeWrong:
             assert run.read(NAME) is not None
         assert run.warnings == []
 
-    @pytest.mark.parametrize("blocked", ["store", f"store/{TRUNK}"])
+    @pytest.mark.parametrize("blocked", ["cache", f"cache/{TRUNK}"])
     def test_where_nothing_can_be_kept_the_run_goes_on(self, storage, blocked):
         """A file is where a folder should be."""
         storage.root.mkdir()
         (storage.root / blocked).parent.mkdir(exist_ok=True)
         (storage.root / blocked).write_text("a file")
-        run = store(storage)
+        run = cache(storage)
         run.write(NAME, entry())
         assert run.read(NAME) is None
         claim = run.lock("000003-ab12")
@@ -170,7 +170,7 @@ class TestWhatCanBeWrong:
         assert (storage.root / blocked).read_text() == "a file"
 
     def test_a_folder_in_place_of_an_entry_stops_nobody(self, storage):
-        run, path = store(storage), path_of(storage)
+        run, path = cache(storage), path_of(storage)
         path.mkdir(parents=True)
         run.write(NAME, entry())
         assert run.read(NAME) is None
@@ -183,7 +183,7 @@ class TestWhatCanBeWrong:
                 file.write(data[:10])
             raise OSError(28, "No space left on device")
 
-        run, path = store(storage), path_of(storage)
+        run, path = cache(storage), path_of(storage)
         monkeypatch.setattr(type(path), "write_bytes", full)
         run.write(NAME, entry())
         (warning,) = run.warnings
@@ -197,11 +197,11 @@ class TestWhatCanBeWrong:
 
         monkeypatch.setattr(type(storage.root), "replace", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            store(storage).write(NAME, entry())
+            cache(storage).write(NAME, entry())
         assert files(storage.root) == []
 
     def test_what_a_killed_writer_left_is_neither_read_nor_counted(self, storage):
-        run, path = store(storage, limit=10_000), path_of(storage)
+        run, path = cache(storage, limit=10_000), path_of(storage)
         path.parent.mkdir(parents=True)
         path.with_name(f"{path.name}{PARTIAL}12ab34cd").write_bytes(encode(entry(), "name") + bytes(20_000))
         assert run.read(NAME) is None
@@ -213,7 +213,7 @@ class TestWhatCanBeWrong:
 
 class TestKept:
     def test_a_file_says_what_it_is(self):
-        one = StoredFile(f"store/{TRUNK}/000012-ab12cd-products-parameters-1f38.safetensors", 100)
+        one = StoredFile(f"cache/{TRUNK}/000012-ab12cd-products-parameters-1f38.safetensors", 100)
         assert (one.trunk, one.round, one.key, one.is_state) == (TRUNK, 12, "ab12cd", False)
 
     @pytest.mark.parametrize(
@@ -228,14 +228,14 @@ class TestKept:
         ],
     )
     def test_means_and_memories_are_as_large_as_a_model(self, name, is_state):
-        one = StoredFile(f"store/{TRUNK}/1234567-ab12-{name}.safetensors", 100)
+        one = StoredFile(f"cache/{TRUNK}/1234567-ab12-{name}.safetensors", 100)
         assert one.is_state == is_state
         assert one.round == 1234567
 
     def test_all_entries_are_listed_or_those_of_a_trunk(self, storage):
         for trunk in ("mnist-s1", "mnist-s10"):
             for number in (1, 2):
-                store(storage, trunk=trunk).write(f"00000{number}-ab-reports", entry())
+                cache(storage, trunk=trunk).write(f"00000{number}-ab-reports", entry())
         assert {(one.trunk, one.round) for one in kept(storage)} == {
             (trunk, number) for trunk in ("mnist-s1", "mnist-s10") for number in (1, 2)
         }
@@ -243,9 +243,9 @@ class TestKept:
         assert kept(storage, "mnist-s") == []
 
     def test_with_their_sizes(self, storage):
-        store(storage).write(NAME, entry(*range(100)))
+        cache(storage).write(NAME, entry(*range(100)))
         (one,) = kept(storage)
-        assert one == StoredFile(f"store/{TRUNK}/{NAME}.safetensors", path_of(storage).stat().st_size)
+        assert one == StoredFile(f"cache/{TRUNK}/{NAME}.safetensors", path_of(storage).stat().st_size)
 
     def test_of_nothing_there_is_nothing(self, storage):
         assert kept(storage) == kept(storage, TRUNK) == []
@@ -253,7 +253,7 @@ class TestKept:
         assert make_room(storage, 0)
 
     def test_what_is_no_entry_is_not_listed(self, storage):
-        run = store(storage)
+        run = cache(storage)
         run.write(NAME, entry())
         claim = run.lock("000003-ab12")
         claim.take()
@@ -273,7 +273,7 @@ class TestKept:
         claim.release()
 
     def test_what_is_dropped_is_gone_and_the_rest_stays(self, storage):
-        run = store(storage)
+        run = cache(storage)
         for name in ("000001-ab-reports", "000001-ab-mean-1f", "000002-cd-reports"):
             run.write(name, entry())
         drop(storage, [one for one in kept(storage) if one.is_state])
@@ -281,7 +281,7 @@ class TestKept:
         assert run.read("000001-ab-mean-1f") is None
 
     def test_what_is_gone_already_can_be_dropped(self, storage):
-        store(storage).write(NAME, entry())
+        cache(storage).write(NAME, entry())
         listed = kept(storage)
         drop(storage, listed)
         drop(storage, listed)
@@ -293,7 +293,7 @@ class TestKept:
     def test_what_cannot_be_dropped_is_told_in_one_line(self, storage):
         path_of(storage).mkdir(parents=True)
         with pytest.raises(RunError, match="cannot be written") as error:
-            drop(storage, [StoredFile(f"store/{TRUNK}/{NAME}.safetensors", 1)])
+            drop(storage, [StoredFile(f"cache/{TRUNK}/{NAME}.safetensors", 1)])
         assert "\n" not in str(error.value)
 
 
@@ -321,7 +321,7 @@ def rounds(storage):
 
 class TestLimit:
     def test_it_is_never_passed(self, storage):
-        run = store(storage, limit=10_000)
+        run = cache(storage, limit=10_000)
         random = np.random.default_rng(0)
         for number in range(1, 60):
             size, cost = int(random.integers(1, 1500)), float(random.uniform(0, 10))
@@ -331,55 +331,55 @@ class TestLimit:
         assert run.warnings == []
 
     def test_none_is_none(self, storage):
-        keep(store(storage), [1.0] * 20)
+        keep(cache(storage), [1.0] * 20)
         assert rounds(storage) == set(range(1, 21))
 
     def test_the_cache_is_listed_once_a_share_of_the_room_is_used_up(self, storage, monkeypatch):
         """With 398, 385 and 372 entries of room, 12, 12 and 11 more are written before the next listing."""
-        keep(store(storage), [1.0])
+        keep(cache(storage), [1.0])
         listed = []
         monkeypatch.setattr(module, "kept", lambda *given: listed.append(given) or kept(*given))
-        run = store(storage, limit=400 * total(storage))
+        run = cache(storage, limit=400 * total(storage))
         for number in range(2, 42):
             run.write(f"{number:06d}-ab-reports", entry(*np.zeros(250), cost=1.0))
         assert len(rounds(storage)) == 41
         assert len(listed) == 4
 
     def test_where_it_is_enough_nothing_goes(self, storage):
-        keep(store(storage), [1.0] * 10)
+        keep(cache(storage), [1.0] * 10)
         exactly = total(storage)
         drop(storage, kept(storage))
-        keep(store(storage, limit=exactly), [1.0] * 10)
+        keep(cache(storage, limit=exactly), [1.0] * 10)
         assert rounds(storage) == set(range(1, 11))
         assert make_room(storage, exactly)
         assert rounds(storage) == set(range(1, 11))
 
     def test_what_is_cheapest_to_have_again_goes_first(self, storage):
         """Five alike, no room for a sixth: it needs the place of one, and a tenth is freed beyond that."""
-        keep(store(storage), [5.0, 1.0, 4.0, 2.0, 3.0])
-        run = store(storage, limit=total(storage))
+        keep(cache(storage), [5.0, 1.0, 4.0, 2.0, 3.0])
+        run = cache(storage, limit=total(storage))
         run.write("000006-ab-reports", entry(*np.zeros(250), cost=9.0))
         assert rounds(storage) == {1, 3, 5, 6}
 
     def test_by_the_byte(self, storage):
         """3 seconds for 10,000 bytes are cheaper than 1 second for 1,000."""
-        run = store(storage)
+        run = cache(storage)
         run.write("000001-ab-reports", entry(*np.zeros(250), cost=1.0))
         run.write("000002-ab-reports", entry(*np.zeros(2500), cost=3.0))
         run.write("000003-ab-reports", entry(*np.zeros(250), cost=1.0))
-        limited = store(storage, limit=total(storage))
+        limited = cache(storage, limit=total(storage))
         limited.write("000004-ab-reports", entry(*np.zeros(250), cost=1.0))
         assert rounds(storage) == {1, 3, 4}
 
     def test_whatever_trunk_they_are_of(self, storage):
         for trunk, cost in (("mnist-s0", 2.0), ("mnist-s1", 1.0)):
-            store(storage, trunk=trunk).write(NAME, entry(*np.zeros(1000), cost=cost))
-        store(storage, trunk="mnist-s2", limit=total(storage)).write(NAME, entry(cost=0.5))
+            cache(storage, trunk=trunk).write(NAME, entry(*np.zeros(1000), cost=cost))
+        cache(storage, trunk="mnist-s2", limit=total(storage)).write(NAME, entry(cost=0.5))
         assert {one.trunk for one in kept(storage)} == {"mnist-s0", "mnist-s2"}
 
     def test_what_is_larger_than_it_is_not_kept_and_drops_nothing(self, storage):
-        keep(store(storage), [1.0, 2.0])
-        run = store(storage, limit=total(storage))
+        keep(cache(storage), [1.0, 2.0])
+        run = cache(storage, limit=total(storage))
         run.write(NAME, entry(*np.zeros(5000), cost=100.0))
         assert names(storage) == {"000001-ab-reports", "000002-ab-reports"}
         assert run.read(NAME) is None
@@ -387,7 +387,7 @@ class TestLimit:
 
     def test_cache_leaves_the_last_bytes_of_the_disk_to_the_runs(self, storage, disk):
         """A twentieth of the disk stays free: 100 kB of 2 MB."""
-        run = store(storage)
+        run = cache(storage)
         keep(run, [1.0])
         disk.free = disk.total // 20 + 100
         run.write("000002-ab-reports", entry(*np.zeros(1000)))
@@ -398,7 +398,7 @@ class TestLimit:
         assert run.warnings == []
 
     def test_cache_evicts_the_cheapest_where_the_disk_fills(self, storage, disk):
-        run = store(storage)
+        run = cache(storage)
         keep(run, [5.0, 1.0])
         [size, _] = [one.size for one in kept(storage)]
         disk.free = disk.total // 20
@@ -409,7 +409,7 @@ class TestLimit:
         assert rounds(storage) == {1}
 
     def test_run_takes_the_whole_cache_where_its_disk_is_full(self, storage, disk):
-        run = store(storage)
+        run = cache(storage)
         keep(run, [5.0, 1.0])
         disk.free = 0
         run.free_disk()
@@ -418,7 +418,7 @@ class TestLimit:
     @pytest.mark.parametrize("number", [ENOSPC, EDQUOT])
     def test_entry_takes_the_place_of_cheaper_ones_at_a_quota(self, storage, monkeypatch, number):
         """Three entries fit into the quota, of which no look at the disk knows."""
-        run = store(storage)
+        run = cache(storage)
         keep(run, [5.0, 1.0, 3.0])
         limit_writes(monkeypatch, storage, total(storage) + 100, number)
         run.write("000004-ab-reports", entry(*np.zeros(250), cost=2.0))
@@ -426,7 +426,7 @@ class TestLimit:
         assert run.warnings == []
 
     def test_entry_larger_than_a_quota_is_warned_of(self, storage, monkeypatch):
-        run = store(storage)
+        run = cache(storage)
         keep(run, [5.0])
         limit_writes(monkeypatch, storage, total(storage), EDQUOT)
         run.write("000002-ab-reports", entry(*np.zeros(5000)))
@@ -435,7 +435,7 @@ class TestLimit:
 
     def test_cache_gives_way_to_a_write_of_the_run_that_failed(self, storage, disk):
         """By the headroom, a twentieth of 40 kB, although the disk says that it has room."""
-        run = store(storage)
+        run = cache(storage)
         disk.total, disk.free = 40_000, 40_000
         keep(run, [5.0, 1.0, 4.0, 2.0])
         assert run.give_way()
@@ -445,7 +445,7 @@ class TestLimit:
         assert run.warnings == []
 
     def test_room_can_be_made_without_anything_to_write(self, storage):
-        keep(store(storage), [5.0, 1.0, 4.0, 2.0, 3.0])
+        keep(cache(storage), [5.0, 1.0, 4.0, 2.0, 3.0])
         assert make_room(storage, total(storage) * 3 // 5)
         assert rounds(storage) <= {1, 3, 5}
         assert make_room(storage, 0)
@@ -463,10 +463,10 @@ class TestLimit:
         ids=lambda about: repr(about[:40]),
     )
     def test_what_is_damaged_goes_first_and_stops_nobody(self, storage, about):
-        keep(store(storage), [1.0, 0.5])
+        keep(cache(storage), [1.0, 0.5])
         path = path_of(storage, "000009-ab-reports")
         path.write_bytes(len(about).to_bytes(8, "little") + about + bytes(1000))
-        run = store(storage, limit=total(storage))
+        run = cache(storage, limit=total(storage))
         run.write("000003-ab-reports", entry(1.0))
         assert rounds(storage) == {1, 2, 3}
         assert run.warnings == []
@@ -489,56 +489,56 @@ class TestAtURI:
 
     def test_what_one_machine_writes_another_reads(self, machine, bucket):
         here, there = machine("here"), machine("there")
-        store(here).write(NAME, entry(4.0))
-        assert files(bucket) == [f"store/{TRUNK}/{NAME}.safetensors"]
-        reader = store(there, "two")
+        cache(here).write(NAME, entry(4.0))
+        assert files(bucket) == [f"cache/{TRUNK}/{NAME}.safetensors"]
+        reader = cache(there, "two")
         assert reader.read(NAME).arrays["values"].tolist() == [4.0]
         assert reader.read(NAME).computed_by == "one"
         assert reader.warnings == []
 
     def test_all_see_what_is_there_whoever_wrote_it(self, machine):
         here, there = machine("here"), machine("there")
-        store(here).write("000001-ab-reports", entry())
-        store(there).write("000002-ab-reports", entry())
+        cache(here).write("000001-ab-reports", entry())
+        cache(there).write("000002-ab-reports", entry())
         assert kept(here) == kept(there)
         assert rounds(here) == {1, 2}
         assert kept(here, TRUNK) == kept(here)
 
     def test_what_is_dropped_is_gone_here_and_there(self, machine, bucket):
         here, there = machine("here"), machine("there")
-        store(here).write(NAME, entry())
-        assert store(there).read(NAME) is not None
+        cache(here).write(NAME, entry())
+        assert cache(there).read(NAME) is not None
         drop(here, kept(here))
         assert kept(here) == kept(there) == []
         assert files(bucket) == files(here.root) == []
-        reader = store(there)
+        reader = cache(there)
         assert reader.read(NAME) is None
         assert reader.warnings == []
         assert files(there.root) == []
 
     def test_a_damaged_one_is_told_once_and_written_anew(self, machine, bucket):
         here, there = machine("here"), machine("there")
-        store(here).write(NAME, entry())
-        (bucket / f"store/{TRUNK}/{NAME}.safetensors").write_bytes(b"damaged")
-        run = store(there)
+        cache(here).write(NAME, entry())
+        (bucket / f"cache/{TRUNK}/{NAME}.safetensors").write_bytes(b"damaged")
+        run = cache(there)
         assert run.read(NAME) is None
         assert run.read(NAME) is None
         assert len(run.warnings) == 1
         run.write(NAME, entry(6.0))
-        assert store(here).read(NAME).arrays["values"].tolist() == [6.0]
+        assert cache(here).read(NAME).arrays["values"].tolist() == [6.0]
 
     def test_the_limit_is_of_what_all_have_written(self, machine):
         here, there = machine("here"), machine("there")
-        keep(store(here), [1.0, 2.0, 3.0])
+        keep(cache(here), [1.0, 2.0, 3.0])
         limit = total(here)
-        store(there, limit=limit).write("000009-ab-reports", entry(*np.zeros(250), cost=9.0))
+        cache(there, limit=limit).write("000009-ab-reports", entry(*np.zeros(250), cost=9.0))
         assert total(here) <= limit
         assert 9 in rounds(here)
 
     def test_where_it_cannot_be_reached_the_run_goes_on(self, machine, bucket):
         bucket.parent.mkdir()
         bucket.write_text("a file where the folder was")
-        run = store(machine("here"))
+        run = cache(machine("here"))
         run.write(NAME, entry())
         run.read(NAME)
         assert run.warnings
@@ -546,7 +546,7 @@ class TestAtURI:
 
     def test_nor_does_an_unknown_scheme_stop_it(self, monkeypatch, tmp_path):
         monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path))
-        run = store(Storage.of("nfs4://host/runs"))
+        run = cache(Storage.of("nfs4://host/runs"))
         run.write(NAME, entry())
         assert run.read(NAME) is None
         assert len(run.warnings) == 1
