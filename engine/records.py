@@ -105,7 +105,7 @@ TIMINGS = pa.schema(
         "reached_clients": pa.int32(),
         "trained_clients": pa.int32(),
         "waited_seconds": pa.float64(),
-        "alone_seconds": pa.float64(),
+        "uncached_seconds": pa.float64(),
         "ended_ms": pa.int64(),
     }
 )
@@ -114,7 +114,7 @@ TIMINGS = pa.schema(
 `seconds` excludes `waited_seconds`, the time spent waiting for another run that computed the same round.
 `computed_by` is the id of the run that trained the clients of this round: this run, or the one whose round
 was taken from the cache (`engine.round_cache.cached_round`). `reached_clients` have an update in this round;
-`trained_clients` of them were trained by this run. `alone_seconds` is the time that the round would have
+`trained_clients` of them were trained by this run. `uncached_seconds` is the time that the round would have
 taken without the cache. `peak_memory_mb` is the sum over the server's and the clients' processes of the peak
 of each since it started (`engine.clients.peak_memory`). `ended_ms` is the Unix time of the round's end in
 milliseconds."""

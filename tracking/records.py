@@ -162,7 +162,7 @@ def _timings(run_folder: Path) -> Mapping[int, Mapping[str, Any]]:
     """Return round -> its row of `timings.parquet`, with those columns that are read; empty without one."""
     if not (run_folder / "timings.parquet").exists():
         return {}
-    timings = table(run_folder, "timings", ("round", "seconds"), ("alone_seconds", *OF_MESSAGES))
+    timings = table(run_folder, "timings", ("round", "seconds"), ("uncached_seconds", *OF_MESSAGES))
     return {row["round"]: row for row in timings.to_pylist()}
 
 
@@ -177,8 +177,8 @@ def _of_rounds(by_round: Mapping[int, Mapping[str, Any]], rounds_R: Array, name:
 
 def _seconds(by_round: Mapping[int, Mapping[str, Any]], rounds_R: Array) -> Array:
     """Return the seconds of these rounds, NaN for one that is not in `timings.parquet`."""
-    alone_R = _of_rounds(by_round, rounds_R, "alone_seconds")
-    # Records of a version without a round cache lack `alone_seconds`.
+    alone_R = _of_rounds(by_round, rounds_R, "uncached_seconds")
+    # Records of a version without a round cache lack `uncached_seconds`.
     return np.where(np.isnan(alone_R), _of_rounds(by_round, rounds_R, "seconds"), alone_R)
 
 

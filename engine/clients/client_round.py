@@ -122,7 +122,7 @@ class ClientRound:
             "reached_clients": self.num_reached,
             "trained_clients": len(self.trained),
             "waited_seconds": self.waited_seconds,
-            "alone_seconds": seconds - self.waited_seconds + self.saved_seconds,
+            "uncached_seconds": seconds - self.waited_seconds + self.saved_seconds,
             "ended_ms": int(time.time() * 1000),
         }
 

@@ -23,7 +23,7 @@ FINISHED, FAILED, DAMAGED, WAITING = "finished", "failed", "damaged", "not start
 ALL = "all"
 """Stands for every column whose value is known without reading a run's records."""
 IDENTITY = ("run", "run_id", "state", "scenario", "variant", "folder")
-TIMES = ("seconds", "alone_seconds", "rounds_computed", "peak_memory_mb")
+TIMES = ("seconds", "uncached_seconds", "rounds_computed", "peak_memory_mb")
 
 
 class Row:

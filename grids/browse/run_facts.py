@@ -50,7 +50,7 @@ def facts_of(found: Found, storage: Storage, data_dir: Path) -> dict[str, Any]:
         **_recorded(row),
         "scores": {name: row.scores.get(name) for name in RESULT_COLUMNS} if row.is_finished else None,
         "seconds": row.value("seconds"),
-        "alone_seconds": row.value("alone_seconds"),
+        "uncached_seconds": row.value("uncached_seconds"),
         "notes": _notes(row.folder / LOG),
         "folder": str(place_of(row, storage)),
     }

@@ -64,8 +64,8 @@ def _pace(facts: Mapping[str, Any]) -> str:
     if facts["seconds"] is None:
         return str(facts["state"])
     time = f"{facts['state']}, {facts['rounds']} rounds in {duration(facts['seconds'])}"
-    if facts["alone_seconds"] > facts["seconds"] + 0.05:
-        return f"{time} ({duration(facts['alone_seconds'])} without the round cache)"
+    if facts["uncached_seconds"] > facts["seconds"] + 0.05:
+        return f"{time} ({duration(facts['uncached_seconds'])} without the round cache)"
     return time
 
 

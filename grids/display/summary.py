@@ -51,11 +51,11 @@ def show(
     tally: Tally | None,
     console: Console,
     *,
-    each: bool = False,
+    per_run: bool = False,
 ) -> None:
     """Show the results of a grid's finished runs, its failures, and where the files are.
 
-    With `each` every run has a row; else an algorithm has one, its mean over the seeds of a scenario.
+    With `per_run` every run has a row; else an algorithm has one, its mean over the seeds of a scenario.
     """
 
     say = partial(print_plain, console)
@@ -63,7 +63,7 @@ def show(
     say()
     if done:
         outcomes = [finished(storage.root, run) for run in done]
-        _show_scores(outcomes, console, each)
+        _show_scores(outcomes, console, per_run)
         say(LEGEND)
         if any(outcome.times.has_hits for outcome in outcomes):
             say(_alone(outcomes))
@@ -113,13 +113,13 @@ def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> 
     return path
 
 
-def _show_scores(outcomes: Sequence[Outcome], console: Console, each: bool) -> None:
+def _show_scores(outcomes: Sequence[Outcome], console: Console, per_run: bool) -> None:
     configs = [outcome.config for outcome in outcomes]
-    if each or (len(outcomes) <= ROWS_SHOWN and len({config.seed for config in configs}) == 1):
+    if per_run or (len(outcomes) <= ROWS_SHOWN and len({config.seed for config in configs}) == 1):
         console.print(result_table(outcomes, console.width))
     elif len(outcomes) <= ROWS_SHOWN:
         console.print(seeds_table(outcomes, console.width))
-        console.print(f"{EXACT}; every run by itself:  --each", highlight=False)
+        console.print(f"{EXACT}; every run by itself:  --per-run", highlight=False)
     else:
         console.print(summary_table(summary_rows(outcomes), console.width))
         console.print(EXACT, highlight=False)
@@ -128,8 +128,9 @@ def _show_scores(outcomes: Sequence[Outcome], console: Console, each: bool) -> N
 def _alone(outcomes: Sequence[Outcome]) -> str:
     """Return a sentence about the time of all runs together without the round cache."""
     seconds = sum(outcome.times.seconds for outcome in outcomes)
-    alone = sum(outcome.times.alone_seconds for outcome in outcomes)
-    return f"alone: without the round cache; all runs together {duration(alone)}, not {duration(seconds)}."
+    uncached = sum(outcome.times.uncached_seconds for outcome in outcomes)
+    together = f"{duration(uncached)}, not {duration(seconds)}"
+    return f"uncached: without the round cache; all runs together {together}."
 
 
 def _epsilons(outcomes: Sequence[Outcome]) -> str:

@@ -44,7 +44,7 @@ OWN_COLUMNS = {
 
 ROOMY = 100
 """From this many columns on, the results have two spaces between their columns."""
-WITH_ALONE = 85
+WITH_UNCACHED = 85
 """From this many columns on, the results have a column for a run's time without the round cache."""
 
 SUMMARY_COLUMNS = {
@@ -90,7 +90,7 @@ def result_row(outcome: Outcome, axes: Sequence[str] = ()) -> dict[str, Any]:
         **{name: scores.get(name) for name in RESULT_COLUMNS},
         **{name: scores[name] for name in OWN_COLUMNS if name in scores},
         "seconds": round(outcome.times.seconds, 1),
-        "alone_seconds": round(outcome.times.alone_seconds, 1),
+        "uncached_seconds": round(outcome.times.uncached_seconds, 1),
         "error": outcome.error,
         "folder": str(outcome.folder),
     }
@@ -101,25 +101,27 @@ def result_table(outcomes: Sequence[Outcome], width: int) -> Group:
 
     With a few more columns, and if any round was a cache hit, a row also has the time without the cache.
     """
-    alone = width >= WITH_ALONE and any(outcome.times.has_hits for outcome in outcomes)
+    uncached = width >= WITH_UNCACHED and any(outcome.times.has_hits for outcome in outcomes)
     sections: dict[str, list[tuple[str, Outcome]]] = {}
     configs = [outcome.config for outcome in outcomes]
     axes = further_axes(configs)
     for title, outcome in zip(titles(configs, axes), outcomes, strict=True):
         sections.setdefault(_section(outcome, axes), []).append((title, outcome))
-    return Group(*(_section_table(name, rows, width, alone=alone) for name, rows in sections.items()))
+    return Group(*(_section_table(name, rows, width, uncached=uncached) for name, rows in sections.items()))
 
 
-def _section_table(name: str, outcomes: Sequence[tuple[str, Outcome]], width: int, *, alone: bool) -> Table:
+def _section_table(
+    name: str, outcomes: Sequence[tuple[str, Outcome]], width: int, *, uncached: bool
+) -> Table:
     table = titled_table(f"Final round, {name}", width)
     table.add_column("algo-\nrithm")
     there = {score for _, outcome in outcomes for score in outcome.scores or {}}
     columns = {**RESULT_COLUMNS, **{key: name for key, name in OWN_COLUMNS.items() if key in there}}
-    for heading in [*columns.values(), "sec.", *(["alone"] if alone else [])]:
+    for heading in [*columns.values(), "sec.", *(["un-\ncached"] if uncached else [])]:
         table.add_column(heading, justify="right", no_wrap=True)
     for title, outcome in outcomes:
         row = result_row(outcome)
-        times = [outcome.times.seconds, *([outcome.times.alone_seconds] if alone else [])]
+        times = [outcome.times.seconds, *([outcome.times.uncached_seconds] if uncached else [])]
         table.add_row(title, *(_cell(row.get(name)) for name in columns), *map(_seconds, times))
     return table
 

@@ -25,7 +25,7 @@ class LaunchOptions:
     """Whether events are printed as JSON instead of text."""
     accept_changes: bool = False
     """Whether runs go on with other code, versions or machines than they began with; that is noted."""
-    each: bool = False
+    per_run: bool = False
     """Whether every run has its own row at the end, and not every algorithm its mean over seeds."""
     cache: CacheOptions | None = CacheOptions()
     """How cached rounds of other runs are used; None uses none."""

@@ -63,7 +63,7 @@ def _run_chosen(
     done = [run for run in chosen if run.run_id not in waiting]
     result = launch_remaining(grid, todo, done, storage, options, log, console)
     if not options.as_json:
-        show(grid, storage, log.uri, result.failures, result.tally, console, each=options.each)
+        show(grid, storage, log.uri, result.failures, result.tally, console, per_run=options.per_run)
     else:
         print_finished(done, storage, grid.varied)
     return result

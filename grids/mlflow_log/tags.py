@@ -143,7 +143,7 @@ def totals(folder: Path) -> dict[str, float]:
         return {}
     found = {
         "cost/seconds": times.seconds,
-        "cost/alone_seconds": times.alone_seconds,
+        "cost/uncached_seconds": times.uncached_seconds,
         "cost/rounds_computed": times.rounds_computed,
         "cost/peak_memory_mb": times.peak_memory_mb,
     }

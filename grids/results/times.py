@@ -15,7 +15,7 @@ class Times:
 
     seconds: float = 0.0
     """Training, testing, clustering and saving, without waiting for other runs."""
-    alone_seconds: float = 0.0
+    uncached_seconds: float = 0.0
     """The same without the round cache."""
     rounds: int = 0
     rounds_computed: float = 0.0
@@ -77,7 +77,7 @@ def times_of(folder: Path) -> Times:
     rows = _rows(folder)
     return Times(
         seconds=sum(row["seconds"] for row in rows),
-        alone_seconds=sum(_alone_seconds(row) for row in rows),
+        uncached_seconds=sum(_alone_seconds(row) for row in rows),
         rounds=len(rows),
         rounds_computed=sum(map(computed_share, rows)),
         peak_memory_mb=max((peak for row in rows if (peak := row.get("peak_memory_mb"))), default=None),
@@ -98,5 +98,5 @@ def _lasted(timing: Mapping[str, Any]) -> float:
 
 def _alone_seconds(timing: Mapping[str, Any]) -> float:
     # Records of an earlier version, without a round cache, lack it.
-    alone = timing.get("alone_seconds")
-    return float(timing["seconds"] if alone is None else alone)
+    uncached = timing.get("uncached_seconds")
+    return float(timing["seconds"] if uncached is None else uncached)

@@ -44,9 +44,9 @@ def show_cache(name: str, storage: Storage, drop: bool, as_json: bool, console: 
     console.print(cache_table(f"Round cache, {name}", rows, usage.total, console.width))
     say(LEGEND)
     say()
-    if usage.total.alone_seconds > usage.total.seconds:
-        saved = duration(usage.total.alone_seconds - usage.total.seconds)
-        say(f"The cache saved {saved} of {duration(usage.total.alone_seconds)}.")
+    if usage.total.uncached_seconds > usage.total.seconds:
+        saved = duration(usage.total.uncached_seconds - usage.total.seconds)
+        say(f"The cache saved {saved} of {duration(usage.total.uncached_seconds)}.")
     if dropped:
         trunks = {entry.trunk for entry in dropped}
         what = f"{_number(len(dropped), 'state')} of {_number(len(trunks), 'trunk')}"

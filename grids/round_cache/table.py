@@ -12,7 +12,7 @@ from fedgrid.grids.round_cache.usage import Usage
 
 LEGEND = (
     "runs: finished/all; rounds: of these runs so far; cached: rounds that came from\n"
-    "the cache; hits: their share; spent: the runs' own time; alone: their time if\n"
+    "the cache; hits: their share; spent: the runs' own time; uncached: their time if\n"
     "there were no cache; states: as large as a model each, cached for unfinished\n"
     "runs; stat.: statistics, which stay."
 )
@@ -25,7 +25,7 @@ HEADINGS = {
     "taken": "cached",
     "hits": "hits",
     "spent": "spent",
-    "alone": "alone",
+    "uncached": "uncached",
     "states": "states",
     "statistics": "stat.",
     "can go": "unused",
@@ -82,7 +82,7 @@ def _cells(row: Usage) -> dict[str, str]:
         "taken": f"{row.taken:.0f}",
         "hits": "–" if row.hits is None else f"{row.hits:.0%}",
         "spent": brief(row.seconds),
-        "alone": brief(row.alone_seconds),
+        "uncached": brief(row.uncached_seconds),
         "states": readable_size(row.states_bytes),
         "statistics": readable_size(row.statistics_bytes),
         "can go": readable_size(row.can_go_bytes),

@@ -36,7 +36,7 @@ class Usage:
     """The other rounds: cache hits."""
     seconds: float
     """Time that the runs spent."""
-    alone_seconds: float
+    uncached_seconds: float
     """Time that their rounds would have taken without the cache."""
     states_bytes: int
     statistics_bytes: int
@@ -140,7 +140,7 @@ def _usage(
         computed=computed,
         taken=rounds - computed,
         seconds=sum(one.seconds for one in times),
-        alone_seconds=sum(one.alone_seconds for one in times),
+        uncached_seconds=sum(one.uncached_seconds for one in times),
         states_bytes=sum(entry.size for entry in entries if entry.is_state),
         statistics_bytes=sum(entry.size for entry in entries if not entry.is_state),
         can_go_bytes=sum(entry.size for entry in entries if entry.file in unused),

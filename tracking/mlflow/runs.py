@@ -30,7 +30,7 @@ FORMAT_TAG, SECTIONS = "fedgrid.metrics", "sections"
 KIND_TAG, KIND = "mlflow.experimentKind", "custom_model_development"
 """Without it, MLflow's pages are those for language models."""
 TOTALS = (
-    *("cost/seconds", "cost/alone_seconds", "cost/rounds_computed", "cost/peak_memory_mb"),
+    *("cost/seconds", "cost/uncached_seconds", "cost/rounds_computed", "cost/peak_memory_mb"),
     *("grid/runs_done", "grid/runs_failed"),
 )
 """Metrics of a whole run or grid rather than of a round. Their step is 0: MLflow draws them as bars."""

@@ -62,8 +62,8 @@ def run(
         bool,
         typer.Option("--dry-run", help="Show what would run, with which resources, and roughly how long."),
     ] = False,
-    each: Annotated[
-        bool, typer.Option("--each", help="At the end a row for each run, not means over seeds.")
+    per_run: Annotated[
+        bool, typer.Option("--per-run", help="At the end a row for each run, not means over seeds.")
     ] = False,
 ) -> None:
     """Run a grid (a preset or a YAML file), or the run that the options describe.
@@ -76,7 +76,7 @@ def run(
     from fedgrid.grids.presets.grid import load_grid
     from fedgrid.grids.search.tuned import noted, read_tuned
 
-    options = launch.options(in_process=in_process, fresh=fresh, each=each)
+    options = launch.options(in_process=in_process, fresh=fresh, per_run=per_run)
     axes = scenario.axes(dataset=dataset, algorithm=algorithm)
     if what is None and not axes and not changes:
         raise ConfigError("nothing to run: name a preset (quickstart), a YAML file, or options; see --help")

@@ -212,7 +212,7 @@ class TestWhoTrains:
             assert differing(run, tmp_path) == []
             for row in rows(run, tmp_path):
                 assert (row["trained_clients"], row["computed_by"]) == (0, first.run_id)
-                assert row["alone_seconds"] > row["seconds"]
+                assert row["uncached_seconds"] > row["seconds"]
 
     def test_run_trains_from_the_round_in_which_it_deviates(self, tmp_path):
         """Rounds 2 and 3; those after it share all that is left."""
@@ -364,7 +364,7 @@ class TestTimings:
         for row in rows(run, tmp_path):
             assert (row["computed_by"], row["trained_clients"]) == (run.run_id, ALL)
             assert row["waited_seconds"] == 0
-            assert row["alone_seconds"] == row["seconds"] > row["train_seconds"] > 0
+            assert row["uncached_seconds"] == row["seconds"] > row["train_seconds"] > 0
             assert row["slowest_client"] in range(ALL)
 
     def test_timings_of_rounds_that_another_run_trained(self, tmp_path):
@@ -382,7 +382,7 @@ class TestTimings:
         play(first, tmp_path)
         play(second, tmp_path, Untouchable())
         for done, taken in zip(rows(first, tmp_path), rows(second, tmp_path), strict=True):
-            saved = taken["alone_seconds"] - taken["seconds"]
+            saved = taken["uncached_seconds"] - taken["seconds"]
             assert done["slowest_client_seconds"] < saved < done["seconds"]
 
     @pytest.mark.parametrize("cache", [None, CACHE], ids=["no cache", "cache"])
@@ -393,7 +393,7 @@ class TestTimings:
         assert differing(run, tmp_path) == []
         for row in rows(run, tmp_path):
             assert (row["computed_by"], row["reached_clients"]) == (run.run_id, 0)
-            assert row["alone_seconds"] >= row["seconds"] > 0
+            assert row["uncached_seconds"] >= row["seconds"] > 0
 
     def test_tests_of_a_round_in_which_no_client_is_reached_are_shared(self, tmp_path):
         play(config(dropout=0.999), tmp_path)
@@ -402,7 +402,7 @@ class TestTimings:
         assert differing(run, tmp_path) == []
         for row in rows(run, tmp_path):
             assert (row["computed_by"], row["reached_clients"]) == (run.run_id, 0)
-            assert row["alone_seconds"] > row["seconds"]
+            assert row["uncached_seconds"] > row["seconds"]
 
 
 class TestFailures:

@@ -73,7 +73,7 @@ def test_json_has_an_object_on_each_line(run, monkeypatch):
     assert (events[3]["rounds_done"], events[4]["round"], events[5]["clusters"]) == (1, 2, 1)
     assert (events[5]["error"], events[7]["error"]) == (None, "out of [memory]")
     assert events[5]["seconds"] >= 0
-    assert (events[7]["seconds"], events[7]["alone_seconds"]) == (0.0, 0.0)
+    assert (events[7]["seconds"], events[7]["uncached_seconds"]) == (0.0, 0.0)
 
 
 def test_terminal_lists_ended_runs_above_the_bars(run):

@@ -48,11 +48,11 @@ def shown(storage, width=100, runs=RUNS):
 
 @pytest.mark.parametrize("width", [80, 100])
 def test_summary_names_the_time_without_the_cache_on_any_terminal(shared, width):
-    assert "\nalone: without the round cache; all runs together " in shown(shared, width)
+    assert "\nuncached: without the round cache; all runs together " in shown(shared, width)
 
 
 def test_summary_without_cache_hits_names_no_other_time(tmp_path):
-    assert "alone" not in shown(run_all(tmp_path, None))
+    assert "uncached" not in shown(run_all(tmp_path, None))
 
 
 def test_summary_names_the_epsilons_of_runs_with_noise(shared, tmp_path):
@@ -71,8 +71,8 @@ def test_summary_file_has_both_times_of_each_run(shared, tmp_path):
     """The first computed all of its rounds, the second took some or all of them."""
     with write_summary(RUNS, shared, tmp_path).open(newline="") as file:
         plain, taker = csv.DictReader(file)
-    assert plain["seconds"] == plain["alone_seconds"]
-    assert float(taker["seconds"]) <= float(taker["alone_seconds"])
+    assert plain["seconds"] == plain["uncached_seconds"]
+    assert float(taker["seconds"]) <= float(taker["uncached_seconds"])
 
 
 def outcome(storage, run):
@@ -88,16 +88,16 @@ def test_several_seeds_are_one_table_of_means_unless_each_run_is_asked_for(tmp_p
         pass
     grid = Grid("mine", (RUNS[0], other), "")
     texts = {}
-    for each in (False, True):
+    for per_run in (False, True):
         text = io.StringIO()
         console = Console(file=text, width=100)
-        show(grid, storage, "sqlite:///mlflow.db", [], None, console, each=each)
-        texts[each] = text.getvalue()
+        show(grid, storage, "sqlite:///mlflow.db", [], None, console, per_run=per_run)
+        texts[per_run] = text.getvalue()
     values = [outcome(storage, run)["personalised_accuracy"] for run in grid.runs]
     assert f"{sum(values) / 2:.3f}" in texts[False]
     assert f"±{np.std(values, ddof=1):.3f}".replace("±0.", "±.") in texts[False]
     assert texts[False].count("Final round") == 1
-    assert "--each" in texts[False]
+    assert "--per-run" in texts[False]
     assert all(f"{value:.3f}" in texts[True] for value in values)
     assert texts[True].count("Final round") == 2
 

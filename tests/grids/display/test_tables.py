@@ -36,10 +36,17 @@ def filled(kind, value=0.12345, **values):
 
 
 def outcome(
-    algorithm="fedavg", *, seed=0, seconds=12.34, alone=None, error=None, clustering_round=None, name="runs/x"
+    algorithm="fedavg",
+    *,
+    seed=0,
+    seconds=12.34,
+    uncached=None,
+    error=None,
+    clustering_round=None,
+    name="runs/x",
 ):
-    """Return how a run ended; with `alone` seconds it took one of its 15 rounds from the cache."""
-    times = Times(seconds, seconds if alone is None else alone, 15, 15 if alone is None else 14)
+    """Return how a run ended; with `uncached` seconds it took one of its 15 rounds from the cache."""
+    times = Times(seconds, seconds if uncached is None else uncached, 15, 15 if uncached is None else 14)
     clustering = filled(
         ClusteringScores,
         final=filled(PartitionScores, 1.0, clusters=3),
@@ -99,30 +106,31 @@ def test_result_table_fits_a_terminal(width):
 
 
 def test_result_row_has_both_times():
-    row = result_row(outcome(seconds=12.34, alone=56.78))
-    assert (row["seconds"], row["alone_seconds"]) == (12.3, 56.8)
+    row = result_row(outcome(seconds=12.34, uncached=56.78))
+    assert (row["seconds"], row["uncached_seconds"]) == (12.3, 56.8)
     row = result_row(outcome(seconds=12.34))
-    assert (row["seconds"], row["alone_seconds"]) == (12.3, 12.3)
+    assert (row["seconds"], row["uncached_seconds"]) == (12.3, 12.3)
 
 
 @pytest.mark.parametrize("width", [85, 100, 140])
 def test_result_table_has_the_time_without_the_cache_after_hits(width):
     """In all tables, so that they look alike, also with the widest row."""
     outcomes = [
-        outcome("ocfl-affinity", seconds=9999.4, alone=99999.4, clustering_round=100),
+        outcome("ocfl-affinity", seconds=9999.4, uncached=99999.4, clustering_round=100),
         outcome(seconds=2, seed=1),
     ]
     lines = [line.rstrip() for line in printed(result_table(outcomes, width), width).splitlines()]
     assert len(lines) == 10
     assert max(map(len, lines)) <= width
-    assert lines[1].endswith(" alone") or lines[2].endswith(" alone")
+    assert lines[1].endswith(" un-")
+    assert lines[2].endswith(" cached")
     assert lines[4].split()[-3:] == ["0.123", "9999", "99999"]
     assert lines[9].split()[-3:] == ["0.123", "2.0", "2.0"]
 
 
 def test_narrow_result_table_omits_the_time_without_the_cache():
-    text = printed(result_table([outcome("ocfl-affinity", seconds=9999.4, alone=99999.4)], 80), 80)
-    assert "alone" not in text
+    text = printed(result_table([outcome("ocfl-affinity", seconds=9999.4, uncached=99999.4)], 80), 80)
+    assert "uncached" not in text
     assert "OCFL-AFF " in text
 
 

@@ -6,13 +6,13 @@ from fedgrid.grids.results.times import Times, computed_share, times_of
 from tests.helpers.run_records import write_timings
 
 
-def row(seconds, peak, trained=None, alone=None):
+def row(seconds, peak, trained=None, uncached=None):
     return {
         "seconds": seconds,
         "peak_memory_mb": peak,
         "reached_clients": 4,
         "trained_clients": trained,
-        "alone_seconds": alone,
+        "uncached_seconds": uncached,
     }
 
 
@@ -20,7 +20,7 @@ def test_times_are_sums_over_rounds(tmp_path):
     """The second was taken from the cache; in the third half of the clients were trained."""
     write_timings(tmp_path, [row(2.0, 300.0, 4, 2.0), row(0.5, 400.0, 0, 3.0), row(1.0, 350.0, 2, 1.5)])
     times = times_of(tmp_path)
-    assert times == Times(seconds=3.5, alone_seconds=6.5, rounds=3, rounds_computed=1.5, peak_memory_mb=400.0)
+    assert times == Times(3.5, uncached_seconds=6.5, rounds=3, rounds_computed=1.5, peak_memory_mb=400.0)
     assert times.has_hits
 
 
@@ -29,7 +29,7 @@ def test_run_of_an_earlier_version_has_no_cache_hits(tmp_path):
     seconds = {2.0: 300.0, 1.0: 200.0}
     write_timings(tmp_path, [{"seconds": each, "peak_memory_mb": seconds[each]} for each in seconds])
     times = times_of(tmp_path)
-    assert times == Times(seconds=3.0, alone_seconds=3.0, rounds=2, rounds_computed=2, peak_memory_mb=300.0)
+    assert times == Times(3.0, uncached_seconds=3.0, rounds=2, rounds_computed=2, peak_memory_mb=300.0)
     assert not times.has_hits
 
 
@@ -37,7 +37,7 @@ def test_run_of_an_earlier_version_that_was_resumed(tmp_path):
     """Null is what its first round did not record."""
     write_timings(tmp_path, [row(2.0, 300.0), row(0.5, 400.0, 0, 3.0)])
     times = times_of(tmp_path)
-    assert (times.alone_seconds, times.rounds_computed) == (5.0, 1)
+    assert (times.uncached_seconds, times.rounds_computed) == (5.0, 1)
 
 
 def test_times_without_a_record_are_zero(tmp_path):

@@ -42,10 +42,10 @@ def storage(tmp_path):
 
 
 def timings(storage, run, rounds):
-    """Record (trained_clients of 3, seconds, alone_seconds) a round."""
+    """Record (trained_clients of 3, seconds, uncached_seconds) a round."""
     folder = folder_of(storage.root, run)
     folder.mkdir(parents=True, exist_ok=True)
-    names = ("trained_clients", "seconds", "alone_seconds")
+    names = ("trained_clients", "seconds", "uncached_seconds")
     rows = [
         {"round": number, "reached_clients": 3, **dict(zip(names, row, strict=True))}
         for number, row in enumerate(rounds, start=1)
@@ -72,7 +72,7 @@ def test_usage_of_a_trunk_whose_runs_are_finished(storage):
         computed=4,
         taken=2,
         seconds=8.0,
-        alone_seconds=12.0,
+        uncached_seconds=12.0,
         states_bytes=state,
         statistics_bytes=statistic,
         can_go_bytes=state,
@@ -115,10 +115,10 @@ def test_usage_sums_trunks_and_separates_other_grids(storage):
 
 def test_timings_without_cache_columns_count_as_computed_rounds(storage):
     path = folder_of(storage.root, BNC) / "timings.parquet"
-    new = ["reached_clients", "trained_clients", "alone_seconds"]
+    new = ["reached_clients", "trained_clients", "uncached_seconds"]
     pq.write_table(stamped(pq.read_table(path).drop_columns(new)), path)
     usage = cache_usage([BNC], storage).total
-    assert (usage.computed, usage.taken, usage.seconds, usage.alone_seconds) == (3, 0, 6.0, 6.0)
+    assert (usage.computed, usage.taken, usage.seconds, usage.uncached_seconds) == (3, 0, 6.0, 6.0)
 
 
 def test_damaged_timings_count_as_no_rounds(storage):
