@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from fedgrid.engine.data.datasets import DATASETS
+from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank
 from fedgrid.grids.planning.published_branches import GROUPS, Branch, branch, computed, rounds_computed

@@ -13,7 +13,8 @@ from fedgrid.algorithms.contract.base import Algorithm, Conditions
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, nameless
 from fedgrid.algorithms.written import written
-from fedgrid.engine.data.datasets import find
+from fedgrid.engine.data import own_images
+from fedgrid.engine.data.datasets import find, named_by_content
 from fedgrid.engine.data.resizing import short_name
 from fedgrid.engine.disturbances.drift import Move, problem_with
 from fedgrid.engine.disturbances.faults import FAULT, Faults
@@ -43,7 +44,8 @@ class RunConfig(Section):
     """Everything that a run's numbers depend on, and nothing else (not where it runs, nor how fast)."""
 
     dataset: str
-    """One of `fedgrid data`, `folder:PATH`, `folder:PATH#64x64` (scaled to that size) or `npz:PATH`."""
+    """One of `fedgrid data`, `folder:PATH`, `folder:PATH#64x64` (scaled to that size) or `npz:PATH`; once
+    complete, `folder:NAME@DIGEST`: the user's own images are named by their content."""
     overlap: str
     """Kind of scenario: whether hidden groups share classes, or each client has a majority class."""
     balance: Literal["balanced", "imbalanced"]
@@ -136,6 +138,11 @@ class RunConfig(Section):
     def short_dataset(self) -> str:
         """Name of the data set without a path: `mnist`, `folder_cats`; two folders may have the same."""
         return short_name(self.dataset)
+
+    @property
+    def own_images(self) -> tuple[str, ...]:
+        """What the user's own images are called that the run needs; empty without any."""
+        return tuple(own_images.names_in({"dataset": self.dataset, "algorithm": self.algorithm}))
 
     @property
     def root_seed(self) -> int:
@@ -242,7 +249,7 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     values["model"] = str(values.get("model", dataset.model))
     if values["model"] not in MODELS:
         raise unknown("model", values["model"], MODELS)
-    values["algorithm"] = _complete_algorithm(values["algorithm"])
+    values["algorithm"] = named_by_content(_complete_algorithm(values["algorithm"]), data_dir)
     values[PLUGINS] = active.plugin_digests(values["algorithm"], values["model"])
     values["overlap"] = str(values["overlap"])
     defaults = kind_of(values["overlap"]).DEFAULTS

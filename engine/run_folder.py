@@ -13,6 +13,7 @@ from pathlib import Path
 
 from fedgrid.engine import checkpoint
 from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import DamagedFile, refuse_newer, seal, unseal
 from fedgrid.engine.integrity import done_mark
@@ -105,6 +106,8 @@ class RunFolder:
             delete_partial(self.path)
             if not (self.path / CONFIG).exists():
                 self._mark(CONFIG, self._config_text())
+            if images := own_images.sealed(self.config.own_images):
+                self._mark(own_images.PLACES, images)
             self._unmark(FAILED)
             if progress is None or progress.rounds_done < self.config.training.rounds:
                 self._unmark(DONE)

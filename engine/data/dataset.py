@@ -21,7 +21,7 @@ class Dataset:
     """A data set; its images are read by `load`."""
 
     name: str
-    """A key of `DATASETS`, or `folder:PATH` or `npz:PATH` with an absolute path, or with `@` and a digest."""
+    """A key of `DATASETS`, or what a run calls the user's own images (`engine.data.own_images`)."""
     title: str
     source: str
     """Origin, one line."""

@@ -1,29 +1,21 @@
-"""Which images a data set has: a digest of all of them, and of when their files last changed.
+"""Which images a data set has: a digest of all of them, as they are loaded.
 
-The digest is of the images as they are loaded, so it is the same for every copy, wherever it lies. Loading
-takes minutes for large image folders. For files that have not changed since, by size, times and inode, a
-digest is remembered in the user's cache.
+So it is the same for every copy, wherever it lies. Loading takes minutes for large image folders: the digest
+is remembered until a file changes.
 """
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
+from fedgrid.engine.data import remembered
 from fedgrid.engine.data.dataset import Dataset
 from fedgrid.engine.data.datasets import find, load
 from fedgrid.engine.data.readers import Pair
-from fedgrid.engine.errors import FedgridError
-from fedgrid.engine.format import seal, unseal
-from fedgrid.engine.storage.atomic import write_text
-from fedgrid.engine.storage.user_paths import cache_folder
-
-FOLDER = "images"
-FILES, IMAGES = "files", "images"
 
 
 def digest_of(pair: Pair) -> str:
@@ -46,13 +38,8 @@ def load_known(name: str, data_dir: Path) -> tuple[Pair, str]:
     pair = load(name, data_dir)
     found = digest_of(pair)
     dataset = find(name, data_dir)
-    after = fingerprint(dataset, data_dir)
-    if before == after:
-        # The digest is only remembered to save time: a cache that cannot be written costs nothing else.
-        with suppress(OSError, FedgridError):
-            place = _place(dataset, data_dir)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            write_text(place, seal({FILES: after, IMAGES: found}))
+    if before == fingerprint(dataset, data_dir):
+        remembered.remember(_key(dataset, data_dir), before, found)
     return pair, found
 
 
@@ -63,40 +50,28 @@ def digest_of_dataset(name: str, data_dir: Path) -> str:
         ConfigError, DataError: as `datasets.load`.
     """
     dataset = find(name, data_dir)
-    # Whatever is wrong with what is remembered, the images themselves are right.
-    with suppress(OSError, FedgridError, KeyError):
-        known = unseal(_place(dataset, data_dir))
-        if known[FILES] == fingerprint(dataset, data_dir):
-            return str(known[IMAGES])
-    return load_known(name, data_dir)[1]
+    known = remembered.recall(_key(dataset, data_dir), fingerprint(dataset, data_dir))
+    return known or load_known(name, data_dir)[1]
 
 
 def fingerprint(dataset: Dataset, data_dir: Path) -> str:
     """Return a digest of names, sizes, times and inodes of a data set's files; their content is not read."""
-    digest = sha256()
-    for path in _files(dataset, data_dir):
-        try:
-            about = path.stat()
-            line = f"{path} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns} {about.st_ino}\n"
-        except FileNotFoundError:
-            line = f"{path} missing\n"
-        digest.update(line.encode())
-    return digest.hexdigest() if dataset.files or dataset.location else version("scikit-learn")
+    if not (dataset.files or dataset.location):
+        return version("scikit-learn")
+    return remembered.fingerprint(_files(dataset, data_dir))
 
 
 def _files(dataset: Dataset, data_dir: Path) -> Iterator[Path]:
     place = data_dir / dataset.location
     if dataset.files:
         yield from (data_dir / name for name in dataset.files)
-    elif dataset.location and not place.is_dir():
+    elif not place.is_dir():
         yield place
-    elif dataset.location:
+    else:
         for folder, names, files in os.walk(place):
             names.sort()
             yield from (Path(folder, name) for name in sorted(files))
 
 
-def _place(dataset: Dataset, data_dir: Path) -> Path:
-    """Return the file in which the digest of a data set is remembered."""
-    key = sha256(f"{dataset.name} {data_dir.absolute()}".encode()).hexdigest()[:16]
-    return cache_folder() / FOLDER / f"{key}.json"
+def _key(dataset: Dataset, data_dir: Path) -> str:
+    return f"{dataset.name} {(data_dir / dataset.location).absolute()}"

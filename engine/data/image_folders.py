@@ -73,13 +73,18 @@ def class_names(folder: Path) -> tuple[str, ...]:
     return tuple(_class_folders(folder / "train", _group_names(folder)))
 
 
+def files(folder: Path) -> list[Path]:
+    """Return the files that are read as images."""
+    return [path for part in _files(folder) for files in part for path in files]
+
+
 def mixed(folder: Path) -> str | None:
     """Return in one line that some images are grey and are read as colour; None if all are of one kind.
 
     Reads no more than the beginning of each file.
     """
     grey, count, first = 0, 0, None
-    for path in (path for part in _files(folder) for files in part for path in files):
+    for path in files(folder):
         with suppress(OSError), Image.open(path, formats=FORMATS) as image:
             count += 1
             grey += image.mode in GREY_MODES

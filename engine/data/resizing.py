@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from fedgrid.engine.data.own_images import without_digest
 from fedgrid.engine.errors import ConfigError
 
 SIZED = re.compile(r"(?P<place>.+)#(?P<width>\d+)(x(?P<height>\d+))?")
@@ -36,7 +37,7 @@ def mark(size: Size | None, before: str = "#") -> str:
 
 
 def short_name(dataset: str) -> str:
-    """Return a data set's name without a path: `mnist`, `folder_cats`, `folder_cats-64x64`."""
-    kind, _, given = dataset.partition(":")
+    """Return a data set's name without a path or a digest: `mnist`, `folder_cats`, `folder_cats-64x64`."""
+    kind, _, given = without_digest(dataset).partition(":")
     place, size = place_and_size(given)
     return f"{kind}_{Path(place).stem}{mark(size, '-')}" if given else kind

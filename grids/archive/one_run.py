@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedgrid.engine.data.datasets import DATASETS
+from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.errors import DataError
 from fedgrid.engine.partition import blueprint
 from fedgrid.engine.partition.groups import class_sets, cluster_sizes

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
+from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import FedgridError, RunError, in_one_line
 from fedgrid.engine.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.grids.attack.results import AttackFiles
@@ -47,6 +48,7 @@ def attack_all(
 
 def _tried(files: AttackFiles, title: str, grid: Path, data_dir: Path) -> str | None:
     try:
+        own_images.know_from(grid)
         kept_plugins.restore(grid, files.storage, [files.config])
         attack(files, title, data_dir)
     except FedgridError as error:

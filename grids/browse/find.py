@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.format import FORMAT, VERSION
 from fedgrid.engine.integrity.done_mark import CONFIG
@@ -74,6 +75,7 @@ def _stored(storage: Storage) -> list[RunConfig]:
             values = json.loads(path.read_bytes())
             if values.pop(VERSION, None) == FORMAT:
                 found.append(RunConfig.model_validate(values))
+                own_images.know_from(path.parent)
         except ValueError:
             continue
     return found

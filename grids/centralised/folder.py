@@ -11,6 +11,7 @@ import yaml
 from fedgrid.engine import checkpoint
 from fedgrid.engine.centralised import EPOCHS, CentralisedConfig
 from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.data import own_images
 from fedgrid.engine.epsilons import EPSILON_2_FACTOR, SETTLED, Proposal
 from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.integrity.files import read_table
@@ -65,6 +66,9 @@ class CentralisedFolder:
             text = json.dumps(self.config.model_dump(mode="json"), indent=2, sort_keys=True)
             write_text(self.path / CONFIG, text + "\n")
             self._push(CONFIG)
+            if images := own_images.sealed([self.config.dataset]):
+                write_text(self.path / own_images.PLACES, images)
+                self._push(own_images.PLACES)
             for number in checkpoint.stored_rounds(self.path):
                 progress = checkpoint.load(self.path, number)
                 if progress is not None and number <= self._epochs.num_rows:

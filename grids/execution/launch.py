@@ -9,6 +9,7 @@ from shutil import rmtree
 from rich.console import Console
 
 from fedgrid.engine.clients.placement import Placement, at_once, cluster_nodes, most_at_once
+from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.plugins import active
 from fedgrid.engine.round_cache import speed
@@ -183,6 +184,7 @@ def _run(
         until,
         options.cache,
         plugins,
+        own_images.places(name for run in runs for name in run.own_images),
         options.accept_changes,
     )
     run_trials(context, watch, options.retries)

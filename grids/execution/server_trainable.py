@@ -17,6 +17,7 @@ from ray import tune
 
 from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.clients.ray_pool import RayPool
+from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import RunError, in_one_line
 from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.round_cache.files import CacheOptions
@@ -54,6 +55,8 @@ class LaunchContext:
     """As in `LaunchOptions`."""
     plugins: tuple[PluginSource, ...] = ()
     """Those that the runs name."""
+    images: own_images.Places = field(default_factory=dict)
+    """Where the user's own images are that the runs name."""
     accept_changes: bool = False
     """As in `LaunchOptions`."""
 
@@ -105,6 +108,7 @@ class ServerTrainable(tune.Trainable):
 
     def _run(self) -> Iterator[RunEvent]:
         context = self._context
+        own_images.know(context.images)
         if self._failures:
             # Longer each time: what made it fail, such as a full disk, may pass.
             CLOCK.pause(backoff(self._failures))

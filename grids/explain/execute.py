@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from fedgrid.engine.clients.placement import cluster_nodes
+from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import FedgridError, RunError, in_one_line
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import PluginSource
@@ -88,8 +89,9 @@ def run_on_ray(
     task = ray.remote(num_cpus=CPUS, num_gpus=GPUS if has_gpu else 0, max_retries=RETRIES)(_task)
     device = "cuda" if has_gpu else "cpu"
     plugins = active.sources(digest for job in jobs for digest in job.config.plugin_digests)
+    images = own_images.places(name for job in jobs for name in job.config.own_images)
     waiting: dict[Any, Job] = {
-        task.remote(JobFiles(storage, job), data_dir, device, token, plugins): job for job in jobs
+        task.remote(JobFiles(storage, job), data_dir, device, token, plugins, images): job for job in jobs
     }
     while waiting:
         ready, _ = ray.wait(list(waiting), timeout=LOOK_EVERY)
@@ -104,9 +106,15 @@ def run_on_ray(
 
 
 def _task(
-    files: JobFiles, data_dir: Path, device: str, token: str, plugins: Sequence[PluginSource]
+    files: JobFiles,
+    data_dir: Path,
+    device: str,
+    token: str,
+    plugins: Sequence[PluginSource],
+    images: own_images.Places,
 ) -> tuple[str | None, float]:
     """Do a job in a process of the cluster; return why it failed, if it did, and the seconds it took."""
+    own_images.know(images)
     active.know(plugins)
     active.activate(files.job.config.plugin_digests)
     started = perf_counter()

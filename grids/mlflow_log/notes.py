@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote as in_address
 
 from fedgrid.algorithms import registry
-from fedgrid.engine.data.datasets import DATASETS
+from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.format import DamagedFile, unseal
 from fedgrid.engine.integrity.made_with import IMAGES, MADE_WITH, Parts, parts_of
 from fedgrid.engine.run_config import RunConfig
@@ -100,8 +100,8 @@ def dataset_of(config: RunConfig, folder: Path) -> DatasetInput:
     facts: dict[str, Any] = {"clients": config.clients, "overlap": config.overlap, "balance": config.balance}
     if known is not None:
         facts |= {"images": known.pool_size, "classes": known.num_classes, "shape": known.shape}
-    where = config.dataset.partition(":")[2] if known is None else known.source
-    return DatasetInput(config.short_dataset, digest, where or config.dataset, facts, "training")
+    where = config.dataset if known is None else known.source
+    return DatasetInput(config.short_dataset, digest, where, facts, "training")
 
 
 def _what(config: RunConfig) -> str:

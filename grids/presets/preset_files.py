@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from fedgrid.engine.data.datasets import DATASETS
+from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.errors import ConfigError, DataError, unknown, unknown_key
 from fedgrid.engine.plugins import active
 from fedgrid.engine.run_config import DEFAULTS, INNER, SETTABLE, RunConfig

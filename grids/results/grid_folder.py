@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedgrid.algorithms.registry import note_titles
+from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.format import DamagedFile, OlderFormat, seal, unseal
 from fedgrid.engine.run_config import RunConfig
@@ -89,6 +90,8 @@ class GridFolder:
         ]
         for name, plugin in kept_plugins.files(self.path, runs).items():
             self.write(name, plugin)
+        if images := own_images.sealed(name for run in (*runs, *still_there) for name in run.own_images):
+            self.write(own_images.PLACES, images)
         self.write(PRESET, text)
         lines = "".join(f"{run.canonical_json()}\n" for run in (*runs, *still_there))
         head = seal({"source": source, "runs": sha256(lines.encode()).hexdigest()})
@@ -102,6 +105,7 @@ class GridFolder:
         """
         _, lines = self._read()
         note_titles(kept_plugins.titles(self.path), kept_plugins.references(self.path))
+        own_images.know_from(self.path)
         try:
             return read_runs(lines)
         except ValidationError as error:

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from fedgrid.algorithms.clustering.clusterers import Clusterer
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.data.datasets import DATASETS, OWN_FORMATS
+from fedgrid.engine.data.datasets import OWN_FORMATS
+from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.partition.kinds import KINDS
 from fedgrid.engine.run_config import PLUGINS, RunConfig

@@ -3,12 +3,11 @@
 import re
 import shutil
 from collections.abc import Iterator
-from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
+from fedgrid.engine.data import image_folders, own_images
 from fedgrid.engine.data.datasets import OWN_FORMATS, SHIPPED, SHIPPED_FOLDER, find
-from fedgrid.engine.data.images import check_is_file
 from fedgrid.engine.data.resizing import mark, place_and_size
 from fedgrid.engine.errors import ConfigError
 
@@ -17,10 +16,9 @@ LIMIT = 64 << 20
 
 
 class Shipment:
-    """Copies images into a job's working directory, and names them by their content.
+    """Copies images into a job's working directory, into a folder named by their content.
 
-    `npz:mine.npz` becomes `npz:@3f2a.../mine.npz`, whichever directory the job gets, so that a run has the
-    same id each time it is submitted.
+    `npz:mine.npz` becomes `npz:@3f2a.../mine.npz`, whichever directory the job gets.
     """
 
     def __init__(self, job: Path) -> None:
@@ -50,10 +48,9 @@ class Shipment:
     def _ship(self, name: str) -> str:
         kind, _, given = name.partition(":")
         size = mark(place_and_size(given)[1])
-        place = Path(find(name, Path()).location)
-        files = sorted(_files(place))
-        for file in files:
-            check_is_file(file, "an image file")
+        dataset = find(name, Path())
+        place = Path(dataset.location)
+        files = image_folders.files(place) if place.is_dir() else [place]
         self._size += sum(file.stat().st_size for file in files)
         if self._size > LIMIT:
             raise ConfigError(
@@ -61,12 +58,7 @@ class Shipment:
                 f"{LIMIT >> 20} MiB travel with a job; put them on a disk that all machines of the cluster "
                 "have, and name the absolute path there"
             )
-        digest = sha256()
-        for file in files:
-            with file.open("rb") as opened:
-                content = file_digest(opened, "sha256").hexdigest()
-            digest.update(f"{file.relative_to(place)} {content}\n".encode())
-        there = f"{digest.hexdigest()[:12]}/{place.name}"
+        there = f"{own_images.digest_in(dataset.name)}/{place.name}"
         for file in files:
             copy = self._folder / there / file.relative_to(place)
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -88,14 +80,3 @@ def relative(value: Any) -> Iterator[str]:
             kind, _, path = name.partition(":")
             if kind in OWN_FORMATS and path and not path.startswith(("/", "~", SHIPPED)):
                 yield name
-
-
-def _files(place: Path) -> Iterator[Path]:
-    """Yield a file itself; of a folder the files that are read as images, without hidden ones."""
-    if not place.is_dir():
-        yield place
-        return
-    for part in ("train", "test"):
-        for path in (place / part).rglob("*"):
-            if not path.is_dir() and not any(name.startswith(".") for name in path.relative_to(place).parts):
-                yield path

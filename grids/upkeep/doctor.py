@@ -12,7 +12,8 @@ from platform import platform, python_version
 from rich.console import Console
 
 from fedgrid.engine.clients.placement import GPU_SHARE, Request, at_once, describe, plan
-from fedgrid.engine.data.datasets import DATASETS, is_here
+from fedgrid.engine.data.datasets import is_here
+from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.errors import FedgridError
 from fedgrid.engine.format import FORMAT
 from fedgrid.engine.plugins.installed import installed

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.data.datasets import DATASETS
+from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.partition.kinds import KINDS
 from tests.helpers.command_line import fedgrid

@@ -9,7 +9,8 @@ from sklearn.metrics import f1_score
 from torch.nn import functional
 
 from fedgrid.engine.centralised import EPOCHS, complete, prepare, train
-from fedgrid.engine.data.datasets import DATASETS, load
+from fedgrid.engine.data.datasets import load
+from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.models import flat_vectors
 from fedgrid.engine.models.flat_vectors import layout_of

@@ -15,8 +15,9 @@ from rich.table import Table
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED
-from fedgrid.engine.data.datasets import DATASETS, is_here
+from fedgrid.engine.data.datasets import is_here
 from fedgrid.engine.data.femnist import convert
+from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.errors import ConfigError, DataError, unknown
 from fedgrid.engine.models.registry import AUTOENCODERS, MODELS, ModelEntry
 from fedgrid.engine.partition.blueprint import Blueprint

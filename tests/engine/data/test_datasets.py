@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fedgrid.engine.data import own_images
 from fedgrid.engine.data.dataset import Dataset
 from fedgrid.engine.data.datasets import (
     DATASETS,
@@ -118,10 +119,12 @@ class TestFind:
         with pytest.raises(ConfigError, match=f"unknown dataset '{name}'"):
             find(name, tmp_path)
 
-    def test_image_folder_is_named_by_its_absolute_path(self, folder, tmp_path, monkeypatch):
+    def test_image_folder_is_named_by_its_content(self, folder, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         dataset = find("folder:own", Path("elsewhere"))
-        assert dataset.name == f"folder:{folder}"
+        assert own_images.is_name(dataset.name)
+        assert find(dataset.name, Path("elsewhere")) == dataset
+        assert dataset.location == str(folder)
         assert (dataset.title, dataset.num_classes, dataset.shape, dataset.pool_size) == (
             "own",
             2,

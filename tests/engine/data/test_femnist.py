@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from fedgrid.engine.data.datasets import DATASETS, find, load
+from fedgrid.engine.data.datasets import find, load
 from fedgrid.engine.data.femnist import Converted, convert
+from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.errors import DataError, StorageError
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.session import prepare

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedgrid.engine.data import datasets, image_folders
+from fedgrid.engine.data import datasets, image_folders, own_images
 from fedgrid.engine.data.resizing import short_name
 from fedgrid.engine.errors import ConfigError, DataError
 
@@ -85,10 +85,11 @@ class TestImageFolder:
         assert image_folders.facts(folder, (2, 1)) == (2, (1, 1, 2), 4, None)
 
     def test_scaled_folder_is_a_data_set_of_its_own(self, folder):
+        digest = own_images.digest_of(folder, image_folders.files(folder))
         small = datasets.find(f"folder:{folder}#2x1", folder)
-        assert (small.name, small.shape) == (f"folder:{folder}#2x1", (1, 1, 2))
+        assert (small.name, small.shape) == (f"folder:{folder.name}#2x1@{digest}", (1, 1, 2))
         square = datasets.find(f"folder:{folder}#5", folder)
-        assert (square.name, square.shape) == (f"folder:{folder}#5x5", (1, 5, 5))
+        assert (square.name, square.shape) == (f"folder:{folder.name}#5x5@{digest}", (1, 5, 5))
         pool, _ = datasets.load(square.name, folder)
         assert pool.images.shape == (4, 1, 5, 5)
         assert short_name(square.name) == f"folder_{folder.name}-5x5"

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
-from fedgrid.engine.data.datasets import DATASETS, load
+from fedgrid.engine.data.datasets import load
+from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.partition.groups import class_sets
 from fedgrid.engine.partition.holdouts import share_of
 from fedgrid.engine.partition.ocfl import sizes_of

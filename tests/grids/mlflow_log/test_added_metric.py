@@ -50,7 +50,7 @@ def shown(folder: Path) -> list[Metrics]:
 
 def test_added_metric_is_in_parquet_in_tracking_and_in_mlflow(tmp_path, monkeypatch):
     add(monkeypatch, GINI)
-    folder = play(config(), tmp_path, store=None)
+    folder = play(config(), tmp_path, cache=None)
     table = pq.read_table(folder / "rounds.parquet")
     assert (table.column_names[-1], table.schema.field("gini").type) == ("gini", pa.float64())
     assert table["gini"].to_pylist() == [0.25] * ROUNDS
@@ -74,24 +74,24 @@ def test_added_metric_is_in_the_scores_of_a_round_that_has_just_ended(tmp_path, 
 def test_algorithm_returns_an_added_metric_by_its_name(tmp_path, monkeypatch):
     add(monkeypatch, replace(GINI, of=None))
     let_algorithm_return(monkeypatch, gini=0.75)
-    folder = play(config(), tmp_path, store=None)
+    folder = play(config(), tmp_path, cache=None)
     assert [numbers["other/gini"] for numbers in shown(folder)] == [0.75] * ROUNDS
 
 
 def test_metric_of_an_algorithm_that_is_not_declared_is_refused_by_name(tmp_path, monkeypatch):
     let_algorithm_return(monkeypatch, gini=0.75)
     with pytest.raises(ValueError, match="gini.*ROUND_METRICS.*round_metrics.py"):
-        play(config(), tmp_path, store=None)
+        play(config(), tmp_path, cache=None)
 
 
 def test_older_records_read_as_null_in_an_added_metric_and_the_run_resumes(tmp_path, monkeypatch):
-    folder = play(config(), tmp_path, store=None, until=2)
+    folder = play(config(), tmp_path, cache=None, until=2)
     add(monkeypatch, GINI)
     found = records.read(folder)
     assert np.isnan(found.rounds["gini"]).all()
     assert math.isnan(scores.curves(found)["gini"][0])
     assert [numbers["other/gini"] for numbers in shown(folder)] == [None, None]
-    play(config(), tmp_path, store=None)
+    play(config(), tmp_path, cache=None)
     assert pq.read_table(folder / "rounds.parquet")["gini"].to_pylist() == [None, None, 0.25]
 
 

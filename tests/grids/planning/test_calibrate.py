@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.data.datasets import DATASETS
+from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.session import Session, prepare
