@@ -18,8 +18,14 @@ from fedgrid.grids.results.study import load
 from fedgrid.tracking.scoring.cost import Target, Terms, costs
 from fedgrid.tracking.scoring.study import Study
 
-FEDERATION = ["overlap", "balance", "seed"]
-WITH_GROUPS = ("nonoverlapping", "overlapping", "rotated")
+FEDERATION = ["split", "seed"]
+WITH_GROUPS = (
+    "nonoverlapping-balanced",
+    "nonoverlapping-imbalanced",
+    "overlapping-balanced",
+    "overlapping-imbalanced",
+    "rotated",
+)
 """Kinds of scenario whose groups are there to be found."""
 
 
@@ -67,7 +73,7 @@ def section(runs: pd.DataFrame, target: str) -> str:
     """Return the section in Markdown."""
     seeds = ", ".join(map(str, sorted(runs["seed"].unique())))
     federations = len(runs.groupby(FEDERATION))
-    scenarios = (runs["overlap"] + " " + runs["balance"].where(runs["balance"] != "balanced", "")).str.strip()
+    scenarios = runs["split"].str.removesuffix("-balanced").str.replace("-imbalanced", " imbalanced")
     by_scenario = runs.pivot_table("personalised_accuracy", "algorithm", scenarios, sort=False)
     by_scenario = by_scenario.loc[runs["algorithm"].unique()]
     competing = runs.loc[~runs["reference"], "algorithm"].unique()
@@ -90,14 +96,14 @@ def section(runs: pd.DataFrame, target: str) -> str:
 def findings(runs: pd.DataFrame) -> list[str]:
     """Return in words who is right, who leaves equal clients together, and who serves clients best."""
     runs = runs[~runs["reference"]]
-    grouped = runs[runs["overlap"].isin(WITH_GROUPS)].groupby("algorithm", sort=False)["exactly_right"]
+    grouped = runs[runs["split"].isin(WITH_GROUPS)].groupby("algorithm", sort=False)["exactly_right"]
     right = [name for name, found in grouped if found.all()]
-    clusters = runs[runs["overlap"] == "iid"].groupby("algorithm", sort=False)["clusters"].max()
+    clusters = runs[runs["split"] == "iid"].groupby("algorithm", sort=False)["clusters"].max()
     together = [name for name in right if clusters[name] == 1]
     most = grouped.mean().sort_values(ascending=False, kind="stable").head(3)
     ranks = runs.groupby(FEDERATION)["personalised_accuracy"].rank(ascending=False)
     ranked = ranks.groupby(runs["algorithm"], sort=False).mean().sort_values(kind="stable").head(4)
-    differing = runs[runs["overlap"].isin(DIFFERING)].groupby("algorithm", sort=False)
+    differing = runs[runs["split"].isin(DIFFERING)].groupby("algorithm", sort=False)
     served = differing["personalised_accuracy"].mean().sort_values(ascending=False, kind="stable").head(4)
     always, spared = (", ".join(names) or "none" for names in (right, together))
     return [
@@ -126,8 +132,8 @@ def overall(runs: pd.DataFrame) -> pd.DataFrame:
     ranks = competitors.groupby("algorithm")["rank"].mean()
     rows = {}
     for name, part in runs.groupby("algorithm", sort=False):
-        grouped = part[part["overlap"].isin(WITH_GROUPS)]
-        alike = part[part["overlap"] == "iid"]
+        grouped = part[part["split"].isin(WITH_GROUPS)]
+        alike = part[part["split"] == "iid"]
         rows[name] = {
             "exactly right": f"{grouped['exactly_right'].sum()}/{len(grouped)}",
             "ARI": f"{grouped['ari'].mean():.2f}",

@@ -39,7 +39,7 @@ Settings = Mapping[str, Any]
 def shifted(kinds: Sequence[str], groups: Sequence[int], clients: Sequence[int]) -> list[Settings]:
     """Return federations whose groups differ by what is done to their images."""
     return [
-        {"overlap": kind, "clients": number, "split": {"num_clusters": count}}
+        {"clients": number, "split": {"kind": kind, "num_clusters": count}}
         for kind, count, number in product(kinds, groups, clients)
     ]
 
@@ -47,7 +47,7 @@ def shifted(kinds: Sequence[str], groups: Sequence[int], clients: Sequence[int])
 def split(groups: Sequence[int], clients: Sequence[int], balances: Sequence[str]) -> list[Settings]:
     """Return federations of OCFL's splits with so many groups."""
     return [
-        {"overlap": overlap, "balance": balance, "clients": number, "split": {"num_clusters": count}}
+        {"clients": number, "split": {"kind": f"{overlap}-{balance}", "num_clusters": count}}
         for overlap, balance, number, count in product(
             ("nonoverlapping", "overlapping"), balances, clients, groups
         )
@@ -61,23 +61,28 @@ SETS: Mapping[str, Sequence[Settings]] = {
     "five": split([5], [15, 30], ["balanced"]),
     "six": split([6], [30], BOTH),
     "ten groups of 2 to 4": [
-        {"overlap": "nonoverlapping", "balance": balance, "clients": clients, "split": {"num_clusters": 10}}
+        {"clients": clients, "split": {"kind": f"nonoverlapping-{balance}", "num_clusters": 10}}
         for balance, clients in (("balanced", 20), ("imbalanced", 30))
     ],
     "rotated": shifted(["rotated"], [4, 2], [20]),
     "flipped": shifted(["flipped"], [4, 2], [20]),
     "swapped": shifted(["swapped"], [4, 2], [20]),
     "rotated unequal": [
-        {"overlap": "rotated", "clients": 20, "split": {"num_clusters": count, "alpha": 1.0}}
-        for count in (4, 2)
+        {"clients": 20, "split": {"kind": "rotated", "num_clusters": count, "alpha": 1.0}} for count in (4, 2)
     ],
     "participation 0.5": [{**given, "participation": 0.5} for given in split([3], [15, 30], BOTH)],
     "participation 0.2": [{**given, "participation": 0.2} for given in split([3], [15], BOTH)],
-    "MNIST": [{**given, "dataset": "mnist", "split": {"draws": 285}} for given in split([3], [15, 30], BOTH)],
+    "MNIST": [
+        {**given, "dataset": "mnist", "split": {**given["split"], "draws": 285}}
+        for given in split([3], [15, 30], BOTH)
+    ],
+        {**given, "dataset": "mnist", "split": {**given["split"], "draws": 285}}
+        for given in split([3], [15, 30], BOTH)
+    ],
     "none": [
         *({"clients": clients, "split": {"num_clusters": 1}} for clients in (10, 15, 20, 30, 50)),
-        *({"overlap": "majority", "clients": clients, "split": {"majority": 0.1}} for clients in (15, 30)),
-        *({"overlap": "dirichlet", "clients": clients, "split": {"alpha": 100}} for clients in (10, 15, 30)),
+        *({"clients": clients, "split": {"kind": "majority", "majority": 0.1}} for clients in (15, 30)),
+        *({"clients": clients, "split": {"kind": "dirichlet", "alpha": 100}} for clients in (10, 15, 30)),
     ],
 }
 

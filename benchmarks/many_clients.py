@@ -74,13 +74,12 @@ def config(path: Path, given: argparse.Namespace) -> RunConfig:
     return complete(
         {
             "dataset": f"npz:{path}",
-            "overlap": "natural",
             "clients": given.clients,
             "model": given.model,
             "algorithm": given.algorithm,
             "participation": 0.02,
             "evaluation": {"clients": "asked", "local_server": False},
-            "split": {"server_images": 1000},
+            "split": {"kind": "natural", "server_images": 1000},
             "training": {"rounds": given.rounds, "local_epochs": given.epochs, "batch_size": 10},
         },
         path.parent,

@@ -53,6 +53,8 @@ ABBREVIATIONS = {
     "bs": "batch_size",
     "wd": "weight_decay",
     "fraction": "participation",
+    "overlap": "split",
+    "balance": "split",
 }
 """Of keys, as papers and other tools have them, too far from ours to be found by their letters."""
 

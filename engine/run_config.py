@@ -24,7 +24,7 @@ from fedgrid.engine.format import FORMAT
 from fedgrid.engine.models.registry import MODELS, check_size
 from fedgrid.engine.partition.kinds import kind_of
 from fedgrid.engine.partition.majority import with_class_numbers
-from fedgrid.engine.partition.scenarios import Scenario, scenario_of
+from fedgrid.engine.partition.scenarios import Scenario, scenario_of, seed_text
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.plugins import active
 from fedgrid.engine.seeds import root_seed
@@ -46,10 +46,6 @@ class RunConfig(Section):
     dataset: str
     """One of `fedgrid data`, `folder:PATH`, `folder:PATH#64x64` (scaled to that size) or `npz:PATH`; once
     complete, `folder:NAME@DIGEST`: the user's own images are named by their content."""
-    overlap: str
-    """Kind of scenario: whether hidden groups share classes, or each client has a majority class."""
-    balance: Literal["balanced", "imbalanced"]
-    """Whether hidden groups have equal sizes and natural class shares."""
     clients: PositiveInt
     algorithm: dict[str, Any]
     """`name`, one of `fedgrid algorithms`, and all of its settings."""
@@ -113,7 +109,7 @@ class RunConfig(Section):
     def _drift_is_possible(cls, drift: dict[int, Move], before: ValidationInfo) -> dict[int, Move]:
         found = before.data
         if drift and {"dataset", "clients", "split", "training", "joins"} <= set(found):
-            scenario = scenario_of(found["dataset"], found["overlap"], found["balance"], found["clients"])
+            scenario = scenario_of(found["dataset"], found["split"].kind, found["clients"])
             problem = problem_with(drift, scenario, found["split"], found["training"].rounds, found["joins"])
             if problem:
                 raise ValueError(problem)
@@ -127,12 +123,12 @@ class RunConfig(Section):
     @property
     def scenario(self) -> str:
         """Data set, number of clients and split, as in `mnist-15-overlapping-imbalanced`."""
-        return f"{self.short_dataset}-{self.clients}-{self.overlap}-{self.balance}"
+        return f"{self.short_dataset}-{self.clients}-{self.split.kind}"
 
     @property
     def split_scenario(self) -> Scenario:
         """The scenario as the kinds of scenarios know it."""
-        return scenario_of(self.dataset, self.overlap, self.balance, self.clients)
+        return scenario_of(self.dataset, self.split.kind, self.clients)
 
     @property
     def short_dataset(self) -> str:
@@ -151,7 +147,8 @@ class RunConfig(Section):
         Neither the algorithm nor any other setting counts, and of the user's own images only the name of the
         folder or file: a run is the same wherever they lie.
         """
-        return root_seed(self.scenario, self.seed)
+        text = f"{self.short_dataset}-{self.clients}-{seed_text(self.split.kind)}"
+        return root_seed(text, self.seed)
 
     @property
     def name(self) -> str:
@@ -217,8 +214,7 @@ SETTABLE = tuple(key for key in RunConfig.model_fields if key != PLUGINS)
 INNER = inner_keys(RunConfig)
 DEFAULTS: dict[str, Any] = {
     "dataset": "digits",
-    "overlap": "nonoverlapping",
-    "balance": "balanced",
+    "split": "nonoverlapping-balanced",
     "clients": 15,
     "algorithm": "ocfl-hdbscan",
     "seed": 0,
@@ -251,10 +247,11 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
         raise unknown("model", values["model"], MODELS)
     values["algorithm"] = named_by_content(_complete_algorithm(values["algorithm"]), data_dir)
     values[PLUGINS] = active.plugin_digests(values["algorithm"], values["model"])
-    values["overlap"] = str(values["overlap"])
-    defaults = kind_of(values["overlap"]).DEFAULTS
-    if isinstance(split := values.get("split", {}), Mapping):
-        values["split"] = with_class_numbers({**defaults, **split}, dataset.name, dataset.class_names)
+    if isinstance(split := values["split"], str):
+        split = {"kind": split}
+    if isinstance(split, Mapping):
+        split = {**kind_of(str(split.get("kind", DEFAULTS["split"]))).DEFAULTS, **split}
+        values["split"] = with_class_numbers(split, dataset.name, dataset.class_names)
     try:
         config = RunConfig(**values)
     except ValidationError as error:

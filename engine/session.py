@@ -250,7 +250,7 @@ def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
     (pool_set, official), _ = images_of(config.dataset, data_dir)
     splits = deal(config, (pool_set, official), data_dir)
     num_classes = find(config.dataset, data_dir).num_classes
-    transform = transform_of(config.overlap, config.split, num_classes)
+    transform = transform_of(config.split, num_classes)
     rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
     source = pool_set, rest, transform
     of_split = config.split_scenario, num_classes, config.split, config.seed

@@ -21,8 +21,6 @@ def deal(config: RunConfig, pair: Pair, data_dir: Path) -> tuple[ClientSplit, ..
         pool.labels,
         dataset=config.dataset,
         num_classes=find(config.dataset, data_dir).num_classes,
-        overlap=config.overlap,
-        balance=config.balance,
         num_clients=config.clients,
         split=config.split,
         seed=config.seed,
@@ -30,5 +28,5 @@ def deal(config: RunConfig, pair: Pair, data_dir: Path) -> tuple[ClientSplit, ..
         pool_groups=pool.groups,
     )
     if config.split.tested_on == "official" and config.split.scored_on == "test":
-        return with_official_tests(parts_K, pool, rest, config.overlap)
+        return with_official_tests(parts_K, pool, rest, config.split.kind)
     return parts_K

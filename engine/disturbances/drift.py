@@ -48,12 +48,12 @@ def problem_with(
     drift: Drift, scenario: Scenario, split: Split, rounds: int, joins: Mapping[int, int]
 ) -> str | None:
     """Return in one line why these moves are impossible, None if they are not; needs no images."""
-    kind = kind_of(scenario.overlap)
+    kind = kind_of(scenario.split)
     if not drift:
         return None
     if not isinstance(kind, Movable):
         able = ", ".join(name for name, other in KINDS.items() if isinstance(other, Movable))
-        return f"clients of overlap {scenario.overlap} cannot move to another group, only those of: {able}"
+        return f"clients of split {scenario.split} cannot move to another group, only those of: {able}"
     groups_K = kind.groups(scenario, split)
     for client, move in drift.items():
         if client >= scenario.num_clients:
@@ -97,11 +97,11 @@ def moved_parts(
     if not drift:
         return ()
     images = Pool(positions_by_class(pool.labels, num_classes), pool.labels)
-    kind = kind_of(scenario.overlap)
+    kind = kind_of(scenario.split)
     assert isinstance(kind, Movable), "`problem_with` has seen that"
     moved = []
     for client, move in drift.items():
-        rng = generator(seed, f"drift of {scenario.name}", client=client)
+        rng = generator(seed, f"drift of {scenario.seed_text}", client=client)
         held = kind.draw_again(scenario, images, split, seed, rng, move.to)
         if held is None:
             moved.append(replace(parts_K[client], cluster=move.to))
@@ -110,5 +110,5 @@ def moved_parts(
             moved.append(ClientSplit(client, move.to, *parts))
     require_images(moved, split)
     if split.tested_on == "official" and split.scored_on == "test":
-        return with_official_tests(moved, pool, official, scenario.overlap)
+        return with_official_tests(moved, pool, official, scenario.split)
     return tuple(moved)

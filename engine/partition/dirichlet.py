@@ -36,11 +36,10 @@ MOST_DRAWS = 1000
 
 
 def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-    """Check that there are images enough and an alpha; see `Kind.check`."""
-    scenario.require_balanced()
+    """Check that there are images enough and an alpha; see `SplitKind.check`."""
     if split.alpha is None:
         raise ConfigError(
-            "split.alpha = null: overlap dirichlet needs a number above 0; leave it out for 0.1",
+            "split.alpha = null: split dirichlet needs a number above 0; leave it out for 0.1",
             ("split", "alpha"),
         )
     check_enough(scenario, facts.pool_size)
@@ -53,13 +52,13 @@ def deal(
     seed: int,
     rngs_K: Sequence[np.random.Generator],
 ) -> tuple[list[int], list[Positions]]:
-    """Cut each class by the shares of one draw; see `Kind.deal`."""
-    rng = generator(seed, f"deal of {scenario.name}")
+    """Cut each class by the shares of one draw; see `SplitKind.deal`."""
+    rng = generator(seed, f"deal of {scenario.seed_text}")
     return [0] * scenario.num_clients, deal_out(pool.positions_L, scenario.num_clients, split.alpha, rng)
 
 
 def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-    """Return the size of the pool: every image has a client; see `Kind.expected_images`."""
+    """Return the size of the pool: every image has a client; see `SplitKind.expected_images`."""
     return float(facts.pool_size)
 
 
@@ -71,7 +70,7 @@ def check_enough(scenario: Scenario, pool_size: int) -> None:
     """
     if scenario.num_clients * LEAST_IMAGES > pool_size:
         raise ConfigError(
-            f"clients = {scenario.num_clients}: with overlap {scenario.overlap} each needs {LEAST_IMAGES} of "
+            f"clients = {scenario.num_clients}: with split {scenario.split} each needs {LEAST_IMAGES} of "
             f"{pool_size} images; take at most {pool_size // LEAST_IMAGES}",
             ("clients",),
         )

@@ -1,7 +1,7 @@
-"""The kinds of scenario: each deals the images of a pool out to clients by a rule of its own.
+"""The kinds of split: each deals the images of a pool out to clients by a rule of its own.
 
-A new kind is a module with the members of `Kind` and one line in `KINDS`; options of its own are fields of
-`engine.partition.settings.Split`.
+A new kind is a module with the members of `SplitKind` and one line in `KINDS`; options of its own are fields
+of `engine.partition.settings.Split`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,19 @@ import numpy as np
 from fedgrid.engine.data.images import Positions
 from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.partition import dirichlet, label_skew, majority, natural, ocfl
-from fedgrid.engine.partition.scenarios import Facts, GroupTransform, Pool, Scenario, Transform
+from fedgrid.engine.partition.scenarios import (
+    PUBLISHED_SPLITS,
+    Facts,
+    GroupTransform,
+    Pool,
+    Scenario,
+    Transform,
+)
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.partition.shifted import FLIPPED, IID, ROTATED, SWAPPED
 
 
-class Kind(Protocol):
+class SplitKind(Protocol):
     """What the module of a kind defines. Shapes: K clients, L classes."""
 
     OPTIONS: tuple[str, ...]
@@ -87,9 +94,8 @@ class Movable(Protocol):
         """
 
 
-KINDS: dict[str, Kind] = {
-    "overlapping": ocfl,
-    "nonoverlapping": ocfl,
+KINDS: dict[str, SplitKind] = {
+    **dict.fromkeys(PUBLISHED_SPLITS, ocfl),
     "majority": majority,
     "label-skew": label_skew,
     "dirichlet": dirichlet,
@@ -99,23 +105,28 @@ KINDS: dict[str, Kind] = {
     "swapped": SWAPPED,
     "natural": natural,
 }
-"""Kinds by the value of a run's `overlap`."""
+"""Kinds of split by name."""
+ALSO_CALLED = {
+    "overlapping": "overlapping-balanced",
+    "nonoverlapping": "nonoverlapping-balanced",
+    **{f"{name}-balanced": name for name in KINDS if name not in PUBLISHED_SPLITS},
+}
 
 
-def kind_of(overlap: str) -> Kind:
+def kind_of(split: str) -> SplitKind:
     """Return a kind by its name.
 
     Raises:
         ConfigError: no kind has that name.
     """
-    if overlap not in KINDS:
-        raise unknown("overlap", overlap, KINDS)
-    return KINDS[overlap]
+    if split not in KINDS:
+        raise ConfigError(str(unknown("split", split, KINDS, ALSO_CALLED)), ("split", "kind"))
+    return KINDS[split]
 
 
-def transform_of(overlap: str, split: Split, num_classes: int) -> GroupTransform | None:
+def transform_of(split: Split, num_classes: int) -> GroupTransform | None:
     """Return what a hidden group, from 0, does to the images of its clients; None if it does nothing."""
-    transform = kind_of(overlap).TRANSFORM
+    transform = kind_of(split.kind).TRANSFORM
     if transform is None:
         return None
     return lambda held, group: transform(held, group, split.num_clusters, num_classes)
@@ -127,14 +138,14 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
     Raises:
         ConfigError: an option of another kind, or settings that do not fit; with its key.
     """
-    kind = kind_of(scenario.overlap)
+    kind = kind_of(scenario.split)
     for option in dict.fromkeys(option for other in KINDS.values() for option in other.OPTIONS):
         given = getattr(split, option)
         usual = (Split.model_fields[option].get_default(), kind.DEFAULTS.get(option))
         if option not in kind.OPTIONS and given not in usual:
             owners = ", ".join(name for name, other in KINDS.items() if option in other.OPTIONS)
             raise ConfigError(
-                f"split.{option} = {given} has no effect with overlap {scenario.overlap}, "
+                f"split.{option} = {given} has no effect with split {scenario.split}, "
                 f"only with: {owners}; leave it out",
                 ("split", option),
             )

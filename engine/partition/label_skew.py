@@ -34,8 +34,7 @@ TRANSFORM: Transform | None = None
 
 
 def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-    """Check that each client owns a label; see `Kind.check`."""
-    scenario.require_balanced()
+    """Check that each client owns a label; see `SplitKind.check`."""
     labels_per_client(facts.num_classes, split.labels_share)
 
 
@@ -46,7 +45,7 @@ def deal(
     seed: int,
     rngs_K: Sequence[np.random.Generator],
 ) -> tuple[list[int], list[Positions]]:
-    """Cut each class among the clients that own it; see `Kind.deal`."""
+    """Cut each class among the clients that own it; see `SplitKind.deal`."""
     num_classes = len(pool.positions_L)
     owned_K = owned_labels(num_classes, labels_per_client(num_classes, split.labels_share), rngs_K)
     parts_K: list[list[Positions]] = [[] for _ in owned_K]
@@ -54,12 +53,12 @@ def deal(
         owners = [client for client, owned in enumerate(owned_K) if label in owned]
         if len(owners) > len(positions):
             raise ConfigError(
-                f"clients = {scenario.num_clients}: with overlap label-skew {len(owners)} of them own label "
+                f"clients = {scenario.num_clients}: with split label-skew {len(owners)} of them own label "
                 f"{label}, which has {len(positions)} images; take fewer clients or a smaller "
                 "split.labels_share",
                 ("clients",),
             )
-        shuffled = generator(seed, f"class {label} of {scenario.name}").permutation(positions)
+        shuffled = generator(seed, f"class {label} of {scenario.seed_text}").permutation(positions)
         for client, part in zip(owners, np.array_split(shuffled, max(1, len(owners))), strict=False):
             parts_K[client].append(part)
     groups_K = [client % num_classes for client in range(scenario.num_clients)]
@@ -67,7 +66,7 @@ def deal(
 
 
 def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-    """Return the images of all labels that are owned, in expectation; see `Kind.expected_images`.
+    """Return the images of all labels that are owned, in expectation; see `SplitKind.expected_images`.
 
     A client's L - 1 other labels are equally likely, so each of them has this client as an owner with
     probability (q - 1) / (L - 1).

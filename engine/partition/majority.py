@@ -45,16 +45,10 @@ FIRST_GROUP: dict[str, tuple[int, ...]] = {
 
 
 def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-    """Check that balance, number of groups and number of clients are possible; see `Kind.check`."""
-    if scenario.balance != "balanced":
-        raise ConfigError(
-            f"balance = {scenario.balance}: with overlap majority all clients have equally many images; "
-            "take balanced",
-            ("balance",),
-        )
+    """Check that number of groups and number of clients are possible; see `SplitKind.check`."""
     if split.num_clusters != NUM_GROUPS:
         raise ConfigError(
-            f"split.num_clusters = {split.num_clusters}: overlap majority has {NUM_GROUPS} hidden groups; "
+            f"split.num_clusters = {split.num_clusters}: split majority has {NUM_GROUPS} hidden groups; "
             "leave it out, and name the classes of one group with split.first_group",
             ("split", "num_clusters"),
         )
@@ -62,7 +56,7 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
     least = 1 + max(group_L.index(group) for group in range(NUM_GROUPS))
     if scenario.num_clients < least:
         raise ConfigError(
-            f"clients = {scenario.num_clients}: with overlap majority the classes of clients 0 to "
+            f"clients = {scenario.num_clients}: with split majority the classes of clients 0 to "
             f"{scenario.num_clients - 1} are all in one hidden group; take at least {least}",
             ("clients",),
         )
@@ -75,13 +69,13 @@ def deal(
     seed: int,
     rngs_K: Sequence[np.random.Generator],
 ) -> tuple[list[int], list[Positions]]:
-    """Cut each class, in a seeded order, among the clients; see `Kind.deal`."""
+    """Cut each class, in a seeded order, among the clients; see `SplitKind.deal`."""
     positions_L = pool.positions_L
     num_clients, num_classes = scenario.num_clients, len(positions_L)
     images = images_per_client([len(positions) for positions in positions_L], num_clients, split)
     stops_KL = counts(images, num_clients, num_classes, split.majority).cumsum(axis=0)
     parts_LK = [
-        np.split(generator(seed, f"class {label} of {scenario.name}").permutation(positions), stops)[:-1]
+        np.split(generator(seed, f"class {label} of {scenario.seed_text}").permutation(positions), stops)[:-1]
         for label, (positions, stops) in enumerate(zip(positions_L, stops_KL.T, strict=True))
     ]
     held_K = [np.sort(np.concatenate(parts)) for parts in zip(*parts_LK, strict=True)]
@@ -90,7 +84,7 @@ def deal(
 
 
 def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-    """Return the number of images of all clients; see `Kind.expected_images`."""
+    """Return the number of images of all clients; see `SplitKind.expected_images`."""
     counts_L = [facts.pool_size // facts.num_classes] * facts.num_classes
     return float(scenario.num_clients * images_per_client(counts_L, scenario.num_clients, split))
 
@@ -142,12 +136,12 @@ def images_per_client(available_L: Sequence[int], num_clients: int, split: Split
     most = bisect_left(range(1, sum(available_L) // num_clients + 1), True, key=runs_out)
     if most == 0:
         raise ConfigError(
-            f"clients = {num_clients}: with overlap majority their classes have too few images; take fewer",
+            f"clients = {num_clients}: with split majority their classes have too few images; take fewer",
             ("clients",),
         )
     if split.draws is not None and split.draws > most:
         raise ConfigError(
-            f"split.draws = {split.draws}: with overlap majority no image is dealt out twice, so "
+            f"split.draws = {split.draws}: with split majority no image is dealt out twice, so "
             f"{num_clients} clients hold at most {most} each; leave it out for that",
             ("split", "draws"),
         )

@@ -33,13 +33,12 @@ TRANSFORM: Transform | None = None
 
 
 def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-    """Check that the images have groups; see `Kind.check`."""
-    scenario.require_balanced()
+    """Check that the images have groups; see `SplitKind.check`."""
     if facts.num_groups is None:
         raise ConfigError(
-            f"overlap natural: the images of {scenario.dataset} have no groups; take another overlap, or "
+            f"split natural: the images of {scenario.dataset} have no groups; take another split, or "
             "folder:PATH with train/<group>/<class>/*, or npz:PATH with train_group and test_group",
-            ("overlap",),
+            ("split", "kind"),
         )
 
 
@@ -50,7 +49,7 @@ def deal(
     seed: int,
     rngs_K: Sequence[np.random.Generator],
 ) -> tuple[list[int], list[Positions]]:
-    """Deal each group's images to its clients; see `Kind.deal`."""
+    """Deal each group's images to its clients; see `SplitKind.deal`."""
     assert pool.groups_N is not None, "`check` has seen groups"
     group_K = groups_of_clients(int(pool.groups_N.max()) + 1, scenario, seed)
     by_group_N = np.argsort(pool.groups_N, kind="stable")
@@ -59,7 +58,7 @@ def deal(
     held_K: list[Positions] = []
     for group, num_clients in zip(groups.tolist(), clients.tolist(), strict=True):
         members = by_group_N[stops_G[group - 1] if group else 0 : stops_G[group]]
-        rng = generator(seed, f"deal of group {group} of {scenario.name}")
+        rng = generator(seed, f"deal of group {group} of {scenario.seed_text}")
         if num_clients > len(members):
             raise ConfigError(
                 f"clients = {scenario.num_clients}: {num_clients} of them would share the {len(members)} "
@@ -81,6 +80,6 @@ def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -
 def groups_of_clients(num_groups: int, scenario: Scenario, seed: int) -> NDArray[np.int64]:
     """Return the group of each client, ascending, shape (K,)."""
     if scenario.num_clients < num_groups:
-        rng = generator(seed, f"groups of {scenario.name}")
+        rng = generator(seed, f"groups of {scenario.seed_text}")
         return np.sort(rng.choice(num_groups, scenario.num_clients, replace=False))
     return np.repeat(np.arange(num_groups), cluster_sizes(scenario.num_clients, num_groups, "balanced"))

@@ -41,10 +41,10 @@ Shares = NDArray[np.float64]
 
 
 def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-    """Check that groups, classes and clients fit; see `Kind.check`."""
+    """Check that groups, classes and clients fit; see `SplitKind.check`."""
     if split.alpha is None:
         raise ConfigError(
-            f"split.alpha = null: overlap {scenario.overlap} needs a number above 0; leave it out for 1",
+            f"split.alpha = null: split {scenario.split} needs a number above 0; leave it out for 1",
             ("split", "alpha"),
         )
     with _about(f"split.num_clusters = {split.num_clusters}: ", "split", "num_clusters"):
@@ -63,7 +63,7 @@ def deal(
     seed: int,
     rngs_K: Sequence[np.random.Generator],
 ) -> tuple[list[int], list[Positions]]:
-    """Return hidden group and images of each client; see `Kind.deal`."""
+    """Return hidden group and images of each client; see `SplitKind.deal`."""
     cluster_K = groups(scenario, split)
     return cluster_K, _draw_each(scenario, pool, split, seed, rngs_K, cluster_K)
 
@@ -102,7 +102,7 @@ def _draw_each(
 
 
 def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-    """Return the expected number of images of all clients; see `Kind.expected_images`.
+    """Return the expected number of images of all clients; see `SplitKind.expected_images`.
 
     Of N images of a class, d draws that fall on it with probability p leave N (1 - (1 - p / N)^d).
     """

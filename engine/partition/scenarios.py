@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import product
-from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,13 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.groups import Balance
 
 PUBLISHED_DATASETS = ("mnist", "fmnist", "cifar10", "pathmnist", "bloodmnist")
-PUBLISHED_OVERLAPS = ("nonoverlapping", "overlapping")
+PUBLISHED_SPLITS = (
+    "nonoverlapping-balanced",
+    "nonoverlapping-imbalanced",
+    "overlapping-balanced",
+    "overlapping-imbalanced",
+)
+IMBALANCED = ("nonoverlapping-imbalanced", "overlapping-imbalanced")
 PUBLISHED_NUM_CLUSTERS = 3
 
 
@@ -31,32 +36,39 @@ class Scenario:
     """Which client holds which images, up to the seed."""
 
     dataset: str
-    overlap: str
-    """Kind of scenario, a key of `engine.partition.kinds.KINDS`."""
-    balance: Balance
+    split: str
+    """A key of `engine.partition.kinds.KINDS`."""
     num_clients: int
 
     @property
     def name(self) -> str:
-        """The scenario as one word: `mnist-15-overlapping-imbalanced`."""
-        return f"{self.dataset}-{self.num_clients}-{self.overlap}-{self.balance}"
+        """The scenario as one word: `mnist-15-overlapping-imbalanced`, `digits-20-rotated`."""
+        return f"{self.dataset}-{self.num_clients}-{self.split}"
 
-    def require_balanced(self) -> None:
-        """Check that no imbalance is asked of a kind that has none.
+    @property
+    def seed_text(self) -> str:
+        """What random numbers are drawn from, fixed for ever; it names a balance for every split."""
+        return f"{self.dataset}-{self.num_clients}-{seed_text(self.split)}"
 
-        Raises:
-            ConfigError: it is.
-        """
-        if self.balance != "balanced":
-            raise ConfigError(
-                f"balance = {self.balance}: overlap {self.overlap} has no imbalanced groups; take balanced",
-                ("balance",),
-            )
+    @property
+    def overlap(self) -> str:
+        """Of one of the OCFL papers' splits: whether its groups share classes."""
+        return self.split.partition("-")[0]
+
+    @property
+    def balance(self) -> Balance:
+        """Of one of the OCFL papers' splits: whether its groups have equal sizes and natural class shares."""
+        return "imbalanced" if self.split in IMBALANCED else "balanced"
 
 
-def scenario_of(dataset: str, overlap: str, balance: Balance, num_clients: int) -> Scenario:
-    """Return the scenario of a run; of a data set `folder:PATH` only the kind counts."""
-    return Scenario(dataset.partition(":")[0], overlap, balance, num_clients)
+def seed_text(split: str) -> str:
+    """Return a split's part of `Scenario.seed_text`: `overlapping-imbalanced`, `rotated-balanced`."""
+    return split if split in PUBLISHED_SPLITS else f"{split}-balanced"
+
+
+def scenario_of(dataset: str, split: str, num_clients: int) -> Scenario:
+    """Return the scenario of a run; of the user's own images only the format counts."""
+    return Scenario(dataset.partition(":")[0], split, num_clients)
 
 
 @dataclass(frozen=True)
@@ -97,10 +109,8 @@ GroupTransform = Callable[[ImageSet, int], ImageSet]
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
-        Scenario(dataset, overlap, balance, num_clients)
-        for dataset, num_clients, overlap, balance in product(
-            PUBLISHED_DATASETS, (15, 30), PUBLISHED_OVERLAPS, get_args(Balance)
-        )
+        Scenario(dataset, split, num_clients)
+        for dataset, num_clients, split in product(PUBLISHED_DATASETS, (15, 30), PUBLISHED_SPLITS)
     )
 }
 """The papers' forty scenarios, in the order of their tables."""

@@ -12,11 +12,14 @@ ClassLabel = Annotated[int, Field(ge=0, strict=True)]
 class Split(Section):
     """How a data set is split among clients. Defaults are those of the OCFL papers, without their leakage."""
 
+    kind: str = "nonoverlapping-balanced"
+    """Who holds which images: overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced,
+    nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped or natural."""
     num_clusters: PositiveInt = 3
-    """Number of hidden groups of clients; 2 with overlap majority, 4 with rotated, flipped and swapped. No
+    """Number of hidden groups of clients; 2 with split majority, 4 with rotated, flipped and swapped. No
     effect with label-skew, dirichlet, iid and natural."""
     draws: PositiveInt | None = None
-    """Draws with replacement per client; None is floor(pool size / clients), the published rule. With overlap
+    """Draws with replacement per client; None is floor(pool size / clients), the published rule. With split
     majority, images per client without replacement; None is as many as possible."""
     test_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
     """Share of a client's images in its test set, rounded up."""
@@ -32,9 +35,9 @@ class Split(Section):
     server_images: PositiveInt | None = None
     """Size of a seeded subset of the server's test set; None is the whole official test set."""
     majority: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """With overlap majority: the share of a client's images that are of its own class."""
+    """With split majority: the share of a client's images that are of its own class."""
     first_group: tuple[ClassLabel, ...] | None = None
-    """With overlap majority: the classes of the first hidden group, by number, or by name where the data
+    """With split majority: the classes of the first hidden group, by number, or by name where the data
     set is a folder; None is the data set's default, in `engine.partition.majority`."""
     scored_on: Literal["test", "validation"] = "test"
     """`validation`, for searches: a client's training images are cut again by `test_share`, and the client is
@@ -45,7 +48,7 @@ class Split(Section):
     models by their predictions. They are in no test set. None: none."""
 
     labels_share: Annotated[float, Field(gt=0, le=1)] = 0.2
-    """With overlap label-skew: the share of the labels that a client owns."""
+    """With split label-skew: the share of the labels that a client owns."""
     tested_on: Literal["own", "official"] = "own"
     """`own`: `test_share` of a client's images is its test set. `official`: a client trains on all its images
     and is tested on the official test images of the labels among them."""

@@ -43,16 +43,15 @@ class Dealt:
         self._problem_with = problem_with
 
     def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-        """Check that every group has a client and a change of its own; see `Kind.check`."""
-        scenario.require_balanced()
+        """Check that every group has a client and a change of its own; see `SplitKind.check`."""
         if problem := self._problem_with(split.num_clusters, facts):
             raise ConfigError(
-                f"split.num_clusters = {split.num_clusters}: overlap {scenario.overlap} {problem}",
+                f"split.num_clusters = {split.num_clusters}: split {scenario.split} {problem}",
                 ("split", "num_clusters"),
             )
         if scenario.num_clients < split.num_clusters:
             raise ConfigError(
-                f"clients = {scenario.num_clients}: overlap {scenario.overlap} has {split.num_clusters} "
+                f"clients = {scenario.num_clients}: split {scenario.split} has {split.num_clusters} "
                 f"hidden groups; take at least {split.num_clusters} clients or a smaller split.num_clusters",
                 ("clients",),
             )
@@ -67,8 +66,8 @@ class Dealt:
         seed: int,
         rngs_K: Sequence[np.random.Generator],
     ) -> tuple[list[int], list[Positions]]:
-        """Deal the images out without regard to the groups; see `Kind.deal`."""
-        rng = generator(seed, f"deal of {scenario.name}")
+        """Deal the images out without regard to the groups; see `SplitKind.deal`."""
+        rng = generator(seed, f"deal of {scenario.seed_text}")
         held_K = deal_out(pool.positions_L, scenario.num_clients, split.alpha, rng)
         return self.groups(scenario, split), held_K
 
@@ -77,7 +76,7 @@ class Dealt:
         return [client % split.num_clusters for client in range(scenario.num_clients)]
 
     def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-        """Return the size of the pool: every image has a client; see `Kind.expected_images`."""
+        """Return the size of the pool: every image has a client; see `SplitKind.expected_images`."""
         return float(facts.pool_size)
 
 

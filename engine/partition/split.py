@@ -1,6 +1,6 @@
 """Split a pool of images among clients, and each client's images into training and test set.
 
-The kind of scenario (`engine.partition.kinds`) decides which client holds which images. The cut into training
+The kind of split (`engine.partition.kinds`) decides which client holds which images. The cut into training
 and test images (`engine.partition.holdouts`) is the same for every kind: 30 % of a client's images, rounded
 up, are its test set; or all are for training, and the test set is of official test images.
 
@@ -22,7 +22,6 @@ import numpy as np
 from fedgrid.engine.data.images import ClassLabels, Groups, HeldImages, ImageSet, ImageView, Positions
 from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.partition import kinds
-from fedgrid.engine.partition.groups import Balance
 from fedgrid.engine.partition.holdouts import Cuts, cut_each, cut_for_all
 from fedgrid.engine.partition.natural import NATURAL
 from fedgrid.engine.partition.scenarios import Facts, GroupTransform, Pool, Scenario, scenario_of
@@ -49,8 +48,6 @@ def split_pool(
     *,
     dataset: str,
     num_classes: int,
-    overlap: str,
-    balance: Balance,
     num_clients: int,
     split: Split,
     seed: int,
@@ -66,8 +63,6 @@ def split_pool(
         dataset: name of the data set; with the other choices it names the scenario, and different
             scenarios draw independently. The path of a user's own images has no effect.
         num_classes: L.
-        overlap: the kind of scenario, a key of `engine.partition.kinds.KINDS`.
-        balance: whether hidden groups have equal sizes.
         num_clients: K.
         split: settings.
         seed: the run's seed.
@@ -78,12 +73,14 @@ def split_pool(
         ConfigError: the settings do not fit the pool or one another.
         DataError: a class without images, or a label that is no class.
     """
-    scenario = scenario_of(dataset, overlap, balance, num_clients)
+    scenario = scenario_of(dataset, split.kind, num_clients)
     num_groups = None if pool_groups is None else int(pool_groups.max()) + 1
     kinds.check(scenario, Facts(num_classes, len(pool_labels), shape, num_groups), split, seed)
-    kind = kinds.kind_of(overlap)
+    kind = kinds.kind_of(split.kind)
     pool = Pool(positions_by_class(pool_labels, num_classes), pool_labels, pool_groups)
-    rngs_K = [generator(seed, f"split of {scenario.name}", client=client) for client in range(num_clients)]
+    rngs_K = [
+        generator(seed, f"split of {scenario.seed_text}", client=client) for client in range(num_clients)
+    ]
     cluster_K, held_K = kind.deal(scenario, pool, split, seed, rngs_K)
     cuts_K = cut(scenario, held_K, rngs_K, pool, split, seed)
     parts_K = tuple(
@@ -103,32 +100,32 @@ def cut(
     seed: int,
 ) -> Cuts:
     """Cut the images that clients hold into training and test images, as the scenario's kind wants it."""
-    if split.test_leakage == "none" and kinds.kind_of(scenario.overlap).IMAGES_ARE_SHARED:
-        return cut_for_all(held_K, pool.positions_L, split, seed, scenario.name)
-    return cut_each(held_K, rngs_K, split, seed, scenario.name)
+    if split.test_leakage == "none" and kinds.kind_of(scenario.split).IMAGES_ARE_SHARED:
+        return cut_for_all(held_K, pool.positions_L, split, seed, scenario.seed_text)
+    return cut_each(held_K, rngs_K, split, seed, scenario.seed_text)
 
 
 def with_official_tests(
-    parts_K: Sequence[ClientSplit], pool: ImageSet, official: ImageSet, overlap: str
+    parts_K: Sequence[ClientSplit], pool: ImageSet, official: ImageSet, split: str
 ) -> tuple[ClientSplit, ...]:
     """Return the clients with the official test images of the labels that they train on, all of them.
 
-    Two clients with a label in common have test images in common. With overlap natural a client's test images
+    Two clients with a label in common have test images in common. With split natural a client's test images
     are those of its own group.
 
     Raises:
-        ConfigError: a client has no test image, or with overlap natural the test images have no groups.
+        ConfigError: a client has no test image, or with split natural the test images have no groups.
     """
-    if overlap == NATURAL and official.groups is None:
+    if split == NATURAL and official.groups is None:
         raise ConfigError(
-            "split.tested_on = official: the official test images have no groups, so no client of overlap "
+            "split.tested_on = official: the official test images have no groups, so no client of split "
             "natural has any of them; take own",
             ("split", "tested_on"),
         )
     tested_K = []
     for part in parts_K:
         is_test = np.isin(official.labels, np.unique(pool.labels[part.train]))
-        if overlap == NATURAL:
+        if split == NATURAL:
             is_test &= official.groups == part.cluster
         tested_K.append(replace(part, test=np.flatnonzero(is_test), is_official=True))
     _require_both(tested_K, "official test", "fewer split.reference_images, or split.tested_on own")

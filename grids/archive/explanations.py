@@ -55,8 +55,7 @@ def read(found: FoundExplanations) -> list[dict[str, Any]]:
     if scenario is not None:
         common |= {
             "clients": scenario.num_clients,
-            "overlap": scenario.overlap,
-            "balance": scenario.balance,
+            "split": scenario.split,
             "algorithm": found.algorithm,
             "on": found.on,
         }

@@ -163,7 +163,7 @@ def explanations(archive: Path) -> tuple[list[FoundExplanations], list[Path]]:
         if path.suffix != ".csv" or not is_known or parts[0] != path.parent.name:
             strays.append(path)
             continue
-        scenario = Scenario(*(known[name] for known, name in zip(NAMES, parts, strict=True)))
+        scenario = _scenario(*(known[name] for known, name in zip(NAMES, parts, strict=True)))
         experiment = path.parent.parent.name
         places = zip(order, (experiment, scenario.name, algorithm), strict=True)
         one, two, three = (known.index(name) for known, name in places)
@@ -204,12 +204,16 @@ def check(archive: Path) -> None:
         )
 
 
+def _scenario(dataset: str, overlap: str, balance: str, num_clients: int) -> Scenario:
+    return Scenario(dataset, f"{overlap}-{balance}", num_clients)
+
+
 def _found(
     archive: Path, names: tuple[str, ...], algorithm: str, folder: Path, *, measures_temperature: bool = False
 ) -> Found:
     values = [known[name] for known, name in zip(NAMES, names, strict=True)]
     blueprint = archive.joinpath(DATASETS, *names, f"{names[0]}_{names[3]}_dataset_blueprint.csv")
-    return Found(Scenario(*values), algorithm, folder, blueprint, measures_temperature)
+    return Found(_scenario(*values), algorithm, folder, blueprint, measures_temperature)
 
 
 def _algorithm_of(run: Path, names: tuple[str, ...]) -> str | None:

@@ -97,7 +97,7 @@ def dataset_of(config: RunConfig, folder: Path) -> DatasetInput:
         parts = parts_of(folder / MADE_WITH)
     digest = parts[0].made_with.get(IMAGES, "") if parts else ""
     known = DATASETS.get(config.dataset)
-    facts: dict[str, Any] = {"clients": config.clients, "overlap": config.overlap, "balance": config.balance}
+    facts: dict[str, Any] = {"clients": config.clients, "split": config.split.kind}
     if known is not None:
         facts |= {"images": known.pool_size, "classes": known.num_classes, "shape": known.shape}
     where = config.dataset if known is None else known.source
@@ -108,7 +108,7 @@ def _what(config: RunConfig) -> str:
     title = registry.title(config.algorithm["name"])
     return (
         f"**{title}** (`{config.algorithm['name']}`) on {config.short_dataset}, {config.clients} clients, "
-        f"{config.overlap}, {config.balance}; seed {config.seed}, {config.training.rounds} rounds, "
+        f"{config.split.kind}; seed {config.seed}, {config.training.rounds} rounds, "
         f"{config.training.local_epochs} local epochs, model {config.model}."
     )
 

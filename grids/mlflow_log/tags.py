@@ -50,10 +50,10 @@ def metrics(scores: RoundScores) -> Metrics:
 def run_name(config: RunConfig, axes: Sequence[str] = ()) -> str:
     """Return a run's name in MLflow, which begins with what tells runs apart, as its lists cut names off.
 
-    `ocfl-hdbscan s0, training.rounds 5, digits-15 nonoverlapping balanced`. `axes` as of `tags`.
+    `ocfl-hdbscan s0, training.rounds 5, digits-15 nonoverlapping-balanced`. `axes` as of `tags`.
     """
     own = [f"{axis.removeprefix(SETTING)} {value}" for axis, value in pairs_of(config, axes)]
-    scenario = f"{config.short_dataset}-{config.clients} {config.overlap} {config.balance}"
+    scenario = f"{config.short_dataset}-{config.clients} {config.split.kind}"
     return ", ".join([f"{config.algorithm['name']} s{config.seed}", *own, scenario])
 
 

@@ -9,7 +9,7 @@ from fedgrid.engine.partition.kinds import kind_of
 from fedgrid.engine.partition.label_skew import labels_per_client
 from fedgrid.engine.partition.natural import NATURAL
 from fedgrid.engine.partition.ocfl import groups
-from fedgrid.engine.partition.scenarios import PUBLISHED_OVERLAPS, Facts, Scenario
+from fedgrid.engine.partition.scenarios import PUBLISHED_SPLITS, Facts, Scenario
 from fedgrid.engine.run_config import RunConfig
 
 SERVER_IMAGES = {
@@ -47,8 +47,8 @@ def expected_images(config: RunConfig, dataset: Dataset) -> Images:
         ConfigError: if the data set is too small for the split.
     """
     split = config.split
-    scenario = Scenario(config.dataset.partition(":")[0], config.overlap, config.balance, config.clients)
-    held = kind_of(config.overlap).expected_images(scenario, Facts.of(dataset), split, config.seed)
+    scenario = config.split_scenario
+    held = kind_of(split.kind).expected_images(scenario, Facts.of(dataset), split, config.seed)
     official = SERVER_IMAGES.get(dataset.name, dataset.pool_size // 5)
     server = split.server_images or official
     if split.tested_on == "official" and split.scored_on == "test":
@@ -89,17 +89,17 @@ def _official_sets(config: RunConfig, scenario: Scenario, dataset: Dataset) -> I
     """Yield, by group of clients, the share of the official test set that its members have together, and
     that of their different sets; the most there can be, where the labels of a client are drawn."""
     clients, split = config.clients, config.split
-    if config.overlap == NATURAL:
+    if split.kind == NATURAL:
         num_groups = dataset.num_groups or 1
         yield clients / num_groups, min(clients, num_groups) / num_groups
-    elif config.overlap in PUBLISHED_OVERLAPS:
+    elif split.kind in PUBLISHED_SPLITS:
         of_client = groups(scenario, split)
-        for group, labels in enumerate(class_sets(dataset.num_classes, split.num_clusters, config.overlap)):
+        for group, labels in enumerate(class_sets(dataset.num_classes, split.num_clusters, scenario.overlap)):
             share = len(labels) / dataset.num_classes
             yield of_client.count(group) * share, share
-    elif kind_of(config.overlap).TRANSFORM is not None:
+    elif kind_of(split.kind).TRANSFORM is not None:
         yield float(clients), float(split.num_clusters)
-    elif config.overlap == "label-skew":
+    elif split.kind == "label-skew":
         owned = labels_per_client(dataset.num_classes, split.labels_share) / dataset.num_classes
         yield clients * owned, clients * owned
     else:

@@ -73,7 +73,7 @@ def share_computed(runs: Sequence[RunConfig]) -> float | None:
     Runs with fewer rounds than were published leave the trunk in the same round, or not at all.
     """
     first = runs[0]
-    scenario = (first.short_dataset, first.clients, first.overlap, first.balance)
+    scenario = (first.short_dataset, first.clients, first.split.kind)
     known, rounds = clustering(), max(run.training.rounds for run in runs)
     titles = [title(run.algorithm["name"]) for run in runs]
     if len({*titles}) < len(runs) or any((scenario, name) not in known for name in titles):

@@ -27,9 +27,10 @@ class Item:
 
     @cached_property
     def label(self) -> str:
-        """The value as text, which filters compare; for an algorithm with settings, its name."""
-        named = isinstance(self.value, Mapping) and "name" in self.value
-        return text_of(self.value["name"] if named else self.value)
+        """The value as text, which filters compare; of an algorithm or a split with settings, its name."""
+        if isinstance(self.value, Mapping):
+            return text_of(self.value.get("name", self.value.get("kind", self.value)))
+        return text_of(self.value)
 
 
 Axes: TypeAlias = Mapping[str, tuple[Item, ...]]

@@ -19,7 +19,7 @@ from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.errors import ConfigError, hint, unknown_key
 from fedgrid.engine.run_config import PLUGINS, RunConfig
 
-AXES = ("dataset", "overlap", "balance", "clients", "seed", "algorithm")
+AXES = ("dataset", "split", "clients", "seed", "algorithm")
 """Axes that every grid has: they make up a run's name. In the order of the runs; the last varies fastest."""
 
 SECTIONS = {
@@ -29,7 +29,9 @@ SECTIONS = {
 }
 """Keys of a run that have keys themselves -> those keys."""
 
-ALGORITHM = "algorithm"
+ALGORITHM, SPLIT = "algorithm", "split"
+KIND = f"{SPLIT}.kind"
+"""The key of a split that is the axis `SPLIT`."""
 SETTING = f"{ALGORITHM}."
 """Prefix of the axes that are settings of an algorithm."""
 
@@ -43,8 +45,9 @@ def axis_keys() -> tuple[str, ...]:
 def _keys_with(algorithms: tuple[AlgorithmEntry, ...]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for name in (field for field in RunConfig.model_fields if field != PLUGINS):
-        inner = (f"{name}.{key}" for key in SECTIONS.get(name, ()))
-        found |= dict.fromkeys(inner if name in SECTIONS else (name,))
+        inner = (f"{name}.{key}" for key in SECTIONS.get(name, ()) if f"{name}.{key}" != KIND)
+        found |= dict.fromkeys((name,) if name in AXES or name not in SECTIONS else ())
+        found |= dict.fromkeys(inner)
         if name == ALGORITHM:
             for entry in algorithms:
                 found |= dict.fromkeys(SETTING + key for key in _leaves(entry.settings))
@@ -95,6 +98,8 @@ def value_of(config: RunConfig, key: str) -> Any:
 def _found(config: RunConfig, key: str) -> tuple[Any] | None:
     if key == ALGORITHM:
         return (str(config.algorithm["name"]),)
+    if key == SPLIT:
+        return (config.split.kind,)
     # A setting that is not written down has its default. An algorithm of a plugin may not be loaded.
     entry = ALGORITHMS.get(config.algorithm["name"])
     return _walk(config, key) or (_walk({ALGORITHM: entry.settings}, key) if entry else None)

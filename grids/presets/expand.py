@@ -23,7 +23,7 @@ from fedgrid.grids.presets.overrides import Override, merge
 from fedgrid.grids.presets.seeds import OtherSeeds, other_seeds
 from fedgrid.grids.presets.yaml_file import Place, at
 
-INDEPENDENT = ("balance", "clients", "seed")
+INDEPENDENT = ("clients", "seed")
 """Axes on which no default of another key depends."""
 
 
@@ -74,8 +74,8 @@ class Expander:
         self._description = description
         self._data_dir = data_dir
         self._templates: dict[tuple[Item | Override, ...], RunConfig] = {}
-        self._seeds: dict[tuple[int, Item, Item], OtherSeeds | None] = {}
-        """By template, balance and clients."""
+        self._seeds: dict[tuple[int, Item], OtherSeeds | None] = {}
+        """By template and clients."""
         self._facts: dict[str, Facts] = {}
         self._checked: set[tuple[str, Split]] = set()
 
@@ -112,7 +112,9 @@ class Expander:
         values = {axis: item.value for axis, item in items.items() if axis in AXES}
         if not isinstance(values["algorithm"], Mapping):
             values["algorithm"] = {"name": values["algorithm"]}
+        split = values["split"] if isinstance(values["split"], Mapping) else {"kind": values["split"]}
         values |= {key: value for key, (value, _) in self._description.fixed.items()}
+        values["split"] = merge(self._description.fixed.get("split", ({}, None))[0], split)
         for override in held:
             values = merge(values, override.then)
         for axis, item in items.items():
@@ -124,7 +126,7 @@ class Expander:
 
     def _vary(self, template: RunConfig, items: Mapping[str, Item]) -> RunConfig:
         """Return `template` with the run's own values of the `INDEPENDENT` axes."""
-        seed, kind = items["seed"].value, (id(template), items["balance"], items["clients"])
+        seed, kind = items["seed"].value, (id(template), items["clients"])
         if type(seed) is int and seed >= 0 and (copies := self._seeds.get(kind)) is not None:
             return copies(seed)
         values = {key: getattr(template, key) for key in RunConfig.model_fields}

@@ -29,8 +29,8 @@ from fedgrid.grids.presets.preset_files import (
 from fedgrid.grids.presets.variants import variant_settings
 from fedgrid.grids.presets.yaml_file import at
 
-SCENARIO = re.compile(r"(.+?)-(\d+)-(.+)-(\w+)")
-"""`Scenario.name`: data set, clients, overlap (which may have dashes), balance."""
+SCENARIO = re.compile(r"(.+?)-(\d+)-([a-z][a-z-]*)")
+"""`Scenario.name`: data set, clients, split."""
 
 __all__ = ["AXES", "Grid", "load_grid", "preset_names", "scenario_values"]
 
@@ -116,7 +116,7 @@ def load_preset(
     axes |= {axis: items(axis, value) for axis, value in options.items()}
     nested: list[Change] = []
     for change in map(Change.parse, changes):
-        key = ".".join(change.keys)
+        key = ".".join(change.keys) if change.keys != ("split", "kind") else "split"
         if key in axes:
             axes[key] = items(key, change.value)
             nested = [earlier for earlier in nested if earlier.keys[: len(change.keys)] != change.keys]
@@ -139,15 +139,15 @@ def scenario_values(name: str) -> dict[str, Any]:
     parts = SCENARIO.fullmatch(name)
     if parts is None:
         raise ConfigError(
-            f"no scenario '{name}': expected DATASET-CLIENTS-OVERLAP-BALANCE, as in {next(iter(SCENARIOS))}"
+            f"no scenario '{name}': expected DATASET-CLIENTS-SPLIT, as in {next(iter(SCENARIOS))}"
         )
-    dataset, clients, overlap, balance = parts.groups()
-    return {"dataset": dataset, "overlap": overlap, "balance": balance, "clients": int(clients)}
+    dataset, clients, split = parts.groups()
+    return {"dataset": dataset, "split": split, "clients": int(clients)}
 
 
 def _read(what: str | None, options: Mapping[str, Any], data_dir: Path) -> tuple[str, Preset, str, str]:
     """Return name, content, text and source of the preset, file or scenario that the command line names."""
-    if what and (what in preset_names() or is_path(what) or what.count("-") <= 2 or file_meant(what)):
+    if what and (what in preset_names() or is_path(what) or file_meant(what) or not _may_be_scenario(what)):
         file = open_preset(what)
         source = f"preset {what}" if what in preset_names() else _path(what)
         return Path(what).stem, read_preset(file, data_dir, (what,)), file.text, source
@@ -155,6 +155,10 @@ def _read(what: str | None, options: Mapping[str, Any], data_dir: Path) -> tuple
     axes = {**defaults(), **{axis: items(axis, value) for axis, value in values.items()}}
     text = yaml.safe_dump({**values, **options}, sort_keys=False)
     return "runs", Preset(Description(axes, {}), {}), text, "options"
+
+
+def _may_be_scenario(what: str) -> bool:
+    return what.count("-") > 2 or SCENARIO.fullmatch(what) is not None
 
 
 def _path(file: str) -> str:

@@ -7,11 +7,13 @@ from typing import Any
 from fedgrid.engine.errors import ConfigError, unknown_key
 from fedgrid.engine.run_config import INNER, SETTABLE
 from fedgrid.grids.presets.axes import Axes, Choice, allows, choose
-from fedgrid.grids.presets.axis_keys import AXES, SECTIONS, has
+from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SECTIONS, SPLIT, has
 from fedgrid.grids.presets.yaml_file import Place, at
 
-OVERRIDABLE = tuple(key for key in SETTABLE if key not in AXES or key == "algorithm")
+OVERRIDABLE = tuple(key for key in SETTABLE if key not in AXES or key in (ALGORITHM, SPLIT))
 """Keys that `then` may set."""
+EXAMPLES = {ALGORITHM: "{cooldown: 40}", SPLIT: "{draws: 100}"}
+"""Axes of which `then` may set the settings."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +61,12 @@ def _read(entry: Any, axes: Axes, place: Place) -> Override:
 def _check_keys(then: Mapping[Any, Any], axes: Axes, place: Place) -> None:
     for key, value in then.items():
         with at(place.under(str(key))):
-            if key in AXES and key != "algorithm":
+            if key in AXES and key not in OVERRIDABLE:
                 raise ConfigError(f"{key} in then: an axis cannot change; allowed: {', '.join(OVERRIDABLE)}")
             if key not in OVERRIDABLE:
                 raise unknown_key(str(key), "then", OVERRIDABLE, inner=INNER)
-            if key == "algorithm" and (not isinstance(value, Mapping) or "name" in value):
-                raise ConfigError(
-                    f"then.algorithm = {value!r}: expected settings only, as in {{cooldown: 40}}"
-                )
+            if key in EXAMPLES and (not isinstance(value, Mapping) or {"name", "kind"} & value.keys()):
+                raise ConfigError(f"then.{key} = {value!r}: expected settings only, as in {EXAMPLES[key]}")
         if key in SECTIONS:
             require_keys(f"then.{key}", value, SECTIONS[key], place.under(str(key)))
     for axis in axes:

@@ -13,7 +13,7 @@ from fedgrid.engine.errors import ConfigError, DataError, unknown, unknown_key
 from fedgrid.engine.plugins import active
 from fedgrid.engine.run_config import DEFAULTS, INNER, SETTABLE, RunConfig
 from fedgrid.grids.presets.axes import Axes, Choice, Item, choose, items
-from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SECTIONS, check_axis_key, has
+from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SECTIONS, SPLIT, check_axis_key, has
 from fedgrid.grids.presets.expand import Description, Expander
 from fedgrid.grids.presets.overrides import Override, read_overrides, require_keys
 from fedgrid.grids.presets.yaml_file import Place, YamlFile, at, read_yaml
@@ -157,6 +157,7 @@ def _axes(file: YamlFile) -> dict[str, tuple[Item, ...]]:
     listed = file.values.get(AXES_KEY, {})
     require_keys(AXES_KEY, listed, ("seed", "training.rounds"), place)
     given = [(key, file.values[key], Place(file, (key,))) for key in (*AXES, SEEDS) if key in file.values]
+    given = [each for each in map(_kinds, given) if each[1] is not None]
     given += [(str(key), values, place.under(str(key))) for key, values in listed.items()]
     found: dict[str, tuple[str, tuple[Item, ...]]] = {}
     for key, values, where in given:
@@ -171,6 +172,14 @@ def _axes(file: YamlFile) -> dict[str, tuple[Item, ...]]:
     return {axis: values for axis, (_, values) in found.items()}
 
 
+def _kinds(given: tuple[str, Any, Place]) -> tuple[str, Any, Place]:
+    """Return the kinds of a file's `split`, whose other keys are of all of them; None if it names no kind."""
+    key, value, place = given
+    if key == SPLIT and isinstance(value, Mapping):
+        return key, value.get("kind"), place.under("kind")
+    return given
+
+
 def _is_fixed(axis: str, file: YamlFile) -> bool:
     """Return whether a file gives an axis one value for all runs, such as `training: {rounds: 5}`."""
     return axis not in AXES and has(file.values, axis.split("."))
@@ -179,7 +188,10 @@ def _is_fixed(axis: str, file: YamlFile) -> bool:
 def _fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
     fixed = {}
     for key, value in file.values.items():
-        if key in RunConfig.model_fields and key not in AXES:
+        if key == SPLIT and isinstance(value, Mapping):
+            rest = {name: inner for name, inner in value.items() if name != "kind"}
+            fixed[key] = (rest, Place(file, (key,)))
+        elif key in RunConfig.model_fields and key not in AXES:
             fixed[key] = (value, Place(file, (key,)))
             if key in SECTIONS:
                 require_keys(key, value, SECTIONS[key], Place(file, (key,)))

@@ -24,8 +24,7 @@ SCHEMA = pa.schema(
     [
         pa.field("dataset", pa.string()),
         pa.field("clients", pa.int32()),
-        pa.field("overlap", pa.string()),
-        pa.field("balance", pa.string()),
+        pa.field("split", pa.string()),
         pa.field("algorithm", pa.string()),
         pa.field("on", pa.string()),
         pa.field("cluster", pa.string()),
@@ -65,7 +64,7 @@ def explained(grid: GridFolder) -> tuple[Explained, ...]:
     """
     return tuple(
         Explained(
-            scenario=(row["dataset"], row["clients"], row["overlap"], row["balance"]),
+            scenario=(row["dataset"], row["clients"], row["split"]),
             algorithm=(title := registry.title(row["algorithm"])),
             published=title.removesuffix(AS_PUBLISHED),
             on=row["on"],

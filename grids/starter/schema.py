@@ -17,7 +17,7 @@ from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.partition.kinds import KINDS
 from fedgrid.engine.run_config import PLUGINS, RunConfig
-from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, axis_keys
+from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SPLIT, axis_keys
 from fedgrid.grids.presets.key_docs import docs_of
 from fedgrid.grids.presets.overrides import OVERRIDABLE
 from fedgrid.grids.presets.preset_files import AXES_KEY, KEYS, SEARCH, SEEDS, preset_names
@@ -81,7 +81,7 @@ def _properties(properties: Mapping[str, Schema], meanings: Mapping[str, str]) -
 
 def _of_key(name: str, usual: Schema) -> Schema:
     """Return the schema of a key of a run, as a file may give it."""
-    names: Mapping[str, Iterable[str]] = {"model": MODELS, "overlap": KINDS}
+    names: Mapping[str, Iterable[str]] = {"model": MODELS}
     if name == "dataset":
         own = {"type": "string", "pattern": f"^({'|'.join(OWN_FORMATS)}):.+"}
         one: Schema = {"anyOf": [{"enum": list(DATASETS)}, own]}
@@ -89,6 +89,8 @@ def _of_key(name: str, usual: Schema) -> Schema:
         one = SEED
     elif name == ALGORITHM:
         one = {"anyOf": [{"enum": list(ALGORITHMS)}, *map(_algorithm, ALGORITHMS.values())]}
+    elif name == SPLIT:
+        one = {"anyOf": [{"enum": list(KINDS)}, _local(usual)]}
     elif name in names:
         one = {"enum": list(names[name])}
     else:

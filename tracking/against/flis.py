@@ -97,10 +97,10 @@ def _of(study: Study, scenario: str) -> Study:
 
 def scenario_of(run: Run) -> str:
     """Return FLIS's name of a run's split, `label-skew 0.2`; empty if it is in another setting."""
-    share = SHARES.get(run.overlap)
+    share = SHARES.get(run.split)
     if share is None or any(run.keys.get(key) != value for key, value in SETTING.items()):
         return ""
-    return f"{run.overlap} {run.keys.get(share)}"
+    return f"{run.split} {run.keys.get(share)}"
 
 
 def _accuracy(study: Study, scenario: str) -> Table:

@@ -105,7 +105,7 @@ def _score(study: Study, heading: str) -> Cell:
 
 def _rounds(study: Study) -> Table:
     (dataset,) = study.datasets
-    columns = [(clients, (overlap, balance)) for _, clients, overlap, balance, *_ in study.scenarios]
+    columns = [(clients, split) for _, clients, split, *_ in study.scenarios]
     known = reasons.sentences(dataset, "runs", "cnn", archived=study.is_archived)
     rows = _rows(
         study, lambda part: [_round(part.where(clients=clients, split=split)) for clients, split in columns]

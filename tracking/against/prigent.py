@@ -53,7 +53,7 @@ def against_prigent(study: Study) -> tuple[Table, ...]:
 def is_in_setting(run: Run) -> bool:
     """Return whether a run is in the paper's setting for its data set, and has a row in its tables."""
     setting = SETTINGS.get(run.dataset)
-    return setting == (run.overlap, run.clients) and (run.dataset, row_of(run)) in numbers.prigent()
+    return setting == (run.split, run.clients) and (run.dataset, row_of(run)) in numbers.prigent()
 
 
 def row_of(run: Run) -> str:

@@ -96,8 +96,8 @@ def scores(
 
 def words(run: Run, without: str = "") -> str:
     """Return a run's scenario in words, without one of the grid's axes."""
-    fixed = {"dataset": run.dataset, "clients": f"{run.clients} clients", "overlap": run.overlap}
-    fixed |= {"balance": run.balance, **{key: f"{key} {value}" for key, value in run.setting}}
+    fixed = {"dataset": run.dataset, "clients": f"{run.clients} clients", "split": run.split}
+    fixed |= {key: f"{key} {value}" for key, value in run.setting}
     return ", ".join(text for key, text in fixed.items() if key != without)
 
 

@@ -31,20 +31,20 @@ BETA, EPOCHS = "algorithm.beta", "training.local_epochs"
 SKEWED = ("label-skew", "dirichlet")
 
 
-def _of(study: Study, *titles: str, overlap: tuple[str, ...] = SKEWED) -> Scores:
-    return scores(study, accuracy, lambda run: named(*titles)(run) and run.overlap in overlap)
+def _of(study: Study, *titles: str, splits: tuple[str, ...] = SKEWED) -> Scores:
+    return scores(study, accuracy, lambda run: named(*titles)(run) and run.split in splits)
 
 
 def _above(
-    study: Study, one: str, others: tuple[str, ...], *, overlap: tuple[str, ...] = SKEWED, low: float = 0.0
+    study: Study, one: str, others: tuple[str, ...], *, splits: tuple[str, ...] = SKEWED, low: float = 0.0
 ) -> Iterator[Check]:
     for other in others:
-        mine, theirs = _of(study, one, overlap=overlap), _of(study, other, overlap=overlap)
+        mine, theirs = _of(study, one, splits=splits), _of(study, other, splits=splits)
         yield from above(f"{one} - {other}", mine, theirs, low=low)
 
 
-def _up_to(study: Study, others: tuple[str, ...], overlap: tuple[str, ...], low: float) -> tuple[Check, ...]:
-    return largest(_above(study, "FLIS-DC", others, overlap=overlap, low=low))
+def _up_to(study: Study, others: tuple[str, ...], splits: tuple[str, ...], low: float) -> tuple[Check, ...]:
+    return largest(_above(study, "FLIS-DC", others, splits=splits, low=low))
 
 
 def _slightly(study: Study) -> Iterator[Check]:
@@ -53,7 +53,7 @@ def _slightly(study: Study) -> Iterator[Check]:
 
 def _worse_than_fedavg(study: Study) -> Iterator[Check]:
     for other in ("LG-FedAvg", "Per-FedAvg"):
-        yield from _above(study, "BNC", (other,), overlap=("dirichlet",))
+        yield from _above(study, "BNC", (other,), splits=("dirichlet",))
 
 
 def _rounds(study: Study, *titles: str) -> Scores:
@@ -67,7 +67,7 @@ def _rounds(study: Study, *titles: str) -> Scores:
         goal = TARGETS.get(result.run.dataset, best[result.run.dataset, str(result.run.scenario)])
         return min(cost(result, curve_of(result.run), goal).rounds, float(result.run.rounds + 1))
 
-    return scores(study, rounds, lambda run: named(*titles)(run) and run.overlap in SKEWED)
+    return scores(study, rounds, lambda run: named(*titles)(run) and run.split in SKEWED)
 
 
 def _fewest(study: Study) -> Iterator[Check]:
@@ -112,7 +112,7 @@ CLAIMS = (
         "89.47 - 49.8 = 39.7 on CIFAR-10, 20 % skew (1, 3.1)",
         "FLIS-DC - a global baseline, the largest",
         "above 0.35",
-        partial(_up_to, others=GLOBAL, overlap=SKEWED, low=0.35),
+        partial(_up_to, others=GLOBAL, splits=SKEWED, low=0.35),
     ),
     Claim(
         PAPER,
@@ -120,7 +120,7 @@ CLAIMS = (
         "73.91 - 45.98 = 27.9 (LG), 73.91 - 40.29 = 33.6 (CFL) on CIFAR-100, 20 % skew (1, 3.1)",
         "FLIS-DC - a personalised baseline, the largest",
         "above 0.25",
-        partial(_up_to, others=PERSONAL, overlap=SKEWED, low=0.25),
+        partial(_up_to, others=PERSONAL, splits=SKEWED, low=0.25),
     ),
     Claim(
         PAPER,
@@ -144,7 +144,7 @@ CLAIMS = (
         "60.33 - 51.16 = 9.2 on CIFAR-10 (DC); 0.02 (HC)",
         "FLIS-DC - IFCA, the largest",
         "above 0.08",
-        partial(_up_to, others=("IFCA",), overlap=("dirichlet",), low=0.08),
+        partial(_up_to, others=("IFCA",), splits=("dirichlet",), low=0.08),
     ),
     Claim(
         PAPER,

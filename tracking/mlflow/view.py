@@ -13,7 +13,7 @@ from typing import Any
 
 VIEW_KEY = "fedgrid"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
-TAGS = ("algorithm", "dataset", "overlap", "balance", "clients", "seed")
+TAGS = ("algorithm", "dataset", "split", "clients", "seed")
 METRICS = (
     "clustering/ari",
     "clustering/clusters",

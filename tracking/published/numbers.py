@@ -45,7 +45,7 @@ def clustering() -> Mapping[tuple[Scenario, str], PublishedClustering]:
     """Return (scenario, algorithm) -> its cells of Tables 1 and 2."""
     return {
         (
-            (row["dataset"], int(row["clients"]), row["overlap"], row["balance"]),
+            (row["dataset"], int(row["clients"]), f"{row['overlap']}-{row['balance']}"),
             row["algorithm"],
         ): PublishedClustering(float(row["rand"]), float(row["ami"]), float(row["com"]), int(row["round"]))
         for row in _rows("clustering.csv")
@@ -119,7 +119,7 @@ def explanations() -> Mapping[tuple[Scenario, str, str], tuple[float, float]]:
     """Return (scenario, algorithm, distribution) -> insertion and deletion of its run."""
     return {
         (
-            (row["dataset"], int(row["clients"]), row["overlap"], row["balance"]),
+            (row["dataset"], int(row["clients"]), f"{row['overlap']}-{row['balance']}"),
             row["algorithm"],
             row["on"],
         ): (float(row["insertion"]), float(row["deletion"]))

@@ -27,6 +27,7 @@ from fedgrid.tracking.scoring.explanations import (
 )
 from fedgrid.tracking.scoring.statistics import Comparison
 from fedgrid.tracking.scoring.study import Scenario, plain
+from fedgrid.tracking.tables.cells import split_name
 from fedgrid.tracking.tables.significance import significance
 from fedgrid.tracking.tables.table import Table
 
@@ -98,7 +99,7 @@ def _maps(shown: Sequence[Shown], on: str, scenario: Scenario, clients: int) -> 
         f"Maps of the same images, {DISTRIBUTIONS[on]}, {scenario[0]}, {clients} clients",
         "The first image drawn for a client, then its map by each algorithm's model for that client, of the "
         "class that it says, scaled to 0..1, over the image in grey; green: it is right. "
-        f"Scenario {' '.join(map(str, scenario[2:4]))}, seed {shown[0].seed}.",
+        f"Scenario {split_name(scenario[2])}, seed {shown[0].seed}.",
         partial(map_grid, shown),
     )
 

@@ -24,10 +24,10 @@ from fedgrid.tracking.scoring.partitions import (
 from fedgrid.tracking.scoring.scores import curves
 
 SPLITS = (
-    ("nonoverlapping", "balanced"),
-    ("nonoverlapping", "imbalanced"),
-    ("overlapping", "balanced"),
-    ("overlapping", "imbalanced"),
+    "nonoverlapping-balanced",
+    "nonoverlapping-imbalanced",
+    "overlapping-balanced",
+    "overlapping-imbalanced",
 )
 """The splits of the papers, in the order of their tables."""
 AMI_IS_ARI = "OCFL-HDB"
@@ -37,8 +37,8 @@ T = TypeVar("T")
 
 AxisValue: TypeAlias = tuple[str, str]
 """A further axis of a grid and its value: `("split.majority", "0.5")`."""
-Scenario: TypeAlias = tuple[str, int, str, str, *tuple[AxisValue, ...]]
-"""Data set, clients, overlap, balance, then the setting."""
+Scenario: TypeAlias = tuple[str, int, str, *tuple[AxisValue, ...]]
+"""Data set, clients, split, then the setting."""
 SETTING_OF_ALGORITHM = "algorithm."
 """Axes that begin like this are settings of an algorithm; they belong to no scenario."""
 
@@ -51,8 +51,7 @@ class Run:
     name: str
     folder: Path
     dataset: str
-    overlap: str
-    balance: str
+    split: str
     clients: int
     algorithm: str
     """Its name in tables, unique among the runs of one scenario and seed: `OCFL-HDB`, `SCL as published`."""
@@ -64,7 +63,7 @@ class Run:
     method: str = ""
     """The algorithm's title without settings: `SCL` of `SCL (cooldown 5)`."""
     axes: tuple[AxisValue, ...] = ()
-    """The run's values of the grid's axes beside data set, overlap, balance, clients, seed and algorithm."""
+    """The run's values of the grid's axes beside data set, split, clients, seed and algorithm."""
     is_archived: bool = False
     """Whether it is one of the published runs themselves, read from the authors' archive."""
     is_reference: bool = False
@@ -80,11 +79,6 @@ class Run:
         return tuple(pair for pair in self.axes if not pair[0].startswith(SETTING_OF_ALGORITHM))
 
     @property
-    def split(self) -> tuple[str, str]:
-        """Overlap and balance, as in `SPLITS`."""
-        return self.overlap, self.balance
-
-    @property
     def block(self) -> tuple[str, int]:
         """Data set and number of clients: the papers have one table for each."""
         return self.dataset, self.clients
@@ -92,7 +86,7 @@ class Run:
     @property
     def scenario(self) -> Scenario:
         """What runs of one seed have in common that differ in their algorithm only."""
-        return (self.dataset, self.clients, self.overlap, self.balance, *self.setting)
+        return (self.dataset, self.clients, self.split, *self.setting)
 
 
 @dataclass(frozen=True)
@@ -147,7 +141,7 @@ class Study(Frames):
         *,
         dataset: str | None = None,
         clients: int | None = None,
-        split: tuple[str, str] | None = None,
+        split: str | None = None,
         algorithm: str | None = None,
         setting: tuple[AxisValue, ...] | None = None,
     ) -> "Study":
@@ -199,7 +193,7 @@ class Study(Frames):
         return tuple((dataset, clients) for dataset in self.datasets for clients in sizes[dataset])
 
     @property
-    def splits(self) -> tuple[tuple[str, str], ...]:
+    def splits(self) -> tuple[str, ...]:
         """The splits of the runs: those of `SPLITS` first, then others."""
         there = _distinct(run.split for run in self.runs)
         return _distinct(split for split in (*SPLITS, *there) if split in there)
@@ -241,7 +235,7 @@ class Study(Frames):
         """By data set, number of clients, split and setting."""
         there = {run.scenario for run in self.runs}
         whole = product(self.blocks, self.splits, self.settings)
-        scenarios = ((*block, *split, *setting) for block, split, setting in whole)
+        scenarios = ((*block, split, *setting) for block, split, setting in whole)
         return tuple(scenario for scenario in scenarios if scenario in there)
 
     def cells(self) -> Mapping[tuple[Scenario, str], "Study"]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedgrid.tracking.scoring.measures import Measure
-from fedgrid.tracking.scoring.study import Study, require_one
+from fedgrid.tracking.scoring.study import SPLITS, Study, require_one
 from fedgrid.tracking.tables.table import ABSENT, Cell, Row, Table, dash, mean, number
 
 
@@ -118,9 +118,9 @@ def lacking(study: Study) -> str:
     return f"{count} of {len(study.runs)} runs {verb} no result yet." if count else ""
 
 
-def split_name(split: tuple[str, str]) -> str:
-    """Return the name of a split in headings."""
-    return " ".join(split)
+def split_name(split: str) -> str:
+    """Return the name of a split in headings, as the papers have theirs: `overlapping balanced`."""
+    return split.replace("-", " ") if split in SPLITS else split
 
 
 def title_of(dataset: str, clients: int | None = None) -> str:

@@ -180,9 +180,9 @@ def _rows(study: Study, cells_of: Callable[[Study], Sequence[Cell]]) -> tuple[Ro
     )
 
 
-def _scenarios(study: Study) -> list[tuple[int, tuple[str, str]]]:
+def _scenarios(study: Study) -> list[tuple[int, str]]:
     """Return number of clients and split of each scenario of one data set."""
-    return [(clients, (overlap, balance)) for _, clients, overlap, balance, *_ in study.scenarios]
+    return [(clients, split) for _, clients, split, *_ in study.scenarios]
 
 
 def _dash(study: Study, value: float) -> Cell:

@@ -232,5 +232,5 @@ def _signed(value: float, digits: int) -> str:
 
 
 def _title(scenario: Scenario) -> str:
-    dataset, clients, overlap, balance, *setting = scenario
-    return " ".join((dataset, str(clients), overlap, balance, *setting_words(setting)))
+    dataset, clients, split, *setting = scenario
+    return " ".join((dataset, str(clients), split, *setting_words(setting)))

@@ -51,7 +51,7 @@ def per_scenario(study: Study) -> Table:
         Row(
             algorithm,
             (
-                *map(Cell, (dataset, str(clients), overlap, balance, *(value for _, value in setting))),
+                *map(Cell, (dataset, str(clients), split, *(value for _, value in setting))),
                 _finished(runs),
                 right_share(runs),
                 *(over_seeds(runs, measure) for measure in columns.values()),
@@ -59,7 +59,7 @@ def per_scenario(study: Study) -> Table:
             ),
             is_reference=algorithm in study.references,
         )
-        for ((dataset, clients, overlap, balance, *setting), algorithm), runs in study.cells().items()
+        for ((dataset, clients, split, *setting), algorithm), runs in study.cells().items()
     )
     table = Table(
         "scenarios",
@@ -67,7 +67,7 @@ def per_scenario(study: Study) -> Table:
         "All scores by scenario and algorithm, in the published conventions and in the right ones. Names are "
         "as in the other tables.",
         (
-            *map(Column, ("data set", "clients", "overlap", "balance", *setting_axes(study))),
+            *map(Column, ("data set", "clients", "split", *setting_axes(study))),
             *map(Column, ("finished", "exactly right")),
             *(Column(name, group) for group, name in columns),
             Column("not finished"),

@@ -19,7 +19,7 @@ from fedgrid.grids.cli.commands.options import (
 app = typer.Typer()
 
 
-@app.command(epilog="Example: `fedgrid data mnist --overlap nonoverlapping --balance balanced --clients 15`")
+@app.command(epilog="Example: `fedgrid data mnist --split nonoverlapping-balanced --clients 15`")
 @with_groups
 def data(
     *,
@@ -48,7 +48,7 @@ def data(
             raise ConfigError("a split of which data set? name one, as in fedgrid data digits")
         list_datasets(folder, as_json, console())
         return
-    values = scenario_values(dataset) if dataset.count("-") > 2 else {"dataset": dataset}
+    values = scenario_values(dataset) if dataset.count("-") >= 2 else {"dataset": dataset}
     config, *others = load_grid(None, {**values, **axes}, changes or [], folder).runs
     if others:
         raise ConfigError(f"one split at a time, not {1 + len(others)}; leave lists out")

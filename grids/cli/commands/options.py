@@ -84,14 +84,14 @@ GridOrRun = Annotated[
 Dataset = Annotated[
     str | None, typer.Option(help="A name of `fedgrid data`, folder:PATH, folder:PATH#64x64 or npz:PATH.")
 ]
-Overlap = Annotated[
+Split = Annotated[
     str | None,
     typer.Option(
-        help="overlapping, nonoverlapping, majority, label-skew, dirichlet, rotated, flipped, "
-        "swapped or natural: docs/data.md."
+        help="overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced, "
+        "nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped or "
+        "natural: docs/data.md. Its settings: --set split.alpha=0.1."
     ),
 ]
-Balance = Annotated[str | None, typer.Option(help="balanced or imbalanced.")]
 Clients = Annotated[int | None, typer.Option(help="Number of federated clients.")]
 Seed = Annotated[
     int | None,
@@ -198,8 +198,7 @@ ReportTo = Annotated[
 class Scenario:
     """Which split of a data set, instead of the file's."""
 
-    overlap: Overlap = None
-    balance: Balance = None
+    split: Split = None
     clients: Clients = None
     seed: Seed = None
 

@@ -22,7 +22,7 @@ app = typer.Typer()
 
 
 @app.command(
-    epilog="Example: `fedgrid run --dataset mnist --overlap overlapping --algorithm ocfl-hdbscan --seed 3`"
+    epilog="Example: `fedgrid run --dataset mnist --split rotated --algorithm ocfl-hdbscan --seed 3`"
 )
 @with_groups
 def run(

@@ -18,7 +18,7 @@ from fedgrid.grids.cli.commands.options import (
 app = typer.Typer()
 
 
-@app.command(epilog="Example: `fedgrid search sattler --dataset mnist --overlap overlapping --trials 32`")
+@app.command(epilog="Example: `fedgrid search sattler --dataset mnist --split rotated --trials 32`")
 @with_groups
 def search(
     *,
