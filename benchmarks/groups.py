@@ -76,9 +76,6 @@ SETS: Mapping[str, Sequence[Settings]] = {
         {**given, "dataset": "mnist", "split": {**given["split"], "draws": 285}}
         for given in split([3], [15, 30], BOTH)
     ],
-        {**given, "dataset": "mnist", "split": {**given["split"], "draws": 285}}
-        for given in split([3], [15, 30], BOTH)
-    ],
     "none": [
         *({"clients": clients, "split": {"num_clusters": 1}} for clients in (10, 15, 20, 30, 50)),
         *({"clients": clients, "split": {"kind": "majority", "majority": 0.1}} for clients in (15, 30)),

@@ -206,12 +206,11 @@ def test_both_rotations_of_digits_are_found(tmp_path):
     """Eight clients, those with odd numbers hold images that are upside down."""
     run = complete(
         {
-            "overlap": "rotated",
             "clients": 8,
             "algorithm": {"name": "ifca", "num_clusters": 2},
             "training": {"rounds": 4, "local_epochs": 2},
             "evaluation": {"every": 4},
-            "split": {"num_clusters": 2, "server_images": 50},
+            "split": {"kind": "rotated", "num_clusters": 2, "server_images": 50},
         },
         NOWHERE,
     )

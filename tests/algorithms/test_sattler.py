@@ -317,12 +317,11 @@ def test_swapped_labels_of_digits_are_found_once_one_model_for_all_has_settled(t
     """Clients 1 and 3 exchange the labels 2 and 3, clients 0 and 2 the labels 0 and 1."""
     run = complete(
         {
-            "overlap": "swapped",
             "clients": 4,
             "algorithm": "sattler",
             "training": {"rounds": 8, "local_epochs": 3, "learning_rate": 0.3},
             "evaluation": {"every": 8},
-            "split": {"num_clusters": 2, "server_images": 50},
+            "split": {"kind": "swapped", "num_clusters": 2, "server_images": 50},
         },
         small_runs.NOWHERE,
     )

@@ -10,7 +10,7 @@ from fedgrid.engine.run_config import complete
 from fedgrid.grids.planning.published_branches import Branch, branch, share_computed
 from fedgrid.tracking.published.numbers import clustering
 
-SCENARIO = ("pathmnist", 15, "nonoverlapping", "imbalanced")
+SCENARIO = ("pathmnist", 15, "nonoverlapping-imbalanced")
 
 
 def branches(scenario) -> list[Branch | None]:
@@ -54,13 +54,13 @@ def test_rounds_and_bytes_that_the_runs_of_a_scenario_need():
 
 def test_a_run_with_one_cluster_to_the_end_never_leaves_the_trunk():
     """Table 2 has a round for it, as its one cluster got another name."""
-    scores = clustering()[("mnist", 15, "overlapping", "balanced"), "BCL"]
+    scores = clustering()[("mnist", 15, "overlapping-balanced"), "BCL"]
     assert scores.published_round == 21
     assert branch("BCL", 15, scores) is None
 
 
 def test_sattler_leaves_the_trunk_at_its_first_split_not_at_that_of_table_2():
-    scores = clustering()[("mnist", 15, "nonoverlapping", "balanced"), "SCL"]
+    scores = clustering()[("mnist", 15, "nonoverlapping-balanced"), "SCL"]
     assert scores.published_round == 31
     assert branch("SCL", 15, scores) == Branch("SCL", 22, clusters=3, is_exact=False)
 
@@ -99,8 +99,8 @@ ALGORITHMS = tuple(
 
 
 def runs_of_scenario(*algorithms, rounds=75):
-    dataset, clients, overlap, balance = SCENARIO
-    given = {"dataset": dataset, "clients": clients, "overlap": overlap, "balance": balance}
+    dataset, clients, split = SCENARIO
+    given = {"dataset": dataset, "clients": clients, "split": split}
     return [
         complete({**given, "algorithm": name, "training": {"rounds": rounds}}, Path("unused"))
         for name in algorithms

@@ -41,8 +41,7 @@ ALGORITHMS = (
 )
 """Of two grids of 24 and 32 runs, or of one of 56; all of them share rounds."""
 GRID = """
-overlap: [nonoverlapping, overlapping]
-balance: [balanced, imbalanced]
+split: [nonoverlapping-balanced, nonoverlapping-imbalanced, overlapping-balanced, overlapping-imbalanced]
 clients: [15, 30]
 algorithm: [ALGORITHMS]
 training: {rounds: 8, local_epochs: 1}

@@ -26,7 +26,7 @@ from tests.helpers.changed_code import changed_code
 
 GRID = """
 dataset: npz:{images}
-overlap: majority
+split: majority
 clients: 3
 algorithm: [fedavg, ocfl-kmeans]
 model: digitnet

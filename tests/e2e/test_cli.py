@@ -60,7 +60,7 @@ def test_data_shows_and_writes_the_split_of_a_scenario(tmp_path):
 def test_data_shows_the_readmes_split_of_real_mnist(shared, tmp_path):
     if not (shared / "data" / "MNIST").is_dir():
         pytest.skip(f"no real images: {shared / 'data' / 'MNIST'} is missing")
-    scenario = ("--overlap", "nonoverlapping", "--balance", "balanced", "--clients", 15)
+    scenario = ("--split", "nonoverlapping-balanced", "--clients", 15)
     csv = tmp_path / "x.csv"
     result = fedgrid("data", "mnist", *scenario, "--csv", csv, FEDGRID_DATA=str(shared / "data"))
     assert (result.code, result.err) == (0, "")
@@ -164,7 +164,7 @@ def test_ui_on_a_port_in_use_is_one_line(storage):
 def test_run_of_the_readme_on_real_mnist_made_small(shared, storage):
     if not (shared / "data" / "MNIST").is_dir():
         pytest.skip(f"no real images: {shared / 'data' / 'MNIST'} is missing")
-    scenario = ("--overlap", "overlapping", "--balance", "imbalanced", "--clients", 30)
+    scenario = ("--split", "overlapping-imbalanced", "--clients", 30)
     small = [
         f"--set={change}" for change in ("training.rounds=1", "split.draws=40", "split.server_images=90")
     ]

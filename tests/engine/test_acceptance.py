@@ -39,10 +39,10 @@ NEVER = 1000
 
 MNIST_SCENARIOS = {
     "nonoverlapping balanced": {
-        **{"overlap": "nonoverlapping", "balance": "balanced"},
+        **{"split": "nonoverlapping-balanced"},
         **{"model": "digitnet", "training": {"learning_rate": 0.03}},
     },
-    "overlapping imbalanced": {"overlap": "overlapping", "balance": "imbalanced"},
+    "overlapping imbalanced": {"split": "overlapping-imbalanced"},
 }
 """The harder one with the preset's model, which takes thirty times as long as two hidden layers."""
 MNIST_SEED = 0

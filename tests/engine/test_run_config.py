@@ -99,7 +99,7 @@ def test_default_that_an_algorithm_changes_can_be_taken_back(name):
 
 
 def test_a_run_is_named_readably():
-    config = run(dataset="mnist", overlap="overlapping", balance="imbalanced")
+    config = run(dataset="mnist", split="overlapping-imbalanced")
     assert config.scenario == "mnist-15-overlapping-imbalanced"
     assert config.name == "mnist-15-overlapping-imbalanced-ocfl_hdbscan-s0"
     assert re.fullmatch("[0-9a-f]{12}", config.run_id)
@@ -118,8 +118,8 @@ class TestRootSeed:
         [
             {"dataset": "mnist"},
             {"clients": 30},
-            {"overlap": "overlapping"},
-            {"balance": "imbalanced"},
+            {"split": "overlapping-balanced"},
+            {"split": "nonoverlapping-imbalanced"},
             {"seed": 1},
         ],
         ids=json.dumps,
@@ -173,8 +173,8 @@ OF_THE_RUN = [
 ]
 OF_THE_TRUNK = [
     {"dataset": "mnist"},
-    {"overlap": "overlapping"},
-    {"balance": "imbalanced"},
+    {"split": "overlapping-balanced"},
+    {"split": "nonoverlapping-imbalanced"},
     {"clients": 16},
     {"seed": 1},
     {"model": "tinyvgg"},
@@ -258,14 +258,14 @@ class TestTrunk:
 
     @pytest.mark.parametrize("change", [{"majority": 0.8}, {"first_group": [0, 1]}], ids=json.dumps)
     def test_majority_options_change_the_trunk(self, change):
-        assert run(overlap="majority", split=change).trunk != run(overlap="majority").trunk
+        assert run(split={"kind": "majority", **change}).trunk != run(split="majority").trunk
 
     def test_explicit_default_is_the_same_trunk(self):
         silent = {"participation": 1, "dropout": 0, "joins": {}, "split": {"scored_on": "test", "alpha": 1}}
         assert run(**silent).trunk == run().trunk
 
     def test_trunk_starts_with_a_readable_name(self):
-        trunk = run(dataset="mnist", overlap="overlapping", balance="imbalanced", seed=3).trunk
+        trunk = run(dataset="mnist", split="overlapping-imbalanced", seed=3).trunk
         assert re.fullmatch(r"mnist-15-overlapping-imbalanced-s3-[0-9a-f]{12}", trunk)
 
     def test_trunk_is_a_valid_folder_name(self, tmp_path):
@@ -364,7 +364,7 @@ def test_a_configuration_cannot_be_changed():
         ({"dataset": "mnst"}, "unknown dataset 'mnst'; did you mean 'mnist'? known: digits, mnist, fmnist"),
         ({"model": "resnet3"}, "unknown model 'resnet3'; did you mean 'resnet34'? known: tinyvgg, resnet34"),
         (
-            {"overlap": "overlaping"},
+            {"split": "overlaping"},
             "unknown overlap 'overlaping'; did you mean 'overlapping'? known: overlapping, ",
         ),
     ],
@@ -444,8 +444,7 @@ KEPT = {
     "1d7f7dd91f12": {"algorithm": "fedavg"},
     "8ae0f2786009": {
         "algorithm": {"name": "sattler", "cooldown": 5, "epsilon_1": 0.4, "epsilon_2": 0.5},
-        "overlap": "overlapping",
-        "balance": "imbalanced",
+        "split": "overlapping-imbalanced",
         "clients": 30,
     },
     "11e2572329a0": {"algorithm": "ocfl-hdbscan"},

@@ -45,17 +45,15 @@ RUNS = {
     ),
     "kept Adam, unequal clients, every step of the uplink": config(
         "ocfl-hdbscan",
-        {"keep_optimizer_state": True, "optimizer": "adam", "learning_rate": 3e-3},
-        overlap="overlapping",
-        balance="imbalanced",
+        {"keep_optimizer_state": True, "optimizer": "adam", "learning_rate": 0.003},
+        split="overlapping-imbalanced",
         evaluation={"every": 2},
         uplink=[{"clip": 1.0}, {"noise": 0.003}, {"topk": 0.5}, {"quantise": 8}],
     ),
     "clients that come and go, attack and move, in flipped groups, in bfloat16": config(
         "ocfl-kmeans",
         {"keep_optimizer_state": True, "momentum": 0.5, "learning_rate": 0.05, "precision": "bfloat16"},
-        overlap="flipped",
-        split={"server_images": 60, "tested_on": "official", "num_clusters": 2},
+        split={"kind": "flipped", "server_images": 60, "tested_on": "official", "num_clusters": 2},
         participation=0.5,
         dropout=0.2,
         joins={5: 2, 3: 4},
@@ -195,8 +193,7 @@ def test_clusters_before_training_are_the_same_in_actors(actors, tmp_path):
     run = config(
         {"name": "embeddings", "encoder": {"federated": 1, "local_epochs": 1}},
         {"rounds": 2, "local_epochs": 1},
-        overlap="flipped",
-        split={"server_images": 60, "num_clusters": 2},
+        split={"kind": "flipped", "server_images": 60, "num_clusters": 2},
         joins={5: 2},
     )
     here = finish(run, tmp_path / "here", InProcessPool())

@@ -47,7 +47,7 @@ def written_by_two(tmp_path):
 
 
 def config(dataset, overlap, **split):
-    given = {"dataset": dataset, "overlap": overlap, "clients": CLIENTS, "algorithm": "fedavg"}
+    given = {"dataset": dataset, "split": overlap, "clients": CLIENTS, "algorithm": "fedavg"}
     return complete({**given, "model": "digitnet", "training": {"rounds": 2}, "split": split}, NOWHERE)
 
 
@@ -78,7 +78,7 @@ def test_official_tests_leave_all_images_to_training():
     """Bettinelli's split: 5,000 training images for each of ten clients of CIFAR-10; here 135 of digits."""
     own, official = (
         prepare(
-            complete({"overlap": "majority", "clients": 10, "split": {"tested_on": where}}, NOWHERE), NOWHERE
+            complete({"clients": 10, "split": {"kind": "majority", "tested_on": where}}, NOWHERE), NOWHERE
         )
         for where in ("own", "official")
     )
@@ -131,7 +131,7 @@ def test_groups_are_part_of_a_data_sets_identity(written_by_two):
 
 
 @pytest.mark.parametrize("tested_on", ["own", "official"])
-@pytest.mark.parametrize("overlap", ["label-skew", "rotated", "natural"])
+@pytest.mark.parametrize("split", ["label-skew", "rotated", "natural"])
 def test_dry_runs_expect_as_many_images_as_there_are(overlap, tested_on, written_by_two):
     run = config(written_by_two if overlap == "natural" else "digits", overlap, tested_on=tested_on)
     setup, _ = prepare(run, NOWHERE)

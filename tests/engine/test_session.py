@@ -140,7 +140,7 @@ def test_scenarios_with_the_same_seed_start_from_other_weights(tmp_path, monkeyp
         return drawn[-1]
 
     monkeypatch.setattr(session_module, "initial_vector", draw)
-    for changed in ({}, {"algorithm": "ocfl-kmeans"}, {"balance": "imbalanced"}):
+    for changed in ({}, {"algorithm": "ocfl-kmeans"}, {"split": "nonoverlapping-imbalanced"}):
         session().open(config(**changed), Storage.of(tmp_path))
     first, same_scenario, other_scenario = (vector.tobytes() for vector in drawn)
     assert first == same_scenario != other_scenario

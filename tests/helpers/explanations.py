@@ -22,8 +22,7 @@ def explained(
     *,
     on: str = "members",
     dataset: str = "mnist",
-    overlap: str = "overlapping",
-    balance: str = "balanced",
+    split: str = "overlapping-balanced",
 ) -> Explained:
-    scenario = (dataset, 15, overlap, balance)
+    scenario = (dataset, 15, split)
     return Explained(scenario, algorithm, algorithm, on, insertion, deletion)

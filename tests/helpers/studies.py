@@ -21,15 +21,14 @@ def run_of(
     *,
     dataset: str = "mnist",
     clients: int = 15,
-    overlap: str = "nonoverlapping",
-    balance: str = "balanced",
+    split: str = "nonoverlapping-balanced",
     seed: int = 0,
     is_archived: bool = False,
     is_reference: bool = False,
 ) -> Run:
-    name = f"{dataset}-{clients}-{overlap}-{balance}-{algorithm.lower()}-s{seed}"
+    name = f"{dataset}-{clients}-{split}-{algorithm.lower()}-s{seed}"
     published = algorithm.removesuffix(" as published")
-    scenario = {"dataset": dataset, "overlap": overlap, "balance": balance, "clients": clients}
+    scenario = {"dataset": dataset, "split": split, "clients": clients}
     return Run(
         name,
         name,

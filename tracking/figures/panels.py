@@ -20,6 +20,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fedgrid.tracking.figures.style import COLUMN, FAINT, GRID, PAGE, SMALL, PaperFigure, Style
 from fedgrid.tracking.records import Array
+from fedgrid.tracking.tables.cells import split_name
 
 LETTER = 0.059
 """Mean width of a letter, in inches."""
@@ -133,9 +134,9 @@ def say(axes: Axes, reason: str) -> None:
     axes.text(0.5, 0.5, fill(reason, 22), transform=axes.transAxes, **note)
 
 
-def title(axes: Axes, split: tuple[str, str]) -> None:
+def title(axes: Axes, split: str) -> None:
     """Set the split as title of a panel, in two lines to fit a quarter of a page."""
-    axes.set_title("\n".join(split))
+    axes.set_title("\n".join(split_name(split).split(" ")))
 
 
 def name_row(axes: Axes, text: str) -> None:

@@ -130,7 +130,9 @@ def test_clusters_are_normalised_apart():
 
 
 def equal_steps(algorithm, **given):
-    return config(algorithm, balance="balanced", training={"rounds": 2, "local_epochs": 2}, **given)
+    return config(
+        algorithm, split="nonoverlapping-balanced", training={"rounds": 2, "local_epochs": 2}, **given
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_with_equal_steps_a_run_has_the_bytes_of_fedavg_but_for_a_number_that_ea
 def test_second_run_takes_its_rounds_from_the_cache_without_training(tmp_path):
     """Unequal clients; another run's number of rounds differs."""
     first, longer = (
-        config("fednova", balance="imbalanced", training={"rounds": rounds, "batch_size": 8})
+        config("fednova", split="nonoverlapping-imbalanced", training={"rounds": rounds, "batch_size": 8})
         for rounds in (2, 3)
     )
     play(first, tmp_path)

@@ -28,7 +28,7 @@ HALF = 65 * 50 + 51 * 20
 def embeddings(encoder=None, split=None, **given):
     algorithm = {"name": "embeddings", "encoder": encoder or SHORT}
     return config(
-        algorithm, overlap="flipped", split={"num_clusters": 2, "draws": None, **(split or {})}, **given
+        algorithm, split={"kind": "flipped", "num_clusters": 2, "draws": None, **(split or {})}, **given
     )
 
 

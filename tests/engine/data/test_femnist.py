@@ -184,7 +184,7 @@ class TestRuns:
 
     def test_each_writer_is_a_client(self, source, tmp_path):
         convert(source, tmp_path / "femnist.npz")
-        run = complete({"dataset": "femnist", "overlap": "natural", "clients": 62}, tmp_path)
+        run = complete({"dataset": "femnist", "split": "natural", "clients": 62}, tmp_path)
         assert run.model == "lenet5-tanh"
         setup, truth = prepare(run, tmp_path)
         assert truth.tolist() == list(range(62))

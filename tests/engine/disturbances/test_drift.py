@@ -20,13 +20,13 @@ def client(number, **given):
     return prepare(config(**given), NOWHERE)[0].clients[number]
 
 
-@pytest.mark.parametrize("overlap", ["nonoverlapping", "overlapping"])
-def test_a_client_draws_images_of_its_new_groups_classes_and_keeps_its_own_until_then(overlap):
-    before, moving = client(0, overlap=overlap), client(0, overlap=overlap, drift=DRIFT)
+@pytest.mark.parametrize("split", ["nonoverlapping-balanced", "overlapping-balanced"])
+def test_a_client_draws_images_of_its_new_groups_classes_and_keeps_its_own_until_then(split):
+    before, moving = client(0, split=split), client(0, split=split, drift=DRIFT)
     assert moving.train.images.tobytes() == before.train.images.tobytes()
     assert (moving.moved.round_index, moving.moved.group) == (1, 2)
     labels = {*moving.moved.train.labels.tolist(), *moving.moved.test.labels.tolist()}
-    assert labels <= set(class_sets(10, 3, overlap)[2])
+    assert labels <= set(class_sets(10, 3, split.partition("-")[0])[2])
     assert len(moving.moved.train) > 10 < len(moving.moved.test) + 5
 
 
@@ -40,7 +40,7 @@ def test_after_a_move_no_test_image_of_a_client_is_trained_on_by_another():
 
 def test_where_groups_turn_images_a_client_keeps_its_images_turned_otherwise():
     data = client(
-        1, overlap="rotated", split={"num_clusters": 4, "draws": None}, drift={1: {"round": 2, "to": 3}}
+        1, split={"kind": "rotated", "num_clusters": 4, "draws": None}, drift={1: {"round": 2, "to": 3}}
     )
     for now, later in ((data.train, data.moved.train), (data.test, data.moved.test)):
         assert np.array_equal(np.rot90(now.images, 2, axes=(2, 3)), later.images), "90 to 270 degrees"
@@ -124,8 +124,8 @@ def test_moved_clients_are_found_when_all_are_met_again_and_the_messages_are_pai
         ),
         (
             {0: {"round": 2, "to": 1}},
-            {"overlap": "dirichlet", "split": {"alpha": 0.5}},
-            "drift: clients of overlap dirichlet cannot move to another group, only those of: overlapping, "
+            {"split": {"kind": "dirichlet", "alpha": 0.5}},
+            "drift: clients of split dirichlet cannot move to another group, only those of: overlapping, "
             "nonoverlapping, rotated, flipped, swapped",
         ),
     ],

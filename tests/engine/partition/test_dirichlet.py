@@ -19,10 +19,8 @@ def deal(*, labels=LABELS, clients=8, seed=0, **options):
         labels,
         dataset="digits",
         num_classes=5,
-        overlap="dirichlet",
-        balance="balanced",
         num_clients=clients,
-        split=Split(**{"alpha": 0.1, **options}),
+        split=Split(kind="dirichlet", **{"alpha": 0.1, **options}),
         seed=seed,
     )
 
@@ -91,5 +89,5 @@ def test_too_many_clients_are_refused_before_any_draw():
 
 
 def test_no_alpha_is_refused():
-    with pytest.raises(ConfigError, match="split.alpha = null: overlap dirichlet needs a number above 0"):
+    with pytest.raises(ConfigError, match="split.alpha = null: split dirichlet needs a number above 0"):
         deal(alpha=None)

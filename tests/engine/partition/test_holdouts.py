@@ -8,20 +8,18 @@ from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.partition.split import split_pool
 
 LABELS = np.repeat(np.arange(10), 60)
-KINDS = [("overlapping", "published"), ("overlapping", "none"), ("majority", "published")]
-EVERYWHERE = pytest.mark.parametrize(("overlap", "test_leakage"), KINDS)
+KINDS = [("overlapping-balanced", "published"), ("overlapping-balanced", "none"), ("majority", "published")]
+EVERYWHERE = pytest.mark.parametrize(("split", "test_leakage"), KINDS)
 
 
-def deal(overlap, scored_on, test_leakage, seed=0):
+def deal(split, scored_on, test_leakage, seed=0):
     options = {"num_clusters": 2, "scored_on": scored_on, "test_leakage": test_leakage}
     return split_pool(
         LABELS,
         dataset="digits",
         num_classes=10,
-        overlap=overlap,
-        balance="balanced",
         num_clients=10,
-        split=Split(**options),
+        split=Split(kind=f"{split}-balanced", **options),
         seed=seed,
     )
 
@@ -48,10 +46,10 @@ def test_common_test_never_takes_a_whole_class():
 
 
 @EVERYWHERE
-def test_validation_is_cut_from_the_training_images_of_the_run(overlap, test_leakage):
+def test_validation_is_cut_from_the_training_images_of_the_run(split, test_leakage):
     """A search holds the same images as the run, and does not use the clients' own test images."""
     for run, search in zip(
-        deal(overlap, "test", test_leakage), deal(overlap, "validation", test_leakage), strict=True
+        deal(split, "test", test_leakage), deal(split, "validation", test_leakage), strict=True
     ):
         assert (search.client, search.cluster) == (run.client, run.cluster)
         assert sorted([*search.train, *search.test]) == run.train.tolist()
@@ -59,9 +57,9 @@ def test_validation_is_cut_from_the_training_images_of_the_run(overlap, test_lea
 
 
 @EVERYWHERE
-def test_validation_has_the_same_share_as_test(overlap, test_leakage):
+def test_validation_has_the_same_share_as_test(split, test_leakage):
     """Exactly 30 %, rounded up, of each client; if cut by image, 30 % in expectation, within 3 sd."""
-    run, search = (deal(overlap, scored_on, test_leakage) for scored_on in ("test", "validation"))
+    run, search = (deal(split, scored_on, test_leakage) for scored_on in ("test", "validation"))
     if test_leakage == "none":
         of_all = sum(len(part.train) for part in run)
         wide = 3 * np.sqrt(of_all * 0.3 * 0.7)
@@ -70,10 +68,10 @@ def test_validation_has_the_same_share_as_test(overlap, test_leakage):
         assert [len(part.test) for part in search] == [share_of(len(part.train), 0.3) for part in run]
 
 
-@pytest.mark.parametrize(("overlap", "test_leakage"), KINDS[1:])
-def test_without_leakage_validation_uses_no_test_image_of_any_client(overlap, test_leakage):
+@pytest.mark.parametrize(("split", "test_leakage"), KINDS[1:])
+def test_without_leakage_validation_uses_no_test_image_of_any_client(split, test_leakage):
     """No client trains on an image that any client is scored on."""
-    run, search = (deal(overlap, scored_on, test_leakage) for scored_on in ("test", "validation"))
+    run, search = (deal(split, scored_on, test_leakage) for scored_on in ("test", "validation"))
     tested, trained, scored = (
         {int(position) for part in parts for position in getattr(part, name)}
         for parts, name in ((run, "test"), (search, "train"), (search, "test"))

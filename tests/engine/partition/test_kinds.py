@@ -32,14 +32,12 @@ IN_TURN = SimpleNamespace(
 
 def test_a_new_kind_is_one_registry_entry(monkeypatch):
     monkeypatch.setitem(KINDS, "in-turn", IN_TURN)
-    config = complete({"overlap": "in-turn", "clients": 4, "split": {"alpha": 0.5}}, Path("unused"))
+    config = complete({"clients": 4, "split": {"kind": "in-turn", "alpha": 0.5}}, Path("unused"))
     assert (config.scenario, config.split.num_clusters) == ("digits-4-in-turn-balanced", 4)
     splits = split_pool(
         np.repeat([0, 1], 20),
         dataset=config.dataset,
         num_classes=2,
-        overlap=config.overlap,
-        balance=config.balance,
         num_clients=4,
         split=config.split,
         seed=0,
@@ -57,17 +55,15 @@ def test_options_of_another_kind_are_refused(monkeypatch):
             np.repeat([0, 1], 20),
             dataset="digits",
             num_classes=2,
-            overlap="in-turn",
-            balance="balanced",
             num_clients=4,
-            split=Split(majority=0.5),
+            split=Split(kind="in-turn", majority=0.5),
             seed=0,
         )
     assert raised.value.key == ("split", "majority")
 
 
 def test_an_unknown_kind_lists_the_known_ones():
-    with pytest.raises(ConfigError, match="overlap 'majorty'; did you mean 'majority'") as raised:
+    with pytest.raises(ConfigError, match="split 'majorty'; did you mean 'majority'") as raised:
         kind_of("majorty")
-    assert raised.value.key == ("overlap",)
+    assert raised.value.key == ("split", "kind")
     assert all(name in str(raised.value) for name in KINDS)

@@ -13,15 +13,13 @@ from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.partition.split import leakage, split_pool
 
 
-def deal(labels, clients, share=0.2, *, seed=0, balance="balanced", **options):
+def deal(labels, clients, share=0.2, *, seed=0, **options):
     return split_pool(
         labels,
         dataset="digits",
         num_classes=int(labels.max()) + 1,
-        overlap="label-skew",
-        balance=balance,
         num_clients=clients,
-        split=Split(labels_share=share, **options),
+        split=Split(kind=f"label-skew-{balance}", labels_share=share, **options),
         seed=seed,
     )
 
@@ -103,6 +101,6 @@ def test_more_owners_than_images_of_a_label_are_refused():
 def test_imbalanced_and_hidden_groups_are_refused():
     labels = np.repeat(np.arange(4), 20)
     with pytest.raises(ConfigError, match="balance = imbalanced: .* label-skew .* take balanced"):
-        deal(labels, 4, 0.5, balance="imbalanced")
-    with pytest.raises(ConfigError, match="split.num_clusters = 5 has no effect with overlap label-skew"):
+        deal(labels, 4, 0.5, split="nonoverlapping-imbalanced")
+    with pytest.raises(ConfigError, match="split.num_clusters = 5 has no effect with split label-skew"):
         deal(labels, 4, 0.5, num_clusters=5)

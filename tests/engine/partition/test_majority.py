@@ -18,15 +18,13 @@ NOWHERE = Path("no-data-needed")
 CIFAR10 = np.repeat(np.arange(10), 5000)
 
 
-def deal(labels=CIFAR10, *, dataset="cifar10", clients=10, balance="balanced", seed=0, **options):
+def deal(labels=CIFAR10, *, dataset="cifar10", clients=10, seed=0, **options):
     return split_pool(
         labels,
         dataset=dataset,
         num_classes=int(labels.max()) + 1,
-        overlap="majority",
-        balance=balance,
         num_clients=clients,
-        split=Split(**{"num_clusters": 2, **options}),
+        split=Split(kind=f"majority-{balance}", **{"num_clusters": 2, **options}),
         seed=seed,
     )
 
@@ -36,7 +34,7 @@ def held(part):
 
 
 def run(**given):
-    return complete({"overlap": "majority", "clients": 10, "algorithm": "fedavg", **given}, NOWHERE)
+    return complete({"split": "majority", "clients": 10, "algorithm": "fedavg", **given}, NOWHERE)
 
 
 def test_class_counts_worked_by_hand():
@@ -134,11 +132,15 @@ def test_too_many_clients_for_the_images_are_refused():
 @pytest.mark.parametrize(
     ("values", "message", "key"),
     [
-        ({"balance": "imbalanced"}, "all clients have equally many images; take balanced", "balance"),
+        (
+            {"split": "nonoverlapping-imbalanced"},
+            "all clients have equally many images; take balanced",
+            "balance",
+        ),
         ({"num_clusters": 3}, "has 2 hidden groups; leave it out", "num_clusters"),
         (
             {"alpha": 0.5},
-            "split.alpha = 0.5 has no effect with overlap majority",
+            "split.alpha = 0.5 has no effect with split majority",
             "alpha",
         ),
         (
@@ -161,20 +163,18 @@ def test_majority_options_are_refused_with_other_kinds(option, value):
             CIFAR10,
             dataset="cifar10",
             num_classes=10,
-            overlap="overlapping",
-            balance="balanced",
             num_clients=10,
-            split=Split(**{option: value}),
+            split=Split(kind="overlapping-balanced", **{option: value}),
             seed=0,
         )
 
 
 def test_majority_run_has_two_groups_by_default():
     config = run(dataset="cifar10")
-    assert config.scenario == "cifar10-10-majority-balanced"
+    assert config.scenario == "cifar10-10-majority"
     assert config.split.num_clusters == 2
     assert run(split={"num_clusters": 3}).split.num_clusters == 3
-    assert complete({"overlap": "overlapping"}, NOWHERE).split.num_clusters == 3
+    assert complete({"split": "overlapping-balanced"}, NOWHERE).split.num_clusters == 3
 
 
 def test_later_options_are_stored_only_if_not_default():
@@ -195,7 +195,7 @@ def test_classes_of_a_folder_may_be_given_by_name(tmp_path):
                 Image.new("L", (8, 8)).save(tmp_path / part / name / f"{number}.png")
 
     def run(first):
-        given = {"dataset": f"folder:{tmp_path}", "overlap": "majority", "clients": 3}
+        given = {"dataset": f"folder:{tmp_path}", "split": "majority", "clients": 3}
         return complete({**given, "split": {"first_group": first}}, tmp_path)
 
     assert run(["cat", "ape"]).split.first_group == (2, 0)

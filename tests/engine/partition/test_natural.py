@@ -19,10 +19,8 @@ def deal(clients, *, groups=GROUPS, labels=LABELS, seed=0, **options):
         labels,
         dataset="npz:any",
         num_classes=5,
-        overlap="natural",
-        balance="balanced",
         num_clients=clients,
-        split=Split(**{"alpha": None, **options}),
+        split=Split(kind="natural", **{"alpha": None, **options}),
         seed=seed,
         pool_groups=groups,
     )
@@ -75,10 +73,8 @@ def test_official_tests_are_those_of_the_clients_own_group_and_labels():
         pool.labels,
         dataset="npz:any",
         num_classes=3,
-        overlap="natural",
-        balance="balanced",
         num_clients=2,
-        split=Split(alpha=None, tested_on="official"),
+        split=Split(kind="natural", alpha=None, tested_on="official"),
         seed=0,
         pool_groups=pool.groups,
     )
@@ -105,15 +101,15 @@ def test_more_clients_than_images_of_a_group_are_refused():
 
 
 def test_images_without_groups_are_refused_with_what_would_do():
-    scenario = Scenario("digits", "natural", "balanced", 4)
+    scenario = Scenario("digits", "natural", 4)
     with pytest.raises(
         ConfigError, match="images of digits have no groups; .* folder:PATH .* train_group"
     ) as raised:
         check(scenario, Facts(10, 100), Split(), 0)
-    assert raised.value.key == ("overlap",)
+    assert raised.value.key == ("split", "kind")
 
 
 @pytest.mark.parametrize(("clients", "share"), [(1, 0.25), (4, 1.0), (40, 1.0)])
 def test_expected_images_are_those_of_the_groups_that_take_part(clients, share):
-    scenario = Scenario("npz", "natural", "balanced", clients)
+    scenario = Scenario("npz", "natural", clients)
     assert expected_images(scenario, Facts(10, 1000, num_groups=4), Split(), 0) == 1000 * share

@@ -13,9 +13,7 @@ from fedgrid.engine.partition.settings import Split
 class TestScenarios:
     def test_scenarios_are_the_forty_of_the_paper(self):
         assert len(SCENARIOS) == 40
-        assert SCENARIOS["mnist-15-overlapping-imbalanced"] == Scenario(
-            "mnist", "overlapping", "imbalanced", 15
-        )
+        assert SCENARIOS["mnist-15-overlapping-imbalanced"] == Scenario("mnist", "overlapping-imbalanced", 15)
         assert all(name == scenario.name for name, scenario in SCENARIOS.items())
 
     def test_published_exception_has_equal_sizes_with_three_clusters_only(self):
@@ -30,13 +28,13 @@ class TestClassShares:
 
     def test_balanced_clusters_have_the_pools_own_frequencies(self):
         """Clusters {0,1,2,3}, {4,5,6}, {7,8,9} of 101, 6 and 7 images."""
-        shares = class_shares(Scenario("digits", "nonoverlapping", "balanced", 15), self.COUNTS, Split(), 0)
+        shares = class_shares(Scenario("digits", "nonoverlapping-balanced", 15), self.COUNTS, Split(), 0)
         np.testing.assert_allclose(shares[0], np.array([10, 30, 60, 1]) / 101)
         np.testing.assert_allclose(shares[1], np.array([1, 2, 3]) / 6)
         np.testing.assert_allclose(shares[2], np.array([3, 2, 2]) / 7)
 
     def test_class_shares_of_imbalanced_clusters_depend_on_the_seed(self):
-        scenario = Scenario("digits", "overlapping", "imbalanced", 15)
+        scenario = Scenario("digits", "overlapping-imbalanced", 15)
         first, again, other = (class_shares(scenario, self.COUNTS, Split(), seed) for seed in (1, 1, 2))
         np.testing.assert_array_equal(np.concatenate(first), np.concatenate(again))
         assert not np.allclose(np.concatenate(first), np.concatenate(other))
@@ -44,7 +42,7 @@ class TestClassShares:
         np.testing.assert_allclose([shares.sum() for shares in first], 1)
 
     def test_large_alpha_gives_even_shares(self):
-        scenario = Scenario("digits", "nonoverlapping", "imbalanced", 15)
+        scenario = Scenario("digits", "nonoverlapping-imbalanced", 15)
         shares = class_shares(scenario, self.COUNTS, Split(alpha=1e8), 0)
         np.testing.assert_allclose(shares[1], [1 / 3] * 3, atol=1e-3)
 
@@ -63,7 +61,7 @@ class TestClassShares:
         np.testing.assert_allclose([share.sum() for share in shares], [1, 1, 1])
 
     def test_missing_published_shares_list_the_scenarios_that_have_some(self):
-        scenario = Scenario("digits", "overlapping", "imbalanced", 15)
+        scenario = Scenario("digits", "overlapping-imbalanced", 15)
         with pytest.raises(
             ConfigError, match="'digits-15-overlapping-imbalanced'.*mnist-15-nonoverlapping-imb"
         ):

@@ -45,10 +45,10 @@ def ours(name: str, test_leakage: str = "published"):
         labels,
         dataset=scenario.dataset,
         num_classes=10,
-        overlap=scenario.overlap,
-        balance=scenario.balance,
         num_clients=scenario.num_clients,
-        split=Split(proportions="published", test_leakage=test_leakage),
+        split=Split(
+            kind=f"{scenario.overlap}-{scenario.balance}", proportions="published", test_leakage=test_leakage
+        ),
         seed=0,
     )
     return splits, labels

@@ -23,8 +23,8 @@ TEN = ImageSet(np.arange(10, dtype=np.uint8).reshape(10, 1, 1, 1), np.arange(10)
 """One image of each of ten classes."""
 
 
-def run(overlap, **changes):
-    return complete({"overlap": overlap, "clients": 6, "algorithm": "fedavg", **changes}, NOWHERE)
+def run(split, **changes):
+    return complete({"split": split, "clients": 6, "algorithm": "fedavg", **changes}, NOWHERE)
 
 
 def test_groups_turn_images_anticlockwise():
@@ -55,36 +55,36 @@ def test_each_group_exchanges_two_labels_of_its_own():
         assert np.array_equal(twice.labels, TEN.labels)
 
 
-@pytest.mark.parametrize("overlap", KINDS)
-def test_clients_are_in_groups_in_turn_and_hold_every_image_once(overlap):
+@pytest.mark.parametrize("split", KINDS)
+def test_clients_are_in_groups_in_turn_and_hold_every_image_once(split):
     pool, server = load("digits", NOWHERE)
-    parts = deal(run(overlap), (pool, server), NOWHERE)
+    parts = deal(run(split), (pool, server), NOWHERE)
     assert [part.cluster for part in parts] == [0, 1, 2, 3, 0, 1]
     held = np.concatenate([np.concatenate([part.train, part.test]) for part in parts])
     assert np.array_equal(np.sort(held), np.arange(len(pool)))
 
 
-@pytest.mark.parametrize("overlap", KINDS)
+@pytest.mark.parametrize("split", KINDS)
 @pytest.mark.parametrize("tested_on", ["own", "official"])
-def test_training_and_test_images_have_their_groups_transform(overlap, tested_on):
-    config = run(overlap, split={"tested_on": tested_on})
+def test_training_and_test_images_have_their_groups_transform(split, tested_on):
+    config = run(split, split={"tested_on": tested_on})
     pool, server = load("digits", NOWHERE)
     setup, groups_K = prepare(config, NOWHERE)
     for part, client in zip(deal(config, (pool, server), NOWHERE), setup.clients, strict=True):
         tested = (server if tested_on == "official" else pool).take(part.test)
         for before, after in ((pool.take(part.train), client.train), (tested, client.test)):
-            expected = KINDS[overlap].TRANSFORM(before, int(groups_K[part.client]), 4, 10)
+            expected = KINDS[split].TRANSFORM(before, int(groups_K[part.client]), 4, 10)
             assert np.array_equal(after.images, expected.images)
             assert np.array_equal(after.labels, expected.labels)
 
 
-@pytest.mark.parametrize("overlap", KINDS)
-def test_the_server_holds_an_equal_share_of_each_groups_images(overlap):
+@pytest.mark.parametrize("split", KINDS)
+def test_the_server_holds_an_equal_share_of_each_groups_images(split):
     """Each image as one of the groups has it; which, is seeded."""
     _, server = load("digits", NOWHERE)
-    config = run(overlap, split={"num_clusters": 2})
+    config = run(split, split={"num_clusters": 2})
     mixture = prepare(config, NOWHERE)[0].server_set
-    as_group = [KINDS[overlap].TRANSFORM(server, group, 2, 10) for group in range(2)]
+    as_group = [KINDS[split].TRANSFORM(server, group, 2, 10) for group in range(2)]
     is_as_NG = np.stack(
         [
             (mixture.images == each.images).all(axis=(1, 2, 3)) & (mixture.labels == each.labels)
@@ -102,8 +102,8 @@ def test_the_server_holds_an_equal_share_of_each_groups_images(overlap):
 
 
 def test_a_single_group_is_the_data_set_itself():
-    for overlap in ("rotated", "flipped"):
-        setup, groups_K = prepare(run(overlap, split={"num_clusters": 1}), NOWHERE)
+    for split in ("rotated", "flipped"):
+        setup, groups_K = prepare(run(split, split={"num_clusters": 1}), NOWHERE)
         _, server = load("digits", NOWHERE)
         assert set(groups_K.tolist()) == {0}
         assert np.array_equal(setup.server_set.images, server.images)
@@ -127,34 +127,30 @@ def test_reference_images_are_a_mixture_and_in_no_test_set():
 
 
 @pytest.mark.parametrize(
-    ("overlap", "groups", "says"),
+    ("split", "groups", "says"),
     [
         ("rotated", 3, "turns by quarters .* take 4 groups"),
         ("flipped", 11, ".* take at most 10"),
         ("swapped", 6, ".* take at most 5"),
     ],
 )
-def test_impossible_numbers_of_groups_are_refused(overlap, groups, says):
-    with pytest.raises(
-        ConfigError, match=f"split.num_clusters = {groups}: overlap {overlap} {says}"
-    ) as raised:
-        KINDS[overlap].check(
-            Scenario("digits", overlap, "balanced", 20), Facts(10, 1000), Split(num_clusters=groups), 0
-        )
+def test_impossible_numbers_of_groups_are_refused(split, groups, says):
+    with pytest.raises(ConfigError, match=f"split.num_clusters = {groups}: split {split} {says}") as raised:
+        KINDS[split].check(Scenario("digits", split, 20), Facts(10, 1000), Split(num_clusters=groups), 0)
     assert raised.value.key == ("split", "num_clusters")
 
 
 def test_images_that_are_not_square_cannot_be_turned_by_90_degrees():
-    scenario, facts = Scenario("folder", "rotated", "balanced", 4), Facts(10, 1000, (3, 28, 32))
+    scenario, facts = Scenario("folder", "rotated", 4), Facts(10, 1000, (3, 28, 32))
     with pytest.raises(ConfigError, match="turns images by 90 degrees, these are 3x28x32; make them square"):
         ROTATED.check(scenario, facts, Split(num_clusters=4), 0)
     ROTATED.check(scenario, facts, Split(num_clusters=2), 0)
 
 
-@pytest.mark.parametrize("overlap", KINDS)
-def test_fewer_clients_than_groups_are_refused(overlap):
+@pytest.mark.parametrize("split", KINDS)
+def test_fewer_clients_than_groups_are_refused(split):
     with pytest.raises(ConfigError, match="clients = 3: .* has 4 hidden groups; take at least 4"):
-        prepare(run(overlap, clients=3), NOWHERE)
+        prepare(run(split, clients=3), NOWHERE)
 
 
 def test_alpha_makes_clients_differ():

@@ -17,17 +17,21 @@ LABELS = np.repeat(np.arange(10), 60)
 
 
 def deal(
-    labels=LABELS, *, dataset="digits", overlap="nonoverlapping", balance="balanced", clients=6, **options
+    labels=LABELS,
+    *,
+    dataset="digits",
+    split="nonoverlapping-balanced",
+    balance="balanced",
+    clients=6,
+    **options,
 ):
     seed = options.pop("seed", 0)
     return split_pool(
         labels,
         dataset=dataset,
         num_classes=10,
-        overlap=overlap,
-        balance=balance,
         num_clients=clients,
-        split=Split(**options),
+        split=Split(kind=f"{overlap}-{balance}", **options),
         seed=seed,
     )
 
@@ -73,8 +77,7 @@ class TestSplitPool:
         self, overlap, balance, clients, num_clusters, seed
     ):
         splits = deal(
-            overlap=overlap,
-            balance=balance,
+            split=f"{overlap}-{balance}",
             clients=clients,
             num_clusters=num_clusters,
             seed=seed,
@@ -115,7 +118,7 @@ class TestSplitPool:
         a client's test images, and trains on 70 % of what it holds: 0.28."""
         assert leakage(deal(test_leakage="published")) == pytest.approx(0.28, abs=0.06)
         for overlap in ("overlapping", "nonoverlapping"):
-            assert leakage(deal(overlap=overlap)) == 0.0
+            assert leakage(deal(split=overlap)) == 0.0
 
     def test_leakage_setting_does_not_change_the_images_of_a_client(self):
         """Only the cut differs, so sizes agree in expectation: 30 % of about 500 images, within 3 sd."""

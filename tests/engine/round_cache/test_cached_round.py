@@ -90,7 +90,7 @@ class TestNoNumberChanges:
 
     def test_weights_of_clients_with_equally_many_images_are_the_plain_run(self, tmp_path):
         plain, weighted = (
-            config(weights=weights, overlap="majority", balance="balanced", clients=10, split={"draws": 20})
+            config(weights=weights, clients=10, split={"kind": "majority", "draws": 20})
             for weights in ("none", "images")
         )
         play(plain, tmp_path)
@@ -140,7 +140,7 @@ class TestNoNumberChanges:
             "joins": {5: 2},
         },
         "a test every other round": {"evaluation": {"every": 2}},
-        "unequal clients": {"overlap": "overlapping", "balance": "imbalanced"},
+        "unequal clients": {"split": "overlapping-imbalanced"},
     }
 
     @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
@@ -272,7 +272,7 @@ class TestWhoTrains:
             {"training": {"keep_optimizer_state": True}},
             {"split": {"draws": 41}},
             {"split": {"server_images": 49}},
-            {"balance": "imbalanced"},
+            {"split": "nonoverlapping-imbalanced"},
             {"participation": 0.9},
             {"clients": 5},
         ],

@@ -69,7 +69,7 @@ def test_other_names_are_mirrored(storage):
     "change",
     [
         {"dataset": "../../x"},
-        {"overlap": "../x"},
+        {"split": "../x"},
         {"algorithm": {"name": "/../../../x"}},
         {"dataset": "a\0b"},
     ],

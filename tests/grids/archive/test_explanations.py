@@ -32,7 +32,7 @@ def test_row_of_a_cluster_has_its_run_distribution_and_statistics(tmp_path):
     one, other = read(only(tmp_path))
     assert (one["cluster"], other["cluster"]) == ("AB", "AA")
     assert one == {
-        **{"dataset": "mnist", "clients": 15, "overlap": "nonoverlapping", "balance": "balanced"},
+        **{"dataset": "mnist", "clients": 15, "split": "nonoverlapping-balanced"},
         **{"algorithm": "briggs-as-published", "on": "members", "cluster": "AB"},
         **{f"insertion_{name}": 0.5 for name in STATISTICS},
         **{f"deletion_{name}": 0.25 for name in STATISTICS},
@@ -156,7 +156,7 @@ def theirs():
 
 
 def cell_of(row):
-    return tuple(row[name] for name in ("dataset", "clients", "overlap", "balance", "algorithm", "on"))
+    return tuple(row[name] for name in ("dataset", "clients", "split", "algorithm", "on"))
 
 
 def test_authors_models_are_as_many_as_counted(theirs):
@@ -183,7 +183,7 @@ def test_means_over_clusters_are_the_authors_scores_of_runs(theirs, score):
     compared = missing = 0
     for row in published:
         algorithm = ALGORITHMS[FOLDERS[row["algorithm"]]]
-        scenario = (row["dataset"].lower(), int(row["n"]), OVERLAPS[row["overlap"]], row["balance"])
+        scenario = (row["dataset"].lower(), int(row["n"]), f"{OVERLAPS[row['overlap']]}-{row['balance']}")
         values = by_run.get((*scenario, algorithm, EXPERIMENTS[row["experiment"]]), [])
         assert len(values) == int(row["clusters"])
         missing += not values

@@ -82,7 +82,7 @@ def bytes_of(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-SHOWN = "mnist-15 nonoverlapping balanced"
+SHOWN = "mnist-15 nonoverlapping-balanced"
 
 
 class Logged:
@@ -203,7 +203,7 @@ def test_published_truth_changes_one_scenario(archive, storage):
     assert counts(imported(archive, storage, "--published-truth")) == {"imported": 1, "unchanged": 2}
     assert not strict_json(path.read_text())["exactly_right"]
     assert f"published ({PUBLISHED} as 7/14/9)" in (storage / "grids/theirs/preset.yaml").read_text()
-    run = Logged(storage).runs["ocfl-kmeans s0, bloodmnist-30 overlapping imbalanced"]
+    run = Logged(storage).runs["ocfl-kmeans s0, bloodmnist-30 overlapping-imbalanced"]
     assert run.data.metrics["clustering/ari"] < 1
 
 

@@ -60,7 +60,7 @@ def test_what_happened_names_who_joins_and_whose_data_change():
     rounds = {name: np.zeros(3) for name in ("clustered", "warnings", "excluded")} | {"clusters": np.ones(3)}
     records = SimpleNamespace(round_R=np.arange(1, 4), rounds=rounds)
     changing = {"joins": {0: 2, 1: 2}, "drift": {2: {"round": 2, "to": 0}}}
-    found = events(records, config(seed=0, overlap="nonoverlapping", clients=6, **changing))
+    found = events(records, config(seed=0, split="nonoverlapping-balanced", clients=6, **changing))
     assert found == {2: "2 clients join, client 2 moves to group 0"}
 
 

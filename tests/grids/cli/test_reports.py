@@ -13,7 +13,7 @@ from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.small_archive import write_metrics, write_run
 
-SCENARIO = ("nonoverlapping", "balanced")
+SCENARIO = "nonoverlapping-balanced"
 
 pytestmark = pytest.mark.usefixtures("drawn_here")
 

@@ -63,14 +63,14 @@ def test_run_has_name_tags_and_parameters(storage, store, writer):
     figures.write(folder_of(storage, CONFIG))
     writer.connect("dataset: digits\n")
     assert writer.write(CONFIG, scores, "FINISHED") == ROUNDS
-    run, parent = store.runs["fedavg s0, digits-4 nonoverlapping balanced"], store.runs["mine"]
+    run, parent = store.runs["fedavg s0, digits-4 nonoverlapping-balanced"], store.runs["mine"]
     assert run.info.status == "FINISHED"
     tags = run.data.tags
     assert tags["fedgrid.run_id"] == CONFIG.run_id
     assert tags["mlflow.parentRunId"] == parent.info.run_id
-    axes = ("grid", "dataset", "overlap", "balance", "clients", "algorithm", "seed", "model", "scenario")
+    axes = ("grid", "dataset", "split", "clients", "algorithm", "seed", "model", "scenario")
     assert [tags[axis] for axis in axes] == [
-        *("mine", "digits", "nonoverlapping", "balanced", "4", "fedavg", "0", "digitnet"),
+        *("mine", "digits", "nonoverlapping-balanced", "4", "fedavg", "0", "digitnet"),
         "digits-4-nonoverlapping-balanced",
     ]
     assert tags["commit"]
@@ -95,7 +95,7 @@ def test_a_further_axis_of_the_grid_is_a_tag_and_stands_in_the_name_of_a_run(sto
     writer.write(CONFIG, scores, "FINISHED")
     epochs = str(CONFIG.training.local_epochs)
     tags = store.runs[
-        f"fedavg s0, training.local_epochs {epochs}, digits-4 nonoverlapping balanced"
+        f"fedavg s0, training.local_epochs {epochs}, digits-4 nonoverlapping-balanced"
     ].data.tags
     assert tags["training.local_epochs"] == epochs
     assert "algorithm.cooldown" not in tags, "BNC has no such setting"

@@ -22,7 +22,7 @@ from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, STARTED_MS, Store, config_of, record
 
 CONFIG = config_of(0)
-NAME = "fedavg s0, digits-4 nonoverlapping balanced"
+NAME = "fedavg s0, digits-4 nonoverlapping-balanced"
 DIGEST = "0123456789abcdef" * 4
 
 
@@ -58,7 +58,7 @@ def test_run_has_its_own_times_its_data_set_and_a_description(storage, store, wr
     assert [(tag.key, tag.value) for tag in given.tags] == [("mlflow.data.context", "training")]
     note = run.data.tags["mlflow.note.content"]
     assert note.startswith(
-        "**BNC** (`fedavg`) on digits, 4 clients, nonoverlapping, balanced; seed 0, 4 rounds"
+        "**BNC** (`fedavg`) on digits, 4 clients, nonoverlapping-balanced; seed 0, 4 rounds"
     )
     assert "the partition last changed in round 3. At the end: 2 clusters, exactly the hidden groups." in note
     assert "| ARI | 1.000 |" in note
@@ -140,7 +140,7 @@ def test_run_of_an_earlier_version_keeps_its_name_of_a_metric_until_it_is_rename
 
 def test_name_begins_with_what_tells_runs_apart():
     assert run_name(config_of(3), ["training.local_epochs", "algorithm.cooldown"]) == (
-        f"fedavg s3, training.local_epochs {CONFIG.training.local_epochs}, digits-4 nonoverlapping balanced"
+        f"fedavg s3, training.local_epochs {CONFIG.training.local_epochs}, digits-4 nonoverlapping-balanced"
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.partition.scenarios import PUBLISHED_SPLITS
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.session import Session, prepare
 from fedgrid.engine.storage.storage import Storage
@@ -112,10 +113,10 @@ def test_passes_are_as_many_as_the_engine_makes(tested_on, local_server, monkeyp
     assert sum(seen) == passes(config, Images(0, held_for_tests(setup), 20, different(setup)), 2)
 
 
-@pytest.mark.parametrize("overlap", ["overlapping", "nonoverlapping", "rotated", "iid"])
-def test_expected_official_test_images_match_the_split(overlap):
+@pytest.mark.parametrize("split", ["overlapping-balanced", "nonoverlapping-balanced", "rotated", "iid"])
+def test_expected_official_test_images_match_the_split(split):
     """Clients of a group have one test set: the labels of a group, or what the group makes of all of them."""
-    config = run(overlap=overlap, split={"tested_on": "official"})
+    config = run(split={"kind": split, "tested_on": "official"})
     setup, _ = prepare(config, NOWHERE)
     images = expected_images(config, DIGITS)
     assert images.test == pytest.approx(held_for_tests(setup), rel=0.05)
@@ -145,10 +146,9 @@ def test_expected_images_count_repeated_draws_once():
     assert images.train + images.test == pytest.approx(15 * (2 - 1 / 1442))
 
 
-@pytest.mark.parametrize("overlap", ["overlapping", "nonoverlapping"])
-@pytest.mark.parametrize("balance", ["balanced", "imbalanced"])
-def test_expected_images_match_the_split(overlap, balance):
-    config = run(overlap=overlap, balance=balance)
+@pytest.mark.parametrize("split", PUBLISHED_SPLITS)
+def test_expected_images_match_the_split(split):
+    config = run(split=split)
     setup, _ = prepare(config, NOWHERE)
     images = expected_images(config, DIGITS)
     assert images.train == pytest.approx(sum(len(client.train) for client in setup.clients), rel=0.05)
@@ -159,7 +159,7 @@ def test_expected_images_match_the_split(overlap, balance):
 @pytest.mark.parametrize("split", [{}, {"majority": 0.7}, {"majority": 0.7, "scored_on": "validation"}])
 def test_expected_images_match_the_split_with_majority_classes(split):
     """The smallest class of the digits limits the split; it is 2 % smaller than the mean class."""
-    config = run(overlap="majority", clients=10, split=split)
+    config = run(clients=10, split={"kind": "majority", **split})
     setup, _ = prepare(config, NOWHERE)
     images = expected_images(config, DIGITS)
     assert images.train == pytest.approx(sum(len(client.train) for client in setup.clients), rel=0.05)

@@ -24,11 +24,13 @@ AUTO = Request()
 def runs_of(data_dir, **values):
     return [
         complete(
-            {"dataset": "digits", "overlap": overlap, "clients": clients, "algorithm": name, **values},
+            {"dataset": "digits", "split": split, "clients": clients, "algorithm": name, **values},
             data_dir,
         )
-        for overlap, clients, name in product(
-            ("overlapping", "nonoverlapping"), (5, 10), ("fedavg", "sattler", "ocfl-hdbscan")
+        for split, clients, name in product(
+            ("overlapping-balanced", "nonoverlapping-balanced"),
+            (5, 10),
+            ("fedavg", "sattler", "ocfl-hdbscan"),
         )
     ]
 
@@ -130,7 +132,7 @@ def test_dry_run_as_json(show):
 
 
 SHARED = "4 trunks for 12 runs"
-"""Two overlaps and two numbers of clients, three algorithms each."""
+"""Two splits and two numbers of clients, three algorithms each."""
 
 
 def test_dry_run_says_that_runs_of_one_trunk_share_rounds(show):
@@ -178,7 +180,7 @@ def test_time_is_divided_by_the_busy_cores(tmp_path):
 
 def test_cache_saves_of_published_runs_what_the_tables_say(tmp_path):
     """BNC and Sattler, which never splits there: every round is computed once. IFCA was not published."""
-    given = {"dataset": "pathmnist", "balance": "imbalanced", "model": "digitnet"}
+    given = {"dataset": "pathmnist", "split": "nonoverlapping-imbalanced", "model": "digitnet"}
     fedavg, sattler, ifca = (
         complete({**given, "algorithm": name}, tmp_path) for name in ("fedavg", "sattler", "ifca")
     )

@@ -52,7 +52,7 @@ def test_a_new_field_of_a_section_is_an_axis_without_another_edit():
 
 def test_every_combination_of_all_axes_is_run_and_seed_and_algorithm_vary_fastest(write):
     path = write(
-        "overlap: majority\nclients: 10\nalgorithm: [fedavg, briggs]\nseeds: 0..1\n"
+        "split: majority\nclients: 10\nalgorithm: [fedavg, briggs]\nseeds: 0..1\n"
         "axes:\n  split.majority: [0.5, 1.0]\n  training.local_epochs: [1, 5]\n"
     )
     found = [
@@ -132,7 +132,7 @@ def test_a_key_whose_value_is_a_list_or_a_mapping_can_be_an_axis(write):
 
 @pytest.mark.parametrize("said", ["0.5", "0.50", "5e-1"])
 def test_a_filter_compares_numbers_not_their_spelling(write, said):
-    path = write("overlap: majority\nclients: 10\naxes: {split.majority: [0.5, 0.7, 1.0]}")
+    path = write("split: majority\nclients: 10\naxes: {split.majority: [0.5, 0.7, 1.0]}")
     runs = grid(path, filters=[f"split.majority={said}"]).runs
     assert {run.split.majority for run in runs} == {0.5}
     assert len(grid(path, filters=["split.majority=1,split.majority=0.7"]).runs) == 2
@@ -202,7 +202,7 @@ def test_values_that_do_not_go_together_may_be_left_out_by_a_filter(write):
 
 def test_further_axes_stand_before_seed_and_algorithm():
     assert in_run_order(["seed", "model", "algorithm", "training.rounds", *AXES[:4]]) == (
-        *("dataset", "overlap", "balance", "clients"),
+        *("dataset", "split", "clients"),
         *("model", "training.rounds", "seed", "algorithm"),
     )
 

@@ -8,8 +8,7 @@ import pytest
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.before_training.deal import deal
 from fedgrid.engine.data.datasets import load
-from fedgrid.engine.partition.scenarios import PUBLISHED_OVERLAPS as PAPERS_OVERLAPS
-from fedgrid.engine.partition.scenarios import SCENARIOS
+from fedgrid.engine.partition.scenarios import PUBLISHED_SPLITS, SCENARIOS
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.uplink.steps import clip_of, noise_of
 from fedgrid.grids.presets.grid import load_grid, preset_names
@@ -93,12 +92,10 @@ def test_the_arena_has_every_algorithm_that_is_not_as_published_in_eight_scenari
     runs = grid(name).runs
     entered = {run.algorithm["name"] for run in runs}
     assert entered == {name for name in ALGORITHMS if not name.endswith("-as-published")}
-    splits = {(run.overlap, run.balance) for run in runs}
-    balanced = {(overlap, "balanced") for overlap in ("rotated", "label-skew", "dirichlet", "iid")}
-    papers = {(overlap, size) for overlap in PAPERS_OVERLAPS for size in ("balanced", "imbalanced")}
-    assert splits == papers | balanced
+    splits = {run.split.kind for run in runs}
+    assert splits == {*PUBLISHED_SPLITS, "rotated", "label-skew", "dirichlet", "iid"}
     told = {
-        (run.overlap == "rotated", (run.algorithm.get("clusterer") or run.algorithm)["num_clusters"])
+        (run.split.kind == "rotated", (run.algorithm.get("clusterer") or run.algorithm)["num_clusters"])
         for run in runs
         if run.algorithm["name"] in ("ifca", "ocfl-kmeans")
     }
@@ -205,7 +202,7 @@ def test_paper_is_the_papers_forty_scenarios_with_seven_algorithms():
         ("pathmnist", 75),
         ("bloodmnist", 75),
     }
-    assert {(run.balance, run.split.proportions) for run in paper} == {
+    assert {(run.split.kind.rpartition("-")[2], run.split.proportions) for run in paper} == {
         ("balanced", "drawn"),
         ("imbalanced", "published"),
     }
@@ -308,7 +305,7 @@ def test_every_split_of_paper_digits_can_be_dealt():
 def test_communities_has_the_settings_of_its_paper():
     """Facts/BASELINES.md 8.3: CIFAR-10, ten clients, 40 rounds, four seeds, MobileNet, resolution 1."""
     runs = grid("communities").runs
-    assert {run.scenario for run in runs} == {"cifar10-10-majority-balanced"}
+    assert {run.scenario for run in runs} == {"cifar10-10-majority"}
     assert {(run.model, run.training.rounds, run.split.num_clusters) for run in runs} == {
         ("mobilenet", 40, 2)
     }

@@ -21,7 +21,7 @@ def narrowed(what="paper", **how):
         (["dataset=mnist,clients=15"], 28),
         (["dataset=mnist", "clients=15"], 28),
         (["datasets=mnist,datasets=fmnist,algorithm=sattler"], 16),
-        (["overlap=overlapping,balance=imbalanced,seed=0"], 70),
+        (["split=overlapping-imbalanced,seed=0"], 70),
         (["dataset=mnist,dataset=fmnist", "dataset=fmnist,dataset=cifar10"], 56),
     ],
 )
@@ -31,15 +31,15 @@ def test_a_filter_keeps_the_runs_with_any_of_its_values_on_each_axis(filters, co
 
 
 def test_a_filter_changes_no_ids_and_no_overrides():
-    [run] = narrowed(
-        filters=["dataset=pathmnist,clients=30,algorithm=sattler", "overlap=overlapping,balance=balanced"]
-    )
+    [run] = narrowed(filters=["dataset=pathmnist,clients=30,algorithm=sattler", "split=overlapping-balanced"])
     assert run.training.learning_rate == 1e-7
     assert run.run_id in {run.run_id for run in narrowed()}
 
 
 def test_a_filter_may_name_an_axis_that_is_no_list():
-    assert len(narrowed("quickstart", filters=["dataset=digits,clients=15,overlap=nonoverlapping"])) == 7
+    assert (
+        len(narrowed("quickstart", filters=["dataset=digits,clients=15,split=nonoverlapping-balanced"])) == 7
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,13 @@ def test_overrides_apply_to_runs_that_an_extension_adds():
         if "as-pub" in run.algorithm["name"]
     ]
     assert len(new) == 40
-    assert {(run.balance, run.split.proportions) for run in new} == {
+    assert {(run.split.kind.rpartition("-")[2], run.split.proportions) for run in new} == {
         ("balanced", "drawn"),
         ("imbalanced", "published"),
     }
 
 
-@pytest.mark.parametrize("values", ["clients+=45", "datasets+=cifar10,mnist", "overlaps+=overlapping"])
+@pytest.mark.parametrize("values", ["clients+=45", "datasets+=cifar10,mnist", "splits+=overlapping-balanced"])
 def test_any_axis_can_be_extended(values):
     assert len(narrowed("quickstart", extends=[values])) == 7 * (2 + values.count(","))
 
@@ -85,7 +85,7 @@ def test_any_axis_can_be_extended(values):
     [
         (
             {"filters": ["datset=mnist"]},
-            "--filter datset=mnist: unknown axis 'datset'; did you mean 'dataset'? known: dataset, overlap",
+            "--filter datset=mnist: unknown axis 'datset'; did you mean 'dataset'? known: dataset, split",
         ),
         (
             {"filters": ["dataset=mnits"]},
@@ -128,20 +128,23 @@ def test_an_invalid_filter_seeds_or_extension_is_refused(how, message):
 def of_file(tmp_path, text):
     path = tmp_path / "mine.yaml"
     path.write_text(
-        f"clients: [15, 30]\noverlap: [overlapping, rotated]\nseeds: 0..2\nalgorithm: fedavg\n{text}"
+        f"clients: [15, 30]\nsplit: [overlapping-balanced, rotated]\nseeds: 0..2\nalgorithm: fedavg\n{text}"
     )
     return load_grid(str(path), {}, [], NOWHERE).runs
 
 
 def test_a_file_excludes_combinations_of_values(tmp_path):
     """Of twelve: two of 30 rotated clients, and both of 15 clients with seed 2."""
-    runs = of_file(
-        tmp_path, "exclude: [{clients: 30, overlap: rotated, seed: [0, 1]}, {clients: 15, seed: 2}]"
-    )
-    held = {(run.clients, run.overlap, run.seed) for run in runs}
+    runs = of_file(tmp_path, "exclude: [{clients: 30, split: rotated, seed: [0, 1]}, {clients: 15, seed: 2}]")
+    held = {(run.clients, run.split.kind, run.seed) for run in runs}
     assert len(held) == 12 - 2 - 2
     assert (30, "rotated", 2) in held
-    assert not held & {(30, "rotated", 0), (30, "rotated", 1), (15, "rotated", 2), (15, "overlapping", 2)}
+    assert not held & {
+        (30, "rotated", 0),
+        (30, "rotated", 1),
+        (15, "rotated", 2),
+        (15, "overlapping-balanced", 2),
+    }
 
 
 @pytest.mark.parametrize(

@@ -34,20 +34,20 @@ def names(*args, **options):
 def test_overlap_majority_may_stand_in_a_list_with_other_overlaps(write):
     """Each has its own number of groups; options of one kind only are for an override."""
     path = write(
-        "overlap: [nonoverlapping, majority]\nclients: 10\n"
-        "overrides: [{when: {overlap: majority}, then: {split: {majority: 0.7}}}]"
+        "split: [nonoverlapping-balanced, majority]\nclients: 10\n"
+        "overrides: [{when: {split: majority}, then: {split: {majority: 0.7}}}]"
     )
-    assert [(run.overlap, run.split.num_clusters, run.split.majority) for run in grid(path).runs] == [
-        ("nonoverlapping", 3, 1.0),
+    assert [(run.split.kind, run.split.num_clusters, run.split.majority) for run in grid(path).runs] == [
+        ("nonoverlapping-balanced", 3, 1.0),
         ("majority", 2, 0.7),
     ]
 
 
 def test_an_invalid_split_is_refused_with_its_line(write):
-    path = write("overlap: majority\nclients: 10\nsplit:\n  test_share: 0.2\n  num_clusters: 3")
+    path = write("clients: 10\nsplit:\n  kind: majority\n  test_share: 0.2\n  num_clusters: 3")
     with pytest.raises(ConfigError, match=r"mine.yaml, line 5: split.num_clusters = 3: .* has 2 hidden"):
         grid(path)
-    path = write("overlap: [nonoverlapping, majority]\nclients: 10\nsplit: {majority: 0.7}")
+    path = write("split: {kind: [nonoverlapping-balanced, majority], majority: 0.7}\nclients: 10")
     with pytest.raises(ConfigError, match="line 3: split.majority = 0.7 .* only with: majority"):
         grid(path)
 
@@ -73,8 +73,10 @@ def test_a_file_is_named_after_itself(write):
 
 
 def test_lists_are_axes_and_the_last_varies_fastest(write):
-    """Data set, overlap, balance, clients, seed, algorithm: in this order, whatever the file's."""
-    path = write("algorithm: [fedavg, sattler]\nseed: [0, 1]\nbalance: imbalanced\ndataset: [mnist, digits]")
+    """Data set, split, clients, seed, algorithm: in this order, whatever the file's."""
+    path = write(
+        "algorithm: [fedavg, sattler]\nseed: [0, 1]\nsplit: nonoverlapping-imbalanced\ndataset: [mnist, digits]"
+    )
     assert [run.name for run in grid(path).runs] == [
         f"{dataset}-15-nonoverlapping-imbalanced-{algorithm}-s{seed}"
         for dataset in ("mnist", "digits")
@@ -218,22 +220,25 @@ def refused(message, *args, **options):
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("mnist-30-overlapping-imbalanced", ("mnist", "overlapping", "imbalanced", 30)),
-        ("digits-15-label-skew-balanced", ("digits", "label-skew", "balanced", 15)),
+        ("mnist-30-overlapping-imbalanced", ("mnist", "overlapping-imbalanced", 30)),
+        ("digits-15-label-skew", ("digits", "label-skew", 15)),
     ],
 )
 def test_scenario_is_run_by_the_name_that_is_printed(name, parts, tmp_path):
     [run] = load_grid(name, {"algorithm": "fedavg"}, [], tmp_path).runs
     assert run.name == f"{name}-fedavg-s0"
-    assert (run.dataset, run.overlap, run.balance, run.clients) == parts
+    assert (run.dataset, run.split.kind, run.clients) == parts
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("mnist-15-overlaping-balanced", "unknown overlap 'overlaping'; did you mean 'overlapping'"),
+        (
+            "mnist-15-overlaping-balanced",
+            "unknown split 'overlaping-balanced'; did you mean 'overlapping-balanced'",
+        ),
         ("mnits-15-overlapping-balanced", "unknown dataset 'mnits'; did you mean 'mnist'"),
-        ("mnist-overlapping-balanced-of-15", "expected DATASET-CLIENTS-OVERLAP-BALANCE, as in mnist-15-"),
+        ("mnist-overlapping-balanced-of-15", "expected DATASET-CLIENTS-SPLIT, as in mnist-15-"),
     ],
 )
 def test_wrong_part_of_a_scenarios_name_is_named(name, message, tmp_path):
@@ -251,8 +256,7 @@ def test_options_without_a_preset_are_kept_as_yaml():
     assert yaml.safe_load(grid(dataset="mnist", seed=3).text) == {"dataset": "mnist", "seed": 3}
     assert yaml.safe_load(grid("mnist-15-overlapping-balanced", algorithm="fedavg").text) == {
         "dataset": "mnist",
-        "overlap": "overlapping",
-        "balance": "balanced",
+        "split": "overlapping-balanced",
         "clients": 15,
         "algorithm": "fedavg",
     }

@@ -30,14 +30,14 @@ def test_defaults_of_the_data_set_are_no_axes():
 
 def test_keys_in_which_runs_of_a_scenario_differ_are_axes():
     runs = [
-        config(training={"local_epochs": number}, overlap="majority", clients=10, split={"majority": share})
+        config(training={"local_epochs": number}, clients=10, split={"kind": "majority", "majority": share})
         for number in (1, 5)
         for share in (0.5, 1.0)
     ]
     assert further_axes(runs) == ("training.local_epochs", "split.majority")
     assert pairs_of(runs[1], further_axes(runs)) == (("training.local_epochs", "1"), ("split.majority", "1"))
     assert name_of(runs[0], further_axes(runs)) == (
-        "digits-10-majority-balanced-fedavg-s0 (training.local_epochs 1, split.majority 0.5)"
+        "digits-10-majority-fedavg-s0 (training.local_epochs 1, split.majority 0.5)"
     )
     assert setting_of(runs[0], further_axes(runs)) == ", training.local_epochs 1, split.majority 0.5"
 

@@ -21,7 +21,7 @@ def storage(tmp_path):
 
 
 def config(**values):
-    given = {"dataset": "mnist", "overlap": "overlapping", "balance": "imbalanced", "clients": 15}
+    given = {"dataset": "mnist", "split": "overlapping-imbalanced", "clients": 15}
     return complete({**given, **values}, None)
 
 

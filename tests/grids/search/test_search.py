@@ -358,13 +358,13 @@ def test_search_with_the_name_of_a_grid_is_refused(undisturbed, tmp_path):
     assert "briggs-digits is the name of a grid already; give the search another --name" in refused.err
 
 
-@pytest.mark.parametrize("overlap", ["label-skew", "rotated"])
-def test_search_on_a_kind_of_scenario_is_named_after_the_data_set(storage, overlap):
+@pytest.mark.parametrize("split", ["label-skew", "rotated"])
+def test_search_on_a_kind_of_scenario_is_named_after_the_data_set(storage, split):
     """The kind's name may have a dash, like those that part a scenario's name."""
-    search = load_search("briggs", {"overlap": overlap, "clients": 4}, [], NOWHERE, own={})
+    search = load_search("briggs", {"split": split, "clients": 4}, [], NOWHERE, own={})
     assert search.name == "briggs-digits"
     result = fedgrid(
-        *("search", "briggs", "--overlap", overlap, "--clients", 4, "--set", "training.rounds=1"),
+        *("search", "briggs", "--split", split, "--clients", 4, "--set", "training.rounds=1"),
         *("--set", "split.tested_on=official", "--in-process", "--trials", 1, "--storage", storage),
     )
     assert (result.code, result.err) == (0, "")

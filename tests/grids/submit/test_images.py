@@ -69,7 +69,7 @@ def test_run_has_one_id_in_every_job_until_the_images_change(here, tmp_path, mon
         monkeypatch.setattr(datasets, "SHIPPED_FOLDER", tmp_path / job / "images")
         shipment = Shipment(tmp_path / job)
         shipment.take("npz:mine.npz")
-        run = complete({"dataset": shipment.rewrite("npz:mine.npz"), "overlap": "majority"}, tmp_path)
+        run = complete({"dataset": shipment.rewrite("npz:mine.npz"), "split": "majority"}, tmp_path)
         assert run.short_dataset == "npz_mine"
         ids.append(run.run_id)
     assert ids[0] == ids[1] != ids[2]

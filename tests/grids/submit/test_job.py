@@ -38,7 +38,7 @@ input()
 """
 """Starts a head with a free port for its agent: the tests' cluster may use the default port, and `ray.init`
 has no argument for it."""
-OWN_IMAGES = ["--dataset", "npz:mine.npz", "--overlap", "majority", "--clients", "3", "--algorithm", "fedavg"]
+OWN_IMAGES = ["--dataset", "npz:mine.npz", "--split", "majority", "--clients", "3", "--algorithm", "fedavg"]
 OWN_IMAGES += ["--set", "model=digitnet", "--set", "split.draws=6", "--set", "training.rounds=1"]
 DIGITS = ["--dataset", "digits", "--clients", "3", "--algorithm", "fedavg", "--set", "training.rounds=1"]
 

@@ -55,7 +55,7 @@ def test_gaps_of_a_data_set_are_those_of_the_authors():
 
 def test_own_score_that_is_far_from_the_published_has_a_note_and_its_direction():
     """Published: insertion 0.565 and deletion 0.354."""
-    scenario = ("mnist", 15, "nonoverlapping", "balanced")
+    scenario = ("mnist", 15, "nonoverlapping-balanced")
     assert numbers.explanations()[scenario, "BNC", "members"] == pytest.approx((0.565, 0.354), abs=5e-4)
     own = replace(explained("BNC", 0.9, 0.3), scenario=scenario)
     insertion, deletion, *_ = row_of(scores([own]), "BNC", "data sets: mnist")
@@ -84,7 +84,7 @@ def test_ranks_without_a_score_are_dashes_and_the_caption_says_why():
 
 
 def test_report_has_a_section_for_each_number_of_clients():
-    more = replace(explained("BNC", 0.5, 0.2), scenario=("cifar10", 30, "overlapping", "balanced"))
+    more = replace(explained("BNC", 0.5, 0.2), scenario=("cifar10", 30, "overlapping-balanced"))
     sections = list(explanation_sections([*theirs(), more]))
     assert [section.name for section in sections] == ["explanations-15", "explanations-30"]
     assert "no algorithm is found to differ from BNC" in sections[0].text
@@ -113,7 +113,7 @@ def test_report_without_scores_has_no_section():
 
 
 def test_score_that_is_nan_is_counted_as_missing():
-    rows = [explained("BNC", nan, 0.3), explained("BNC", 0.5, 0.2, balance="imbalanced")]
+    rows = [explained("BNC", nan, 0.3), explained("BNC", 0.5, 0.2, split="nonoverlapping-imbalanced")]
     insertion, deletion, gap, *_ = row_of(scores(rows), "BNC", "data sets: mnist")
     assert (insertion.value, gap.value) == (0.5, 0.3)
     assert "(1/2)" in insertion.text

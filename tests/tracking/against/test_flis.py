@@ -18,8 +18,8 @@ KEYS = {
 }
 
 
-def run(algorithm="FLIS-DC", *, dataset="cifar10", overlap="label-skew", seed=0, **keys):
-    described = run_of(algorithm, dataset=dataset, clients=100, overlap=overlap, seed=seed)
+def run(algorithm="FLIS-DC", *, dataset="cifar10", split="label-skew", seed=0, **keys):
+    described = run_of(algorithm, dataset=dataset, clients=100, split=split, seed=seed)
     known = {**KEYS, **{key.replace("__", "."): value for key, value in keys.items()}}
     return replace(described, run_id=f"{described.run_id} {known['split.labels_share']}", keys=known)
 
@@ -85,7 +85,7 @@ def test_solo_beats_all_global_baselines_in_four_of_the_eleven_columns():
 
 @pytest.mark.parametrize(
     "other",
-    [{"participation": "0.5"}, {"split__tested_on": "own"}, {"clients": "20"}, {"overlap": "rotated"}],
+    [{"participation": "0.5"}, {"split__tested_on": "own"}, {"clients": "20"}, {"split": "rotated"}],
 )
 def test_a_run_in_another_setting_is_compared_with_nothing(other):
     assert scenario_of(run(**other)) == ""
@@ -118,8 +118,8 @@ def test_where_there_is_one_model_for_all_the_accuracy_is_its(algorithm, ours):
         ("BNC", "cifar10", {}, ["another benchmark"]),
         ("SCAFFOLD", "fmnist", {"split__labels_share": "0.3"}, ["another benchmark"]),
         ("BNC", "cifar100", {}, []),
-        ("BNC", "cifar10", {"overlap": "dirichlet"}, []),
-        ("SCAFFOLD", "cifar10", {"overlap": "dirichlet"}, ["collapse"]),
+        ("BNC", "cifar10", {"split": "dirichlet"}, []),
+        ("SCAFFOLD", "cifar10", {"split": "dirichlet"}, ["collapse"]),
         ("FLIS-DC", "svhn", {}, ["test images"]),
         ("FLIS-HC", "svhn", {}, ["test images", "no hierarchical clustering"]),
         ("SOLO", "svhn", {}, ["local epochs"]),

@@ -10,10 +10,8 @@ from fedgrid.tracking.report.contents import report_page
 from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 
 
-def run(
-    algorithm="Embeddings", *, dataset="mnist", overlap="rotated", federated="10", flip="0.1", clients=100
-):
-    described = run_of(algorithm, dataset=dataset, clients=clients, overlap=overlap)
+def run(algorithm="Embeddings", *, dataset="mnist", split="rotated", federated="10", flip="0.1", clients=100):
+    described = run_of(algorithm, dataset=dataset, clients=clients, split=split)
     keys = (
         {"algorithm.encoder.federated": federated, "algorithm.flip": flip}
         if algorithm == "Embeddings"
@@ -90,7 +88,7 @@ def test_flips_have_a_table_of_their_own():
     assert found["0.3", "federated encoder"] == "0.500 / 0.541"
 
 
-@pytest.mark.parametrize("other", [{"clients": 40}, {"overlap": "flipped"}, {"dataset": "digits"}])
+@pytest.mark.parametrize("other", [{"clients": 40}, {"split": "flipped"}, {"dataset": "digits"}])
 def test_a_run_in_another_setting_is_compared_with_nothing(other):
     assert is_in_setting(run())
     assert not is_in_setting(run(**other))

@@ -10,10 +10,10 @@ from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 
 
 def finished(
-    algorithm, seed, *, labels_RK=WHOLE, overlap="label-skew", axes=(), keys=(), dataset="digits", **scores
+    algorithm, seed, *, labels_RK=WHOLE, split="label-skew", axes=(), keys=(), dataset="digits", **scores
 ):
     """A run of two rounds whose scores rise from 0."""
-    run = run_of(algorithm, dataset=dataset, overlap=overlap, seed=seed)
+    run = run_of(algorithm, dataset=dataset, split=split, seed=seed)
     known = {**dict(axes), **dict(keys)}
     name = " ".join([run.name, *known.values()])
     run = replace(run, run_id=name, name=name, axes=tuple(axes), keys=known)
@@ -93,7 +93,7 @@ def test_claims_of_dirichlet_splits_need_runs_of_one():
     claim = "FLIS beats IFCA by up to about 10 points at Dir(0.1)"
     skewed = [*seeds("FLIS-DC", 0.9), *seeds("IFCA", 0.7)]
     assert claim not in rows(*skewed)
-    dirichlet = [*seeds("FLIS-DC", 0.8, overlap="dirichlet"), *seeds("IFCA", 0.79, overlap="dirichlet")]
+    dirichlet = [*seeds("FLIS-DC", 0.8, split="dirichlet"), *seeds("IFCA", 0.79, split="dirichlet")]
     assert rows(*skewed, *dirichlet)[claim]["verdict"] == "does not hold"
 
 
@@ -151,7 +151,7 @@ def communities(
     }
     axes = tuple((key, keys[key]) for key in ("participation", "split.majority", "algorithm.resolution"))
     name = f"Louvain ({attribution}, {late}, {settings.get('labels_RK') is ONE})"
-    result = finished("Louvain", seed, overlap="majority", axes=axes, keys=keys, **settings)
+    result = finished("Louvain", seed, split="majority", axes=axes, keys=keys, **settings)
     return replace(
         result, run=replace(result.run, algorithm=name, run_id=f"{name} {result.run.run_id} {keys}")
     )

@@ -13,7 +13,7 @@ from fedgrid.tracking.explained.tables import own_scores
 from fedgrid.tracking.report.explanations import own_sections
 from fedgrid.tracking.scoring.explanations import GAP, Explained, of_runs
 
-SCENARIO = ("digits", 15, "overlapping", "balanced")
+SCENARIO = ("digits", 15, "overlapping-balanced")
 
 
 def model(algorithm, insertion, deletion, **given):

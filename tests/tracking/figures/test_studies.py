@@ -113,7 +113,7 @@ def test_other_algorithms_differ_in_colour_and_marker():
 
 def test_a_segment_reaches_from_gf1_to_pf1_in_the_panel_of_its_split_and_clients():
     """Two rounds, two seeds: GF1 (0.1 + 0.3 + 0.2 + 0.2) / 4 = 0.2, PF1 (0.6 + 0.8 + 0.4 + 0.6) / 4 = 0.6."""
-    cell = {"clients": 30, "overlap": "overlapping"}
+    cell = {"clients": 30, "split": "overlapping-balanced"}
     one = finished(curves={"published_gf1": (0.1, 0.3), "published_pf1": (0.6, 0.8)}, **cell)
     two = finished(curves={"published_gf1": (0.2, 0.2), "published_pf1": (0.4, 0.6)}, **cell, seed=1)
     other = finished("SCL", curves={"published_gf1": (0.5, 0.5), "published_pf1": (0.9, 0.9)})
@@ -164,9 +164,9 @@ def test_the_band_is_of_the_runs_that_never_cluster_one_a_scenario_and_seed():
     results = [
         finished("BNC", curves=low),
         finished("SCL", curves=low),
-        finished("BNC", curves=high, overlap="overlapping"),
+        finished("BNC", curves=high, split="overlapping-balanced"),
         finished("OCFL-KM", WHOLE, clustered=[1], curves={"temperature": (9, 9)}),
-        finished("OCFL-KM", [ONE[0], TRUTH_K], curves={"temperature": (9, 9)}, overlap="overlapping"),
+        finished("OCFL-KM", [ONE[0], TRUTH_K], curves={"temperature": (9, 9)}, split="overlapping-balanced"),
     ]
     [axes] = figures.temperature_bands(study(*results), normalised=False).axes
     average, at_mean_round, mark = axes.lines
@@ -181,7 +181,7 @@ def test_the_band_is_of_the_runs_that_never_cluster_one_a_scenario_and_seed():
 def test_a_scaled_temperature_ranges_from_0_to_1_and_a_constant_one_is_0():
     results = [
         finished(curves={"temperature": (5e-6, 3e-6)}),
-        finished(curves={"temperature": (2, 2)}, overlap="overlapping"),
+        finished(curves={"temperature": (2, 2)}, split="overlapping-balanced"),
     ]
     [axes] = figures.temperature_bands(study(*results), normalised=True).axes
     assert axes.lines[0].get_xydata().tolist() == [[1, 0.5], [2, 0]]
@@ -209,7 +209,7 @@ def test_the_temperature_over_all_data_sets_is_the_mean_of_the_authors_scaled_ru
     expected = [fmean(values) for values in zip(*scaled, strict=True)]
     results = [
         result_of(
-            run_of(dataset=dataset, overlap=overlap, balance=balance, clients=int(n)),
+            run_of(dataset=dataset, split=f"{overlap}-{balance}", clients=int(n)),
             [ONE[0]] * len(values),
             curves={"temperature": values},
         )
@@ -282,7 +282,7 @@ def test_the_learning_gap_is_drawn_in_the_right_or_the_published_convention():
 
 def test_accuracy_has_a_row_on_the_own_tests_above_one_on_the_servers():
     curves = {"personalised_accuracy": (0.5, 0.8), "generalised_accuracy": (0.4, 0.3)}
-    other = finished(curves=curves, overlap="overlapping")
+    other = finished(curves=curves, split="overlapping-balanced")
     figure = figures.accuracy_per_round(study(finished(curves=curves), other))
     own, _, server, _ = figure.axes
     assert (lines(own), lines(server)) == ({"BNC": [[1, 0.5], [2, 0.8]]}, {"BNC": [[1, 0.4], [2, 0.3]]})
@@ -313,7 +313,7 @@ def test_f1_is_over_own_classes_and_as_published_only_if_no_run_has_that():
 def test_a_gap_in_loss_ends_above_its_largest_value_and_leaves_out_an_infinite_one():
     results = [
         finished(curves={"learning_gap_loss": (2.0, 4.0)}),
-        finished("SCL", curves={"learning_gap_loss": (1.0, float("inf"))}, overlap="overlapping"),
+        finished("SCL", curves={"learning_gap_loss": (1.0, float("inf"))}, split="overlapping-balanced"),
     ]
     one, other = figures.loss_gap(study(*results)).axes
     assert (lines(one), lines(other)) == ({"BNC": [[1, 2], [2, 4]]}, {"SCL": [[1, 1]]})
@@ -520,7 +520,7 @@ def test_a_figure_of_one_data_set_refuses_two(name):
 
 
 def test_panels_are_the_splits_there_are_in_the_papers_order():
-    results = [finished(curves={"ari": (0, 1)}, overlap=o, balance=b) for o, b in reversed(SPLITS)]
+    results = [finished(curves={"ari": (0, 1)}, split=f"{o}-{b}") for o, b in reversed(SPLITS)]
     figure = figures.ari_per_round(study(*results))
     assert [tuple(axes.get_title().split("\n")) for axes in figure.axes] == list(SPLITS)
 

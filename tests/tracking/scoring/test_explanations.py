@@ -25,7 +25,7 @@ BY_NAME = {score.name: score for score in SCORES}
 
 def test_score_of_a_run_is_the_plain_mean_over_its_clusters():
     found = of_runs([explained("SCL", 0.75, 0.5), explained("SCL", 0.25, 0.25)], "members", GAP)
-    assert found == {"SCL": {("mnist", 15, "overlapping", "balanced"): {0: 0.125}}}
+    assert found == {"SCL": {("mnist", 15, "overlapping-balanced"): {0: 0.125}}}
 
 
 def test_algorithm_without_a_score_has_no_scenario_and_nan_is_none():
@@ -127,8 +127,8 @@ def test_verdict_names_what_differs_from_fedavg():
     """Better by any gap in all of 20 scenarios: 2 / 2^20, also after the correction."""
     scenarios = {each.scenario: None for each in theirs()}
     rows = [
-        explained(name, gap + place / 100, 0.0, dataset=dataset, overlap=overlap, balance=balance)
-        for place, (dataset, _, overlap, balance) in enumerate(scenarios)
+        explained(name, gap + place / 100, 0.0, dataset=dataset, split=split)
+        for place, (dataset, _, split) in enumerate(scenarios)
         for name, gap in (("BNC", 0.2), ("SCL", 0.4), ("BCL", 0.1))
     ]
     sentence = verdict(compare_explanations(rows, "members", GAP))

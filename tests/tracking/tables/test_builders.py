@@ -64,18 +64,16 @@ def test_a_split_that_is_none_of_the_papers_stands_after_theirs():
     """In the order of the runs, in which it comes first here."""
     study = study_of(
         [
-            result_of(run_of(overlap=overlap, clients=clients), WHOLE)
-            for overlap in ("majority", "overlapping", "nonoverlapping")
+            result_of(run_of(split=split, clients=clients), WHOLE)
+            for split in ("majority", "overlapping-balanced", "nonoverlapping-balanced")
             for clients in (15, 10)
         ]
     )
-    overlaps = ("nonoverlapping", "overlapping", "majority")
-    assert study.splits == tuple((overlap, "balanced") for overlap in overlaps)
-    assert study.scenarios == tuple(
-        ("mnist", clients, overlap, "balanced") for clients in (10, 15) for overlap in overlaps
-    )
+    splits = ("nonoverlapping-balanced", "overlapping-balanced", "majority")
+    assert study.splits == splits
+    assert study.scenarios == tuple(("mnist", clients, split) for clients in (10, 15) for split in splits)
     groups = [column.group for column in clustering(study.where(clients=10), final=True).columns]
-    assert list(dict.fromkeys(groups)) == [f"{overlap} balanced" for overlap in overlaps]
+    assert list(dict.fromkeys(groups)) == ["nonoverlapping balanced", "overlapping balanced", "majority"]
 
 
 def test_seeds_that_did_not_cluster_count_as_zero_beside_one_that_did():
@@ -100,7 +98,7 @@ def test_a_cell_without_a_finished_run_is_empty_and_its_runs_are_counted_and_nam
 
 
 def test_a_scenario_that_the_grid_lacks_is_marked_absent_and_not_as_unfinished():
-    other = result_of(run_of("BNC", overlap="overlapping"), WHOLE)
+    other = result_of(run_of("BNC", split="overlapping-balanced"), WHOLE)
     table = published_clustering(study_of([*by_name(SCL=[WHOLE]).finished, other]))
     assert texts(table) == {"SCL": ["1.00"] * 3 + [ABSENT] * 3, "BNC": [ABSENT] * 3 + ["1.00"] * 3}
     assert f"{ABSENT}: not in this grid." in table.caption
@@ -161,14 +159,14 @@ def test_exactly_right_counts_finished_runs_and_says_how_many_there_are_to_be():
     }
 
 
-def scored(algorithm, pf1, *, overlap="nonoverlapping", seed=0, curve="personalised_f1"):
+def scored(algorithm, pf1, *, split="nonoverlapping-balanced", seed=0, curve="personalised_f1"):
     curves = {curve: pf1, "generalised_f1": [0.1, 0.2]} if curve == "personalised_f1" else {curve: pf1}
-    return result_of(run_of(algorithm, overlap=overlap, seed=seed), WHOLE, curves=curves)
+    return result_of(run_of(algorithm, split=split, seed=seed), WHOLE, curves=curves)
 
 
 def test_personalisation_is_averaged_over_rounds_seeds_and_scenarios():
     """Means over rounds 0.3 and 0.5, of scenarios; last rounds 0.4 and 0.8. The gap is not measured."""
-    study = study_of([scored("SCL", [0.2, 0.4]), scored("SCL", [0.2, 0.8], overlap="overlapping")])
+    study = study_of([scored("SCL", [0.2, 0.4]), scored("SCL", [0.2, 0.8], split="overlapping-balanced")])
     table = personalisation(study)
     assert table.name == "personalisation-mnist"
     headings = [(column.group, column.name) for column in table.columns]
@@ -195,9 +193,9 @@ def test_a_published_gf1_that_was_not_tested_has_its_reason_in_the_caption():
 def test_a_mean_over_scenarios_has_the_spread_of_its_seeds():
     """By seed: (0.2 + 0.4) / 2 = 0.3 and (0.4 + 0.8) / 2 = 0.6; mean 0.45, deviation 0.3 / sqrt 2."""
     runs = [
-        scored("SCL", [score], overlap=overlap, seed=seed)
+        scored("SCL", [score], split=split, seed=seed)
         for seed, scores in enumerate([(0.2, 0.4), (0.4, 0.8)])
-        for score, overlap in zip(scores, ("nonoverlapping", "overlapping"), strict=True)
+        for score, split in zip(scores, ("nonoverlapping-balanced", "overlapping-balanced"), strict=True)
     ]
     table = personalisation(study_of(runs))
     cell = table.rows[0].cells[0]
@@ -207,8 +205,12 @@ def test_a_mean_over_scenarios_has_the_spread_of_its_seeds():
 
 def test_a_mean_over_scenarios_that_misses_some_says_so():
     """One scenario counts as much as the other, though it has one seed only: (0.3 + 0.8) / 2."""
-    runs = [scored("SCL", [0.2]), scored("SCL", [0.4], seed=1), scored("SCL", [0.8], overlap="overlapping")]
-    table = personalisation(study_of(runs, [run_of("SCL", overlap="overlapping", seed=1)]))
+    runs = [
+        scored("SCL", [0.2]),
+        scored("SCL", [0.4], seed=1),
+        scored("SCL", [0.8], split="overlapping-balanced"),
+    ]
+    table = personalisation(study_of(runs, [run_of("SCL", split="overlapping-balanced", seed=1)]))
     cell = table.rows[0].cells[0]
     assert (cell.text, cell.tone, cell.spread) == ("0.550 (3/4)", "partial", None)
 
@@ -236,10 +238,12 @@ def test_the_overview_ranks_by_the_right_f1_and_without_it_by_the_published():
 
 
 def test_the_table_of_all_scenarios_names_the_unfinished_runs_of_a_row():
-    study = study_of(by_name(BNC=[WHOLE]).finished, [run_of(seed=1), run_of("SCL", overlap="overlapping")])
+    study = study_of(
+        by_name(BNC=[WHOLE]).finished, [run_of(seed=1), run_of("SCL", split="overlapping-balanced")]
+    )
     lines = list(csv.DictReader(io.StringIO(to_csv(per_scenario(study)))))
     assert [line["algorithm"] for line in lines] == ["BNC", "SCL"]
-    assert [line["overlap"] for line in lines] == ["nonoverlapping", "overlapping"]
+    assert [line["split"] for line in lines] == ["nonoverlapping-balanced", "overlapping-balanced"]
     assert [line["as published: RAND"] for line in lines] == ["1.0", ""]
     assert [line["not finished"] for line in lines] == ["s1: 1 of 2 rounds", "s0: 1 of 2 rounds"]
 

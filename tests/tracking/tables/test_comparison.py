@@ -33,8 +33,8 @@ def test_equal_names_are_paired_first_and_then_what_stands_beside_the_same_publi
 
 def test_means_difference_and_p_over_six_pairs():
     """Six wins of six: p is 2 / 2^6."""
-    one = grid("one", *((run_of("SCL", clients=n, balance=b), WHOLE) for n, b in SPLITS))
-    other = grid("other", *((run_of("SCL", clients=n, balance=b), LATE) for n, b in SPLITS))
+    one = grid("one", *((run_of("SCL", clients=n, split=f"nonoverlapping-{b}"), WHOLE) for n, b in SPLITS))
+    other = grid("other", *((run_of("SCL", clients=n, split=f"nonoverlapping-{b}"), LATE) for n, b in SPLITS))
     table = table_of(compare(one, other), "compare-mean-ari")
     assert [column.name for column in table.columns] == [
         *("pairs", "one", "other", "difference", "effect", "low", "high", "p"),
@@ -51,7 +51,11 @@ def test_means_difference_and_p_over_six_pairs():
 
 def test_four_pairs_that_differ_among_eight_have_an_effect_and_no_p():
     """Ranks 5 to 8 of 1 to 8 are won: 26 / 36."""
-    runs = [run_of("SCL", clients=n, balance=b) for n in (15, 30, 45, 60) for b in ("balanced", "imbalanced")]
+    runs = [
+        run_of("SCL", clients=n, split=f"nonoverlapping-{b}")
+        for n in (15, 30, 45, 60)
+        for b in ("balanced", "imbalanced")
+    ]
     one = grid("one", *((run, WHOLE) for run in runs))
     other = grid("other", *((run, LATE if run.clients > 30 else WHOLE) for run in runs))
     (row,) = table_of(compare(one, other), "compare-mean-ari").rows
@@ -78,15 +82,15 @@ def test_one_seed_each_has_no_deviation():
 
 
 def test_cells_without_a_partner_are_counted_named_and_in_no_mean():
-    late = run_of("SCL", overlap="overlapping")
+    late = run_of("SCL", split="overlapping-balanced")
     one = grid("one", (run_of("SCL"), WHOLE), (late, ONE))
     other = grid("other", (run_of("SCL"), WHOLE), (run_of("BNC"), ONE), lacking=[late])
     tables = compare(one, other)
     assert texts(tables[0]) == [("mnist", "SCL", "1", "1.000", "1.000", "0.000", *["–"] * 4)]
     assert tables[0].caption.count("1 pair of scenario and algorithm") == 1
     assert (
-        "2 without a finished partner are left out: mnist 15 overlapping balanced SCL (one); "
-        "mnist 15 nonoverlapping balanced BNC (other)."
+        "2 without a finished partner are left out: mnist 15 overlapping-balanced SCL (one); "
+        "mnist 15 nonoverlapping-balanced BNC (other)."
     ) in tables[0].caption
     assert "other: 1 of 3 runs has no result yet." in tables[0].caption
 
@@ -98,7 +102,7 @@ def test_a_measure_that_one_grid_lacks_is_in_no_pair():
     assert texts(table_of(tables, "compare-clustering-round")) == [("mnist", "SCL", "0 of 1", *["–"] * 7)]
     assert texts(tables[-1]) == [
         (
-            *("mnist 15 nonoverlapping balanced", "SCL"),
+            *("mnist 15 nonoverlapping-balanced", "SCL"),
             *("1.000 / 0.000", "0.500 / 0.000", "0.50 / 0.00", "2.0 / –", "–", "–", "–"),
         )
     ]

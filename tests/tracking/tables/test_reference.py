@@ -28,7 +28,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     found = []
     for row in published():
         dataset, overlap, balance, clients = scenario_of(row)
-        run = run_of(row["algorithm"], dataset=dataset, overlap=overlap, balance=balance, clients=clients)
+        run = run_of(row["algorithm"], dataset=dataset, split=f"{overlap}-{balance}", clients=clients)
         run = replace(run, folder=folder / run.run_id)
         labels_RK = labels_of(row)
         numbers_RK = np.unique(labels_RK, return_inverse=True)[1].reshape(labels_RK.shape)
