@@ -149,5 +149,5 @@ def level_of(run: Run) -> str | None:
 
 
 def _scenario(run: Run) -> str:
-    words = [run.dataset, str(run.clients), *run.split, *setting_words(run.setting)]
+    words = [run.dataset, str(run.clients), run.split, *setting_words(run.setting)]
     return " ".join(words)

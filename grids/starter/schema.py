@@ -40,6 +40,8 @@ def schema() -> Schema:
     """Return the schema of a file, with the algorithms, models and data sets that this process knows."""
     run = RunConfig.model_json_schema()
     definitions = {name: _described(name, part) for name, part in run.pop("$defs", {}).items()}
+    definitions["Split"]["properties"]["kind"] |= _one_or_several({"enum": list(KINDS)})
+    definitions["Split"]["properties"]["kind"].pop("type")
     keys = {
         name: _of_key(name, run["properties"][name]) for name in RunConfig.model_fields if name != PLUGINS
     }
@@ -90,7 +92,7 @@ def _of_key(name: str, usual: Schema) -> Schema:
     elif name == ALGORITHM:
         one = {"anyOf": [{"enum": list(ALGORITHMS)}, *map(_algorithm, ALGORITHMS.values())]}
     elif name == SPLIT:
-        one = {"anyOf": [{"enum": list(KINDS)}, _local(usual)]}
+        one = {"anyOf": [{"enum": list(KINDS)}, {"$ref": "#/definitions/Split"}]}
     elif name in names:
         one = {"enum": list(names[name])}
     else:

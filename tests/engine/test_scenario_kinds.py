@@ -11,6 +11,7 @@ from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.data.datasets import find, load
 from fedgrid.engine.data.identity import digest_of
 from fedgrid.engine.partition.kinds import KINDS
+from fedgrid.engine.partition.scenarios import PUBLISHED_SPLITS
 from fedgrid.engine.round_cache.key import of_setup
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
@@ -46,24 +47,22 @@ def written_by_two(tmp_path):
     return f"npz:{tmp_path / 'digits.npz'}"
 
 
-def config(dataset, overlap, **split):
-    given = {"dataset": dataset, "split": overlap, "clients": CLIENTS, "algorithm": "fedavg"}
-    return complete({**given, "model": "digitnet", "training": {"rounds": 2}, "split": split}, NOWHERE)
+def config(dataset, kind, **split):
+    given = {"dataset": dataset, "clients": CLIENTS, "algorithm": "fedavg", "model": "digitnet"}
+    return complete({**given, "training": {"rounds": 2}, "split": {"kind": kind, **split}}, NOWHERE)
 
 
 @pytest.mark.parametrize(
-    ("overlap", "tested_on"),
-    [*((overlap, "own") for overlap in TRUTH), ("swapped", "official"), ("natural", "official")],
+    ("kind", "tested_on"),
+    [*((kind, "own") for kind in TRUTH), ("swapped", "official"), ("natural", "official")],
 )
-def test_run_records_its_hidden_groups_and_the_sizes_of_its_sets(
-    overlap, tested_on, tmp_path, written_by_two
-):
-    dataset = written_by_two if overlap == "natural" else "digits"
-    run, storage = config(dataset, overlap, tested_on=tested_on), Storage.of(tmp_path / "runs")
+def test_run_records_its_hidden_groups_and_the_sizes_of_its_sets(kind, tested_on, tmp_path, written_by_two):
+    dataset = written_by_two if kind == "natural" else "digits"
+    run, storage = config(dataset, kind, tested_on=tested_on), Storage.of(tmp_path / "runs")
     for _ in run_to_end(Session(InProcessPool(), NOWHERE), run, storage, lambda: False):
         pass
     rows = pq.read_table(folder_of(storage.root, run) / "clients.parquet").to_pydict()
-    assert rows["true_cluster"] == TRUTH[overlap] * 2
+    assert rows["true_cluster"] == TRUTH[kind] * 2
     setup, _ = prepare(run, NOWHERE)
     assert rows["train_images"] == [len(client.train) for client in setup.clients] * 2
     assert rows["test_images"] == [len(client.test) for client in setup.clients] * 2
@@ -71,7 +70,7 @@ def test_run_records_its_hidden_groups_and_the_sizes_of_its_sets(
 
 
 def test_every_kind_is_run():
-    assert set(TRUTH) == set(KINDS) - {"overlapping", "nonoverlapping"}
+    assert set(TRUTH) == set(KINDS) - set(PUBLISHED_SPLITS)
 
 
 def test_official_tests_leave_all_images_to_training():
@@ -115,8 +114,8 @@ def test_searches_never_touch_official_tests():
 def test_rounds_of_other_transforms_have_other_keys():
     """The images that clients get are part of the round cache's key, not those of the data set."""
     keys = {
-        of_setup(prepare(config("digits", overlap, num_clusters=groups), NOWHERE)[0], {})
-        for overlap in ("rotated", "flipped")
+        of_setup(prepare(config("digits", kind, num_clusters=groups), NOWHERE)[0], {})
+        for kind in ("rotated", "flipped")
         for groups in (2, 4)
     }
     assert len(keys) == 4
@@ -132,8 +131,8 @@ def test_groups_are_part_of_a_data_sets_identity(written_by_two):
 
 @pytest.mark.parametrize("tested_on", ["own", "official"])
 @pytest.mark.parametrize("split", ["label-skew", "rotated", "natural"])
-def test_dry_runs_expect_as_many_images_as_there_are(overlap, tested_on, written_by_two):
-    run = config(written_by_two if overlap == "natural" else "digits", overlap, tested_on=tested_on)
+def test_dry_runs_expect_as_many_images_as_there_are(kind, tested_on, written_by_two):
+    run = config(written_by_two if kind == "natural" else "digits", kind, tested_on=tested_on)
     setup, _ = prepare(run, NOWHERE)
     images = expected_images(run, find(run.dataset, NOWHERE))
     assert images.train == pytest.approx(sum(len(client.train) for client in setup.clients), rel=0.1)

@@ -260,7 +260,7 @@ def _maps(study: Study, name: str, title: str) -> Iterator[tuple[str, Plate]]:
         yield (
             split_name(split),
             Plate(
-                f"clusters-{name}-{'-'.join(split)}",
+                f"clusters-{name}-{split}",
                 f"Clusters by round: {title}, {split_name(split)}",
                 "The cluster of each client by round, for the first seed; lines separate the hidden groups. "
                 "A cluster has the colour of the group of the majority of its clients, and a shade of its "

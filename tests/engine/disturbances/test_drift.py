@@ -22,7 +22,7 @@ def client(number, **given):
 
 @pytest.mark.parametrize("split", ["nonoverlapping-balanced", "overlapping-balanced"])
 def test_a_client_draws_images_of_its_new_groups_classes_and_keeps_its_own_until_then(split):
-    before, moving = client(0, split=split), client(0, split=split, drift=DRIFT)
+    before, moving = client(0, split={"kind": split}), client(0, split={"kind": split}, drift=DRIFT)
     assert moving.train.images.tobytes() == before.train.images.tobytes()
     assert (moving.moved.round_index, moving.moved.group) == (1, 2)
     labels = {*moving.moved.train.labels.tolist(), *moving.moved.test.labels.tolist()}
@@ -125,8 +125,9 @@ def test_moved_clients_are_found_when_all_are_met_again_and_the_messages_are_pai
         (
             {0: {"round": 2, "to": 1}},
             {"split": {"kind": "dirichlet", "alpha": 0.5}},
-            "drift: clients of split dirichlet cannot move to another group, only those of: overlapping, "
-            "nonoverlapping, rotated, flipped, swapped",
+            "drift: clients of split dirichlet cannot move to another group, only those of: "
+            "nonoverlapping-balanced, nonoverlapping-imbalanced, overlapping-balanced, "
+            "overlapping-imbalanced, rotated, flipped, swapped",
         ),
     ],
     ids=str,

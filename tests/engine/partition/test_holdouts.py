@@ -19,7 +19,7 @@ def deal(split, scored_on, test_leakage, seed=0):
         dataset="digits",
         num_classes=10,
         num_clients=10,
-        split=Split(kind=f"{split}-balanced", **options),
+        split=Split(kind=split, **options),
         seed=seed,
     )
 

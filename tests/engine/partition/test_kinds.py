@@ -33,7 +33,7 @@ IN_TURN = SimpleNamespace(
 def test_a_new_kind_is_one_registry_entry(monkeypatch):
     monkeypatch.setitem(KINDS, "in-turn", IN_TURN)
     config = complete({"clients": 4, "split": {"kind": "in-turn", "alpha": 0.5}}, Path("unused"))
-    assert (config.scenario, config.split.num_clusters) == ("digits-4-in-turn-balanced", 4)
+    assert (config.scenario, config.split.num_clusters) == ("digits-4-in-turn", 4)
     splits = split_pool(
         np.repeat([0, 1], 20),
         dataset=config.dataset,

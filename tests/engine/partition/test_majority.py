@@ -24,7 +24,7 @@ def deal(labels=CIFAR10, *, dataset="cifar10", clients=10, seed=0, **options):
         dataset=dataset,
         num_classes=int(labels.max()) + 1,
         num_clients=clients,
-        split=Split(kind=f"majority-{balance}", **{"num_clusters": 2, **options}),
+        split=Split(kind="majority", **{"num_clusters": 2, **options}),
         seed=seed,
     )
 
@@ -33,8 +33,9 @@ def held(part):
     return np.sort(np.concatenate([part.train, part.test]))
 
 
-def run(**given):
-    return complete({"split": "majority", "clients": 10, "algorithm": "fedavg", **given}, NOWHERE)
+def run(split=None, **given):
+    split = {"kind": "majority", **(split or {})}
+    return complete({"split": split, "clients": 10, "algorithm": "fedavg", **given}, NOWHERE)
 
 
 def test_class_counts_worked_by_hand():
@@ -132,11 +133,6 @@ def test_too_many_clients_for_the_images_are_refused():
 @pytest.mark.parametrize(
     ("values", "message", "key"),
     [
-        (
-            {"split": "nonoverlapping-imbalanced"},
-            "all clients have equally many images; take balanced",
-            "balance",
-        ),
         ({"num_clusters": 3}, "has 2 hidden groups; leave it out", "num_clusters"),
         (
             {"alpha": 0.5},

@@ -23,8 +23,8 @@ TEN = ImageSet(np.arange(10, dtype=np.uint8).reshape(10, 1, 1, 1), np.arange(10)
 """One image of each of ten classes."""
 
 
-def run(split, **changes):
-    return complete({"split": split, "clients": 6, "algorithm": "fedavg", **changes}, NOWHERE)
+def run(kind, *, clients=6, **split):
+    return complete({"split": {"kind": kind, **split}, "clients": clients, "algorithm": "fedavg"}, NOWHERE)
 
 
 def test_groups_turn_images_anticlockwise():
@@ -67,7 +67,7 @@ def test_clients_are_in_groups_in_turn_and_hold_every_image_once(split):
 @pytest.mark.parametrize("split", KINDS)
 @pytest.mark.parametrize("tested_on", ["own", "official"])
 def test_training_and_test_images_have_their_groups_transform(split, tested_on):
-    config = run(split, split={"tested_on": tested_on})
+    config = run(split, tested_on=tested_on)
     pool, server = load("digits", NOWHERE)
     setup, groups_K = prepare(config, NOWHERE)
     for part, client in zip(deal(config, (pool, server), NOWHERE), setup.clients, strict=True):
@@ -82,7 +82,7 @@ def test_training_and_test_images_have_their_groups_transform(split, tested_on):
 def test_the_server_holds_an_equal_share_of_each_groups_images(split):
     """Each image as one of the groups has it; which, is seeded."""
     _, server = load("digits", NOWHERE)
-    config = run(split, split={"num_clusters": 2})
+    config = run(split, num_clusters=2)
     mixture = prepare(config, NOWHERE)[0].server_set
     as_group = [KINDS[split].TRANSFORM(server, group, 2, 10) for group in range(2)]
     is_as_NG = np.stack(
@@ -103,7 +103,7 @@ def test_the_server_holds_an_equal_share_of_each_groups_images(split):
 
 def test_a_single_group_is_the_data_set_itself():
     for split in ("rotated", "flipped"):
-        setup, groups_K = prepare(run(split, split={"num_clusters": 1}), NOWHERE)
+        setup, groups_K = prepare(run(split, num_clusters=1), NOWHERE)
         _, server = load("digits", NOWHERE)
         assert set(groups_K.tolist()) == {0}
         assert np.array_equal(setup.server_set.images, server.images)
@@ -112,7 +112,7 @@ def test_a_single_group_is_the_data_set_itself():
 
 def test_reference_images_are_a_mixture_and_in_no_test_set():
     """Labels apart, flipped images are as they are, so that they can be told by their pixels."""
-    config = run("flipped", split={"tested_on": "official", "reference_images": 40})
+    config = run("flipped", tested_on="official", reference_images=40)
     setup, _ = prepare(config, NOWHERE)
     _, server = load("digits", NOWHERE)
     reference = {image.tobytes() for image in setup.reference_set.images}
@@ -155,7 +155,7 @@ def test_fewer_clients_than_groups_are_refused(split):
 
 def test_alpha_makes_clients_differ():
     sizes = [
-        [len(client.train) for client in prepare(run("rotated", split=split), NOWHERE)[0].clients]
+        [len(client.train) for client in prepare(run("rotated", **split), NOWHERE)[0].clients]
         for split in ({}, {"alpha": 1.0})
     ]
     assert np.ptp(sizes[0]) <= 2 < np.ptp(sizes[1])

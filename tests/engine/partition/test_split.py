@@ -21,7 +21,6 @@ def deal(
     *,
     dataset="digits",
     split="nonoverlapping-balanced",
-    balance="balanced",
     clients=6,
     **options,
 ):
@@ -31,7 +30,7 @@ def deal(
         dataset=dataset,
         num_classes=10,
         num_clients=clients,
-        split=Split(kind=f"{overlap}-{balance}", **options),
+        split=Split(kind=split, **options),
         seed=seed,
     )
 
@@ -117,8 +116,8 @@ class TestSplitPool:
         """Two clients a cluster of 180 or 240 images draw 100 each: the other one holds 1 - exp(-100/200) of
         a client's test images, and trains on 70 % of what it holds: 0.28."""
         assert leakage(deal(test_leakage="published")) == pytest.approx(0.28, abs=0.06)
-        for overlap in ("overlapping", "nonoverlapping"):
-            assert leakage(deal(split=overlap)) == 0.0
+        for split in ("overlapping-balanced", "nonoverlapping-balanced"):
+            assert leakage(deal(split=split)) == 0.0
 
     def test_leakage_setting_does_not_change_the_images_of_a_client(self):
         """Only the cut differs, so sizes agree in expectation: 30 % of about 500 images, within 3 sd."""

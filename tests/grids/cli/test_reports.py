@@ -13,8 +13,6 @@ from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.small_archive import write_metrics, write_run
 
-SCENARIO = "nonoverlapping-balanced"
-
 pytestmark = pytest.mark.usefixtures("drawn_here")
 
 
@@ -111,7 +109,7 @@ def test_unfinished_run_is_named_and_its_cells_are_empty(storage, tmp_path):
     assert "1 of 3 runs of one " in result.out
     assert run.name.rpartition("-")[0] in result.out
     table = {row["algorithm"]: row for row in rows(tmp_path / "report" / "tables" / "table1-mnist-15.csv")}
-    column = f"{' '.join(SCENARIO)}: RAND"
+    column = "nonoverlapping balanced: RAND"
     assert table["OCFL-KM"][column] == ""
     assert float(table["OCFL-HDB as published"][column]) == pytest.approx(2 / 3)
     (lacking,) = rows(tmp_path / "report" / "tables" / "lacking-one.csv")

@@ -50,9 +50,10 @@ def images(tmp_path):
 @pytest.fixture
 def made(tmp_path, images):
     """Return a function that takes a run of the images some rounds further; and its configuration."""
-    given = {"dataset": f"npz:{images}", "split": "majority", "clients": 3, "algorithm": "fedavg"}
+    given = {"dataset": f"npz:{images}", "clients": 3, "algorithm": "fedavg"}
+    split = {"kind": "majority", "draws": 6, "server_images": None}
     settings = {"model": "digitnet", "training": {"rounds": 3, "local_epochs": 1, "batch_size": 8}}
-    config = complete({**given, **settings, "split": {"draws": 6, "server_images": None}}, tmp_path)
+    config = complete({**given, **settings, "split": split}, tmp_path)
     storage = Storage.of(tmp_path / "runs")
 
     def go_on(rounds, accept=False):

@@ -48,7 +48,7 @@ def test_an_invalid_split_is_refused_with_its_line(write):
     with pytest.raises(ConfigError, match=r"mine.yaml, line 5: split.num_clusters = 3: .* has 2 hidden"):
         grid(path)
     path = write("split: {kind: [nonoverlapping-balanced, majority], majority: 0.7}\nclients: 10")
-    with pytest.raises(ConfigError, match="line 3: split.majority = 0.7 .* only with: majority"):
+    with pytest.raises(ConfigError, match="line 1: split.majority = 0.7 .* only with: majority"):
         grid(path)
 
 
@@ -57,8 +57,8 @@ def test_images_that_cannot_be_turned_are_refused_with_the_line_of_the_groups(wr
     arrays = {f"{part}_images": np.zeros((2, 5, 4), np.uint8) for part in ("train", "test")}
     arrays |= {f"{part}_labels": np.array([0, 1]) for part in ("train", "test")}
     np.savez(tmp_path / "wide.npz", **arrays)
-    path = write(f"dataset: npz:{tmp_path / 'wide.npz'}\noverlap: rotated\nsplit: {{num_clusters: 4}}")
-    with pytest.raises(ConfigError, match="line 3: split.num_clusters = 4: .* these are 1x5x4"):
+    path = write(f"dataset: npz:{tmp_path / 'wide.npz'}\nsplit: {{kind: rotated, num_clusters: 4}}")
+    with pytest.raises(ConfigError, match="line 2: split.num_clusters = 4: .* these are 1x5x4"):
         grid(path)
 
 
@@ -75,7 +75,8 @@ def test_a_file_is_named_after_itself(write):
 def test_lists_are_axes_and_the_last_varies_fastest(write):
     """Data set, split, clients, seed, algorithm: in this order, whatever the file's."""
     path = write(
-        "algorithm: [fedavg, sattler]\nseed: [0, 1]\nsplit: nonoverlapping-imbalanced\ndataset: [mnist, digits]"
+        "algorithm: [fedavg, sattler]\nseed: [0, 1]\n"
+        "split: nonoverlapping-imbalanced\ndataset: [mnist, digits]"
     )
     assert [run.name for run in grid(path).runs] == [
         f"{dataset}-15-nonoverlapping-imbalanced-{algorithm}-s{seed}"

@@ -121,8 +121,8 @@ def test_every_combination_of_values_is_a_scenario_of_its_own():
     assert {len(cell.runs) for cell in study.cells().values()} == {1}
     assert compare(study, PA_LAST).num_scenarios == 4
     table = per_scenario(study)
-    assert [column.name for column in table.columns[4:6]] == [EPOCHS, MAJORITY]
-    assert [[cell.text for cell in row.cells[4:6]] for row in table.rows[:1]] == [["1", "0.5"]]
+    assert [column.name for column in table.columns[3:5]] == [EPOCHS, MAJORITY]
+    assert [[cell.text for cell in row.cells[3:5]] for row in table.rows[:1]] == [["1", "0.5"]]
     assert len(table.rows) == 8
 
 
