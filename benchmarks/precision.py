@@ -19,10 +19,9 @@ from fedgrid.engine.clients.machine import BFLOAT16, fixed_numerics, this_machin
 from fedgrid.engine.models.flat_vectors import FlatModule
 from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.models.mixed_precision import MixedPrecision
-from fedgrid.engine.models.winograd import with_fast_convolutions
 from fedgrid.engine.training.evaluation import TEST_BATCH, test
 from fedgrid.engine.training.local import train
-from fedgrid.engine.training.settings import Kernels, LocalTraining, Precision
+from fedgrid.engine.training.settings import LocalTraining, Precision
 
 CASES = (
     ("digitnet", (1, 8, 8), 4096, 9),
@@ -42,12 +41,9 @@ def sides(
     shape: tuple[int, int, int],
     num_images: int,
     precision: Precision,
-    kernels: Kernels = "library",
 ) -> tuple[Work, Work]:
     """Return two functions: one trains the model for an epoch, the other tests it."""
     module = blank(model, shape, 10)
-    if kernels == "auto":
-        module = with_fast_convolutions(module)
     flat = FlatModule(MixedPrecision(module, "cpu") if precision == BFLOAT16 else module)
     start = initial_vector(model, shape, 10, seed=0)
     rng = np.random.default_rng(0)

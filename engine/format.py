@@ -13,8 +13,7 @@ from typing import Any
 
 from fedgrid.engine.errors import ConfigError, RunError
 
-FORMAT = 2
-"""2: random numbers are keyed by scenario; every file has this number, files without one are of format 1."""
+FORMAT = 1
 METADATA = "fedgrid_format"
 """The key of the version in the metadata of Parquet and safetensors files."""
 VERSION, CHECKSUM = "format", "sha256"
@@ -30,16 +29,6 @@ class NewerFormat(ConfigError):
         )
 
 
-class OlderFormat(ConfigError):
-    """A file was written by an earlier fedgrid, whose runs have other ids."""
-
-    def __init__(self, path: Path, found: object) -> None:
-        super().__init__(
-            f"{path} was written by an earlier fedgrid (format {found}; this one reads format {FORMAT}): use "
-            "that one for it, name another --storage, or move it away"
-        )
-
-
 class DamagedFile(RunError):
     """A file's bytes are not those that were written."""
 
@@ -52,16 +41,14 @@ def check_format(found: object, path: Path) -> None:
     """Check the version that a file names, None if it names none.
 
     Raises:
-        NewerFormat, OlderFormat: it is another one than this code's.
+        NewerFormat: it is another one than this code's.
         DamagedFile: it is no version.
     """
     text = str(found)
     if isinstance(found, bool) or not (text.isascii() and text.isdecimal()):
         raise DamagedFile(path, "it names no format")
-    if int(text) > FORMAT:
+    if int(text) != FORMAT:
         raise NewerFormat(path, f"format {text}")
-    if int(text) < FORMAT:
-        raise OlderFormat(path, text)
 
 
 def refuse_newer(path: Path) -> None:

@@ -19,7 +19,6 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.initialisation import blank
 from fedgrid.engine.models.mixed_precision import MixedPrecision
 from fedgrid.engine.models.normalisation import Normalised
-from fedgrid.engine.models.winograd import with_fast_convolutions
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training.confusion import Counts
 from fedgrid.engine.training.local import NOTHING, LocalResult
@@ -36,8 +35,6 @@ def module_of(setup: Setup, device: str) -> nn.Module:
     shape = channels, height, width
     setup.training.check_size(shape)
     module = blank(setup.model, shape, setup.num_classes).to(device)
-    if setup.training.kernels == "auto":
-        module = with_fast_convolutions(module)
     if (by := setup.normalised_by) is not None:
         module = Normalised(module, by.means, by.deviations, device)
     if setup.training.precision == "bfloat16":

@@ -27,7 +27,7 @@ def read(storage: Storage, encoder_id: str) -> Encoder | None:
 
     Raises:
         DamagedFile: its bytes are not those that were written.
-        NewerFormat, OlderFormat: another fedgrid wrote it.
+        NewerFormat: a newer fedgrid wrote it.
         RunError, OSError: the storage cannot be read.
     """
     path = storage.root / name_of(encoder_id)

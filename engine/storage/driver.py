@@ -1,8 +1,4 @@
-"""The drivers of a storage: each has a file `drivers/<token>.json`, which its servers look for too.
-
-`lease.json` at the root is not a driver's: it keeps earlier versions of fedgrid out, which knew one driver a
-storage (`sign.py`). If it is one of theirs, that version has the whole storage.
-"""
+"""The drivers of a storage: each has a file `drivers/<token>.json`, which its servers look for too."""
 
 import os
 import re
@@ -20,12 +16,9 @@ from fedgrid.engine.storage.held_file import Holder, Observer, holder_of
 from fedgrid.engine.storage.storage import Storage
 
 FOLDER = "drivers"
-SIGN = "lease.json"
 EXPIRES_AFTER = 60.0
 """Seconds without a renewal."""
 OF_DRIVER = re.compile(rf"{FOLDER}/([0-9a-f]{{16}})\.json", re.ASCII)
-OTHERS = "drivers"
-"""Key of `SIGN` that one of an earlier version has not."""
 SETTLED, CLAIMS = "settled", "claims"
 LATE = 10.0
 """Seconds after which a network file system has shown a new file everywhere."""
@@ -38,7 +31,7 @@ class Driver(Holder):
     name: str
     """Of its file, relative to the storage's root."""
     claims: Claims | None
-    """None if it may do anything: of an earlier or a newer version, or damaged."""
+    """None if it may do anything: of a newer version, or damaged."""
 
     @property
     def token(self) -> str:
@@ -74,7 +67,7 @@ def name_of(token: str) -> str:
 
 
 def files(storage: Storage) -> list[Driver]:
-    """Return the drivers that have a file in a storage, also those that are gone; not what `SIGN` names.
+    """Return the drivers that have a file in a storage, also those that are gone.
 
     Raises:
         OSError, RunError: if the storage cannot be read.
@@ -84,7 +77,7 @@ def files(storage: Storage) -> list[Driver]:
 
 
 def read(storage: Storage, name: str) -> Driver | None:
-    """Return what a file says of its driver, None if there is none, or if it is this version's `SIGN`.
+    """Return what a file says of its driver, None if there is none.
 
     A damaged file may still be renewed by its driver.
 
@@ -95,8 +88,6 @@ def read(storage: Storage, name: str) -> Driver | None:
     if data is None:
         return None
     holder = holder_of(data.decode(errors="replace"))
-    if name == SIGN and OTHERS in holder.found:
-        return None
     claims = None
     if holder.found.get(VERSION) == FORMAT:
         with suppress(ValueError):
@@ -105,16 +96,15 @@ def read(storage: Storage, name: str) -> Driver | None:
 
 
 def drivers(storage: Storage) -> list[Driver]:
-    """Return the drivers of a storage, also one of an earlier version.
+    """Return the drivers of a storage.
 
     One that has died on another machine is among them until another driver has watched it for a minute.
 
     Raises:
         OSError, RunError: if the storage cannot be read.
     """
-    observer, earlier = Observer(EXPIRES_AFTER), read(storage, SIGN)
-    every = [*files(storage), *([] if earlier is None else [earlier])]
-    return [driver for driver in every if not driver.is_gone(storage.root, observer)]
+    observer = Observer(EXPIRES_AFTER)
+    return [driver for driver in files(storage) if not driver.is_gone(storage.root, observer)]
 
 
 def driver_of(storage: Storage, grid: str) -> Driver | None:
@@ -141,7 +131,7 @@ def check_driver(storage: Storage, token: str, clock: Clock = CLOCK) -> None:
             os.listdir(storage.root / FOLDER)
         if storage.read(name) is not None:
             return
-        if storage.read(SIGN) is not None:
+        if files(storage):
             raise FileNotFoundError(f"node {node()}: {storage} has been taken over from driver {token}")
         raise FileNotFoundError(
             f"node {node()} does not see the driver's {name} in {storage}; mount that folder there (NFS, "

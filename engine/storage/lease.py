@@ -28,24 +28,19 @@ from fedgrid.engine.storage.driver import (
     EXPIRES_AFTER,
     FOLDER,
     SETTLED,
-    SIGN,
     Driver,
     files,
     name_of,
-    read,
 )
 from fedgrid.engine.storage.held_file import (
     HeldFile,
     Observer,
-    UnreadableError,
     new_token,
     renew_stamp,
     stamped,
 )
 from fedgrid.engine.storage.processes import user_name
-from fedgrid.engine.storage.sign import Sign
 from fedgrid.engine.storage.storage import GIVE_UP_AFTER, Storage
-from fedgrid.engine.storage.takeover import OnlyOwnerError
 
 RENEW_EVERY = 15.0
 """Seconds. Three renewals may fail before the lease expires."""
@@ -86,7 +81,6 @@ class Lease:
         self._name = name_of(self.token)
         self._file = HeldFile(storage.root / self._name, RENEW_EVERY, self.token)
         self._writing = Lock()
-        self._sign = Sign(storage, self.token, clock)
         self._observer = Observer(EXPIRES_AFTER, clock)
 
     def __enter__(self) -> Self:
@@ -132,8 +126,7 @@ class Lease:
             RunError: another driver has taken it over; or the storage cannot be reached.
         """
         if self._storage.uri:
-            with suppress(UnreadableError):  # Another driver is writing the sign; the thread looks again.
-                self.renew()
+            self.renew()
             self.check()
 
     def extend(self, claims: Claims) -> None:
@@ -174,7 +167,7 @@ class Lease:
             # A process that was stopped in between must look again: another driver may have the lease by now.
             if is_ours and self._clock.now() - begun < EXPIRES_AFTER / 2:
                 self._storage.push(self._name)
-        if not (is_ours and self._sign.renew() and not self._is_overtaken()):
+        if not is_ours or self._is_overtaken():
             self.lost.set()
             return False
         return True
@@ -195,7 +188,6 @@ class Lease:
             self._storage.refresh(self._name)
             if self._file.delete():
                 self._storage.remove(self._name)
-            self._sign.withdraw()
 
     def _settled(self) -> bool:
         """Try to take the lease; return False if that must be tried again."""
@@ -203,11 +195,8 @@ class Lease:
         self._write(settled=False)
         if not self._is_free():
             return False
-        is_signed = False
-        with suppress(UnreadableError):  # Another one is about to sign.
-            is_signed = self._sign.renew()
         # A process that was stopped in between must look again: another driver may have the lease by now.
-        if not is_signed or self._clock.now() - begun > EXPIRES_AFTER / 2:
+        if self._clock.now() - begun > EXPIRES_AFTER / 2:
             return False
         self._write(settled=True)
         return True
@@ -224,16 +213,12 @@ class Lease:
         Raises:
             ConfigError: one has.
         """
-        earlier = read(self._storage, SIGN)
-        for other in [*([] if earlier is None else [earlier]), *self._files()]:
+        for other in self._files():
             clash = self._clash(other)
             if clash is None:
                 continue
             is_gone = other.is_gone(self._storage.root, self._observer)
-            if is_gone and other is earlier:
-                if not self._has_taken_over(other):
-                    return False
-            elif is_gone:
+            if is_gone:
                 self._delete(other)
             elif is_gone is None:
                 self._announce(other)
@@ -267,22 +252,6 @@ class Lease:
             if self._storage.read(gone.name) == gone.text.encode():
                 (self._storage.root / gone.name).unlink(missing_ok=True)
                 self._storage.remove(gone.name)
-
-    def _has_taken_over(self, earlier: Driver) -> bool:
-        """Try to sign in the place of an earlier version's driver that is gone; return False otherwise.
-
-        Raises:
-            ConfigError: only its owner can delete its file.
-        """
-        try:
-            return self._sign.take_over(
-                lambda holder, path: bool(self._observer.is_gone(path, holder.found, holder.text))
-            )
-        except OnlyOwnerError as error:
-            raise ConfigError(
-                f"{self._storage.root / SIGN} is left by {earlier}; in this folder only its owner can delete "
-                "it: ask for that, or name another --storage"
-            ) from error
 
     def _refusal(self, other: Driver, clash: str) -> ConfigError:
         is_mine = other.found.get("user") == user_name()

@@ -32,7 +32,7 @@ from fedgrid.engine.storage.user_paths import absolute, cache_folder
 from fedgrid.redaction import redacted
 
 MARKS = re.compile(
-    r"[^/]+/((done|failed|scores|mlflow|config|made_with)\.json|state-\d+\.sha256)|grids/[^/]+/[^/]+|(lease|storage)\.json"
+    r"[^/]+/((done|failed|scores|mlflow|config|made_with)\.json|state-\d+\.sha256)|grids/[^/]+/[^/]+|storage\.json"
 )
 """Small files with the progress of runs and grids, without their records."""
 _MISSPELT_URI = re.compile(r"(s3|gs|hdfs|abfss?|file)(?::/|//)(?!/)(.+)")

@@ -9,7 +9,6 @@ from fedgrid.engine.errors import ConfigError
 
 Augment = Literal["crop", "flip"]
 Precision = Literal["float32", "bfloat16"]
-Kernels = Literal["library", "auto"]
 PAD = 4
 """Pixels on each side of an image that is cropped at random."""
 MOST_STACKED = 10_000
@@ -45,16 +44,11 @@ class LocalTraining(Section):
     """What a model computes in, in training and in tests: `bfloat16` is float32 with eight significant bits
     instead of 24. Weights, optimizer, BatchNorm's statistics, logits and losses are float32 in either."""
 
-    kernels: Kernels = "library"
-    """How convolutions are computed: by torch's `library`; or with `auto` some by Winograd's filtering, which
-    is faster and has other last bits: 3x3 with 128 channels and more, in float32, on a CPU
-    (`engine.models.winograd`)."""
-
     stacked: Annotated[PositiveInt, Field(le=MOST_STACKED)] = 1
     """How many clients train at once in one process, as one model: clients 0 to S - 1, then S to 2 S - 1 ...
     Their numbers are those of one after the other (1) but for the last bits; only for plain training."""
 
-    later = ("augment", "normalise", "precision", "kernels", "stacked")
+    later = ("augment", "normalise", "precision", "stacked")
 
     @field_validator("augment", mode="before")
     @classmethod
@@ -73,24 +67,6 @@ class LocalTraining(Section):
         if self.momentum and self.optimizer != "sgd":
             raise ValueError(
                 f"momentum = {self.momentum:g} has no effect with optimizer {self.optimizer}, only with sgd"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _kernels_are_of_one_model(self) -> Self:
-        if self.stacked > 1 and self.kernels != "library":
-            raise ValueError(
-                f"kernels = {self.kernels}: stacked clients (stacked = {self.stacked}) are computed by the "
-                "library only; leave out one of the two"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _kernels_are_of_float32(self) -> Self:
-        if self.precision != "float32" and self.kernels != "library":
-            raise ValueError(
-                f"kernels = {self.kernels} has no effect with precision {self.precision}, only with float32; "
-                "leave out one of the two"
             )
         return self
 

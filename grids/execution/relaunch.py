@@ -85,10 +85,8 @@ def _is_damaged(run: RunConfig, storage: Storage) -> bool:
     return why is not None
 
 
-def sync_grid(name: str, storage: Storage, console: Console, *, rename: bool = False) -> None:
+def sync_grid(name: str, storage: Storage, console: Console) -> None:
     """Log to MLflow the runs and rounds of a grid that it lacks.
-
-    With `rename` the runs that an earlier version logged, whose metrics have no sections, are logged anew.
 
     Raises:
         ConfigError: if there is no such grid, or a driver is running it.
@@ -103,5 +101,5 @@ def sync_grid(name: str, storage: Storage, console: Console, *, rename: bool = F
             storage.pull(RunFolder(storage, run).path.name, skip=("state-", ASIDE))
         claim(storage)
         whole = [run for run in grid.runs if not _is_damaged(run, storage)]
-        synced = sync(whole, storage.root, log, grid.text, rename=rename)
+        synced = sync(whole, storage.root, log, grid.text)
     console.print(f"{synced.rounds} rounds of {synced.runs} runs logged; MLflow has all of {name}")

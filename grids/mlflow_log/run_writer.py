@@ -80,17 +80,12 @@ class Writer:
             if text:
                 self._connected().log_text(self._parent, text, "preset.yaml")
 
-    def describe(self, *, anew: bool = True) -> bool:
-        """Write the experiment's description and prepared view; return whether all its runs have sections.
-
-        Runs that an earlier version logged have metrics without sections, which the view does not show.
-        Unless it is to be written `anew`, a view that is there stays.
-        """
+    def describe(self) -> None:
+        """Write the experiment's description and prepared view."""
         experiment = self._connected()
         shown = view([*described()], TOTALS, self._axes, self._searched)
         note = notes.of_grid(self._grid_name, experiment.experiment_id)
-        experiment.describe(note, shown, anew=anew)
-        return all(entry.sections for entry in experiment.entries.values())
+        experiment.describe(note, shown)
 
     def disconnect(self) -> None:
         """Forget what the store has; the next write asks it again."""
@@ -197,16 +192,6 @@ class Writer:
         """Delete a run from the store, if it has it."""
         (folder_of(self._storage, config) / MARK).unlink(missing_ok=True)
         self._connected().forget(config.run_id)
-
-    def forget_plain(self, runs: Sequence[RunConfig]) -> None:
-        """Delete from the store those of these runs, and the grid's own, whose metrics have no sections."""
-        entries = self._connected().entries
-        for config in runs:
-            if config.run_id in entries and not entries[config.run_id].sections:
-                self.forget(config)
-        if PARENT in entries and not entries[PARENT].sections:
-            self._connected().forget(PARENT)
-            self._parent = None
 
     def close(self, status: Status) -> None:
         """End the grid's own run."""

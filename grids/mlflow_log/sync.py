@@ -22,7 +22,7 @@ class Synced:
     rounds: int
 
 
-def sync(runs: Sequence[RunConfig], storage: Path, log: RunLog, text: str, *, rename: bool = False) -> Synced:
+def sync(runs: Sequence[RunConfig], storage: Path, log: RunLog, text: str) -> Synced:
     """Log what MLflow lacks of finished, failed and unfinished runs; runs without records are skipped.
 
     The store itself is asked, not the marks in the folders. No other process may write to it meanwhile.
@@ -32,8 +32,6 @@ def sync(runs: Sequence[RunConfig], storage: Path, log: RunLog, text: str, *, re
         storage: the folder with their folders.
         log: its context must not be entered, as its thread would write too.
         text: the preset, for the grid's own run.
-        rename: whether runs whose metrics have no sections, as an earlier version logged them, are deleted
-            from MLflow and logged anew. Otherwise they keep their names.
 
     Raises:
         RunError: if the store fails; what was added before stays.
@@ -42,8 +40,6 @@ def sync(runs: Sequence[RunConfig], storage: Path, log: RunLog, text: str, *, re
     try:
         log.prepare(text, runs)
         log.writer.connect(text)
-        if rename:
-            log.writer.forget_plain(runs)
         for config in runs:
             folder = folder_of(storage, config)
             status = status_of(folder)

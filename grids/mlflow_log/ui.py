@@ -2,10 +2,8 @@
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from shlex import quote
 
 from rich.console import Console
 
@@ -13,8 +11,6 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.mlflow_log.run_log import artifact_root
-from fedgrid.grids.mlflow_log.run_writer import Writer
-from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.mlflow import ui
 from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
@@ -47,16 +43,3 @@ def _announce(grid: str | None, runs: Sequence[RunConfig], root: Path, port: int
     where = ui.address(port) if grid is None else ui.experiment_address(uri, port, grid)
     say = partial(console.print, highlight=False, soft_wrap=True)
     say(f"MLflow at [bold]{where}[/] (Ctrl-C ends it)")
-    if grid is not None and where != ui.address(port) and not _prepared(grid, runs, root):
-        say(
-            f"Some of its runs have the names of an earlier fedgrid, which the view does not show: "
-            f"`fedgrid sync {quote(grid)} --rename` logs them anew"
-        )
-
-
-def _prepared(grid: str, runs: Sequence[RunConfig], root: Path) -> bool:
-    """Prepare the view of a grid that an earlier version logged; return whether it shows all runs."""
-    writer = Writer(tracking_uri(root), grid, root, artifact_root(root), naming_keys(runs))
-    with suppress(TrackingError):
-        return writer.describe(anew=False)
-    return True

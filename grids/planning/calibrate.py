@@ -19,7 +19,7 @@ from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.models.registry import AUTOENCODERS
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.training.evaluation import TEST_BATCH
-from fedgrid.engine.training.settings import Augment, Kernels, LocalTraining, Precision
+from fedgrid.engine.training.settings import Augment, LocalTraining, Precision
 from fedgrid.grids.planning.images import Images, passes
 
 BUDGET = 20.0
@@ -51,7 +51,6 @@ class Workload:
     optimizer: Literal["sgd", "adam"]
     augment: tuple[Augment, ...] = ()
     precision: Precision = "float32"
-    kernels: Kernels = "library"
     stacked: int = 1
     """How many clients train at once; a run of fewer clients has a smaller stack."""
 
@@ -66,7 +65,6 @@ class Workload:
             training.optimizer,
             training.augment,
             training.precision,
-            training.kernels,
             min(training.stacked, config.clients),
         )
 
@@ -218,7 +216,6 @@ def _worker(workload: Workload, sizes: Sequence[int], device: str) -> ClientWork
         optimizer=workload.optimizer,
         augment=workload.augment,
         precision=workload.precision,
-        kernels=workload.kernels,
         stacked=workload.stacked,
         learning_rate=1e-6,
     )

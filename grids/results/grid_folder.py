@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from fedgrid.algorithms.registry import note_titles
 from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import ConfigError, unknown
-from fedgrid.engine.format import DamagedFile, OlderFormat, seal, unseal
+from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import disk_errors, write_bytes, write_text
@@ -26,8 +26,6 @@ RUNS, PRESET, PROGRESS, STOP = "runs.jsonl", "preset.yaml", "progress.json", "st
 FOUND = "search.json"
 """The result of a search, so far."""
 PLAIN_NAME = re.compile(r"\w[\w .+-]{0,99}")
-FORMAT_1 = b'{"algorithm":'
-"""How the first line of a grid's runs began then: it was a run."""
 ASK_EVERY = 5.0
 """Seconds between two requests to a URI for the file `stop`."""
 
@@ -134,8 +132,6 @@ class GridFolder:
             head, _, lines = path.read_bytes().partition(b"\n")
         except FileNotFoundError as error:
             raise self._missing() from error
-        if head.startswith(FORMAT_1):
-            raise OlderFormat(self.path, 1)
         try:
             about = unseal(path, head)
             if about.get("runs") != sha256(lines).hexdigest():

@@ -1,7 +1,7 @@
 """Damage every file of a storage, one at a time, and give every command that reads it.
 
 python -m tests.chaos.damage
-python -m tests.chaos.damage --file mlflow.json --file lease.json
+python -m tests.chaos.damage --file mlflow.json --file storage.json
 python -m tests.chaos.damage --interrupted
 
 A file of a finished run, of a failed one, of their grids or of the storage itself is cut in half, emptied,
@@ -60,7 +60,7 @@ SEGMENT_ROWS = 6
 """Of three clients a round: the interrupted run has files with rounds 1 and 2, 3 and 4, and 5."""
 STOP_AFTER = 5
 NUMBERS = ("rounds.parquet", "clients.parquet", "scores.json")
-NOT_OURS = ("mlflow.db", "mlartifacts", "figures", "log.txt", "store")
+NOT_OURS = ("mlflow.db", "mlartifacts", "figures", "log.txt", "cache")
 """MLflow's files, those that no command reads, and the round cache, which has tests of its own."""
 KILLED = Path("drivers/0123456789abcdef.json")
 REWRITTEN = (
@@ -69,7 +69,6 @@ REWRITTEN = (
     "summary.csv",
     "mlflow.json",
     "failed.json",
-    "lease.json",
     KILLED.name,
 )
 """Files that launches write anew, or delete."""
@@ -105,10 +104,8 @@ def make(folder: Path) -> Path:
     ended = subprocess.Popen(["true"])
     ended.wait()
     with Lease(Storage.of(storage), "small"):
-        sign = (storage / "lease.json").read_text()
         [held] = (storage / "drivers").iterdir()
         lease = json.loads(held.read_text())
-    (storage / "lease.json").write_text(sign)
     (storage / KILLED).write_text(json.dumps({**lease, "pid": ended.pid}) + "\n")
     return storage
 
@@ -177,7 +174,7 @@ def victims(storage: Path) -> list[Path]:
     finished = sorted(path.parent for path in storage.glob("digits-*/scores.json"))[0]
     grids = (storage / "grids" / name for name in ("small", "failing"))
     paths = [path for folder in (finished, failed.parent, *grids) for path in sorted(folder.rglob("*"))]
-    paths += [storage / "storage.json", storage / "lease.json", storage / KILLED]
+    paths += [storage / "storage.json", storage / KILLED]
     # The summary of a grid without a finished run is empty.
     names = [path.relative_to(storage) for path in paths if path.is_file() and path.stat().st_size]
     return [name for name in names if not set(name.parts) & set(NOT_OURS)]

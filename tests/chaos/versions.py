@@ -5,7 +5,7 @@ python -m tests.chaos.versions --turns 12 --seed 0
 Each turn is a process of its own that is killed after a round, unless it is refused. What differs from the
 first turn must be refused in one line and change no file of the storage but the lease. Changed are the images
 behind a name, the version of torch that the process sees, and the format of the code: a copy of it that says
-`FORMAT = 3`. At the end an undisturbed launch finishes the grid, and all records and scores must be the same
+`FORMAT = 2`. At the end an undisturbed launch finishes the grid, and all records and scores must be the same
 bytes as those of a grid that nothing disturbed.
 """
 
@@ -26,11 +26,10 @@ from tests.helpers.changed_code import changed_code
 
 GRID = """
 dataset: npz:{images}
-split: majority
 clients: 3
 algorithm: [fedavg, ocfl-kmeans]
 model: digitnet
-split: {{draws: 6}}
+split: {{kind: majority, draws: 6}}
 training: {{rounds: 8, local_epochs: 1, batch_size: 8}}
 """
 MAIN = "from fedgrid.grids.cli.main import main; main()"

@@ -16,7 +16,7 @@ from ray.cluster_utils import Cluster
 from tests.helpers.command_line import new_storage, strict_json
 
 GRID = Path(__file__).with_name("small.yaml")
-ACTORS = ("--clients-per-actor", "6", "--cpus-per-client", "1.5")
+ACTORS = ("--clients-per-actor", "6", "--cpus-per-actor", "1.5")
 """One actor a run, large enough that a node with two CPUs holds one run and not two."""
 ROUNDS = 10
 ROUNDS_BEFORE = 7

@@ -9,7 +9,7 @@ from tests.helpers.killed import Killed, kill_after
 SEARCH = ("search", "briggs", "--clients", 3, "--set", "training.rounds=3", "--trials", 3)
 
 
-ONE_AT_A_TIME = ("--clients-per-actor", 3, "--cpus-per-client", 3.5)
+ONE_AT_A_TIME = ("--clients-per-actor", 3, "--cpus-per-actor", 3.5)
 """One actor, which takes most of the session's four CPUs: each trial runs in the processes of the last."""
 
 

@@ -2,10 +2,8 @@
 
 Rounds are logged in order, each in one transaction, together with the metric `round`. Its last value says
 which rounds the store has, so that no metric history is read. One process writes, and only through
-`MlflowClient`, because the active run of the fluent API is global state.
-
-Keys of metrics have a section, as `clustering/ari`. A run that was begun by a version without sections keeps
-its plain names, as `ari`: its curves go on, and no run has both.
+`MlflowClient`, because the active run of the fluent API is global state. Keys of metrics have a section, as
+`clustering/ari`.
 """
 
 import time
@@ -17,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from fedgrid.redaction import redacted
 from fedgrid.tracking.mlflow.dataset_input import DatasetInput
-from fedgrid.tracking.mlflow.names import flatten, plain
+from fedgrid.tracking.mlflow.names import flatten
 from fedgrid.tracking.mlflow.notes import is_ours, noted
 from fedgrid.tracking.mlflow.store import TrackingError, connect, one_line
 from fedgrid.tracking.mlflow.view import VIEW_TAG
@@ -25,8 +23,6 @@ from fedgrid.tracking.mlflow.view import VIEW_TAG
 RUN_ID_TAG = "fedgrid.run_id"
 STORAGE_TAG = "fedgrid.storage_id"
 ROUND = "round"
-FORMAT_TAG, SECTIONS = "fedgrid.metrics", "sections"
-"""The tag of runs whose metrics have sections, and its value."""
 KIND_TAG, KIND = "mlflow.experimentKind", "custom_model_development"
 """Without it, MLflow's pages are those for language models."""
 TOTALS = (
@@ -62,12 +58,6 @@ class LoggedRun:
     has_dataset: bool = False
     opened: bool = False
     """Whether this process has set it to RUNNING and not finished it yet."""
-    sections: bool = True
-    """Whether its metrics have sections."""
-
-    def key(self, name: str) -> str:
-        """Return the key of a metric in this run."""
-        return name if self.sections else plain(name)
 
 
 class Experiment:
@@ -127,7 +117,7 @@ class Experiment:
         entry = self.entries.get(run_id)
         with one_line(self._uri):
             if entry is None:
-                keys = {RUN_ID_TAG: run_id, STORAGE_TAG: self._storage_id, FORMAT_TAG: SECTIONS}
+                keys = {RUN_ID_TAG: run_id, STORAGE_TAG: self._storage_id}
                 run = self._client.create_run(self.experiment_id, started_ms, {**keys, **marks}, name)
                 entry = self.entries[run_id] = LoggedRun(run.info.run_id, "RUNNING")
             else:
@@ -160,7 +150,7 @@ class Experiment:
             if number != last + 1:
                 raise ValueError(f"round {last + 1} is missing before round {number}")
             points = [
-                Metric(entry.key(name), float(value), ended_ms, number)
+                Metric(name, float(value), ended_ms, number)
                 for name, value in {**metrics, ROUND: number}.items()
                 if value is not None and isfinite(value)
             ]
@@ -179,8 +169,7 @@ class Experiment:
         now = int(time.time() * 1000)
         new = {name: value for name, value in totals.items() if entry.totals.get(name) != value}
         if new:
-            step = 0 if entry.sections else entry.rounds
-            points = [Metric(entry.key(name), value, now, step) for name, value in new.items()]
+            points = [Metric(name, value, now, 0) for name, value in new.items()]
             with one_line(self._uri):
                 self._client.log_batch(entry.mlflow_run_id, metrics=points)
             entry.totals |= new
@@ -223,15 +212,11 @@ class Experiment:
         if is_ours(there):
             self.set_tags(entry, noted(note))
 
-    def describe(self, note: str, view: str, *, anew: bool = True) -> None:
-        """Set the experiment's description, unless the user has written one, and its prepared view.
-
-        Unless it is to be written `anew`, a view that is there stays.
-        """
+    def describe(self, note: str, view: str) -> None:
+        """Set the experiment's description, unless the user has written one, and its prepared view."""
         with one_line(self._uri):
             there = self._client.get_experiment(self.experiment_id).tags
-            tags = {VIEW_TAG: view} if anew or VIEW_TAG not in there else {}
-            tags |= noted(note) if is_ours(there) else {}
+            tags = {VIEW_TAG: view, **(noted(note) if is_ours(there) else {})}
             tags |= {} if KIND_TAG in there else {KIND_TAG: KIND}
             for key, value in tags.items():
                 if there.get(key) != value:
@@ -284,8 +269,7 @@ def _entries(client: Any, experiment_id: str, storage_id: str) -> dict[str, Logg
             run_id, has = run.data.tags.get(RUN_ID_TAG), run.data.metrics
             if run_id is not None:
                 entry = LoggedRun(run.info.run_id, run.info.status, int(has.get(ROUND, 0)))
-                entry.sections = run.data.tags.get(FORMAT_TAG) == SECTIONS
-                entry.totals = {name: has[entry.key(name)] for name in TOTALS if entry.key(name) in has}
+                entry.totals = {name: has[name] for name in TOTALS if name in has}
                 entry.described = bool(run.data.params)
                 entry.has_dataset = bool(run.inputs and run.inputs.dataset_inputs)
                 entries[run_id] = entry

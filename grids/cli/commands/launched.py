@@ -62,19 +62,13 @@ def stop(grid: GridName, storage: StorageAt = "runs") -> None:
 @app.command(epilog="Example: `fedgrid sync paper`")
 def sync(
     grid: GridName,
-    rename: Annotated[
-        bool,
-        typer.Option(
-            "--rename", help="Log runs of an earlier fedgrid anew, whose metrics have names without sections."
-        ),
-    ] = False,
     storage: StorageAt = "runs",
 ) -> None:
     """Log to MLflow what it lacks of a grid's runs, as after an outage of its server."""
     from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.execution.relaunch import sync_grid
 
-    sync_grid(grid, Storage.of(storage), console(), rename=rename)
+    sync_grid(grid, Storage.of(storage), console())
 
 
 @app.command(epilog="Example: `fedgrid ui paper --port 5001`")

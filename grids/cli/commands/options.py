@@ -143,21 +143,19 @@ ClientsPerActor = Annotated[
         help="Clients that share an actor. [default: fits the cluster]",
     ),
 ]
-CpusPerClient = Annotated[
+CpusPerActor = Annotated[
     float | None,
     typer.Option(
         "--cpus-per-actor",
-        "--cpus-per-client",
         parser=_share_or_auto,
         metavar="X|auto",
         help="CPUs that an actor reserves. [default: fits the cluster]",
     ),
 ]
-GpusPerClient = Annotated[
+GpusPerActor = Annotated[
     float | None,
     typer.Option(
         "--gpus-per-actor",
-        "--gpus-per-client",
         parser=_share_or_auto,
         metavar="X|auto",
         help="Share of a GPU that an actor reserves. [default: 0.05 if there is one]",
@@ -215,8 +213,8 @@ class Launch:
     storage: StorageAt = "runs"
     data_dir: DataDir = None
     clients_per_actor: ClientsPerActor = None
-    cpus_per_client: CpusPerClient = None
-    gpus_per_client: GpusPerClient = None
+    cpus_per_actor: CpusPerActor = None
+    gpus_per_actor: GpusPerActor = None
     retries: Retries = 2
     cache: Cache = True
     cache_limit: CacheLimit = None
@@ -237,7 +235,7 @@ class Launch:
             raise ConfigError("--cache-limit limits what --no-cache does not use: leave out one of the two")
         return LaunchOptions(
             data_folder(self.data_dir),
-            request=Request(self.clients_per_actor, self.cpus_per_client, self.gpus_per_client),
+            request=Request(self.clients_per_actor, self.cpus_per_actor, self.gpus_per_actor),
             retries=self.retries,
             accept_changes=self.accept_changes,
             as_json=self.as_json,

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 from fedgrid.algorithms.contract.base import State
 from fedgrid.engine import checkpoint
 from fedgrid.engine.checkpoint import Progress
-from fedgrid.engine.format import FORMAT, METADATA, DamagedFile, NewerFormat, OlderFormat, seal, unseal
+from fedgrid.engine.format import FORMAT, METADATA, DamagedFile, NewerFormat, seal, unseal
 from fedgrid.engine.integrity.files import checksum, read_table, stamped
 
 VALUES = {"loss": 0.1, "names": ["a", "b"], "best": None}
@@ -40,7 +40,7 @@ def test_flipped_bit_anywhere_in_a_sealed_file_is_noticed(tmp_path):
             unseal(path)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": 2}', '{"format": true}', "[" * 100_000])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": 1}', '{"format": true}', "[" * 100_000])
 def test_what_is_no_sealed_file_is_damaged(tmp_path, text):
     path = tmp_path / "a.json"
     path.write_text(text)
@@ -49,7 +49,7 @@ def test_what_is_no_sealed_file_is_damaged(tmp_path, text):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("version", "error"), [(FORMAT + 1, NewerFormat), (FORMAT - 1, OlderFormat)])
+@pytest.mark.parametrize(("version", "error"), [(FORMAT + 1, NewerFormat)])
 def test_sealed_file_of_another_version_is_refused(tmp_path, version, error):
     path = tmp_path / "a.json"
     path.write_text(json.dumps({"format": version}))
@@ -68,7 +68,7 @@ def test_table_is_read_as_it_was(tmp_path):
 
 
 def test_table_of_another_version_is_refused(tmp_path):
-    for version, error in ((FORMAT + 1, NewerFormat), (FORMAT - 1, OlderFormat)):
+    for version, error in ((FORMAT + 1, NewerFormat),):
         with pytest.raises(error):
             read_table(write(tmp_path / "a.parquet", TABLE, **{METADATA: str(version).encode()}), SCHEMA)
 

@@ -216,7 +216,6 @@ OTHER = {
         "augment": ("flip",),
         "normalise": "dataset",
         "precision": "bfloat16",
-        "kernels": "auto",
         "stacked": 4,
     },
     Clip: {"clip": 2.0},

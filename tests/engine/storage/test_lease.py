@@ -82,7 +82,7 @@ def ended_process():
 def test_lease_names_holder_user_start_and_claims(storage):
     with lease(storage, "paper") as held:
         found = read(storage, f"drivers/{held.token}.json")
-        assert names(storage) == [f"drivers/{held.token}.json", "lease.json"]
+        assert names(storage) == [f"drivers/{held.token}.json"]
     assert (found["pid"], found["what"], found["user"]) == (os.getpid(), "paper", user_name())
     assert found["since"].endswith(" UTC")
     assert found["claims"] == {"changes": ["grid paper", "run-1"], "needs": [], "deletes": []}
@@ -286,60 +286,7 @@ def test_driver_goes_on_beside_a_file_that_it_cannot_read(storage, content):
         assert held.renew()
 
 
-class TestEarlierVersions:
-    """They know one driver a storage, in `lease.json`."""
-
-    OLD = {"token": "other", "host": "far", "machine": "boot", "pid": 1, "started": "1", "what": "paper"}
-
-    def test_their_driver_is_respected_while_it_renews(self, storage, time):
-        put(storage, self.OLD, "lease.json")
-        time.during_pause = lambda: put(storage, {**self.OLD, "renewed": f"{time.seconds}"}, "lease.json")
-        assert driver_of(storage, "paper").process == "far, process 1"
-        with (
-            pytest.raises(ConfigError, match="is in use: grid paper .* on far.* has the storage alone"),
-            lease(storage, "other", time, NONE),
-        ):
-            pass
-        assert names(storage) == ["lease.json"]
-        assert "drivers" not in read(storage, "lease.json")
-
-    @pytest.mark.parametrize("content", [OLD, "", "[]"], ids=["dead", "empty", "no object"])
-    def test_their_dead_driver_is_replaced_after_a_minute(self, storage, time, content):
-        put(storage, content, "lease.json")
-        with lease(storage, time=time):
-            assert read(storage, "lease.json")["drivers"] == "drivers"
-        assert EXPIRES_AFTER < sum(time.pauses) <= EXPIRES_AFTER + LOOK_EVERY
-        assert names(storage) == []
-
-    def test_what_they_see_changes_as_long_as_one_driver_is_there(self, storage, time):
-        """They take a lease over that has not changed for a minute, or whose process has ended."""
-        with lease(storage, "one", time, NONE):
-            with lease(storage, "two", time, NONE) as second:
-                seen = [read(storage, "lease.json")]
-                time.seconds += 15
-                second.renew()
-                seen.append(read(storage, "lease.json"))
-            assert seen[0]["renewed"] != seen[1]["renewed"]
-            assert not seen[1].keys() & {"pid", "host", "machine", "started"}
-            assert read(storage, "lease.json") == seen[1], "the first one needs it"
-        assert names(storage) == []
-
-    def test_missing_sign_is_written_again(self, storage):
-        with lease(storage) as held:
-            (storage.root / "lease.json").unlink()
-            assert held.renew()
-            assert "lease.json" in names(storage)
-
-    def test_their_takeover_ends_a_driver_of_this_version(self, storage):
-        with lease(storage) as held:
-            put(storage, self.OLD, "lease.json")
-            assert not held.renew()
-            with pytest.raises(RunError, match="another fedgrid has taken over"):
-                held.check()
-        assert names(storage) == ["lease.json"], "theirs"
-
-
-@pytest.mark.parametrize("start", ["free", "expired", "of an earlier version", "claimed by one that died"])
+@pytest.mark.parametrize("start", ["free", "expired"])
 @pytest.mark.parametrize("has_links", [True, False])
 def test_exactly_one_of_many_drivers_of_one_run_goes_on(storage, monkeypatch, start, has_links):
     if not has_links:
@@ -350,9 +297,7 @@ def test_exactly_one_of_many_drivers_of_one_run_goes_on(storage, monkeypatch, st
         monkeypatch.setattr(held_file.os, "link", refused)
     old = mine(storage, renewed=LONG_AGO)
     if start != "free":
-        put(storage, {**old, "token": "old"}, OTHER if start == "expired" else "lease.json")
-    if start == "claimed by one that died":
-        put(storage, {**old, "token": "claim"}, "lease.json.after-old")
+        put(storage, {**old, "token": "old"}, OTHER)
     drivers, together, tried = 8, Barrier(8), Barrier(8)
     clock = Clock(lambda: 1000.0, lambda seconds: os.sched_yield())
 
@@ -386,26 +331,6 @@ def test_lease_that_was_taken_before_an_error_is_given_back(storage, monkeypatch
     with pytest.raises(RunError, match="away"), lease(storage):
         pass
     assert names(storage) == []
-
-
-def test_dead_lease_that_only_its_owner_can_delete_is_named(storage, monkeypatch):
-    """As in a folder with the sticky bit, like /tmp, where an earlier version has left it."""
-    put(storage, mine(storage, user="alice", renewed=LONG_AGO), "lease.json")
-    replace = os.replace
-
-    def refused(source, target):
-        if str(target).endswith("lease.json"):
-            raise PermissionError(1, "Operation not permitted")
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", refused)
-    with (
-        pytest.raises(ConfigError, match=r"lease.json is left by grid paper of alice") as error,
-        lease(storage),
-    ):
-        pass
-    assert "--storage" in str(error.value)
-    assert names(storage) == ["lease.json"]
 
 
 def test_driver_that_is_gone_is_deleted_by_the_next_renewal_of_another(storage, time):

@@ -182,7 +182,7 @@ def test_pull_from_an_empty_uri_creates_nothing(machine):
     here = machine("here")
     here.pull("run")
     here.pull_marks()
-    here.refresh("lease.json")
+    here.refresh("storage.json")
     here.remove("run/done.json")
     here.remove_folder("run")
     assert files(here.root) == {}
@@ -190,7 +190,7 @@ def test_pull_from_an_empty_uri_creates_nothing(machine):
 
 def test_marks_are_pulled_without_the_records(machine):
     here, there = machine("here"), machine("there")
-    marks = {"lease.json", "grids/paper/runs.jsonl", "grids/paper/stop", "run/state-000002.sha256"}
+    marks = {"storage.json", "grids/paper/runs.jsonl", "grids/paper/stop", "run/state-000002.sha256"}
     marks |= {f"run/{name}.json" for name in ("done", "failed", "scores", "mlflow", "config")}
     for name in (*marks, "run/rounds.parquet", "run/state-000002.safetensors", "run/figures/done.json"):
         write(here, name, name)

@@ -166,11 +166,6 @@ def test_algorithms_that_change_training_are_refused_before_anything_starts(algo
     assert refused.value.key == ("training", "stacked")
 
 
-def test_stacked_clients_with_kernels_of_their_own_are_refused():
-    with pytest.raises(ConfigError, match="kernels = auto: stacked clients .stacked = 4. are computed by"):
-        config("fedavg", training={"stacked": 4, "kernels": "auto"})
-
-
 def test_stacked_runs_share_rounds_and_those_of_half_the_clients_too(tmp_path):
     """Plain averaging leaves its rounds in the cache, one client after the other."""
     options = {"training": {"stacked": 4}, "participation": 0.5}

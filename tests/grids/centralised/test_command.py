@@ -165,7 +165,7 @@ def test_interrupted_training_at_a_uri_resumes_on_another_machine(finished, tmp_
     assert (there.code, there.err) == (0, "")
     assert saved == [2, 3]
     assert files_of(tmp_path / "bucket") == files_of(finished[0])
-    assert not (tmp_path / "bucket" / "lease.json").exists()
+    assert not list((tmp_path / "bucket" / "drivers").iterdir())
     saved.clear()
     assert run("anywhere").code == 0
     assert saved == []
@@ -185,7 +185,8 @@ def test_training_that_has_lost_its_lease_ends_and_leaves_the_new_one_alone(tmp_
     other = json.dumps({"token": "other", "what": "theirs"})
 
     def taken_over(lease):
-        (storage / "lease.json").write_text(other)
+        [held] = (storage / "drivers").iterdir()
+        held.write_text(other)
         lease.renew()
         check(lease)
 
@@ -194,7 +195,8 @@ def test_training_that_has_lost_its_lease_ends_and_leaves_the_new_one_alone(tmp_
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.startswith("fedgrid: another fedgrid has taken over this storage")
     assert ended.err.count("\n") == 1
-    assert (storage / "lease.json").read_text() == other
+    [held] = (storage / "drivers").iterdir()
+    assert held.read_text() == other
     assert not list(storage.glob("centralised/*/epochs.parquet"))
 
 

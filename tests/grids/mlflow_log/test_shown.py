@@ -9,12 +9,10 @@ from fedgrid.engine.format import seal
 from fedgrid.engine.integrity.made_with import MADE_WITH, Part, sealed
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.mlflow_log.notes import means_of, metrics_of, of_means, of_run_ended
-from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.run_writer import Writer
-from fedgrid.grids.mlflow_log.sync import Synced, sync
 from fedgrid.grids.mlflow_log.tags import common_params, run_name, source
 from fedgrid.grids.results.outcome import SCORES
-from fedgrid.tracking.mlflow.runs import FORMAT_TAG, KIND_TAG
+from fedgrid.tracking.mlflow.runs import KIND_TAG
 from fedgrid.tracking.mlflow.store import default_uri
 from fedgrid.tracking.mlflow.view import VIEW_TAG, unpacked
 from fedgrid.tracking.scoring.scores import of_run
@@ -104,38 +102,8 @@ def test_experiment_has_the_view_a_description_and_the_kind_of_its_pages(store, 
     )
     assert experiment.tags[KIND_TAG] == "custom_model_development"
     store.client.set_experiment_tag(experiment.experiment_id, "mlflow.note.content", "mine")
-    assert writer.describe()
+    writer.describe()
     assert store.client.get_experiment_by_name("mine").tags["mlflow.note.content"] == "mine"
-
-
-def test_run_of_an_earlier_version_keeps_its_name_of_a_metric_until_it_is_renamed(storage, store, writer):
-    """MLflow has two of four rounds under plain names. They go on; `rename` logs all four in sections."""
-    rounds = record(storage, CONFIG, ROUNDS)
-    writer.write(CONFIG, rounds[:1], None)
-    store.client.delete_run(store.runs[NAME].info.run_id)
-    experiment = store.client.get_experiment_by_name("mine").experiment_id
-    tags = {key: value for key, value in store.runs["mine"].data.tags.items() if key.startswith("fedgrid.")}
-    old = store.client.create_run(
-        experiment,
-        tags={"fedgrid.run_id": CONFIG.run_id, "fedgrid.storage_id": tags["fedgrid.storage_id"]},
-        run_name=CONFIG.name,
-    ).info.run_id
-    for number in (1, 2):
-        for name in ("ari", "round"):
-            store.client.log_metric(old, name, float(number), step=number)
-    writer.disconnect()
-    assert not writer.describe()
-    writer.write(CONFIG, rounds, "FINISHED")
-    run = store.client.get_run(old)
-    assert store.steps(CONFIG, "ari") == [1, 2, 3, 4]
-    assert run.info.run_name == NAME, "it was found by its id and has the name of today"
-    assert not [name for name in run.data.metrics if "/" in name]
-    assert run.data.metrics["seconds"] == 2.0
-    log = RunLog("mine", storage, print)
-    assert sync([CONFIG], storage, log, "") == Synced(0, 0)
-    assert sync([CONFIG], storage, log, "", rename=True) == Synced(1, ROUNDS)
-    assert store.runs[NAME].data.tags[FORMAT_TAG] == "sections"
-    assert store.steps(CONFIG) == [1, 2, 3, 4]
 
 
 def test_name_begins_with_what_tells_runs_apart():

@@ -187,11 +187,6 @@ def test_precision_is_part_of_a_workload():
     assert list(speeds) == [narrow, DIGITNET]
 
 
-def test_kernels_are_part_of_a_workload():
-    fast = Workload.of(run(training={"kernels": "auto"}), DIGITS)
-    assert fast == replace(DIGITNET, kernels="auto")
-
-
 def test_stack_of_at_most_all_clients_is_part_of_a_workload():
     assert Workload.of(run(training={"stacked": 4}), DIGITS) == replace(DIGITNET, stacked=4)
     assert Workload.of(run(training={"stacked": 40}), DIGITS) == replace(DIGITNET, stacked=15)

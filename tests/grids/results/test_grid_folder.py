@@ -112,14 +112,6 @@ def refused(folder, *words):
     assert (folder.path / "runs.jsonl").read_bytes() == before
 
 
-def test_grid_of_an_earlier_fedgrid_is_refused(storage):
-    """Its runs have other ids: each would seem not to have started."""
-    folder = GridFolder(storage, "paper")
-    folder.path.mkdir(parents=True)
-    (folder.path / "runs.jsonl").write_text("".join(f"{run.canonical_json()}\n" for run in runs(0, 1)))
-    refused(folder, "earlier fedgrid", "format 1", "--storage")
-
-
 def test_grid_of_a_newer_fedgrid_is_refused(storage):
     folder = GridFolder(storage, "paper")
     folder.path.mkdir(parents=True)
