@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 from fedgrid.algorithms.registry import ALSO_CALLED, nameless
 from fedgrid.engine.errors import ConfigError, hint, unknown
-from fedgrid.grids.presets.axis_keys import AXES, text_of
+from fedgrid.engine.run_config import DEFAULTS
+from fedgrid.grids.presets.axis_keys import AXES, SPLIT, text_of
 from fedgrid.grids.presets.yaml_file import Place, at, parse_value
 
 MOST_SHOWN = 60
@@ -65,6 +66,8 @@ def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]
     for index, value in enumerate(given if isinstance(given, list) else [given]):
         where = place.under(index) if place and isinstance(given, list) else place
         with at(where):
+            if axis == SPLIT and isinstance(value, Mapping):
+                value = {"kind": DEFAULTS[SPLIT], **value}
             values = seeds_in(value) if axis == "seed" and isinstance(value, str) else [value]
             if axis == "algorithm" and isinstance(value, Mapping) and "name" not in value:
                 raise ConfigError(nameless(value))

@@ -13,7 +13,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.scenarios import SCENARIOS
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.presets.axes import Axes, choose, extend, filter_of, items, keep
-from fedgrid.grids.presets.axis_keys import AXES, axis_keys
+from fedgrid.grids.presets.axis_keys import AXES, SPLIT, axis_keys
 from fedgrid.grids.presets.changes import Change
 from fedgrid.grids.presets.expand import Description, expand
 from fedgrid.grids.presets.overrides import Override
@@ -32,7 +32,7 @@ from fedgrid.grids.presets.yaml_file import at
 SCENARIO = re.compile(r"(.+?)-(\d+)-([a-z][a-z-]*)")
 """`Scenario.name`: data set, clients, split."""
 
-__all__ = ["AXES", "Grid", "load_grid", "preset_names", "scenario_values"]
+__all__ = ["AXES", "Grid", "is_scenario", "load_grid", "preset_names", "scenario_values"]
 
 
 @dataclass(frozen=True)
@@ -125,9 +125,14 @@ def load_preset(
     chosen = _narrow(_widen(axes, seeds, extends), filters)
     description = replace(preset.description, axes=chosen, changes=tuple(nested))
     runs = expand(description, data_dir)
-    named = {*chosen, *variant_settings(runs)}
+    named = {*chosen, *variant_settings(runs), *variant_settings(runs, f"{SPLIT}.")}
     further = tuple(axis for axis in axis_keys() if axis in named and axis not in AXES)
     return Grid(name, runs, text, further)
+
+
+def is_scenario(name: str) -> bool:
+    """Return whether a name is meant as a scenario's; the user's own images may have any dashes."""
+    return ":" not in name and (name.count("-") > 2 or SCENARIO.fullmatch(name) is not None)
 
 
 def scenario_values(name: str) -> dict[str, Any]:
@@ -147,7 +152,7 @@ def scenario_values(name: str) -> dict[str, Any]:
 
 def _read(what: str | None, options: Mapping[str, Any], data_dir: Path) -> tuple[str, Preset, str, str]:
     """Return name, content, text and source of the preset, file or scenario that the command line names."""
-    if what and (what in preset_names() or is_path(what) or file_meant(what) or not _may_be_scenario(what)):
+    if what and (what in preset_names() or is_path(what) or file_meant(what) or not is_scenario(what)):
         file = open_preset(what)
         source = f"preset {what}" if what in preset_names() else _path(what)
         return Path(what).stem, read_preset(file, data_dir, (what,)), file.text, source
@@ -155,10 +160,6 @@ def _read(what: str | None, options: Mapping[str, Any], data_dir: Path) -> tuple
     axes = {**defaults(), **{axis: items(axis, value) for axis, value in values.items()}}
     text = yaml.safe_dump({**values, **options}, sort_keys=False)
     return "runs", Preset(Description(axes, {}), {}), text, "options"
-
-
-def _may_be_scenario(what: str) -> bool:
-    return what.count("-") > 2 or SCENARIO.fullmatch(what) is not None
 
 
 def _path(file: str) -> str:

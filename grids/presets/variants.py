@@ -11,15 +11,15 @@ from fedgrid.grids.presets.axis_keys import SETTING, axis_keys, value_text
 UNSET = "null"
 
 
-def variant_settings(configs: Sequence[RunConfig]) -> tuple[str, ...]:
-    """Return the settings of algorithms in which runs of one name differ, as `algorithm.threshold`."""
+def variant_settings(configs: Sequence[RunConfig], prefix: str = SETTING) -> tuple[str, ...]:
+    """Return the keys with this prefix in which runs of one name differ, as `algorithm.threshold`."""
     groups: dict[str, list[RunConfig]] = {}
     for config in configs:
         groups.setdefault(config.name, []).append(config)
     differing: dict[str, None] = {}
     for group in groups.values():
         if len(group) > 1:
-            settings = (key for key in axis_keys() if key.startswith(SETTING))
+            settings = (key for key in axis_keys() if key.startswith(prefix))
             several = (key for key in settings if len({value_text(run, key) for run in group}) > 1)
             differing |= dict.fromkeys(several)
     return tuple(key for key in axis_keys() if key in differing)

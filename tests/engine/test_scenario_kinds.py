@@ -130,7 +130,7 @@ def test_groups_are_part_of_a_data_sets_identity(written_by_two):
 
 
 @pytest.mark.parametrize("tested_on", ["own", "official"])
-@pytest.mark.parametrize("split", ["label-skew", "rotated", "natural"])
+@pytest.mark.parametrize("kind", ["label-skew", "rotated", "natural"])
 def test_dry_runs_expect_as_many_images_as_there_are(kind, tested_on, written_by_two):
     run = config(written_by_two if kind == "natural" else "digits", kind, tested_on=tested_on)
     setup, _ = prepare(run, NOWHERE)

@@ -39,7 +39,7 @@ def data(
 ) -> None:
     """List the data sets, or show the class counts per client of one scenario."""
     from fedgrid.grids.cli.actions.listings import Files, list_datasets, show_scenario
-    from fedgrid.grids.presets.grid import load_grid, scenario_values
+    from fedgrid.grids.presets.grid import is_scenario, load_grid, scenario_values
 
     folder = data_folder(data_dir)
     axes = scenario.axes()
@@ -48,7 +48,7 @@ def data(
             raise ConfigError("a split of which data set? name one, as in fedgrid data digits")
         list_datasets(folder, as_json, console())
         return
-    values = scenario_values(dataset) if dataset.count("-") >= 2 else {"dataset": dataset}
+    values = scenario_values(dataset) if is_scenario(dataset) else {"dataset": dataset}
     config, *others = load_grid(None, {**values, **axes}, changes or [], folder).runs
     if others:
         raise ConfigError(f"one split at a time, not {1 + len(others)}; leave lists out")

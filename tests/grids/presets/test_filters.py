@@ -42,6 +42,12 @@ def test_a_filter_may_name_an_axis_that_is_no_list():
     )
 
 
+def test_a_split_that_names_no_kind_is_filtered_by_the_default(tmp_path):
+    (tmp_path / "mine.yaml").write_text("algorithm: fedavg\nsplit: [rotated, {draws: 40}]\n")
+    [run] = narrowed(str(tmp_path / "mine.yaml"), filters=["split=nonoverlapping-balanced"])
+    assert run.split.draws == 40
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [("0..4", [0, 1, 2, 3, 4]), ("3", [3]), ("0,2,5", [0, 2, 5]), ("0..1,9", [0, 1, 9])],

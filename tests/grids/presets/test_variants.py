@@ -41,3 +41,18 @@ def test_runs_that_differ_in_scenario_or_seed_alone_are_no_variants(tmp_path):
     grid = grid_of("algorithm: [fedavg, briggs]\nseeds: 0..2\nclients: [15, 30]\n", tmp_path)
     assert variant_settings(grid.runs) == ()
     assert grid.varied == ()
+
+
+def test_splits_of_one_kind_are_told_apart_by_the_settings_in_which_they_differ(tmp_path):
+    several = "split: [{kind: dirichlet, alpha: 0.2}, {kind: dirichlet, alpha: 0.5}, rotated]\n"
+    grid = grid_of(f"algorithm: fedavg\n{several}", tmp_path)
+    assert grid.varied == ("split.alpha",), "the progress and MLflow name it"
+    names = [name_of(run, grid.varied) for run in grid.runs]
+    assert len(set(names)) == 3
+    assert names[1].endswith("-dirichlet-fedavg-s0 (split.alpha 0.5)")
+    assert variant_settings(grid.runs) == (), "the algorithm has no variants"
+
+
+def test_settings_of_splits_of_different_kinds_are_not_in_names(tmp_path):
+    grid = grid_of("algorithm: fedavg\nsplit: [{kind: dirichlet, alpha: 0.2}, rotated]\n", tmp_path)
+    assert grid.varied == ()
