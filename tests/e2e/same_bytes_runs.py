@@ -34,7 +34,7 @@ ALGORITHMS: dict[str, Values] = {
     **dict.fromkeys(["flis-dc-as-published", "flis-hc-as-published"], {}),
     **dict.fromkeys(["sattler", "sattler-as-published"], SOON),
     "briggs": {"round": 2},
-    "briggs-as-published": {"round": 2, "threshold": 0.5},
+    "briggs-as-published": {"round": 2, "threshold": 0.02},
     "embeddings": {"encoder": "pixels"},
     "embeddings-as-published": {"encoder": "pixels", "threshold": 10.0},
 }
