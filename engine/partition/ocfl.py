@@ -149,7 +149,7 @@ def class_shares(scenario: Scenario, counts_L: Sequence[int], split: Split, seed
             )
         return shares
     return tuple(
-        generator(seed, f"class shares of {scenario.name}, cluster {cluster}").dirichlet(
+        generator(seed, f"class shares of {scenario.seed_text}, cluster {cluster}").dirichlet(
             np.full(len(labels), split.alpha)
         )
         for cluster, labels in enumerate(sets)
