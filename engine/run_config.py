@@ -44,8 +44,7 @@ class RunConfig(Section):
     """Everything that a run's numbers depend on, and nothing else (not where it runs, nor how fast)."""
 
     dataset: str
-    """One of `fedgrid data`, `folder:PATH`, `folder:PATH#64x64` (scaled to that size) or `npz:PATH`; once
-    complete, `folder:NAME@DIGEST`: the user's own images are named by their content."""
+    """One of `fedgrid data`, or the user's own images by their content (`engine.data.own_images`)."""
     clients: PositiveInt
     algorithm: dict[str, Any]
     """`name`, one of `fedgrid algorithms`, and all of its settings."""
@@ -213,11 +212,8 @@ SETTABLE = tuple(key for key in RunConfig.model_fields if key != PLUGINS)
 """Keys that a file or an option may set."""
 INNER = inner_keys(RunConfig)
 DEFAULTS: dict[str, Any] = {
-    "dataset": "digits",
-    "split": "nonoverlapping-balanced",
-    "clients": 15,
+    **{"dataset": "digits", "split": "nonoverlapping-balanced", "clients": 15, "seed": 0},
     "algorithm": "ocfl-hdbscan",
-    "seed": 0,
 }
 
 

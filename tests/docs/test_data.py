@@ -40,7 +40,7 @@ def test_command_prints_what_the_document_says(
 
 
 def test_every_kind_is_in_the_table() -> None:
-    rows = TEXT.partition("## Kinds of scenario")[2].partition("\n\nAll but")[0].splitlines()
+    rows = TEXT.partition("## Splits")[2].partition("\n\nAll but")[0].splitlines()
     cells = [row.split("|")[1] for row in rows if row.startswith("| `") and "who holds" not in row]
     assert [name for cell in cells for name in re.findall("`(.*?)`", cell)] == list(KINDS)
 

@@ -32,7 +32,7 @@ def yaml_of(document: str, place: int = 0) -> str:
 def test_grid_of_the_readme_loads(tmp_path: Path) -> None:
     file = tmp_path / "my-grid.yaml"
     file.write_text(yaml_of("README.md"))
-    assert len(load_grid(str(file), {}, [], NOWHERE).runs) == 2 * 2 * 2 * 3
+    assert len(load_grid(str(file), {}, [], NOWHERE).runs) == 3 * 2 * 2 * 3
 
 
 def test_grid_of_precisions_loads(tmp_path: Path) -> None:

@@ -34,20 +34,26 @@ EARLY = {
 
 
 def config(algorithm="fedavg", clients=CLIENTS, **given):
-    """Forty draws a client, one local epoch, fifty images at the server."""
+    """Forty draws a client, one local epoch, fifty images at the server; `split` may be a name."""
+    split = given.pop("split", {})
     values = {
         "clients": clients,
         "algorithm": algorithm,
         "training": {"rounds": ROUNDS, "local_epochs": 1, **given.pop("training", {})},
-        "split": {"draws": 40, "server_images": 50, **given.pop("split", {})},
+        "split": {"draws": 40, "server_images": 50, **settings_of(split)},
         **given,
     }
     return complete(values, NOWHERE)
 
 
+def settings_of(split):
+    """Return the settings of a split that may be given by its name alone."""
+    return {"kind": split} if isinstance(split, str) else split
+
+
 def early(name, **given):
     """Return the run of an algorithm that acts in round 2, if its settings allow that."""
-    split = {**references_for(name), **given.pop("split", {})}
+    split = {**references_for(name), **settings_of(given.pop("split", {}))}
     return config({"name": name, **EARLY.get(name, {})}, split=split, **given)
 
 

@@ -4,6 +4,7 @@ import fsspec
 import pytest
 
 from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage import Storage
 from tests.helpers.logged_runs import config_of
@@ -69,7 +70,7 @@ def test_other_names_are_mirrored(storage):
     "change",
     [
         {"dataset": "../../x"},
-        {"split": "../x"},
+        {"split": Split(kind="../x")},
         {"algorithm": {"name": "/../../../x"}},
         {"dataset": "a\0b"},
     ],

@@ -104,7 +104,7 @@ def test_drivers_of_other_runs_go_side_by_side(storage):
             assert second.renew()
             assert driver_of(storage, "two").token == second.token
         assert first.others() == []
-        assert "lease.json" in names(storage), "the first one is there still"
+        assert names(storage) == [f"drivers/{first.token}.json"], "the first one is there still"
     assert names(storage) == []
 
 
@@ -349,11 +349,12 @@ def test_driver_that_is_gone_is_deleted_by_the_next_renewal_of_another(storage, 
 def test_renewal_writes_the_time_and_nothing_else(storage, time):
     with lease(storage, time=time) as held:
         before = read(storage)
-        size = (storage.root / "lease.json").stat().st_size
+        file = storage.root / f"drivers/{held.token}.json"
+        size = file.stat().st_size
         time.seconds += 100_000
         held.renew()
         assert read(storage) == {**before, "renewed": f"{time.seconds:020.6f}"}
-        assert (storage.root / "lease.json").stat().st_size == size
+        assert file.stat().st_size == size
         assert not held.lost.is_set()
 
 
@@ -374,14 +375,15 @@ def test_driver_that_lost_its_lease_leaves_the_new_one_alone(storage, time):
 def test_driver_that_was_stopped_as_it_settled_looks_again(storage, time, monkeypatch):
     """Another one may have taken it for dead."""
     held = lease(storage, time=time)
-    sign = held._sign.renew
+    look = held._is_free
 
     def stopped():
+        is_free = look()
         time.seconds += EXPIRES_AFTER
         put(storage, mine(Storage.of(storage.root.parent / "aside")))
-        return sign()
+        return is_free
 
-    monkeypatch.setattr(held._sign, "renew", stopped)
+    monkeypatch.setattr(held, "_is_free", stopped)
     with pytest.raises(ConfigError, match="is in use"), held:
         pass
 

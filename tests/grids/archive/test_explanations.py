@@ -139,7 +139,7 @@ def test_damaged_file_says_to_import_again(tmp_path):
 
 def test_file_of_a_newer_fedgrid_is_left_alone(tmp_path, monkeypatch):
     grid = stored(tmp_path)
-    monkeypatch.setattr("fedgrid.engine.format.FORMAT", 1)
+    monkeypatch.setattr("fedgrid.engine.format.FORMAT", 0)
     with pytest.raises(NewerFormat):
         of_grid(grid)
 

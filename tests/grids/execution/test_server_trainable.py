@@ -83,7 +83,7 @@ def test_server_pauses_before_it_continues_a_run_that_has_failed(monkeypatch):
     monkeypatch.setattr(server_trainable, "CLOCK", time.clock)
     monkeypatch.setattr(server_trainable, "check_driver", away)
     server = object.__new__(ServerTrainable)
-    server._context, server._events = SimpleNamespace(storage=None, token=""), None
+    server._context, server._events = SimpleNamespace(storage=None, token="", images={}), None
     for server._failures in (0, 1, 3):
         with pytest.raises(RunError, match="the storage is away"):
             server.step()

@@ -78,7 +78,7 @@ def test_run_has_one_id_in_every_job_until_the_images_change(here, tmp_path, mon
 def test_grid_of_shipped_images_reads_there_as_here(here, job, tmp_path, monkeypatch):
     (here / "base.yaml").write_text("dataset: ['npz:mine.npz', folder:cats]  # npz:mine.npz\n")
     (here / "grid.yaml").write_text(
-        "base: base.yaml\noverlap: majority\n"
+        "base: base.yaml\nsplit: majority\n"
         "overrides:\n  - when: {dataset: npz:mine.npz}\n    then: {model: digitnet}\n"
     )
     name = stage("grid.yaml", job, Shipment(job))
