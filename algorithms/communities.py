@@ -21,6 +21,7 @@ from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Lab
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.local_method import one_model_each, rule_alone
 from fedgrid.algorithms.contract.orders import Order, Presence
+from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 
@@ -72,9 +73,9 @@ class Communities(FedOpt):
         return State((fresh(0),), zeros_K, {"last_seen_K": last_seen_K, "start_K": zeros_K})
 
     @property
-    def averages_updates(self) -> bool:
-        """With `late`; else it averages the clients' latest models."""
-        return self.settings.late is not None
+    def traits(self) -> Traits:
+        """With `late` it averages updates; else the clients' latest models."""
+        return replace(super().traits, averages_updates=self.settings.late is not None)
 
     def start_order_key(self) -> tuple[float, ...]:
         """In every round, or once, in round `late`."""

@@ -110,6 +110,5 @@ def _split(state: State, groups: Groups, updates: Updates) -> State:
     """Return the state with a cluster for each group; clients that were never seen wait."""
     arrays = {name: array for name, array in forget(state).arrays.items() if name != FOUND}
     seen = {client for group in groups for client in group}
-    view = updates.select(updates.clients)
-    view.absent = frozenset(range(len(state.labels_K))) - seen
+    view = updates.select(updates.clients, absent=set(range(len(state.labels_K))) - seen)
     return split_among(State(state.models, state.labels_K, arrays), 0, groups, view)

@@ -22,6 +22,7 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.local_method import AnyLocalMethod, LocalMethod, PlainTraining
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
+from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.algorithms.contract.updates import Updates, Vector
 
 MOST_STEPS = 1_000_000
@@ -103,14 +104,15 @@ class FedOpt(Algorithm):
         return self.settings.local or PlainTraining()
 
     @property
-    def averages_updates(self) -> bool:
-        """Yes, unless the server learns from what clients send beside their updates."""
-        return type(self.local).learn is LocalMethod.learn
+    def traits(self) -> Traits:
+        """Averages updates, unless the server learns from what clients send beside them.
 
-    @property
-    def trains_plainly(self) -> bool:
-        """Yes, unless the algorithm has a rule, or `local` has one."""
-        return not isinstance(self.settings, OwnRuleSettings) and self.local.rule() == PLAIN
+        Clients train plainly, unless the algorithm has a rule, or `local` has one.
+        """
+        return Traits(
+            averages_updates=type(self.local).learn is LocalMethod.learn,
+            trains_plainly=not isinstance(self.settings, OwnRuleSettings) and self.local.rule() == PLAIN,
+        )
 
     def start_order_key(self) -> tuple[float, ...]:
         """Never: it is FedAvg."""

@@ -22,6 +22,7 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.local_method import one_model_each
 from fedgrid.algorithms.contract.orders import BYTES_PER_ENTRY, ChooseOn, Order, Presence, Served, Traffic
 from fedgrid.algorithms.contract.section import PositiveInt
+from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.algorithms.contract.updates import Updates, Vector
 from fedgrid.algorithms.shared_layers import SharedLayers, SharedLayersSettings, share
 
@@ -56,9 +57,9 @@ class Ifca(SharedLayers):
     settings: IfcaSettings
 
     @property
-    def columns(self) -> frozenset[str]:
-        """How many clients chose each model."""
-        return frozenset({"counts"})
+    def traits(self) -> Traits:
+        """Records say how many clients chose each model."""
+        return replace(super().traits, columns=frozenset({"counts"}))
 
     def start_order_key(self) -> tuple[float, ...]:
         """From round 1 on."""

@@ -8,12 +8,12 @@ Shapes: K clients of the federation.
 """
 
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 
 from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, State, split
 from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.fedopt import FedOpt
 
@@ -25,7 +25,10 @@ class Solo(Algorithm):
     that partition is scored: no groups are mixed, all are cut up.
     """
 
-    sends_updates: ClassVar[bool] = False
+    @property
+    def traits(self) -> Traits:
+        """Every client trains for itself."""
+        return Traits(sends_updates=False)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return the state of a model a client, all equal."""

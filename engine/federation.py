@@ -122,7 +122,7 @@ class Federation:
                 outcome = RoundOutcome(
                     updates, after, diagnostics, *traffic, len(excluded), said.up, sum(said.encoder)
                 )
-                return after, diagnostics, round_row(round_index + 1, outcome, self.algorithm.columns)
+                return after, diagnostics, round_row(round_index + 1, outcome, self.algorithm.traits.columns)
 
             (state, diagnostics, row), step_seconds = work.timed(step)
             spent_K = self.accountant.after(told_K, len(self.truth_K), orders, sent, noise)

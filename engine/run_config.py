@@ -171,7 +171,7 @@ class RunConfig(Section):
         None of a plugin's that is not loaded.
         """
         name, settings = _name_and_settings(self.algorithm)
-        own = create(name, settings).columns if name in ALGORITHMS else frozenset()
+        own = create(name, settings).traits.columns if name in ALGORITHMS else frozenset()
         attacked = {FAULT} if self.faults.clients else set()
         private = {EPSILON} if privacy.is_private(self.uplink, self.privacy) else set()
         return own | attacked | private
@@ -278,7 +278,7 @@ def _check_algorithm(config: RunConfig, data_dir: Path) -> None:
     problem = algorithm.problem(conditions)
     if problem is not None:
         raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))
-    if config.training.stacked > 1 and not algorithm.trains_plainly:
+    if config.training.stacked > 1 and not algorithm.traits.trains_plainly:
         raise ConfigError(f"algorithm {name}: {config.training.not_stacked}", ("training", "stacked"))
     if (message := algorithm.message()) is not None:
         check_encoder(message.encoder, config.dataset, conditions.has_reference_images, data_dir)

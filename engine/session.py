@@ -257,7 +257,7 @@ def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
     moved = moved_parts(config.drift, splits, pool_set, rest, *of_split)
     sets = client_sets(splits, *source), client_sets(moved, *source)
     server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, transform)
-    sends = config.make_algorithm().sends_updates
+    sends = config.make_algorithm().traits.sends_updates
     setup = Setup(
         model=config.model,
         num_classes=num_classes,

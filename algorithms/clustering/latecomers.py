@@ -92,8 +92,8 @@ def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, 
             f"{part}: {distance:.3f}" for part, distance in zip(node.parts_D, distances_D, strict=True)
         )
         reasons[client] = f"mean cosine distances {reason}"
-    rest = updates.select(client for client in updates.clients if client not in late)
-    rest.absent = updates.absent | set(late)
+    others = (client for client in updates.clients if client not in late)
+    rest = updates.select(others, absent=updates.absent | set(late))
     return replace(state, labels_K=labels_K), rest, reasons
 
 

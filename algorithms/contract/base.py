@@ -6,7 +6,7 @@ Shapes: K clients of the federation, C cluster models, P entries of a state vect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from fedgrid.algorithms.contract.orders import (
     Traffic,
 )
 from fedgrid.algorithms.contract.section import Section
+from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector
 
 Labels = NDArray[np.int64]
@@ -99,30 +100,13 @@ class Algorithm(ABC):
     Nothing may be kept on `self` but the settings: a run is resumed from its `State` alone.
     """
 
-    sends_updates: ClassVar[bool] = True
-    """Whether clients send anything. False: every client trains for itself, no uplink transform touches its
-    update, and there is no traffic."""
-
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
     @property
-    def columns(self) -> frozenset[str]:
-        """Which of `counts` and `members` of `Diagnostics` it fills: columns that others' records lack."""
-        return frozenset()
-
-    @property
-    def averages_updates(self) -> bool:
-        """Whether all that models learn of clients are means of updates (`Updates.means`).
-
-        Only then does noise that the server adds to these means cover its models.
-        """
-        return False
-
-    @property
-    def trains_plainly(self) -> bool:
-        """Whether every order is known to have the plain local rule; only then are clients stacked."""
-        return True
+    def traits(self) -> Traits:
+        """What the engine has to know of the algorithm before a round."""
+        return Traits()
 
     def problem(self, conditions: Conditions) -> str | None:
         """Return in one line why the settings do not fit the run, and what to set; None if they do."""
@@ -216,7 +200,7 @@ class Algorithm(ABC):
 
     def traffic(self, order: Order, layout: Layout) -> Traffic:
         """Return the bytes of an order: by default whole models and the payload down, what is measured up."""
-        if not self.sends_updates:
+        if not self.traits.sends_updates:
             return Traffic(down=0, up=0)
         payload = sum(array.nbytes for array in order.payload.values())
         return Traffic(down=BYTES_PER_ENTRY * layout.size * len(order.candidates) + payload)

@@ -79,8 +79,11 @@ class Updates:
         self._threads = threads
         self._noise = noise
 
-    def select(self, clients: Iterable[int]) -> "Updates":
-        """Return the view of those of `clients` that have an update; shares what is computed already."""
+    def select(self, clients: Iterable[int], *, absent: Iterable[int] | None = None) -> "Updates":
+        """Return the view of those of `clients` that have an update; shares what is computed already.
+
+        `absent` are the ids of clients that count as absent in the view; None leaves them as they are.
+        """
         wanted = set(clients)
         positions = [index for index, client in enumerate(self.clients) if client in wanted]
         part = Updates(
@@ -89,7 +92,7 @@ class Updates:
             similarity_over=self.similarity_over,
             threads=self._threads,
             chosen=self.chosen,
-            absent=self.absent,
+            absent=self.absent if absent is None else absent,
             clients=[self.clients[index] for index in positions],
             images=self.images,
             steps=self.steps,

@@ -5,6 +5,7 @@ Shapes: K clients of the federation, C clusters, D entries of a client's vector.
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import floor
 from typing import ClassVar, Literal
 
@@ -15,6 +16,7 @@ from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Labels, St
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import Order, Payload, Presence
 from fedgrid.algorithms.contract.section import PositiveInt
+from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.embeddings.private import MessageNoise
 from fedgrid.algorithms.shared_layers import SharedLayers, SharedLayersSettings
@@ -57,9 +59,9 @@ class BeforeTraining(SharedLayers):
     settings: BeforeTrainingSettings
 
     @property
-    def columns(self) -> frozenset[str]:
-        """What messages cost."""
-        return frozenset({"message"})
+    def traits(self) -> Traits:
+        """Records say what messages cost."""
+        return replace(super().traits, columns=frozenset({"message"}))
 
     def start_order_key(self) -> tuple[float, ...]:
         """From round 1 on."""

@@ -27,6 +27,7 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.local_method import AnyLocalMethod, one_model_each, rule_alone
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import ChooseBy, ChooseOn, Order, Presence, Served
+from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector, mean_of
 from fedgrid.algorithms.flis.inference import (
     CLASSES,
@@ -79,19 +80,13 @@ class FlisDc(Algorithm):
     settings: FlisDcSettings
 
     @property
-    def columns(self) -> frozenset[str]:
-        """Each participant's cluster."""
-        return frozenset({"members"})
-
-    @property
-    def averages_updates(self) -> bool:
-        """Yes: a client's model is one that the server sent plus its update."""
-        return True
-
-    @property
-    def trains_plainly(self) -> bool:
-        """Yes, unless `local` has a rule."""
-        return self.settings.local is None or self.settings.local.rule() == PLAIN
+    def traits(self) -> Traits:
+        """A client's model is one that the server sent plus its update; records have each one's cluster."""
+        return Traits(
+            averages_updates=True,
+            trains_plainly=self.settings.local is None or self.settings.local.rule() == PLAIN,
+            columns=frozenset({"members"}),
+        )
 
     def problem(self, conditions: Conditions) -> str | None:
         """Refuse a run without reference images, and a `local` that is more than a rule."""

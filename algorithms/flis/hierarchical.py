@@ -26,6 +26,7 @@ from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Lab
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.local_method import one_model_each, rule_alone
 from fedgrid.algorithms.contract.orders import Order, Presence, Served
+from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.algorithms.contract.updates import Matrix, Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.flis import lists
@@ -70,14 +71,11 @@ class FlisHc(FedOpt):
     settings: FlisHcSettings
 
     @property
-    def columns(self) -> frozenset[str]:
-        """Where clients have neighbours in the place of clusters, each one's neighbours."""
-        return frozenset({"members"} if self.settings.variant == "neighbours" else ())
-
-    @property
-    def averages_updates(self) -> bool:
-        """Where there are clusters; neighbours average models."""
-        return self.settings.variant != "neighbours"
+    def traits(self) -> Traits:
+        """Where clients have neighbours in the place of clusters: these are recorded, and average models."""
+        has_neighbours = self.settings.variant == "neighbours"
+        columns = frozenset({"members"} if has_neighbours else ())
+        return replace(super().traits, averages_updates=not has_neighbours, columns=columns)
 
     def start_order_key(self) -> tuple[float, ...]:
         """From round 1 on."""

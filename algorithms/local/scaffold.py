@@ -11,6 +11,7 @@ Shapes: W entries of a state vector that are parameters, N clients of the federa
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from fedgrid.algorithms.contract.base import Fresh, State
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
 from fedgrid.algorithms.contract.orders import Order, Presence
+from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.fedopt import FedOpt, OwnRuleSettings
 
@@ -68,9 +70,9 @@ class Scaffold(FedOpt):
     settings: ScaffoldSettings
 
     @property
-    def averages_updates(self) -> bool:
-        """No: the server's variate is a mean of the clients' variates."""
-        return False
+    def traits(self) -> Traits:
+        """The server's variate is a mean of the clients' variates, not of updates."""
+        return replace(super().traits, averages_updates=False)
 
     def start_order_key(self) -> tuple[float, ...]:
         """Never shares a round with FedAvg: its replies carry variates from round 1 on."""

@@ -122,7 +122,7 @@ def observe(
         state = algorithm.init(layout, config.clients, fresh, generator(config.root_seed, "init"))
         before = Progress(0, algorithm.reveal(state, truth_K))
     sent = {}
-    if algorithm.sends_updates and before is not None:
+    if algorithm.traits.sends_updates and before is not None:
         sent = _sent(config, setup, layout, before, truth_K, encoder)
     labels_K, at = after.state.labels_K, after.rounds_done - 1
     return Observed(config, setup, layout, labels_K, served.models, served.model_K, sent, at)

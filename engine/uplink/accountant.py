@@ -72,7 +72,7 @@ class Accountant:
         encoder_updates: Mapping[int, int] | None = None,
     ) -> "Accountant":
         """Return a run's accountant."""
-        sends, message = algorithm.sends_updates, algorithm.message()
+        sends, message = algorithm.traits.sends_updates, algorithm.message()
         return cls(privacy, uplink, seed, sends, message, encoder_updates or {})
 
     def central_noise(self, round_index: int) -> CentralNoise | None:

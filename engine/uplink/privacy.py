@@ -62,7 +62,7 @@ def problem(
             "privacy.central_noise beside noise in the uplink: clients that add noise need not trust the "
             "server; take one of them"
         )
-    if privacy.central_noise and not algorithm.averages_updates:
+    if privacy.central_noise and not algorithm.traits.averages_updates:
         return (
             f"privacy.central_noise = {privacy.central_noise:g}: this algorithm's models are not only means "
             "of updates, so the server's noise would not cover them; take noise in the uplink, or an "

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fedgrid.algorithms.contract.entry import AlgorithmEntry
     from fedgrid.algorithms.contract.local_rule import PLAIN, Finished, LocalModel, LocalRule, LocalSteps
     from fedgrid.algorithms.contract.orders import Order, Presence
+    from fedgrid.algorithms.contract.traits import Traits
     from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector
     from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, split_positions
     from fedgrid.algorithms.ocfl import Ocfl, OcflSettings
@@ -56,6 +57,7 @@ __all__ = [
     "Settings",
     "State",
     "Study",
+    "Traits",
     "Updates",
     "Vector",
     "figures",
@@ -90,6 +92,7 @@ _MODULES = {
     "Settings": "algorithms.contract.base",
     "State": "algorithms.contract.base",
     "Study": "tracking.scoring.study",
+    "Traits": "algorithms.contract.traits",
     "Updates": "algorithms.contract.updates",
     "Vector": "algorithms.contract.updates",
     "load": "grids.results.study",

@@ -91,15 +91,15 @@ def test_algorithm_is_fedopt_to_the_bit_until_it_acts(name, plain):
 def test_algorithm_that_says_that_it_trains_plainly_sends_no_rule(name):
     algorithm = create(name, {})
     orders = orders_of(algorithm, start(algorithm, 4), range(4)).values()
-    assert not algorithm.trains_plainly or {order.rule for order in orders} == {PLAIN}
+    assert not algorithm.traits.trains_plainly or {order.rule for order in orders} == {PLAIN}
     own = ("fedprox", "fednova", "scaffold", "per-fedavg", "lg-fedavg")
-    assert algorithm.trains_plainly == (name not in own)
+    assert algorithm.traits.trains_plainly == (name not in own)
 
 
 @pytest.mark.parametrize("name", ["fedavg", "ocfl-kmeans", "ifca", "flis-dc", "flis-hc", "louvain"])
 def test_algorithm_with_a_local_rule_does_not_train_plainly(name):
-    assert not create(name, {"local": {"name": "fedprox", "mu": 0.1}}).trains_plainly
-    assert create(name, {"local": {"name": "fedprox", "mu": 0}}).trains_plainly
+    assert not create(name, {"local": {"name": "fedprox", "mu": 0.1}}).traits.trains_plainly
+    assert create(name, {"local": {"name": "fedprox", "mu": 0}}).traits.trains_plainly
 
 
 @pytest.mark.parametrize("name", CLUSTERING)

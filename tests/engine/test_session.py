@@ -25,7 +25,7 @@ from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.session import Session, prepare
 from fedgrid.engine.storage import atomic
 from fedgrid.engine.storage.storage import Storage
-from tests.helpers.small_runs import references_for
+from tests.helpers.small_runs import references_for, settings_of
 
 NOWHERE = Path("no-data-needed")
 ROUNDS = 3
@@ -37,7 +37,7 @@ def config(clients=6, **given):
         "clients": clients,
         "algorithm": "fedavg",
         "training": {"rounds": ROUNDS, "local_epochs": 2, **given.pop("training", {})},
-        "split": {"draws": 40, "server_images": 50, **given.pop("split", {})},
+        "split": {"draws": 40, "server_images": 50, **settings_of(given.pop("split", {}))},
         **given,
     }
     return complete(values, NOWHERE)
