@@ -1,4 +1,4 @@
-"""Mend the links `src/fedgrid/<folder>` at an editable install: zip downloads and some checkouts of git lack them."""
+"""Mend the links `src/fedgrid/<folder>` at an editable install: a zip download has text files in their place."""
 
 from pathlib import Path
 from typing import Any
