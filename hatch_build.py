@@ -1,4 +1,4 @@
-"""Mend the links `src/fedgrid/<folder>` at an editable install: a zip download has text files in their place."""
+"""Mend the links `src/fedgrid/<folder>` at an editable install: a zip download has text files there."""
 
 from pathlib import Path
 from typing import Any

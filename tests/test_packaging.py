@@ -111,7 +111,7 @@ def wheel(without_links: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture(scope="module")
 def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the programs of an environment that has the wheel, and our dependencies but not this checkout."""
+    """Return the programs of an environment that has the wheel and all dependencies, but not this checkout."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder)
     [site_packages] = folder.glob("lib/python*/site-packages")
