@@ -10,7 +10,9 @@ import venv
 import zipfile
 from collections.abc import Sequence
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
+from shutil import copyfile, copytree
 
 import pytest
 import yaml
@@ -111,7 +113,7 @@ def wheel(without_links: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture(scope="module")
 def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the programs of an environment that has the wheel and all dependencies, but not this checkout."""
+    """Return the programs of an environment that has the wheel and all dependencies, not this checkout."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder)
     [site_packages] = folder.glob("lib/python*/site-packages")
@@ -149,6 +151,22 @@ def test_editable_install_mends_the_links(wheel: Path, without_links: Path, tmp_
 def test_job_brings_the_whole_package_of_a_wheel(programs: Path, tmp_path: Path) -> None:
     ran(programs / "python", "-c", WHOLE, tmp_path / "job", folder=tmp_path)
     assert files_below(tmp_path / "job") == package_files()
+
+
+@pytest.mark.parametrize("name", ["cluster.yaml", "clusters/aws.yaml", "clusters/gcp.yaml", ".dockerignore"])
+def test_machines_and_containers_get_what_an_installation_needs(name: str, tmp_path: Path) -> None:
+    """The set-up of a cluster copies some files and folders to its machines, Docker those not ignored."""
+    text = (ROOT / name).read_text()
+    if name == ".dockerignore":
+        brought = [line[1:] for line in text.splitlines() if line.startswith("!")]
+    else:
+        brought = [each for each in yaml.safe_load(text)["file_mounts"].values() if "/" not in each]
+    (checkout := tmp_path / "checkout").mkdir()
+    for each in brought:
+        copy = partial(copytree, symlinks=True) if (ROOT / each).is_dir() else copyfile
+        copy(ROOT / each, checkout / each)
+    build("wheel:editable", checkout, tmp_path / "wheel")
+    assert files_below(checkout / "src") == package_files()
 
 
 @pytest.mark.slow
