@@ -19,10 +19,10 @@ COPY . /tmp/fedgrid
 RUN python3 -m venv /opt/fedgrid \
     && pip install --no-cache-dir --constraint /tmp/fedgrid/constraints.txt /tmp/fedgrid \
     && rm -rf /tmp/fedgrid \
-    && useradd --create-home fedgrid \
+    && useradd --create-home --uid 10001 fedgrid \
     && install --directory --owner fedgrid /runs
 
-USER fedgrid
+USER 10001
 WORKDIR /home/fedgrid
 VOLUME /runs
 ENTRYPOINT ["fedgrid"]
