@@ -115,16 +115,22 @@ def origin() -> dict[str, str]:
 def commit() -> str:
     """Return the git commit of this code, `-dirty` if files differ from it.
 
-    FEDGRID_COMMIT says it where the code travelled without git.
+    FEDGRID_COMMIT says it where the code travelled without git. An installed wheel has no commit, also if its
+    environment lies in the repository of something else.
     """
     if given := os.environ.get("FEDGRID_COMMIT"):
         return given
-    here = Path(__file__).parent
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    file = Path(__file__)
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        _git(file.parent, "ls-files", "--error-unmatch", file.name)
+        return _git(file.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     except (OSError, subprocess.CalledProcessError):
         return UNKNOWN
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _version(name: str) -> str:

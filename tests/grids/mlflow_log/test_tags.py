@@ -41,6 +41,12 @@ def test_commit_of_code_that_travelled_without_git_is_as_given(code, monkeypatch
     assert tags.commit() == "abc-dirty"
 
 
+def test_wheel_in_the_repository_of_something_else_has_no_commit(code):
+    git("init")
+    git("commit", "--allow-empty", "--message", "a study whose .venv holds fedgrid")
+    assert tags.commit() == "unknown"
+
+
 def test_commit_outside_of_git_is_unknown(code):
     assert tags.commit() == "unknown"
 

@@ -1,0 +1,206 @@
+"""sdist, wheel from the sdist, empty environment: every file arrives, and the quickstart runs there."""
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+import zipfile
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+from shutil import copyfile, copytree
+
+import pytest
+import yaml
+
+from tests.helpers.command_line import environment, new_storage
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("algorithms", "engine", "grids", "tracking")
+LINKS = {f"src/fedgrid/{folder}" for folder in FOLDERS}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+WHOLE = """
+import sys
+from pathlib import Path
+from fedgrid.grids.submit.job import stage
+stage(["quickstart"], Path(sys.argv[1]))
+"""
+"""Lays the folder that a job brings to a cluster."""
+
+
+def ran(*command: object, folder: Path) -> str:
+    """Run a command that must succeed, in `folder` and without this checkout on Python's path."""
+    settings = {name: value for name, value in environment().items() if name != "PYTHONPATH"}
+    ended = subprocess.run(
+        list(map(str, command)),
+        cwd=folder,
+        env={**settings, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def build(target: str, checkout: Path, into: Path) -> Path:
+    """Build an sdist, a wheel or an editable wheel with what this environment has; return the file."""
+    ran(sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", into, folder=checkout)
+    [built] = into.iterdir()
+    return built
+
+
+def repository_files() -> set[str]:
+    """Return the files of the repository, new ones too, without links and what .gitignore names."""
+    if (ROOT / ".git").exists():
+        listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-per-directory=.gitignore"]
+        names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
+            "\0"
+        )
+    else:
+        ignored = [line.rstrip("/") for line in (ROOT / ".gitignore").read_text().splitlines()]
+        names = [
+            str(path.relative_to(ROOT))
+            for path in ROOT.rglob("*")
+            if not any(fnmatch(part, name) for part in path.relative_to(ROOT).parts for name in ignored)
+        ]
+    return {name for name in names if (ROOT / name).is_file()} - LINKS
+
+
+def package_files() -> dict[str, bytes]:
+    """Return what the package must hold, by the name in it: modules, templates, tables and all else."""
+    found = {}
+    for name in repository_files():
+        top = name.partition("/")[0]
+        if top in FOLDERS or name.startswith("src/fedgrid/"):
+            found[f"fedgrid/{name}" if top in FOLDERS else name.removeprefix("src/")] = ROOT / name
+    return {name: path.read_bytes() for name, path in found.items()}
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """Return the files below `folder`, through links; without compiled modules."""
+    paths = (Path(top, name) for top, _, names in os.walk(folder, followlinks=True) for name in names)
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in paths
+        if path.parent.name != "__pycache__"
+    }
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("sdist", ROOT, tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="module")
+def without_links(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the unpacked sdist, with a text file in place of each link, as in a zip download."""
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder := tmp_path_factory.mktemp("unpacked"), filter="data")
+    [checkout] = folder.iterdir()
+    for link in LINKS:
+        (checkout / link).write_text(f"../../{Path(link).name}")
+    return checkout
+
+
+@pytest.fixture(scope="module")
+def wheel(without_links: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("wheel", without_links, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the programs of an environment that has the wheel and all dependencies, not this checkout."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder)
+    [site_packages] = folder.glob("lib/python*/site-packages")
+    # Python reads no .pth files in a folder that a .pth file names: an editable install is not seen.
+    shared = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    (site_packages / "shared.pth").write_text("\n".join(shared))
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install"]
+    ran(*pip, "--quiet", "--no-index", "--no-deps", "--no-compile", wheel, folder=folder)
+    return folder / "bin"
+
+
+def test_sdist_has_every_file_of_the_repository(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert names == repository_files() | {"PKG-INFO"}
+
+
+def test_wheel_has_every_file_of_the_package_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        found = {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
+    expected = package_files()
+    assert {"fedgrid/py.typed", "fedgrid/tracking/report/report.css"} < expected.keys()
+    assert found.keys() == expected.keys()
+    assert [name for name, content in expected.items() if found[name] != content] == []
+
+
+def test_editable_install_mends_the_links(wheel: Path, without_links: Path, tmp_path: Path) -> None:
+    """After the wheel, which must do without them."""
+    with zipfile.ZipFile(build("wheel:editable", without_links, tmp_path)) as archive:
+        [path_file] = [name for name in archive.namelist() if name.endswith(".pth")]
+        assert archive.read(path_file).decode().strip() == str(without_links / "src")
+    assert files_below(without_links / "src") == package_files()
+
+
+def test_job_brings_the_whole_package_of_a_wheel(programs: Path, tmp_path: Path) -> None:
+    ran(programs / "python", "-c", WHOLE, tmp_path / "job", folder=tmp_path)
+    assert files_below(tmp_path / "job") == package_files()
+
+
+@pytest.mark.parametrize("name", ["cluster.yaml", "clusters/aws.yaml", "clusters/gcp.yaml", ".dockerignore"])
+def test_machines_and_containers_get_what_an_installation_needs(name: str, tmp_path: Path) -> None:
+    """The set-up of a cluster copies some files and folders to its machines, Docker those not ignored."""
+    text = (ROOT / name).read_text()
+    if name == ".dockerignore":
+        brought = [line[1:] for line in text.splitlines() if line.startswith("!")]
+    else:
+        brought = [each for each in yaml.safe_load(text)["file_mounts"].values() if "/" not in each]
+    (checkout := tmp_path / "checkout").mkdir()
+    for each in brought:
+        copy = partial(copytree, symlinks=True) if (ROOT / each).is_dir() else copyfile
+        copy(ROOT / each, checkout / each)
+    build("wheel:editable", checkout, tmp_path / "wheel")
+    assert files_below(checkout / "src") == package_files()
+
+
+@pytest.mark.slow
+def test_quickstart_and_report_run_from_the_wheel(programs: Path, tmp_path: Path) -> None:
+    def fedgrid(*arguments: object) -> str:
+        return ran(programs / "fedgrid", *arguments, "--storage", storage, folder=tmp_path)
+
+    storage = new_storage(tmp_path / "runs")
+    small: Sequence[str] = (
+        "--clients",
+        "6",
+        "--set",
+        "training.rounds=2",
+        "--filter",
+        "algorithm=ocfl-kmeans",
+    )
+    assert "1 of 1 runs finished" in fedgrid("run", "quickstart", "--in-process", *small)
+    assert "index.html" in fedgrid("report", "quickstart")
+    page = (storage / "grids" / "quickstart" / "report" / "index.html").read_text()
+    css, script = ((ROOT / "tracking" / "report" / f"report.{kind}").read_text() for kind in ("css", "js"))
+    assert css.strip() in page
+    assert script.strip() in page
+
+
+def test_citation_and_changelog_agree_with_the_project() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    name, description = PROJECT["name"], PROJECT["description"]
+    assert citation["title"] == f"{name}: {description[0].lower()}{description[1:]}"
+    assert citation["version"] == PROJECT["version"]
+    assert citation["license"] == PROJECT["license"] == "MIT"
+    assert citation["authors"] == PROJECT["authors"]
+    assert citation["keywords"] == PROJECT["keywords"]
+    assert citation.get("repository-code") == PROJECT["urls"].get("Repository")
+    assert citation["references"][0]["url"] == PROJECT["urls"]["Paper"]
+    newest = re.search(r"^## (\S+?),? ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest
+    assert newest[1] == PROJECT["version"]
