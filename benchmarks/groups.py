@@ -9,7 +9,7 @@ how many it cuts up. Last the rounds in which `evident-groups` clusters, median 
 rounds in which the last two clients have met, where not all are asked.
 
 Federations are trained once and kept in `--folder`; methods then decide on the same updates
-(`benchmarks.group_trunks`).
+(`benchmarks.group_shared_prefixes`).
 """
 
 import argparse
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.group_trunks import Trunk, all_met, decisions, trunk_of
+from benchmarks.group_shared_prefixes import SharedPrefix, all_met, decisions, shared_prefix_of
 
 TOLD = "told"
 """In place of a clusterer's settings: as many clusters as there are hidden groups."""
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0..4")
     parser.add_argument("--only", default=",".join(name for name in SETS if name != "MNIST"), help="Sets.")
     parser.add_argument("--rounds", type=int, default=5, help="With partial participation more.")
-    parser.add_argument("--folder", type=Path, default=Path("runs/group-trunks"))
+    parser.add_argument("--folder", type=Path, default=Path("runs/group-shared-prefixes"))
     parser.add_argument("--data", type=Path, default=Path("data"))
     given = parser.parse_args()
     first, _, last = given.seeds.partition("..")
@@ -98,39 +98,42 @@ def main() -> None:
     began = time.process_time()
     print(f"| {' | '.join(('seeds ' + given.seeds, 'federations', *METHODS, 'in round'))} |")
     for name in given.only.split(","):
-        trunks = [
-            trunk_of({**case, "seed": seed}, given.rounds, given.folder, given.data)
+        shared_prefixes = [
+            shared_prefix_of({**case, "seed": seed}, given.rounds, given.folder, given.data)
             for case, seed in product(SETS[name], seeds)
         ]
-        counts = [count(trunks, name == "none", *method) for method in METHODS.values()]
-        print(f"| {' | '.join((name, str(len(trunks)), *counts, rounds_of(trunks)))} |", flush=True)
+        counts = [count(shared_prefixes, name == "none", *method) for method in METHODS.values()]
+        print(
+            f"| {' | '.join((name, str(len(shared_prefixes)), *counts, rounds_of(shared_prefixes)))} |",
+            flush=True,
+        )
     print(f"{time.process_time() - began:.0f} s of a core")
 
 
-def count(trunks: Sequence[Trunk], none: bool, name: str, settings: Settings) -> str:
+def count(shared_prefixes: Sequence[SharedPrefix], none: bool, name: str, settings: Settings) -> str:
     """Return in how many federations a method is right; without groups, how many it cuts up."""
     if none and TOLD in settings.values():
         return "–"
-    return str(sum(succeeds(trunk, none, name, settings) for trunk in trunks))
+    return str(sum(succeeds(shared_prefix, none, name, settings) for shared_prefix in shared_prefixes))
 
 
-def rounds_of(trunks: Sequence[Trunk]) -> str:
+def rounds_of(shared_prefixes: Sequence[SharedPrefix]) -> str:
     """Return the median and the greatest round in which `evident-groups` clusters, and when all have met."""
-    histories = [list(decisions(trunk, "evident-groups", {})) for trunk in trunks]
+    histories = [list(decisions(shared_prefix, "evident-groups", {})) for shared_prefix in shared_prefixes]
     found = [history[-1][0] for history in histories if len(set(history[-1][1].tolist())) > 1]
-    met = [all_met(len(trunk.truth_K), trunk.rounds) for trunk in trunks]
+    met = [all_met(len(shared_prefix.truth_K), shared_prefix.rounds) for shared_prefix in shared_prefixes]
     shown = [f"{np.median(numbers):g}, {max(numbers)}" for numbers in (found, met) if numbers]
     return " / ".join(shown if max(met) > 1 else shown[: len(found) > 0])
 
 
-def succeeds(trunk: Trunk, none: bool, name: str, settings: Settings) -> bool:
+def succeeds(shared_prefix: SharedPrefix, none: bool, name: str, settings: Settings) -> bool:
     """Return whether the final clusters are the hidden groups; without groups, whether there are several."""
-    groups = len(set(trunk.truth_K.tolist()))
+    groups = len(set(shared_prefix.truth_K.tolist()))
     settings = {key: {"num_clusters": groups} if value == TOLD else value for key, value in settings.items()}
-    labels_K = list(decisions(trunk, name, settings))[-1][1]
+    labels_K = list(decisions(shared_prefix, name, settings))[-1][1]
     if none:
         return len(set(labels_K.tolist())) > 1
-    return same(labels_K, trunk.truth_K)
+    return same(labels_K, shared_prefix.truth_K)
 
 
 def same(labels_K: np.ndarray, truth_K: np.ndarray) -> bool:

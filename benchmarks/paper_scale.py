@@ -38,11 +38,11 @@ class Need:
     asked: int = 0
     """Rounds of all runs."""
     apart: int = 0
-    """Rounds to compute if nothing is shared once a run has left the trunk."""
+    """Rounds to compute if nothing is shared once a run has left the shared prefix."""
     shared: int = 0
     """Rounds to compute if runs with the same known partition share them."""
-    trunk_bytes: int = 0
-    """States of the trunk."""
+    shared_prefix_bytes: int = 0
+    """States of the shared prefix."""
     alone_bytes: int = 0
     """States of the branches with one cluster per client."""
     other_bytes: int = 0
@@ -53,7 +53,7 @@ class Need:
     @property
     def state_bytes(self) -> int:
         """All states."""
-        return self.trunk_bytes + self.alone_bytes + self.other_bytes
+        return self.shared_prefix_bytes + self.alone_bytes + self.other_bytes
 
     def __add__(self, other: "Need") -> "Need":
         return Need(**{name: value + getattr(other, name) for name, value in vars(self).items()})
@@ -62,15 +62,15 @@ class Need:
 def need(rounds: int, clients: int, model_bytes: int, runs: int, branches: Iterable[Branch]) -> Need:
     """Return the need of one scenario's `runs` runs of `rounds` rounds, one of them BNC's."""
     lengths = {each: rounds + 1 - each.start for each in branches}
-    trunk = rounds - len({each.start for each in lengths})
+    shared_prefix = rounds - len({each.start for each in lengths})
     shared = rounds_computed(rounds, list(lengths))
     states = {each: lengths[each] * each.clusters * model_bytes for each in computed(lengths)}
     alone = sum(size for each, size in states.items() if each.clusters > GROUPS)
     return Need(
         asked=runs * rounds,
-        apart=trunk + sum(lengths.values()),
+        apart=shared_prefix + sum(lengths.values()),
         shared=shared,
-        trunk_bytes=rounds * model_bytes,
+        shared_prefix_bytes=rounds * model_bytes,
         alone_bytes=alone,
         other_bytes=sum(states.values()) - alone,
         statistics_bytes=shared * clients * STATISTICS,
@@ -108,13 +108,13 @@ def main() -> None:
         by_dataset.setdefault(dataset, []).append(each)
     total = sum(needs.values(), Need())
     largest = max(each.state_bytes for each in needs.values())
-    table = Table("", "asked", "apart", "", "shared", "", "trunk", "alone", "other", "largest", box=None)
+    table = Table("", "asked", "apart", "", "shared", "", "prefix", "alone", "other", "largest", box=None)
     print("Rounds asked and computed; GB of states, and those of the largest scenario")
     for column in table.columns[1:]:
         column.justify = "right"
     for name, members in {**by_dataset, "all": list(needs.values())}.items():
         each = sum(members, Need())
-        sizes = (each.trunk_bytes, each.alone_bytes, each.other_bytes)
+        sizes = (each.shared_prefix_bytes, each.alone_bytes, each.other_bytes)
         table.add_row(
             *(name, f"{each.asked:,}"),
             *(f"{each.apart:,}", f"{each.apart / each.asked:.0%}"),
@@ -130,8 +130,8 @@ def main() -> None:
         f"All states take {gigabytes(total.state_bytes)} GB, "
         f"those of a scenario at most {gigabytes(largest)} GB, deleted with its last run; "
         f"statistics, which are kept, {gigabytes(total.statistics_bytes)} GB.\n"
-        f"All trunks together, {gigabytes(total.trunk_bytes)} GB, "
-        f"{'fits' if total.trunk_bytes < LIMIT else 'does not fit'} into {gigabytes(LIMIT)} GB."
+        f"All shared prefixes together, {gigabytes(total.shared_prefix_bytes)} GB, "
+        f"{'fits' if total.shared_prefix_bytes < LIMIT else 'does not fit'} into {gigabytes(LIMIT)} GB."
     )
 
 

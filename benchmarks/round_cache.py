@@ -115,7 +115,7 @@ def show(plain: Sequence[Seconds], storing: Sequence[Seconds], taking: Sequence[
 
 
 def show_disk(entries: Sequence[StoredFile], rounds: int) -> None:
-    """Print what a round of the trunk leaves."""
+    """Print what a round of the shared prefix leaves."""
     states = sum(entry.size for entry in entries if entry.is_state) / rounds
     others = sum(entry.size for entry in entries if not entry.is_state) / rounds
     model = BYTES * model_size("mnist")

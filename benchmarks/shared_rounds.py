@@ -2,7 +2,7 @@
 
     python -m benchmarks.shared_rounds paper-digits --storage runs
 
-A client's training in a round is fixed by the run's trunk, the round and the model that it starts from. That
+A client's training in a round is fixed by its shared prefix, the round and the model it starts from. That
 model is the mean over a cluster whose members each started from some model, and so on back to the first one.
 Two runs can share a training only if all of that history is equal; trainings with different histories have
 different bits. So the number of different histories is the least that any cache can do, whatever its keys.
@@ -24,7 +24,7 @@ from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.times import times_of
 
 Training: TypeAlias = tuple[str, int, int, int]
-"""Trunk, round, client, and the number of the history of its model."""
+"""Shared prefix, round, client, and the number of the history of its model."""
 Labels: TypeAlias = Sequence[Mapping[int, int]]
 """Client -> cluster, of each round."""
 COLUMNS = ["round", "client", "cluster"]
@@ -68,7 +68,7 @@ def trainings(run: RunConfig, rounds: Labels, known: dict[object, int]) -> Itera
     history = dict.fromkeys(range(run.clients), 0)
     for number, cluster in enumerate(rounds, 1):
         for client, model in history.items():
-            yield run.trunk, number, client, model
+            yield run.shared_prefix, number, client, model
         members: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for client, label in sorted(cluster.items()):
             members[label].append((client, history[client]))

@@ -155,7 +155,7 @@ class RunConfig(Section):
         return f"{self.scenario}-{self.algorithm['name'].replace('-', '_')}-s{self.seed}"
 
     @property
-    def trunk(self) -> str:
+    def shared_prefix(self) -> str:
         """Name shared by all runs that differ only in the algorithm, the weights and the number of rounds.
 
         Such runs have rounds in common: `mnist-15-overlapping-imbalanced-s0-1f3870be274f`.

@@ -193,7 +193,7 @@ class Session:
         # On several kinds of machines a round depends on which client is where: nothing is shared.
         if self._cache is None or len(machines) > 1:
             return None
-        files = CacheFiles(storage, config.trunk, config.run_id, self._cache)
+        files = CacheFiles(storage, config.shared_prefix, config.run_id, self._cache)
         files.free_disk()
         return SessionCache(files, of_setup(setup, machines[0]), self._writer)
 

@@ -1,6 +1,6 @@
 """The files of the round cache: what one run has computed of a round, for every other run that reaches it.
 
-A folder `cache/` beside the runs has a folder for each trunk (`RunConfig.trunk`), with one file an entry,
+A folder `cache/` beside the runs has a folder per `RunConfig.shared_prefix`, with one file an entry,
 named `<round>-<key>-<name>.safetensors`. The key is a digest of the round's inputs, the name says which
 result it is (`engine.round_cache.cached_round`). Files may go at any time: an entry that is missing, damaged
 or cannot be written costs time and changes no number.
@@ -48,7 +48,7 @@ class StoredFile:
     """Bytes."""
 
     @property
-    def trunk(self) -> str:
+    def shared_prefix(self) -> str:
         """The name of its folder."""
         return self.file.split("/")[1]
 
@@ -86,13 +86,13 @@ class CacheOptions:
 class CacheFiles:
     """What one run reads and writes of the round cache; problems become `warnings`."""
 
-    def __init__(self, storage: Storage, trunk: str, run_id: str, options: CacheOptions) -> None:
+    def __init__(self, storage: Storage, shared_prefix: str, run_id: str, options: CacheOptions) -> None:
         self.run_id = run_id
         self.warnings: list[str] = []
         self._complained = False
         # A lookup that fails costs one round; waiting for it would cost more.
         self._storage = replace(storage, patience=Patience())
-        self._trunk = f"{FOLDER}/{trunk}"
+        self._shared_prefix = f"{FOLDER}/{shared_prefix}"
         self._limit = options.limit
         self._speed = options.speed
 
@@ -169,7 +169,7 @@ class CacheFiles:
 
     def lock(self, name: str) -> RoundLock:
         """Return the lock of a round; of a storage at a URI it holds among the runs of this machine."""
-        return RoundLock(self._storage.root / self._trunk / f"{name}.lock")
+        return RoundLock(self._storage.root / self._shared_prefix / f"{name}.lock")
 
     def _has_room(self, size: int) -> bool:
         """Return whether an entry fits, after making room; lists the cache only if its share is used up."""
@@ -194,16 +194,16 @@ class CacheFiles:
             self.warnings.append(warning)
 
     def _file(self, name: str) -> str:
-        return f"{self._trunk}/{name}{ENTRY}"
+        return f"{self._shared_prefix}/{name}{ENTRY}"
 
 
-def kept(storage: Storage, trunk: str = "") -> list[StoredFile]:
-    """Return the entries of the round cache, or of one trunk.
+def kept(storage: Storage, shared_prefix: str = "") -> list[StoredFile]:
+    """Return the entries of the round cache, or of one shared prefix.
 
     Raises:
         RunError: if the storage cannot be read.
     """
-    folder = f"{FOLDER}/{trunk}".rstrip("/")
+    folder = f"{FOLDER}/{shared_prefix}".rstrip("/")
     return [StoredFile(file, size) for file, size in storage.sizes(folder).items() if NAME.fullmatch(file)]
 
 

@@ -210,7 +210,7 @@ def _places(runs: Sequence[RunConfig], options: LaunchOptions) -> Mapping[int, P
         from fedgrid.grids.planning.gpu_share import measure_on_cluster, with_measured_share
 
         request = with_measured_share(runs, nodes, request, options.data_dir, measure_on_cluster)
-    return placements(runs, nodes, request, by_trunk=options.cache is not None)
+    return placements(runs, nodes, request, by_shared_prefix=options.cache is not None)
 
 
 def _push_mlflow_marks(grid: Grid, storage: Storage) -> None:
@@ -242,7 +242,7 @@ def _check_room(todo: Sequence[RunConfig], options: LaunchOptions) -> int:
     nodes = known_nodes()
     if nodes is None:
         return 0
-    return actors_at_once(todo, nodes, options.request, by_trunk=options.cache is not None)
+    return actors_at_once(todo, nodes, options.request, by_shared_prefix=options.cache is not None)
 
 
 def _still_fits(places: Mapping[int, Placement]) -> None:
@@ -262,8 +262,10 @@ def _still_fits(places: Mapping[int, Placement]) -> None:
 def _forget(runs: Sequence[RunConfig], storage: Storage, options: LaunchOptions, log: RunLog) -> None:
     """Delete these runs on disk and in MLflow, and all cached rounds that they could use."""
     log.forget(runs)
-    trunks = {f"{FOLDER}/{run.trunk}" for run in runs} if options.cache is not None else set()
-    for name in (*(folder_of(storage.root, run).name for run in runs), *sorted(trunks)):
+    shared_prefixes = (
+        {f"{FOLDER}/{run.shared_prefix}" for run in runs} if options.cache is not None else set()
+    )
+    for name in (*(folder_of(storage.root, run).name for run in runs), *sorted(shared_prefixes)):
         storage.remove_folder(name)
         rmtree(storage.root / name, ignore_errors=True)
 

@@ -148,7 +148,7 @@ def jobs_of(
     rounds = {run.run_id: _round(run, asked, storage) for run in finished}
     images = _images(finished, asked, rounds, data_dir)
     jobs = [
-        Job(run, asked.settings(on, rounds[run.run_id], images[run.trunk]))
+        Job(run, asked.settings(on, rounds[run.run_id], images[run.shared_prefix]))
         for run in finished
         for on in asked.on
     ]
@@ -186,17 +186,17 @@ def _check_model(run: RunConfig, asked: Asked, data_dir: Path) -> None:
 def _images(
     runs: Sequence[RunConfig], asked: Asked, rounds: Mapping[str, int], data_dir: Path
 ) -> dict[str, int]:
-    """Return how many images each client, or as published each cluster, has explained: by trunk of runs."""
+    """Return how many images each client, or as published each cluster, has explained, by shared prefix."""
     if asked.as_published:
-        return {run.trunk: asked.images or PUBLISHED_IMAGES for run in runs}
-    firsts = {run.trunk: run for run in runs}
+        return {run.shared_prefix: asked.images or PUBLISHED_IMAGES for run in runs}
+    firsts = {run.shared_prefix: run for run in runs}
     found = {}
     # By data set: the images of one at a time are in memory.
-    for trunk, run in sorted(firsts.items(), key=lambda item: item[1].dataset):
+    for shared_prefix, run in sorted(firsts.items(), key=lambda item: item[1].dataset):
         most, why = min(_limits(run, asked, rounds[run.run_id], data_dir))
         if asked.images is not None and asked.images > most:
             raise ConfigError(f"--images {asked.images}: {why} in {run.scenario}; choose 1 to {most}")
-        found[trunk] = min(IMAGES, most) if asked.images is None else asked.images
+        found[shared_prefix] = min(IMAGES, most) if asked.images is None else asked.images
     return found
 
 

@@ -20,9 +20,15 @@ def of_launch(
         fresh: whether it deletes `todo` first, and the cached rounds that these could use.
     """
     todo = list(todo)
-    trunks = {f"{FOLDER}/{run.trunk}": f"cached rounds of {run.scenario}" for run in todo} if cached else {}
+    shared_prefixes = (
+        {f"{FOLDER}/{run.shared_prefix}": f"cached rounds of {run.scenario}" for run in todo}
+        if cached
+        else {}
+    )
     changes = _named(todo)
-    return Claims(changes, {**_named(runs), **trunks}, {**changes, **trunks} if fresh else {})
+    return Claims(
+        changes, {**_named(runs), **shared_prefixes}, {**changes, **shared_prefixes} if fresh else {}
+    )
 
 
 def of_deletion(doomed: Iterable[RunConfig]) -> Claims:

@@ -107,28 +107,28 @@ def _initialised(place: str, workers: int) -> Iterator[None]:
 
 
 def placements(
-    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, *, by_trunk: bool = False
+    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, *, by_shared_prefix: bool = False
 ) -> Mapping[int, Placement]:
-    """Return number of clients -> placement of a run with so many; `by_trunk`: see `num_to_place`.
+    """Return number of clients -> placement of a run with so many; `by_shared_prefix`: see `num_to_place`.
 
     Raises:
         ConfigError: if a run cannot fit on the nodes.
     """
-    num_runs = num_to_place(runs, by_trunk=by_trunk)
+    num_runs = num_to_place(runs, by_shared_prefix=by_shared_prefix)
     stacks = least_stacked(runs)
     return {clients: plan(clients, nodes, request, num_runs, stacks[clients]) for clients in sorted(stacks)}
 
 
 def actors_at_once(
-    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, *, by_trunk: bool = False
+    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, *, by_shared_prefix: bool = False
 ) -> int:
     """Return how many actors, servers included, the runs will have at the same time, at least.
 
     Raises:
         ConfigError: if a run cannot fit on the nodes.
     """
-    places = placements(runs, nodes, request, by_trunk=by_trunk).values()
-    side_by_side = min(most_at_once(places, nodes), num_to_place(runs, by_trunk=by_trunk))
+    places = placements(runs, nodes, request, by_shared_prefix=by_shared_prefix).values()
+    side_by_side = min(most_at_once(places, nodes), num_to_place(runs, by_shared_prefix=by_shared_prefix))
     return side_by_side * min(len(place.bundles()) for place in places)
 
 
@@ -144,13 +144,13 @@ def least_stacked(runs: Iterable[RunConfig]) -> Mapping[int, int]:
     return least
 
 
-def num_to_place(runs: Sequence[RunConfig], *, by_trunk: bool = False) -> int:
+def num_to_place(runs: Sequence[RunConfig], *, by_shared_prefix: bool = False) -> int:
     """Return how many of the runs can make progress at the same time.
 
-    With a round cache (`by_trunk`) that is one a trunk. Two runs of a trunk share their first rounds: one
-    computes a round, the other waits for it. More actors for the first one help both.
+    With a round cache (`by_shared_prefix`) that is one a shared prefix: of two runs that share their first
+    rounds one computes a round and the other waits for it. More actors for the first one help both.
     """
-    return len({run.trunk for run in runs}) if by_trunk else len(runs)
+    return len({run.shared_prefix for run in runs}) if by_shared_prefix else len(runs)
 
 
 def address() -> str:

@@ -51,7 +51,7 @@ def dry_run(
     storage.pull_marks()
     left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
     request = with_share_here([run for run, rounds in left if rounds], nodes, request, data_dir)
-    capacities = capacities_of(left, nodes, request, by_trunk=with_cache)
+    capacities = capacities_of(left, nodes, request, by_shared_prefix=with_cache)
     workloads = workloads_of(left, data_dir)
     device = _device(capacities)
     with nullcontext() if as_json else console.status(f"Timing the models, at most {BUDGET:g} s ..."):
@@ -100,7 +100,7 @@ def _device(capacities: Sequence[Capacity]) -> str:
 
 
 def _total(rows: Sequence[DatasetRow]) -> dict[str, Any]:
-    names = ("runs", "trunks", "finished", "rounds_left", "download_mb", "hours", "encoders")
+    names = ("runs", "shared_prefixes", "finished", "rounds_left", "download_mb", "hours", "encoders")
     found = {name: sum(getattr(row, name) for row in rows) for name in (*names, *PARTS)}
     shared = [row.shared_hours for row in rows]
     return found | {"shared_hours": None if None in shared else sum(filter(None, shared))}
@@ -139,7 +139,7 @@ def _show(
         say(_about_parts(total, device))
         if count := total["encoders"]:
             say(f"With {count} encoder{'s' * (count > 1)}, each trained once, unless the storage has it.")
-        if with_cache and total["trunks"] < total["runs"]:
+        if with_cache and total["shared_prefixes"] < total["runs"]:
             say(_about_sharing(total))
 
 
@@ -153,14 +153,15 @@ def _about_parts(total: Mapping[str, Any], device: str) -> str:
 
 def _about_sharing(total: Mapping[str, Any]) -> str:
     """Return in one line what the round cache saves."""
-    trunks = f"{total['trunks']} trunk{'s' * (total['trunks'] != 1)} for {total['runs']} runs"
+    prefixes = total["shared_prefixes"]
+    shared = f"{total['runs']} runs, {prefixes} shared prefix{'es' * (prefixes != 1)}"
     found = total["shared_hours"]
     if found is None:
-        return f"At most: runs of one trunk share their first rounds ({trunks})."
+        return f"At most: shared rounds are computed once ({shared})."
     share = found / sum(total[part] for part in PARTS)
     return (
-        f"At most: runs of one trunk share their first rounds ({trunks}). The published runs compute "
-        f"{share:.0%} of theirs: {_roughly(found)}."
+        f"At most: shared rounds are computed once ({shared}). "
+        f"The published runs compute {share:.0%} of theirs: {_roughly(found)}."
     )
 
 

@@ -50,7 +50,7 @@ def encoder_plans(left: RoundsLeft, dataset: Dataset, data_dir: Path) -> list[En
         settings = None if message is None else message.encoder
         if settings is None or kind_of(settings, dataset.shape) in ("pca", "pixels"):
             continue
-        key = settings.model_dump_json(), run.trunk if settings.federated else ""
+        key = settings.model_dump_json(), run.shared_prefix if settings.federated else ""
         plans[key] = _plan(run, settings, dataset, data_dir)
     return list(plans.values())
 

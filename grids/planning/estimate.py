@@ -22,7 +22,7 @@ class DatasetRow:
 
     dataset: str
     runs: int
-    trunks: int
+    shared_prefixes: int
     """Groups of these runs that begin with the same rounds."""
     finished: int
     rounds_left: int
@@ -76,14 +76,14 @@ class Capacity:
 
 
 def capacities_of(
-    left: RoundsLeft, nodes: Sequence[Node], request: Request, *, by_trunk: bool = False
+    left: RoundsLeft, nodes: Sequence[Node], request: Request, *, by_shared_prefix: bool = False
 ) -> list[Capacity]:
-    """Return how the runs fit, one entry a number of clients; `by_trunk`: see `num_to_place`.
+    """Return how the runs fit, one entry a number of clients; `by_shared_prefix`: see `num_to_place`.
 
     Raises:
         ConfigError: if a run cannot fit on the nodes.
     """
-    waiting = max(1, num_to_place([run for run, rounds in left if rounds], by_trunk=by_trunk))
+    waiting = max(1, num_to_place([run for run, rounds in left if rounds], by_shared_prefix=by_shared_prefix))
     capacities = []
     stacks = least_stacked(run for run, _ in left)
     for clients in sorted(stacks):
@@ -126,7 +126,7 @@ def dataset_rows(
             DatasetRow(
                 dataset=name,
                 runs=len(runs),
-                trunks=len({run.trunk for run in runs}),
+                shared_prefixes=len({run.shared_prefix for run in runs}),
                 finished=len(runs) - len(waiting),
                 rounds_left=sum(rounds for _, rounds in waiting),
                 clients=tuple(sorted({run.clients for run in runs})),
@@ -144,11 +144,11 @@ def dataset_rows(
 
 def _shared(runs: Sequence[RunConfig], costs: Mapping[str, Cost]) -> float | None:
     """Return the hours that runs take with a round cache, None if some were not published."""
-    trunks: dict[str, list[RunConfig]] = {}
+    shared_prefixes: dict[str, list[RunConfig]] = {}
     for run in runs:
-        trunks.setdefault(run.trunk, []).append(run)
+        shared_prefixes.setdefault(run.shared_prefix, []).append(run)
     found = 0.0
-    for members in trunks.values():
+    for members in shared_prefixes.values():
         if (share := share_computed(members)) is None:
             return None
         found += share * sum(costs[run.run_id].seconds for run in members)

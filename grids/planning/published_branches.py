@@ -1,12 +1,12 @@
 """Which rounds the published runs share, by Tables 1 and 2 of OCFL and by its authors' archive.
 
-The tables show in which round a run leaves the trunk: the rounds that it shares with plain federated
-averaging (BNC). The trunk is computed once per scenario; a run that leaves it in round r of R computes the
+The tables show in which round a run leaves the shared prefix: the rounds that it shares with plain federated
+averaging (BNC). That is computed once per scenario; a run that leaves it in round r of R computes the
 rounds r..R itself. The first run that leaves in round r also stores the plain mean
 (`grids.planning.start_order`). For other runs that leave in this round the cache has the similarities but no
 means over their clusters, so that the clients are trained again. Source: arXiv:2509.01587. Pitfalls:
 
-- A run that scores 0 in all three columns of Table 1 has one cluster to the end and never leaves the trunk,
+- A run that scores 0 in all three columns of Table 1 has one cluster to the end and never leaves it,
   whatever Table 2 says (there, a renamed cluster counts as a change).
 - For SCL Table 2 has the last of many splits; the first is in round 22 in all 16 runs that split.
 - The seeds of the published runs differ: the rounds of one scenario's OCFL runs differ by one or two, whereas
@@ -26,12 +26,12 @@ from fedgrid.tracking.scoring.partitions import PUBLISHED_ROUNDS, PublishedClust
 
 GROUPS = 3
 SATTLER_SPLITS = 22
-TRUNK = "BNC"
+SHARED_PREFIX = "BNC"
 
 
 @dataclass(frozen=True)
 class Branch:
-    """A run that leaves the trunk."""
+    """A run that leaves the shared prefix."""
 
     algorithm: str
     start: int
@@ -42,7 +42,7 @@ class Branch:
 
 
 def branch(algorithm: str, clients: int, scores: PublishedClustering) -> Branch | None:
-    """Return the branch of a published run, None if it never leaves the trunk."""
+    """Return the branch of a published run, None if it never leaves the shared prefix."""
     if scores.published_rand == scores.published_ami == scores.published_com == 0:
         return None
     start = SATTLER_SPLITS if algorithm == "SCL" else scores.published_round
@@ -56,21 +56,21 @@ def computed(branches: Iterable[Branch]) -> list[Branch]:
     return list({f"{each.start}" if each.is_exact else each.algorithm: each for each in branches}.values())
 
 
-def rounds_computed(rounds: int, branches: Sequence[Branch], trunk: int | None = None) -> int:
+def rounds_computed(rounds: int, branches: Sequence[Branch], shared_prefix: int | None = None) -> int:
     """Return how many rounds a scenario's runs of `rounds` rounds compute together.
 
-    Some run stays on the trunk until round `trunk`, None if one stays to the end.
+    Some run stays on the shared prefix until round `shared_prefix`, None if one stays to the end.
     """
-    on_trunk = rounds if trunk is None else trunk
-    # The first run that leaves the trunk in a round computes that round for it, too.
-    on_trunk -= len({each.start for each in branches if each.start <= on_trunk})
-    return on_trunk + sum(rounds + 1 - each.start for each in computed(branches))
+    on_shared_prefix = rounds if shared_prefix is None else shared_prefix
+    # The first run that leaves the shared prefix in a round computes that round for it, too.
+    on_shared_prefix -= len({each.start for each in branches if each.start <= on_shared_prefix})
+    return on_shared_prefix + sum(rounds + 1 - each.start for each in computed(branches))
 
 
 def share_computed(runs: Sequence[RunConfig]) -> float | None:
-    """Return the share of their rounds that runs of one trunk compute; None if one of them is not published.
+    """Return the share of their rounds that runs with one shared prefix compute; None if one is unknown.
 
-    Runs with fewer rounds than were published leave the trunk in the same round, or not at all.
+    Runs with fewer rounds than were published leave the shared prefix in the same round, or not at all.
     """
     first = runs[0]
     scenario = (first.short_dataset, first.clients, first.split.kind)
@@ -78,7 +78,7 @@ def share_computed(runs: Sequence[RunConfig]) -> float | None:
     titles = [title(run.algorithm["name"]) for run in runs]
     if len({*titles}) < len(runs) or any((scenario, name) not in known for name in titles):
         return None
-    found = (branch(name, first.clients, known[scenario, name]) for name in titles if name != TRUNK)
+    found = (branch(name, first.clients, known[scenario, name]) for name in titles if name != SHARED_PREFIX)
     leaving = [each for each in found if each is not None and each.start <= rounds]
     last = max(each.start for each in leaving) - 1 if len(leaving) == len(runs) else None
     return rounds_computed(rounds, leaving, last) / (rounds * len(runs))

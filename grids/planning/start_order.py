@@ -9,18 +9,18 @@ from fedgrid.engine.run_config import RunConfig
 def in_order(runs: Sequence[RunConfig], at_once: int = 1) -> list[RunConfig]:
     """Sort runs: by data set as declared, then the longest first.
 
-    A long run that starts last would keep a whole cluster waiting. Within a trunk, start the run that
+    A long run that starts last would keep a whole cluster waiting. Within a shared prefix, start the run that
     diverges from FedAvg earliest: in the round in which it diverges it also caches FedAvg's mean, with which
     the next run continues. In the other order, each run would train that round once more
     (`engine.round_cache.cached_round`).
 
     Args:
         runs: the runs in the order of the grid.
-        at_once: how many runs go side by side. Two runs of one trunk would need the same round at the same
-            time: one computes it, the other waits and leaves its core idle. So `at_once` trunks take turns:
-            the first run of each, then the second run of each, and so on to their ends; then the next
-            trunks. A last group smaller than `at_once` joins the group before it. Trunks are not all mixed
-            because the round cache holds a trunk's large entries until its last run has ended.
+        at_once: how many runs go side by side. Two runs with one shared prefix would need the same round at
+            the same time: one computes it, the other waits and leaves its core idle. So `at_once` shared
+            prefixes take turns: the first run of each, then the second run of each, and so on to their ends;
+            then the next. A last group smaller than `at_once` joins the group before it. They are not all
+            mixed because the round cache holds a shared prefix's large entries until its last run has ended.
     """
     datasets = list(dict.fromkeys(run.dataset for run in runs))
 
@@ -33,24 +33,25 @@ def in_order(runs: Sequence[RunConfig], at_once: int = 1) -> list[RunConfig]:
     }
     for run in runs:
         longest_first[length(run)].append(run)
-    return [run for alike in longest_first.values() for run in _by_turns(_trunks(alike), at_once)]
+    return [run for alike in longest_first.values() for run in _by_turns(_shared_prefixes(alike), at_once)]
 
 
-def _trunks(runs: Sequence[RunConfig]) -> list[list[RunConfig]]:
-    """Group the runs by trunk; within a trunk, sort by the first round that can differ from FedAvg."""
-    trunks: dict[str, list[RunConfig]] = {}
+def _shared_prefixes(runs: Sequence[RunConfig]) -> list[list[RunConfig]]:
+    """Group the runs by shared prefix, each sorted by the first round that can differ from FedAvg."""
+    shared_prefixes: dict[str, list[RunConfig]] = {}
     for run in runs:
-        trunks.setdefault(run.trunk, []).append(run)
+        shared_prefixes.setdefault(run.shared_prefix, []).append(run)
     return [
-        sorted(trunk, key=lambda run: run.make_algorithm().start_order_key()) for trunk in trunks.values()
+        sorted(shared_prefix, key=lambda run: run.make_algorithm().start_order_key())
+        for shared_prefix in shared_prefixes.values()
     ]
 
 
-def _by_turns(trunks: Sequence[list[RunConfig]], at_once: int) -> Iterable[RunConfig]:
-    """Yield the first runs of `at_once` trunks, then their second runs, and so on; then the next trunks."""
-    blocks = max(1, len(trunks) // at_once)
+def _by_turns(shared_prefixes: Sequence[list[RunConfig]], at_once: int) -> Iterable[RunConfig]:
+    """Yield the first runs of `at_once` shared prefixes, then their second ones, and so on; then the next."""
+    blocks = max(1, len(shared_prefixes) // at_once)
     for block in range(blocks):
         start = block * at_once
-        together = trunks[start : start + at_once if block < blocks - 1 else None]
+        together = shared_prefixes[start : start + at_once if block < blocks - 1 else None]
         for turn in zip_longest(*together):
             yield from (run for run in turn if run is not None)

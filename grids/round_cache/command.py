@@ -21,7 +21,7 @@ from fedgrid.grids.round_cache.table import LEGEND, cache_table, readable_size
 from fedgrid.grids.round_cache.usage import Usage, cache_usage, evictable
 
 ROWS_SHOWN = 40
-"""With more trunks than this, the table has a row a data set instead of a row a trunk."""
+"""With more shared prefixes than this, the table has a row per data set."""
 
 
 def show_cache(name: str, storage: Storage, drop: bool, as_json: bool, console: Console) -> None:
@@ -40,7 +40,9 @@ def show_cache(name: str, storage: Storage, drop: bool, as_json: bool, console: 
         print(json.dumps({"grid": name, **usage.as_dict(), "dropped_bytes": freed if drop else None}))
         return
     say = partial(print_plain, console)
-    rows = list(usage.trunks.values()) if len(usage.trunks) <= ROWS_SHOWN else usage.datasets
+    rows = (
+        list(usage.shared_prefixes.values()) if len(usage.shared_prefixes) <= ROWS_SHOWN else usage.datasets
+    )
     console.print(cache_table(f"Round cache, {name}", rows, usage.total, console.width))
     say(LEGEND)
     say()
@@ -48,12 +50,15 @@ def show_cache(name: str, storage: Storage, drop: bool, as_json: bool, console: 
         saved = duration(usage.total.uncached_seconds - usage.total.seconds)
         say(f"The cache saved {saved} of {duration(usage.total.uncached_seconds)}.")
     if dropped:
-        trunks = {entry.trunk for entry in dropped}
-        what = f"{_number(len(dropped), 'state')} of {_number(len(trunks), 'trunk')}"
+        shared_prefixes = {entry.shared_prefix for entry in dropped}
+        what = f"{_number(len(dropped), 'state')} of {_number(len(shared_prefixes), 'shared prefix', 'es')}"
         say(f"Freed {readable_size(freed)}: {what}.")
     say(_next_step(name, usage.total, runs, storage))
-    if usage.others_trunks:
-        say(f"Other grids: {readable_size(usage.others_bytes)} in {_number(usage.others_trunks, 'trunk')}.")
+    if usage.others_shared_prefixes:
+        say(
+            f"Other grids: {readable_size(usage.others_bytes)} "
+            f"in {_number(usage.others_shared_prefixes, 'shared prefix', 'es')}."
+        )
 
 
 def _drop(name: str, runs: Sequence[RunConfig], storage: Storage) -> list[StoredFile]:
@@ -81,5 +86,5 @@ def _next_step(name: str, total: Usage, runs: Sequence[RunConfig], storage: Stor
     return "Nothing to delete: there are no states, and statistics stay for later runs."
 
 
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _number(count: int, what: str, plural: str = "s") -> str:
+    return f"{count} {what}{'' if count == 1 else plural}"

@@ -15,26 +15,30 @@ from fedgrid.grids.results.grid_folder import RUNS, GridFolder, known
 from fedgrid.grids.results.outcome import unfinished
 
 
-def idle_trunks(runs: Iterable[RunConfig], pending: Iterable[RunConfig]) -> set[str]:
-    """Return the trunks of `runs` that no run of `pending` belongs to."""
-    return {run.trunk for run in runs} - {run.trunk for run in pending}
+def idle_shared_prefixes(runs: Iterable[RunConfig], pending: Iterable[RunConfig]) -> set[str]:
+    """Return the shared prefixes of `runs` that no run of `pending` belongs to."""
+    return {run.shared_prefix for run in runs} - {run.shared_prefix for run in pending}
 
 
-def states(entries: Iterable[StoredFile], trunks: Collection[str]) -> list[StoredFile]:
-    """Return the entries of these trunks that are states."""
-    return [entry for entry in entries if entry.is_state and entry.trunk in trunks]
+def states(entries: Iterable[StoredFile], shared_prefixes: Collection[str]) -> list[StoredFile]:
+    """Return the entries of these shared prefixes that are states."""
+    return [entry for entry in entries if entry.is_state and entry.shared_prefix in shared_prefixes]
 
 
 def waiting_runs(runs: Sequence[RunConfig], storage: Storage) -> list[RunConfig]:
-    """Return the unfinished runs of all grids of the storage that may use states in the trunks of `runs`.
+    """Return the unfinished runs of the storage's grids that may use states of the shared prefixes of `runs`.
 
     A grid of another version is ignored: its runs have other keys.
     """
-    trunks = {run.trunk for run in runs}
+    shared_prefixes = {run.shared_prefix for run in runs}
     found = {run.run_id: run for run in runs}
     for name in known(storage):
         with suppress(ConfigError):
-            found |= {run.run_id: run for run in GridFolder(storage, name).runs() if run.trunk in trunks}
+            found |= {
+                run.run_id: run
+                for run in GridFolder(storage, name).runs()
+                if run.shared_prefix in shared_prefixes
+            }
     return unfinished(found.values(), storage)
 
 
@@ -47,16 +51,19 @@ class OtherGrids:
         self._own = own
         self._read: dict[str, tuple[tuple[int, ...], Mapping[str, Sequence[RunConfig]]]] = {}
 
-    def waiting_trunks(self, trunks: Collection[str]) -> set[str]:
-        """Return those of `trunks` whose states a run of theirs may still use."""
-        grids = [self._by_trunk(name) for name in known(self._storage) if name != self._own]
+    def waiting_shared_prefixes(self, shared_prefixes: Collection[str]) -> set[str]:
+        """Return those of `shared_prefixes` whose states a run of theirs may still use."""
+        grids = [self._by_shared_prefix(name) for name in known(self._storage) if name != self._own]
         return {
-            trunk
-            for trunk in trunks
-            if any(unfinished(by_trunk.get(trunk, ()), self._storage) for by_trunk in grids)
+            shared_prefix
+            for shared_prefix in shared_prefixes
+            if any(
+                unfinished(by_shared_prefix.get(shared_prefix, ()), self._storage)
+                for by_shared_prefix in grids
+            )
         }
 
-    def _by_trunk(self, name: str) -> Mapping[str, Sequence[RunConfig]]:
+    def _by_shared_prefix(self, name: str) -> Mapping[str, Sequence[RunConfig]]:
         folder = GridFolder(self._storage, name)
         found: Mapping[str, Sequence[RunConfig]] = {}
         # A grid that has just been deleted, is damaged, or is of another version: its runs have other keys.
@@ -64,10 +71,10 @@ class OtherGrids:
             status = (folder.path / RUNS).stat()
             version = status.st_ino, status.st_mtime_ns, status.st_size
             if self._read.get(name, ((), ()))[0] != version:
-                by_trunk: dict[str, list[RunConfig]] = {}
+                by_shared_prefix: dict[str, list[RunConfig]] = {}
                 for run in folder.runs():
-                    by_trunk.setdefault(run.trunk, []).append(run)
-                self._read[name] = version, by_trunk
+                    by_shared_prefix.setdefault(run.shared_prefix, []).append(run)
+                self._read[name] = version, by_shared_prefix
             found = self._read[name][1]
         return found
 
@@ -92,16 +99,16 @@ class Retention:
         runs = self._folder.runs()
         pending = unfinished(runs, self._storage)
         for run in pending:
-            self._pending.setdefault(run.trunk, set()).add(run.run_id)
+            self._pending.setdefault(run.shared_prefix, set()).add(run.run_id)
         if not self._grows:
-            self._drop(idle_trunks(runs, pending))
+            self._drop(idle_shared_prefixes(runs, pending))
 
     def finish(self, run: RunConfig) -> None:
         """Evict the states that only this run still needed."""
-        waiting = self._pending.get(run.trunk, set())
+        waiting = self._pending.get(run.shared_prefix, set())
         waiting.discard(run.run_id)
         if not waiting and not self._grows:
-            self._drop({run.trunk})
+            self._drop({run.shared_prefix})
 
     def conclude(self, until: Mapping[str, int]) -> None:
         """Evict the states kept for later runs: no more will come.
@@ -110,16 +117,16 @@ class Retention:
         """
         if self._grows:
             runs = self._folder.runs()
-            self._drop(idle_trunks(runs, unfinished(runs, self._storage, until)))
+            self._drop(idle_shared_prefixes(runs, unfinished(runs, self._storage, until)))
 
-    def _drop(self, trunks: Collection[str]) -> None:
-        """Evict the states of these trunks, with one listing: of the only trunk, or of the whole cache."""
-        if not trunks:
+    def _drop(self, shared_prefixes: Collection[str]) -> None:
+        """Evict the states of these shared prefixes, with one listing: of the one, or of the whole cache."""
+        if not shared_prefixes:
             return
         try:
-            entries = kept(self._storage, next(iter(trunks)) if len(trunks) == 1 else "")
-            if found := {entry.trunk for entry in states(entries, trunks)}:
-                found -= self._others.waiting_trunks(found)
+            entries = kept(self._storage, next(iter(shared_prefixes)) if len(shared_prefixes) == 1 else "")
+            if found := {entry.shared_prefix for entry in states(entries, shared_prefixes)}:
+                found -= self._others.waiting_shared_prefixes(found)
             if unused := states(entries, found):
                 drop(self._storage, unused)
         except (OSError, RunError) as error:

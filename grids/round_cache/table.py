@@ -1,4 +1,4 @@
-"""The table of `fedgrid cache`: a row a trunk or a data set, and the total."""
+"""The table of `fedgrid cache`: a row per shared prefix or data set, and the total."""
 
 from collections.abc import Sequence
 from textwrap import fill

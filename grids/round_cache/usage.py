@@ -15,14 +15,14 @@ from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.times import Times, times_of
-from fedgrid.grids.round_cache.retention import idle_trunks, states, waiting_runs
+from fedgrid.grids.round_cache.retention import idle_shared_prefixes, states, waiting_runs
 
 TIMINGS = "timings.parquet"
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Cache hits of the runs of a trunk, or of several trunks, and the size of their entries."""
+    """Cache hits of the runs of one or several shared prefixes, and the size of their entries."""
 
     name: str
     """Scenario and seed, or the data set."""
@@ -57,19 +57,22 @@ class Usage:
 class CacheUsage:
     """The round cache from the point of view of one grid."""
 
-    trunks: Mapping[str, Usage]
+    shared_prefixes: Mapping[str, Usage]
     datasets: Sequence[Usage]
     total: Usage
     others_bytes: int
-    """Size of the entries in trunks that this grid does not have."""
-    others_trunks: int
+    """Size of the entries in shared prefixes that this grid does not have."""
+    others_shared_prefixes: int
 
     def as_dict(self) -> dict[str, Any]:
         """Return the values as JSON types."""
         return {
-            "trunks": [{"trunk": trunk, **usage.as_dict()} for trunk, usage in self.trunks.items()],
+            "shared_prefixes": [
+                {"shared_prefix": shared_prefix, **usage.as_dict()}
+                for shared_prefix, usage in self.shared_prefixes.items()
+            ],
             "total": self.total.as_dict(),
-            "other_grids": {"bytes": self.others_bytes, "trunks": self.others_trunks},
+            "other_grids": {"bytes": self.others_bytes, "shared_prefixes": self.others_shared_prefixes},
         }
 
 
@@ -81,43 +84,55 @@ def cache_usage(runs: Sequence[RunConfig], storage: Storage) -> CacheUsage:
     """
     entries = kept(storage)
     unused = {entry.file for entry in evictable(entries, runs, storage)}
-    by_trunk: dict[str, list[RunConfig]] = {}
+    by_shared_prefix: dict[str, list[RunConfig]] = {}
     for run in runs:
-        by_trunk.setdefault(run.trunk, []).append(run)
-    entries_by_trunk: dict[str, list[StoredFile]] = {trunk: [] for trunk in by_trunk}
+        by_shared_prefix.setdefault(run.shared_prefix, []).append(run)
+    entries_by_shared_prefix: dict[str, list[StoredFile]] = {
+        shared_prefix: [] for shared_prefix in by_shared_prefix
+    }
     for entry in entries:
-        entries_by_trunk.setdefault(entry.trunk, []).append(entry)
-    names = _names(by_trunk)
+        entries_by_shared_prefix.setdefault(entry.shared_prefix, []).append(entry)
+    names = _names(by_shared_prefix)
     with _timings_in(runs, storage) as root:
         usage = {
-            trunk: _usage(names[trunk], of_trunk, entries_by_trunk[trunk], unused, storage, root)
-            for trunk, of_trunk in by_trunk.items()
+            shared_prefix: _usage(
+                names[shared_prefix],
+                of_shared_prefix,
+                entries_by_shared_prefix[shared_prefix],
+                unused,
+                storage,
+                root,
+            )
+            for shared_prefix, of_shared_prefix in by_shared_prefix.items()
         }
     datasets: dict[str, list[Usage]] = {}
-    for trunk, of_trunk in by_trunk.items():
-        datasets.setdefault(of_trunk[0].dataset, []).append(usage[trunk])
-    others = [entry for entry in entries if entry.trunk not in by_trunk]
+    for shared_prefix, of_shared_prefix in by_shared_prefix.items():
+        datasets.setdefault(of_shared_prefix[0].dataset, []).append(usage[shared_prefix])
+    others = [entry for entry in entries if entry.shared_prefix not in by_shared_prefix]
     return CacheUsage(
         usage,
         [_total(dataset, of_dataset) for dataset, of_dataset in datasets.items()],
         _total("all", usage.values()),
         sum(entry.size for entry in others),
-        len({entry.trunk for entry in others}),
+        len({entry.shared_prefix for entry in others}),
     )
 
 
 def evictable(entries: Iterable[StoredFile], runs: Sequence[RunConfig], storage: Storage) -> list[StoredFile]:
-    """Return the states in the trunks of these runs that no run of any grid needs any more."""
-    return states(entries, idle_trunks(runs, waiting_runs(runs, storage)))
+    """Return the states in the shared prefixes of these runs that no run of any grid needs any more."""
+    return states(entries, idle_shared_prefixes(runs, waiting_runs(runs, storage)))
 
 
-def _names(by_trunk: Mapping[str, Sequence[RunConfig]]) -> dict[str, str]:
-    """Return a readable name a trunk; two with the same scenario and seed also get a piece of their hash."""
-    names = {trunk: f"{runs[0].scenario}, seed {runs[0].seed}" for trunk, runs in by_trunk.items()}
+def _names(by_shared_prefix: Mapping[str, Sequence[RunConfig]]) -> dict[str, str]:
+    """Return readable names of shared prefixes; two of a scenario and seed get a piece of their hash too."""
+    names = {
+        shared_prefix: f"{runs[0].scenario}, seed {runs[0].seed}"
+        for shared_prefix, runs in by_shared_prefix.items()
+    }
     count = Counter(names.values())
     return {
-        trunk: name if count[name] == 1 else f"{name} ({trunk.rsplit('-', 1)[1][:6]})"
-        for trunk, name in names.items()
+        shared_prefix: name if count[name] == 1 else f"{name} ({shared_prefix.rsplit('-', 1)[1][:6]})"
+        for shared_prefix, name in names.items()
     }
 
 
@@ -129,7 +144,7 @@ def _usage(
     storage: Storage,
     root: Path,
 ) -> Usage:
-    """Return the usage of the runs of a trunk, whose timings are under `root`."""
+    """Return the usage of the runs of a shared prefix, whose timings are under `root`."""
     times = [_times(folder_of(root, run)) for run in runs]
     rounds, computed = sum(one.rounds for one in times), sum(one.rounds_computed for one in times)
     return Usage(
@@ -148,7 +163,7 @@ def _usage(
 
 
 def _total(name: str, usage: Iterable[Usage]) -> Usage:
-    """Return the sums over several trunks."""
+    """Return the sums over several shared prefixes."""
     rows = list(usage)
     sums = [field.name for field in fields(Usage) if field.name != "name"]
     return Usage(name, **{field: sum(getattr(row, field) for row in rows) for field in sums})

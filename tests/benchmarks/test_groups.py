@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.group_trunks import Trunk, all_met, decisions, stand_ins
+from benchmarks.group_shared_prefixes import SharedPrefix, all_met, decisions, stand_ins
 from benchmarks.groups import same
 
 
@@ -30,7 +30,7 @@ def test_all_have_met_in_the_round_of_the_last_pair():
 def test_an_algorithm_decides_on_stand_ins_and_stops_there():
     """BCL in round 2 joins clients at a distance below the threshold: two pairs."""
     gram = np.kron(np.eye(2), np.full((2, 2), 0.99)) + 0.01 * np.eye(4)
-    trunk = Trunk(np.array([0, 0, 1, 1]), 0, [((0, 1, 2, 3), gram)] * 4)
-    history = list(decisions(trunk, "briggs", {"round": 2, "threshold": 0.5}))
+    shared_prefix = SharedPrefix(np.array([0, 0, 1, 1]), 0, [((0, 1, 2, 3), gram)] * 4)
+    history = list(decisions(shared_prefix, "briggs", {"round": 2, "threshold": 0.5}))
     assert [number for number, _ in history] == [1, 2]
-    assert same(history[-1][1], trunk.truth_K)
+    assert same(history[-1][1], shared_prefix.truth_K)

@@ -38,28 +38,32 @@ def test_branches_of_a_scenario_from_the_published_tables():
 
 
 def test_rounds_and_bytes_that_the_runs_of_a_scenario_need():
-    """Seven runs of 75 rounds, each computing the rounds from the one in which it leaves the trunk:
+    """Seven runs of 75 rounds, each computing the rounds from the one in which it leaves the shared prefix:
 
     apart: 75 + BCL 55 + KM 73 + AFF 72 + MS 73 + HDB 73 = 421, but for rounds 3, 4 and 21, which whoever
-    leaves first computes for the trunk too: 418. KM and HDB are one run: 345 shared.
-    A model a cluster: 75 of the trunk, 55 x 15 where everybody is alone, (73 + 72 + 73) x 3.
+    leaves first computes for the shared prefix too: 418. KM and HDB are one run: 345 shared.
+    A model a cluster: 75 of the shared prefix, 55 x 15 where everybody is alone, (73 + 72 + 73) x 3.
     """
     found = published_needs()[SCENARIO]
     model = BYTES * model_size("pathmnist")
     assert (found.asked, found.apart, found.shared) == (525, 418, 345)
-    assert (found.trunk_bytes, found.alone_bytes, found.other_bytes) == (75 * model, 825 * model, 654 * model)
+    assert (found.shared_prefix_bytes, found.alone_bytes, found.other_bytes) == (
+        75 * model,
+        825 * model,
+        654 * model,
+    )
     assert found.state_bytes == 1554 * model
     assert found.statistics_bytes == 345 * 15 * STATISTICS
 
 
-def test_a_run_with_one_cluster_to_the_end_never_leaves_the_trunk():
+def test_a_run_with_one_cluster_to_the_end_never_leaves_the_shared_prefix():
     """Table 2 has a round for it, as its one cluster got another name."""
     scores = clustering()[("mnist", 15, "overlapping-balanced"), "BCL"]
     assert scores.published_round == 21
     assert branch("BCL", 15, scores) is None
 
 
-def test_sattler_leaves_the_trunk_at_its_first_split_not_at_that_of_table_2():
+def test_sattler_leaves_the_shared_prefix_at_its_first_split_not_at_that_of_table_2():
     scores = clustering()[("mnist", 15, "nonoverlapping-balanced"), "SCL"]
     assert scores.published_round == 31
     assert branch("SCL", 15, scores) == Branch("SCL", 22, clusters=3, is_exact=False)
@@ -68,7 +72,7 @@ def test_sattler_leaves_the_trunk_at_its_first_split_not_at_that_of_table_2():
 def test_runs_that_leave_in_the_same_round_share_only_if_both_are_exact():
     right, also = (Branch(name, 3, 3, is_exact=True) for name in ("OCFL-KM", "OCFL-MS"))
     wrong, later = Branch("OCFL-AFF", 3, 3, is_exact=False), Branch("OCFL-HDB", 4, 3, is_exact=True)
-    # Rounds 3 and 4 are the trunk's and those of whoever leaves in them first.
+    # Rounds 3 and 4 are the shared prefix's and those of whoever leaves in them first.
     found = need(10, 6, 100, 5, [right, also, wrong, later])
     assert (found.apart, found.shared) == (8 + 8 + 8 + 8 + 7, 8 + 8 + 8 + 7)
 
@@ -118,8 +122,8 @@ def runs_of_scenario(*algorithms, rounds=75):
     ],
     ids=["the paper's", "one run", "never splits", "ends before it splits", "both right from round 3 on"],
 )
-def test_share_of_the_rounds_that_runs_of_one_trunk_compute(algorithms, rounds, share):
-    """As above; of four rounds the trunk's are 1, 2 and 4, KM's and HDB's, which are one, 3 and 4."""
+def test_share_of_the_rounds_that_runs_of_one_shared_prefix_compute(algorithms, rounds, share):
+    """As above; of four rounds the shared prefix's are 1, 2 and 4, KM's and HDB's, which are one, 3 and 4."""
     assert share_computed(runs_of_scenario(*algorithms, rounds=rounds)) == pytest.approx(share)
 
 

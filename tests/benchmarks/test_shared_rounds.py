@@ -1,4 +1,4 @@
-"""The least that the runs of a trunk must train, counted by hand."""
+"""The least that the runs of a shared prefix must train, counted by hand."""
 
 from pathlib import Path
 

@@ -138,9 +138,9 @@ class TestRootSeed:
 
 def test_run_id_is_another_one_with_another_format(monkeypatch):
     assert run().written() == {"format": FORMAT, **run().model_dump(mode="json")}
-    before = run().run_id, run().trunk
+    before = run().run_id, run().shared_prefix
     monkeypatch.setattr(run_config, "FORMAT", 3)
-    assert not set(before) & {run().run_id, run().trunk}
+    assert not set(before) & {run().run_id, run().shared_prefix}
 
 
 def test_run_id_is_independent_of_key_order():
@@ -172,7 +172,7 @@ OF_THE_RUN = [
     {"algorithm": {"name": "ocfl-hdbscan", "few_shot": 2}},
     {"weights": "images"},
 ]
-OF_THE_TRUNK = [
+OF_THE_SHARED_PREFIX = [
     {"dataset": "mnist"},
     {"split": "overlapping-balanced"},
     {"split": "nonoverlapping-imbalanced"},
@@ -215,30 +215,35 @@ OF_THE_TRUNK = [
 ]
 
 
-@pytest.mark.parametrize("change", [*OF_THE_RUN, *OF_THE_TRUNK], ids=json.dumps)
+@pytest.mark.parametrize("change", [*OF_THE_RUN, *OF_THE_SHARED_PREFIX], ids=json.dumps)
 def test_every_change_gives_another_run_id(change):
     assert run(**change).run_id != run().run_id
 
 
-class TestTrunk:
-    """The trunk names runs that have their first rounds in common."""
+class TestSharedPrefix:
+    """The shared prefix names runs that have their first rounds in common."""
 
     @pytest.mark.parametrize("name", ALGORITHMS)
     @pytest.mark.parametrize("rounds", [1, 15, 100])
-    def test_trunk_is_shared_by_all_algorithms_and_numbers_of_rounds(self, name, rounds):
+    def test_shared_prefix_is_shared_by_all_algorithms_and_numbers_of_rounds(self, name, rounds):
         split = references_for(name)
-        assert run(algorithm=name, split=split, training={"rounds": rounds}).trunk == run(split=split).trunk
+        assert (
+            run(algorithm=name, split=split, training={"rounds": rounds}).shared_prefix
+            == run(split=split).shared_prefix
+        )
 
     @pytest.mark.parametrize("change", OF_THE_RUN, ids=json.dumps)
-    def test_trunk_is_shared_by_all_settings_of_an_algorithm(self, change):
-        assert run(**change).trunk == run().trunk
+    def test_shared_prefix_is_shared_by_all_settings_of_an_algorithm(self, change):
+        assert run(**change).shared_prefix == run().shared_prefix
 
-    @pytest.mark.parametrize("change", OF_THE_TRUNK, ids=json.dumps)
-    def test_every_other_change_gives_another_trunk(self, change):
-        assert run(**change).trunk != run().trunk
+    @pytest.mark.parametrize("change", OF_THE_SHARED_PREFIX, ids=json.dumps)
+    def test_every_other_change_gives_another_shared_prefix(self, change):
+        assert run(**change).shared_prefix != run().shared_prefix
 
-    def test_every_change_gives_a_different_trunk(self):
-        assert len({run(**change).trunk for change in OF_THE_TRUNK}) == len(OF_THE_TRUNK)
+    def test_every_change_gives_a_different_shared_prefix(self):
+        assert len({run(**change).shared_prefix for change in OF_THE_SHARED_PREFIX}) == len(
+            OF_THE_SHARED_PREFIX
+        )
 
     def test_every_key_is_covered_by_the_changes(self):
         """A new key must be in one of the two lists: does it change what a round computes?"""
@@ -246,7 +251,7 @@ class TestTrunk:
         plain = RunConfig.model_fields.keys() - sections
         keys = plain | {f"{name}.{key}" for name in sections for key in sections[name].model_fields}
         changed = set()
-        for change in (*OF_THE_RUN, *OF_THE_TRUNK):
+        for change in (*OF_THE_RUN, *OF_THE_SHARED_PREFIX):
             ((name, value),) = change.items()
             inner = {"kind": value} if isinstance(value, str) else value
             changed |= {f"{name}.{key}" for key in inner} if name in sections else {name}
@@ -258,27 +263,27 @@ class TestTrunk:
         }
 
     @pytest.mark.parametrize("change", [{"majority": 0.8}, {"first_group": [0, 1]}], ids=json.dumps)
-    def test_majority_options_change_the_trunk(self, change):
-        assert run(split={"kind": "majority", **change}).trunk != run(split="majority").trunk
+    def test_majority_options_change_the_shared_prefix(self, change):
+        assert run(split={"kind": "majority", **change}).shared_prefix != run(split="majority").shared_prefix
 
-    def test_explicit_default_is_the_same_trunk(self):
+    def test_explicit_default_is_the_same_shared_prefix(self):
         silent = {"participation": 1, "dropout": 0, "joins": {}, "split": {"scored_on": "test", "alpha": 1}}
-        assert run(**silent).trunk == run().trunk
+        assert run(**silent).shared_prefix == run().shared_prefix
 
-    def test_trunk_starts_with_a_readable_name(self):
-        trunk = run(dataset="mnist", split="overlapping-imbalanced", seed=3).trunk
-        assert re.fullmatch(r"mnist-15-overlapping-imbalanced-s3-[0-9a-f]{12}", trunk)
+    def test_shared_prefix_starts_with_a_readable_name(self):
+        shared_prefix = run(dataset="mnist", split="overlapping-imbalanced", seed=3).shared_prefix
+        assert re.fullmatch(r"mnist-15-overlapping-imbalanced-s3-[0-9a-f]{12}", shared_prefix)
 
-    def test_trunk_is_a_valid_folder_name(self, tmp_path):
+    def test_shared_prefix_is_a_valid_folder_name(self, tmp_path):
         values = {**run().model_dump(), "dataset": f"npz:{tmp_path}/my images.npz"}
-        trunk = RunConfig(**values).trunk
-        assert trunk.startswith("npz_my images-15-nonoverlapping-balanced-s0-")
-        assert "/" not in trunk
+        shared_prefix = RunConfig(**values).shared_prefix
+        assert shared_prefix.startswith("npz_my images-15-nonoverlapping-balanced-s0-")
+        assert "/" not in shared_prefix
 
-    def test_trunk_survives_json(self):
+    def test_shared_prefix_survives_json(self):
         config = run(joins={14: 5, 3: 2}, participation=0.5)
-        assert RunConfig.model_validate_json(config.canonical_json()).trunk == config.trunk
-        assert RunConfig(**yaml.safe_load(config.canonical_json())).trunk == config.trunk
+        assert RunConfig.model_validate_json(config.canonical_json()).shared_prefix == config.shared_prefix
+        assert RunConfig(**yaml.safe_load(config.canonical_json())).shared_prefix == config.shared_prefix
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -9,18 +9,18 @@ STATE, STATISTIC = "000001-abc-mean-all", "000001-abc-reports"
 
 
 def keep(storage, *runs):
-    """Keep a state and a statistic of each run's trunk."""
+    """Keep a state and a statistic of each run's shared prefix."""
     for run in runs:
-        files = CacheFiles(storage, run.trunk, run.run_id, CacheOptions())
+        files = CacheFiles(storage, run.shared_prefix, run.run_id, CacheOptions())
         for name, count in ((STATE, 1000), (STATISTIC, 1)):
             files.write(name, CacheEntry({"x": np.zeros(count, np.float32)}, run.run_id, 1.0, 1.0))
 
 
-def trunks_with_states(storage):
-    """Return the trunks that still have a state."""
-    return {entry.trunk for entry in kept(storage) if entry.is_state}
+def shared_prefixes_with_states(storage):
+    """Return the shared prefixes that still have a state."""
+    return {entry.shared_prefix for entry in kept(storage) if entry.is_state}
 
 
-def trunks_with_statistics(storage):
-    """Return the trunks that still have a statistic."""
-    return {entry.trunk for entry in kept(storage) if not entry.is_state}
+def shared_prefixes_with_statistics(storage):
+    """Return the shared prefixes that still have a statistic."""
+    return {entry.shared_prefix for entry in kept(storage) if not entry.is_state}

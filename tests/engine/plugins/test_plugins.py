@@ -169,7 +169,7 @@ class TestRuns:
         active.use([write(renamed(MODEL))])
         after = config(model="own-model")
         assert before.run_id != after.run_id
-        assert before.trunk != after.trunk
+        assert before.shared_prefix != after.shared_prefix
         keys = {of_setup(prepare(run, NOWHERE)[0], "cpu") for run in (before, after)}
         assert len(keys) == 2
 

@@ -83,7 +83,7 @@ class TestNoNumberChanges:
             run = config(weights=weights)
             play(run, tmp_path)
             assert differing(run, tmp_path) == []
-        assert run.trunk == config().trunk
+        assert run.shared_prefix == config().shared_prefix
         assert rows(run, tmp_path)[0]["trained_clients"] == CLIENTS
         assert rows(run, tmp_path, "rounds")[0] == rows(config(), tmp_path, "rounds")[0]
         assert rows(run, tmp_path, "rounds")[1] != rows(config(), tmp_path, "rounds")[1]
@@ -464,7 +464,7 @@ class TestWhatARoundIs:
     def shared(self, tmp_path):
         with ThreadPoolExecutor(1) as writer:
             yield lambda setup="setup": SessionCache(
-                CacheFiles(Storage.of(tmp_path), "trunk", "one", CACHE), setup, writer
+                CacheFiles(Storage.of(tmp_path), "shared_prefix", "one", CACHE), setup, writer
             )
 
     def reports(self, shared, sent=SENT, models=(7, 8), rounds_done=2, evaluate=False, memories=None):
@@ -508,7 +508,7 @@ class TestWhatARoundIs:
         assert trained == who
 
     def test_single_replies_are_not_kept_where_all_clients_get_the_same_models(self, shared):
-        """A trunk's round would take as many models as there are clients."""
+        """A shared prefix's round would take as many models as there are clients."""
         alike = ((3, (0, 1)), (4, (0, 1)))
         self.reports(shared(), alike)
         assert self.reports(shared(), alike[:1])[0] == [3]

@@ -185,10 +185,10 @@ def test_deleted_cache_before_each_lookup_changes_no_number(tmp_path, monkeypatc
     assert locks(tmp_path) == []
 
 
-@pytest.mark.parametrize("depth", [1, 2], ids=["the cache", "a trunk"])
+@pytest.mark.parametrize("depth", [1, 2], ids=["the cache", "a shared prefix"])
 def test_a_file_in_the_place_of_a_folder_is_warned_of(tmp_path, depth):
     run = config()
-    place = tmp_path / FOLDER / (run.trunk if depth == 2 else "")
+    place = tmp_path / FOLDER / (run.shared_prefix if depth == 2 else "")
     place.parent.mkdir(exist_ok=True)
     place.write_text("no folder")
     play(run, tmp_path, Arithmetic())

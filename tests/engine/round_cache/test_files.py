@@ -25,7 +25,7 @@ from fedgrid.engine.round_cache.files import (
 from fedgrid.engine.storage.atomic import PARTIAL
 from fedgrid.engine.storage.storage import Storage
 
-TRUNK = "digits-15-nonoverlapping-balanced-s0-1f3870be274f"
+SHARED_PREFIX = "digits-15-nonoverlapping-balanced-s0-1f3870be274f"
 NAME = "000003-ab12-reports"
 
 
@@ -34,16 +34,16 @@ def storage(tmp_path):
     return Storage.of(tmp_path / "runs")
 
 
-def cache(storage, run_id="one", trunk=TRUNK, limit=None):
-    return CacheFiles(storage, trunk, run_id, CacheOptions(limit))
+def cache(storage, run_id="one", shared_prefix=SHARED_PREFIX, limit=None):
+    return CacheFiles(storage, shared_prefix, run_id, CacheOptions(limit))
 
 
 def entry(*values, run_id="one", cost=1.0):
     return CacheEntry({"values": np.array(values or (1.0, 2.0), np.float32)}, run_id, 0.5, cost)
 
 
-def path_of(storage, name=NAME, trunk=TRUNK):
-    return storage.root / FOLDER / trunk / f"{name}.safetensors"
+def path_of(storage, name=NAME, shared_prefix=SHARED_PREFIX):
+    return storage.root / FOLDER / shared_prefix / f"{name}.safetensors"
 
 
 def names(storage):
@@ -78,7 +78,7 @@ class TestSharing:
 
     def test_a_file_an_entry_and_nothing_else(self, storage):
         cache(storage).write(NAME, entry())
-        assert files(storage.root) == [f"cache/{TRUNK}/{NAME}.safetensors"]
+        assert files(storage.root) == [f"cache/{SHARED_PREFIX}/{NAME}.safetensors"]
         assert path_of(storage).read_bytes()[:8] == encode(entry(), "name")[:8]
 
     def test_what_nobody_has_written_is_nothing(self, storage):
@@ -89,10 +89,10 @@ class TestSharing:
             assert run.read(other) is None
         assert run.warnings == []
 
-    def test_other_trunks_are_not_seen(self, storage):
-        cache(storage, trunk="mnist-s0").write(NAME, entry())
-        for trunk in ("mnist-s1", "mnist-s", "mnist-s00"):
-            other = cache(storage, trunk=trunk)
+    def test_other_shared_prefixes_are_not_seen(self, storage):
+        cache(storage, shared_prefix="mnist-s0").write(NAME, entry())
+        for shared_prefix in ("mnist-s1", "mnist-s", "mnist-s00"):
+            other = cache(storage, shared_prefix=shared_prefix)
             assert other.read(NAME) is None
             assert other.warnings == []
 
@@ -106,13 +106,13 @@ class TestSharing:
 
     def test_a_round_is_claimed_by_one_run_at_a_time(self, storage):
         first, second = (cache(storage, run).lock("000003-ab12") for run in ("one", "two"))
-        other_trunk = cache(storage, trunk="mnist-s0").lock("000003-ab12")
+        other_shared_prefix = cache(storage, shared_prefix="mnist-s0").lock("000003-ab12")
         assert first.take()
         assert not second.take()
-        assert other_trunk.take()
+        assert other_shared_prefix.take()
         first.release()
         assert second.take()
-        for claim in (second, other_trunk):
+        for claim in (second, other_shared_prefix):
             claim.release()
         assert files(storage.root) == []
 
@@ -153,7 +153,7 @@ class TestWhatCanBeWrong:
             assert run.read(NAME) is not None
         assert run.warnings == []
 
-    @pytest.mark.parametrize("blocked", ["cache", f"cache/{TRUNK}"])
+    @pytest.mark.parametrize("blocked", ["cache", f"cache/{SHARED_PREFIX}"])
     def test_where_nothing_can_be_kept_the_run_goes_on(self, storage, blocked):
         """A file is where a folder should be."""
         storage.root.mkdir()
@@ -213,8 +213,8 @@ class TestWhatCanBeWrong:
 
 class TestKept:
     def test_a_file_says_what_it_is(self):
-        one = StoredFile(f"cache/{TRUNK}/000012-ab12cd-products-parameters-1f38.safetensors", 100)
-        assert (one.trunk, one.round, one.key, one.is_state) == (TRUNK, 12, "ab12cd", False)
+        one = StoredFile(f"cache/{SHARED_PREFIX}/000012-ab12cd-products-parameters-1f38.safetensors", 100)
+        assert (one.shared_prefix, one.round, one.key, one.is_state) == (SHARED_PREFIX, 12, "ab12cd", False)
 
     @pytest.mark.parametrize(
         ("name", "is_state"),
@@ -228,27 +228,27 @@ class TestKept:
         ],
     )
     def test_means_and_memories_are_as_large_as_a_model(self, name, is_state):
-        one = StoredFile(f"cache/{TRUNK}/1234567-ab12-{name}.safetensors", 100)
+        one = StoredFile(f"cache/{SHARED_PREFIX}/1234567-ab12-{name}.safetensors", 100)
         assert one.is_state == is_state
         assert one.round == 1234567
 
-    def test_all_entries_are_listed_or_those_of_a_trunk(self, storage):
-        for trunk in ("mnist-s1", "mnist-s10"):
+    def test_all_entries_are_listed_or_those_of_a_shared_prefix(self, storage):
+        for shared_prefix in ("mnist-s1", "mnist-s10"):
             for number in (1, 2):
-                cache(storage, trunk=trunk).write(f"00000{number}-ab-reports", entry())
-        assert {(one.trunk, one.round) for one in kept(storage)} == {
-            (trunk, number) for trunk in ("mnist-s1", "mnist-s10") for number in (1, 2)
+                cache(storage, shared_prefix=shared_prefix).write(f"00000{number}-ab-reports", entry())
+        assert {(one.shared_prefix, one.round) for one in kept(storage)} == {
+            (shared_prefix, number) for shared_prefix in ("mnist-s1", "mnist-s10") for number in (1, 2)
         }
-        assert {one.trunk for one in kept(storage, "mnist-s1")} == {"mnist-s1"}
+        assert {one.shared_prefix for one in kept(storage, "mnist-s1")} == {"mnist-s1"}
         assert kept(storage, "mnist-s") == []
 
     def test_with_their_sizes(self, storage):
         cache(storage).write(NAME, entry(*range(100)))
         (one,) = kept(storage)
-        assert one == StoredFile(f"cache/{TRUNK}/{NAME}.safetensors", path_of(storage).stat().st_size)
+        assert one == StoredFile(f"cache/{SHARED_PREFIX}/{NAME}.safetensors", path_of(storage).stat().st_size)
 
     def test_of_nothing_there_is_nothing(self, storage):
-        assert kept(storage) == kept(storage, TRUNK) == []
+        assert kept(storage) == kept(storage, SHARED_PREFIX) == []
         drop(storage, [])
         assert make_room(storage, 0)
 
@@ -267,8 +267,8 @@ class TestKept:
         ):
             (folder / other).write_text("")
         (folder.parent / "000001-ab-reports.safetensors").write_text("")
-        (storage.root / "run" / TRUNK).mkdir(parents=True)
-        (storage.root / "run" / TRUNK / f"{NAME}.safetensors").write_text("")
+        (storage.root / "run" / SHARED_PREFIX).mkdir(parents=True)
+        (storage.root / "run" / SHARED_PREFIX / f"{NAME}.safetensors").write_text("")
         assert names(storage) == {NAME}
         claim.release()
 
@@ -293,7 +293,7 @@ class TestKept:
     def test_what_cannot_be_dropped_is_told_in_one_line(self, storage):
         path_of(storage).mkdir(parents=True)
         with pytest.raises(RunError, match="cannot be written") as error:
-            drop(storage, [StoredFile(f"cache/{TRUNK}/{NAME}.safetensors", 1)])
+            drop(storage, [StoredFile(f"cache/{SHARED_PREFIX}/{NAME}.safetensors", 1)])
         assert "\n" not in str(error.value)
 
 
@@ -371,11 +371,11 @@ class TestLimit:
         limited.write("000004-ab-reports", entry(*np.zeros(250), cost=1.0))
         assert rounds(storage) == {1, 3, 4}
 
-    def test_whatever_trunk_they_are_of(self, storage):
-        for trunk, cost in (("mnist-s0", 2.0), ("mnist-s1", 1.0)):
-            cache(storage, trunk=trunk).write(NAME, entry(*np.zeros(1000), cost=cost))
-        cache(storage, trunk="mnist-s2", limit=total(storage)).write(NAME, entry(cost=0.5))
-        assert {one.trunk for one in kept(storage)} == {"mnist-s0", "mnist-s2"}
+    def test_whatever_shared_prefix_they_are_of(self, storage):
+        for shared_prefix, cost in (("mnist-s0", 2.0), ("mnist-s1", 1.0)):
+            cache(storage, shared_prefix=shared_prefix).write(NAME, entry(*np.zeros(1000), cost=cost))
+        cache(storage, shared_prefix="mnist-s2", limit=total(storage)).write(NAME, entry(cost=0.5))
+        assert {one.shared_prefix for one in kept(storage)} == {"mnist-s0", "mnist-s2"}
 
     def test_what_is_larger_than_it_is_not_kept_and_drops_nothing(self, storage):
         keep(cache(storage), [1.0, 2.0])
@@ -490,7 +490,7 @@ class TestAtURI:
     def test_what_one_machine_writes_another_reads(self, machine, bucket):
         here, there = machine("here"), machine("there")
         cache(here).write(NAME, entry(4.0))
-        assert files(bucket) == [f"cache/{TRUNK}/{NAME}.safetensors"]
+        assert files(bucket) == [f"cache/{SHARED_PREFIX}/{NAME}.safetensors"]
         reader = cache(there, "two")
         assert reader.read(NAME).arrays["values"].tolist() == [4.0]
         assert reader.read(NAME).computed_by == "one"
@@ -502,7 +502,7 @@ class TestAtURI:
         cache(there).write("000002-ab-reports", entry())
         assert kept(here) == kept(there)
         assert rounds(here) == {1, 2}
-        assert kept(here, TRUNK) == kept(here)
+        assert kept(here, SHARED_PREFIX) == kept(here)
 
     def test_what_is_dropped_is_gone_here_and_there(self, machine, bucket):
         here, there = machine("here"), machine("there")
@@ -519,7 +519,7 @@ class TestAtURI:
     def test_a_damaged_one_is_told_once_and_written_anew(self, machine, bucket):
         here, there = machine("here"), machine("there")
         cache(here).write(NAME, entry())
-        (bucket / f"cache/{TRUNK}/{NAME}.safetensors").write_bytes(b"damaged")
+        (bucket / f"cache/{SHARED_PREFIX}/{NAME}.safetensors").write_bytes(b"damaged")
         run = cache(there)
         assert run.read(NAME) is None
         assert run.read(NAME) is None

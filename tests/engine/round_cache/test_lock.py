@@ -21,7 +21,7 @@ CHECKOUT = Path(__file__).parents[3]
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "cache" / "trunk" / "000001-ab.lock"
+    return tmp_path / "cache" / "shared_prefix" / "000001-ab.lock"
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ def test_entry_is_written_from_the_cost_of_a_write_and_a_read_on(tmp_path, cost,
     """500 bytes."""
     storage = Storage.of(tmp_path)
     entry = CacheEntry({"values": np.zeros(125, np.float32)}, "one", 0.0, cost)
-    CacheFiles(storage, "trunk", "one", CacheOptions(speed=SLOW)).write("000001-ab-reports", entry)
+    CacheFiles(storage, "shared_prefix", "one", CacheOptions(speed=SLOW)).write("000001-ab-reports", entry)
     assert len(kept(storage)) == is_written
 
 

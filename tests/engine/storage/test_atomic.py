@@ -50,9 +50,9 @@ def test_folder_of_a_group_stays_writable_for_the_group(tmp_path, umask, mode, e
 def test_files_of_killed_writers_are_deleted_anywhere_below(tmp_path):
     now = time()
     ages = {
-        f"cache/trunk/000001-ab-mean.safetensors{PARTIAL}12-ab": ABANDONED_AFTER + 1,
+        f"cache/shared_prefix/000001-ab-mean.safetensors{PARTIAL}12-ab": ABANDONED_AFTER + 1,
         f"grids/paper/progress.json{PARTIAL}12-ab": 1e6,
-        "cache/trunk/.tmpRHEuWI": ABANDONED_AFTER + 1,
+        "cache/shared_prefix/.tmpRHEuWI": ABANDONED_AFTER + 1,
         f"grids/paper/runs.jsonl{PARTIAL}12-ab": ABANDONED_AFTER / 2,
         f"grids/paper/stop{PARTIAL}12-ab": -60,
         "grids/paper/runs.jsonl": 1e6,

@@ -163,7 +163,7 @@ def test_runs_of_both_precisions_share_no_round(tmp_path):
     for run in runs:
         assert differing(run, tmp_path) == []
         assert trained(run, tmp_path) == [CLIENTS]
-    assert runs[0].trunk != runs[1].trunk
+    assert runs[0].shared_prefix != runs[1].shared_prefix
 
 
 class OldProcessors(Arithmetic):

@@ -248,7 +248,7 @@ class TestConfig:
         )
         assert clipped.uplink == (Clip(clip=1.0),)
         assert len({plain.run_id, clipped.run_id, tighter.run_id}) == 3
-        assert len({plain.trunk, clipped.trunk, tighter.trunk}) == 3
+        assert len({plain.shared_prefix, clipped.shared_prefix, tighter.shared_prefix}) == 3
 
     def test_without_any_the_run_keeps_its_id(self):
         """The canonical form has no such key, as before there was one."""

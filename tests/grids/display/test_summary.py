@@ -23,7 +23,7 @@ from tests.helpers.finished_runs import mark_finished
 from tests.helpers.small_grid import NOWHERE, config
 
 RUNS = (config(seed=1), config(seed=1, algorithm="sattler"))
-"""Of one trunk."""
+"""Of one shared prefix."""
 
 
 def run_all(folder, cache, runs=RUNS):

@@ -10,7 +10,7 @@ from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.launch import sweep
 from tests.helpers.command_line import fedgrid, new_storage
-from tests.helpers.kept_rounds import trunks_with_states, trunks_with_statistics
+from tests.helpers.kept_rounds import shared_prefixes_with_states, shared_prefixes_with_statistics
 
 SMALL = (
     *("run", "--in-process", "--clients", "3", "--set", "training.rounds=2"),
@@ -25,7 +25,7 @@ def storage(tmp_path):
 
 @pytest.fixture
 def run(storage):
-    """Return a function that runs two algorithms on one trunk."""
+    """Return a function that runs two algorithms on one shared prefix."""
 
     def launched(*options):
         result = fedgrid(*SMALL, *options, "--storage", storage.root)
@@ -45,8 +45,8 @@ def trained(storage):
 def test_runs_share_rounds_and_states_are_deleted_at_the_end(storage, run):
     run()
     assert trained(storage) == {"fedavg": 0, "ocfl_kmeans": 3}, "the run that diverges first starts first"
-    assert trunks_with_states(storage) == set()
-    assert len(trunks_with_statistics(storage)) == 1
+    assert shared_prefixes_with_states(storage) == set()
+    assert len(shared_prefixes_with_statistics(storage)) == 1
 
 
 def test_fresh_computes_all_rounds_again(storage, run):
@@ -60,7 +60,7 @@ def test_fresh_computes_all_rounds_again(storage, run):
 
 
 def test_half_written_files_are_deleted_where_no_other_driver_may_be_at_them(storage):
-    names = ("grids/mine/stop", "grids/theirs/stop", "cache/trunk/000001-abc-reports.safetensors")
+    names = ("grids/mine/stop", "grids/theirs/stop", "cache/shared_prefix/000001-abc-reports.safetensors")
     leftovers = [storage.root / f"{name}.writing-1" for name in names]
     for leftover in leftovers:
         leftover.parent.mkdir(parents=True)

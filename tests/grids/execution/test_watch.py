@@ -17,7 +17,7 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.tally import Tally
 from fedgrid.grids.round_cache.retention import Retention
 from fedgrid.tracking.scoring.scores import RoundScores
-from tests.helpers.kept_rounds import keep, trunks_with_states
+from tests.helpers.kept_rounds import keep, shared_prefixes_with_states
 from tests.helpers.small_grid import Log, View, config, take
 from tests.helpers.time import Time
 
@@ -113,7 +113,7 @@ def test_finished_run_releases_its_cached_states(watched):
     watch.handle(runs[0], RunFinished({}))
     watch.handle(runs[1], RunStarted(0))
     watch.fail(runs[1], "client 3 died", 1)
-    assert trunks_with_states(storage) == {runs[1].trunk}
+    assert shared_prefixes_with_states(storage) == {runs[1].shared_prefix}
 
 
 def test_failed_run_records_its_cause_and_the_grid_goes_on(watched):

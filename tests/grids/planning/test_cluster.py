@@ -76,24 +76,24 @@ SEVEN = [
     complete({"algorithm": {"name": "briggs", "threshold": number / 10}}, Path("unused"))
     for number in range(1, 8)
 ]
-"""Runs of one scenario and seed: one trunk, fifteen clients."""
+"""Runs of one scenario and seed: one shared prefix, fifteen clients."""
 
 
 def test_many_runs_get_one_actor_each():
     assert placements(SEVEN, [Node(2, 0)], Request()) == {15: Placement(1, 0.9, 0.0)}
 
 
-def test_runs_of_one_trunk_are_placed_like_one_run():
+def test_runs_of_one_shared_prefix_are_placed_like_one_run():
     """Both cores work for the run that computes; otherwise one would wait for the other."""
-    assert placements(SEVEN, [Node(2, 0)], Request(), by_trunk=True) == {15: Placement(2, 0.95, 0.0)}
+    assert placements(SEVEN, [Node(2, 0)], Request(), by_shared_prefix=True) == {15: Placement(2, 0.95, 0.0)}
 
 
-def test_num_to_place_counts_runs_or_trunks():
+def test_num_to_place_counts_runs_or_shared_prefixes():
     other = [complete({"seed": seed}, Path("unused")) for seed in (1, 2)]
-    assert (num_to_place([*SEVEN, *other]), num_to_place([*SEVEN, *other], by_trunk=True)) == (9, 3)
+    assert (num_to_place([*SEVEN, *other]), num_to_place([*SEVEN, *other], by_shared_prefix=True)) == (9, 3)
 
 
-@pytest.mark.parametrize(("by_trunk", "actors"), [(False, 4), (True, 3)])
-def test_actors_of_all_runs_that_go_side_by_side_are_counted(by_trunk, actors):
+@pytest.mark.parametrize(("by_shared_prefix", "actors"), [(False, 4), (True, 3)])
+def test_actors_of_all_runs_that_go_side_by_side_are_counted(by_shared_prefix, actors):
     """Two CPUs: two runs with a server and a client actor each, or one with two client actors."""
-    assert actors_at_once(SEVEN, [Node(2, 0)], Request(), by_trunk=by_trunk) == actors
+    assert actors_at_once(SEVEN, [Node(2, 0)], Request(), by_shared_prefix=by_shared_prefix) == actors

@@ -119,23 +119,23 @@ def test_dry_run_as_json(show):
     assert digits == {
         "dataset": "digits",
         "runs": 12,
-        "trunks": 4,
+        "shared_prefixes": 4,
         "finished": 0,
         "rounds_left": 180,
         "clients": [5, 10],
         "download_mb": 0,
         "encoders": 0,
     }
-    assert (found["total"]["runs"], found["total"]["trunks"]) == (12, 4)
+    assert (found["total"]["runs"], found["total"]["shared_prefixes"]) == (12, 4)
     assert [(row["clients"], row["at_once"]) for row in found["resources"]] == [(5, 2), (10, 2)]
     assert found["nodes"] == [{"cpus": 2, "gpus": 0}]
 
 
-SHARED = "4 trunks for 12 runs"
+SHARED = "12 runs, 4 shared prefixes"
 """Two splits and two numbers of clients, three algorithms each."""
 
 
-def test_dry_run_says_that_runs_of_one_trunk_share_rounds(show):
+def test_dry_run_says_that_runs_of_one_shared_prefix_share_rounds(show):
     assert SHARED in show(runs_of("."))
 
 
@@ -143,12 +143,12 @@ def test_dry_run_without_a_cache_shows_no_shared_rounds(show):
     assert "At most" not in show(runs_of("."), with_cache=False)
 
 
-def test_dry_run_of_different_trunks_shows_no_shared_rounds(show):
+def test_dry_run_of_different_shared_prefixes_shows_no_shared_rounds(show):
     assert "At most" not in show([run for run in runs_of(".") if run.algorithm["name"] == "fedavg"])
 
 
-def test_dry_run_places_one_trunk_like_one_run_if_there_is_a_cache(show):
-    """Three runs of one trunk: one at a time with two actors; without a cache, two with one actor each."""
+def test_dry_run_places_one_shared_prefix_like_one_run_if_there_is_a_cache(show):
+    """Three runs with one shared prefix: one at a time, two actors; without a cache, two, an actor each."""
     alike = runs_of(".")[:3]
     assert row(show(alike), "5 ") == "5 server + 2 actors of 2 or 3 clients, 0.95 CPU each 1"
     assert row(show(alike, with_cache=False), "5 ") == "5 server + 1 actor of 5 clients, 0.9 CPU 2"

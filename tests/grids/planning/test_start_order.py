@@ -27,7 +27,7 @@ def test_order_starts_the_longest_runs_first():
     assert in_order([short, middle, long, crowded]) == [crowded, long, middle, short]
 
 
-def test_order_within_a_trunk_starts_the_earliest_divergence_first():
+def test_order_within_a_shared_prefix_starts_the_earliest_divergence_first():
     """OCFL can diverge from FedAvg in round 2, Briggs in its configured round, FedAvg never."""
     first = [run("fedavg", seed=1), run("ocfl-kmeans", seed=1)]
     second = [run("fedavg", seed=0), run("briggs", seed=0)]
@@ -47,8 +47,8 @@ def test_order_within_a_search_starts_the_most_sensitive_settings_first():
     assert in_order(rounds[::-1]) == rounds
 
 
-def trunks(seeds, *algorithms):
-    """Return the runs of `seeds` trunks in the order of a grid: one trunk a seed."""
+def shared_prefixes(seeds, *algorithms):
+    """Return the runs of `seeds` shared prefixes in the order of a grid: one shared prefix a seed."""
     return [run(name, seed=seed) for seed, name in product(range(seeds), algorithms)]
 
 
@@ -56,8 +56,8 @@ def names(runs):
     return [f"{one.algorithm['name']} {one.seed}" for one in runs]
 
 
-def test_order_one_at_a_time_finishes_a_trunk_before_the_next():
-    assert names(in_order(trunks(2, "briggs", "fedavg"), 1)) == [
+def test_order_one_at_a_time_finishes_a_shared_prefix_before_the_next():
+    assert names(in_order(shared_prefixes(2, "briggs", "fedavg"), 1)) == [
         "briggs 0",
         "fedavg 0",
         "briggs 1",
@@ -65,36 +65,36 @@ def test_order_one_at_a_time_finishes_a_trunk_before_the_next():
     ]
 
 
-def test_order_puts_different_trunks_side_by_side():
-    """Two at once: the first two trunks take turns, then the other two."""
-    assert names(in_order(trunks(4, "briggs", "sattler", "fedavg"), 2)) == [
+def test_order_puts_different_shared_prefixes_side_by_side():
+    """Two at once: the first two shared prefixes take turns, then the other two."""
+    assert names(in_order(shared_prefixes(4, "briggs", "sattler", "fedavg"), 2)) == [
         *("sattler 0", "sattler 1", "briggs 0", "briggs 1", "fedavg 0", "fedavg 1"),
         *("sattler 2", "sattler 3", "briggs 2", "briggs 3", "fedavg 2", "fedavg 3"),
     ]
 
 
-def test_order_adds_a_left_over_trunk_to_the_last_group():
+def test_order_adds_a_left_over_shared_prefix_to_the_last_group():
     """In a group of its own, its runs would go side by side."""
-    assert names(in_order(trunks(3, "fedavg", "briggs"), 2)) == [
+    assert names(in_order(shared_prefixes(3, "fedavg", "briggs"), 2)) == [
         *("briggs 0", "briggs 1", "briggs 2", "fedavg 0", "fedavg 1", "fedavg 2"),
     ]
 
 
-def test_order_skips_trunks_without_runs_left():
-    """As when a grid is resumed: trunk 0 has two runs left, trunk 1 one."""
+def test_order_skips_shared_prefixes_without_runs_left():
+    """As when a grid is resumed: shared prefix 0 has two runs left, shared prefix 1 one."""
     left = [run("briggs", seed=0), run("sattler", seed=0), run("fedavg", seed=1)]
     assert names(in_order(left, 2)) == ["sattler 0", "fedavg 1", "briggs 0"]
 
 
-def test_order_separates_trunks_of_different_settings():
+def test_order_separates_shared_prefixes_of_different_settings():
     fast, slow = ({"learning_rate": rate} for rate in (0.1, 0.01))
     runs = [run(name, training=rate) for name, rate in product(("briggs", "fedavg"), (fast, slow))]
     assert in_order(runs, 1) == [runs[0], runs[2], runs[1], runs[3]]
     assert in_order(runs, 2) == [runs[0], runs[1], runs[2], runs[3]]
 
 
-def test_order_of_a_single_trunk():
-    assert names(in_order(trunks(1, "briggs", "fedavg", "sattler"), 4)) == [
+def test_order_of_a_single_shared_prefix():
+    assert names(in_order(shared_prefixes(1, "briggs", "fedavg", "sattler"), 4)) == [
         "sattler 0",
         "briggs 0",
         "fedavg 0",
@@ -102,9 +102,9 @@ def test_order_of_a_single_trunk():
 
 
 @pytest.mark.parametrize("at_once", [2, 3, 5, 99])
-def test_order_has_every_run_once_and_neighbours_of_different_trunks(at_once):
-    """All trunks have the same number of runs, so no run has to follow one of its own trunk."""
-    runs = trunks(7, "fedavg", "briggs", "sattler")
+def test_order_has_every_run_once_and_neighbours_of_different_shared_prefixes(at_once):
+    """All shared prefixes have the same number of runs, so no run has to follow one of its own."""
+    runs = shared_prefixes(7, "fedavg", "briggs", "sattler")
     ordered = in_order(runs, at_once)
     assert sorted(names(ordered)) == sorted(names(runs))
-    assert all(one.trunk != other.trunk for one, other in pairwise(ordered))
+    assert all(one.shared_prefix != other.shared_prefix for one, other in pairwise(ordered))

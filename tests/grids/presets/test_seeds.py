@@ -33,7 +33,7 @@ def test_copies_are_the_runs_that_are_checked_one_by_one(checked):
     assert len(checked) == 2
     assert list(read) == one_by_one(lines)
     assert [run.run_id for run in read] == [run.run_id for run in one_by_one(lines)]
-    assert [run.trunk for run in read] == [run.trunk for run in runs]
+    assert [run.shared_prefix for run in read] == [run.shared_prefix for run in runs]
     assert lines_of(read) == lines
 
 

@@ -17,12 +17,12 @@ from fedgrid.grids.round_cache.table import brief, cache_table, readable_size
 from fedgrid.grids.round_cache.usage import Usage, cache_usage
 from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.finished_runs import mark_finished
-from tests.helpers.kept_rounds import keep, trunks_with_states, trunks_with_statistics
+from tests.helpers.kept_rounds import keep, shared_prefixes_with_states, shared_prefixes_with_statistics
 from tests.helpers.run_records import write_timings
 from tests.helpers.small_grid import config
 
 BNC, OCFL = config(seed=1), config(seed=1, algorithm="ocfl-kmeans")
-"""They share a trunk."""
+"""They have the same shared prefix."""
 WAITING = config(seed=2)
 ELSEWHERE = config(seed=3)
 """Belongs to another grid."""
@@ -30,7 +30,7 @@ ELSEWHERE = config(seed=3)
 
 @pytest.fixture
 def storage(tmp_path):
-    """Two trunks; one has two finished runs, and two of the second run's three rounds were cache hits."""
+    """Two shared prefixes; one has two finished runs, and two of three rounds of the second were hits."""
     storage = Storage.of(tmp_path / "runs")
     timings(storage, BNC, [(3, 2.0, 2.0), (3, 2.0, 2.0), (3, 2.0, 2.0)])
     timings(storage, OCFL, [(0, 0.5, 2.0), (0, 0.5, 2.0), (3, 1.0, 2.0)])
@@ -61,10 +61,10 @@ def sizes(storage):
     return state, statistic
 
 
-def test_usage_of_a_trunk_whose_runs_are_finished(storage):
+def test_usage_of_a_shared_prefix_whose_runs_are_finished(storage):
     state, statistic = sizes(storage)
     usage = cache_usage([BNC, OCFL, WAITING], storage)
-    assert usage.trunks[BNC.trunk] == Usage(
+    assert usage.shared_prefixes[BNC.shared_prefix] == Usage(
         name="digits-3-nonoverlapping-balanced, seed 1",
         runs=2,
         finished=2,
@@ -77,12 +77,12 @@ def test_usage_of_a_trunk_whose_runs_are_finished(storage):
         statistics_bytes=statistic,
         can_go_bytes=state,
     )
-    assert usage.trunks[BNC.trunk].hits == pytest.approx(1 / 3)
+    assert usage.shared_prefixes[BNC.shared_prefix].hits == pytest.approx(1 / 3)
 
 
-def test_states_of_a_trunk_with_an_unfinished_run_are_not_evictable(storage):
+def test_states_of_a_shared_prefix_with_an_unfinished_run_are_not_evictable(storage):
     state, _ = sizes(storage)
-    usage = cache_usage([BNC, OCFL, WAITING], storage).trunks[WAITING.trunk]
+    usage = cache_usage([BNC, OCFL, WAITING], storage).shared_prefixes[WAITING.shared_prefix]
     assert (usage.runs, usage.finished, usage.rounds, usage.hits) == (1, 0, 0, None)
     assert (usage.states_bytes, usage.can_go_bytes) == (state, 0)
 
@@ -90,12 +90,12 @@ def test_states_of_a_trunk_with_an_unfinished_run_are_not_evictable(storage):
 def test_states_that_another_interrupted_grid_needs_are_not_evictable(storage):
     """Its run was stopped: no folder says that it is finished."""
     interrupted = config(seed=1, algorithm="briggs")
-    assert interrupted.trunk == BNC.trunk
+    assert interrupted.shared_prefix == BNC.shared_prefix
     GridFolder(storage, "theirs").keep([interrupted], "")
     assert cache_usage([BNC, OCFL, WAITING], storage).total.can_go_bytes == 0
     result = fedgrid("cache", "mine", "--drop", "--storage", storage.root)
     assert "Nothing to delete: 2 unfinished runs need these states, 1 of other grids." in result.out
-    assert BNC.trunk in trunks_with_states(storage)
+    assert BNC.shared_prefix in shared_prefixes_with_states(storage)
 
 
 def test_grid_of_another_version_keeps_no_states(storage):
@@ -104,13 +104,13 @@ def test_grid_of_another_version_keeps_no_states(storage):
     assert cache_usage([BNC, OCFL, WAITING], storage).total.can_go_bytes > 0
 
 
-def test_usage_sums_trunks_and_separates_other_grids(storage):
+def test_usage_sums_shared_prefixes_and_separates_other_grids(storage):
     state, statistic = sizes(storage)
     usage = cache_usage([BNC, OCFL, WAITING], storage)
     assert (usage.total.runs, usage.total.rounds, usage.total.taken) == (3, 6, 2)
     assert (usage.total.states_bytes, usage.total.can_go_bytes) == (2 * state, state)
     assert usage.datasets[0].as_dict() == {**usage.total.as_dict(), "name": "digits"}
-    assert (usage.others_bytes, usage.others_trunks) == (state + statistic, 1)
+    assert (usage.others_bytes, usage.others_shared_prefixes) == (state + statistic, 1)
 
 
 def test_timings_without_cache_columns_count_as_computed_rounds(storage):
@@ -126,11 +126,12 @@ def test_damaged_timings_count_as_no_rounds(storage):
     assert cache_usage([BNC], storage).total.rounds == 0
 
 
-def test_trunks_with_the_same_scenario_and_seed_have_different_names(storage):
+def test_shared_prefixes_with_the_same_scenario_and_seed_have_different_names(storage):
     slow = config(seed=1, training={"rounds": 3, "learning_rate": 0.001})
-    names = [usage.name for usage in cache_usage([BNC, slow], storage).trunks.values()]
+    names = [usage.name for usage in cache_usage([BNC, slow], storage).shared_prefixes.values()]
     assert names == [
-        f"digits-3-nonoverlapping-balanced, seed 1 ({run.trunk.rsplit('-', 1)[1][:6]})" for run in (BNC, slow)
+        f"digits-3-nonoverlapping-balanced, seed 1 ({run.shared_prefix.rsplit('-', 1)[1][:6]})"
+        for run in (BNC, slow)
     ]
 
 
@@ -144,24 +145,31 @@ def test_cache_command_prints_usage_and_next_step(storage):
     assert f"digits-3-nonoverlapping-balanced, seed 1 {numbers}" in lines
     assert any("4.0 s of 12 s" in line for line in lines)
     assert any(line.startswith(f"{state} of states ") and "cache mine --drop" in line for line in lines)
-    assert f"Other grids: {both} in 1 trunk." in lines
+    assert f"Other grids: {both} in 1 shared prefix." in lines
 
 
 def test_cache_command_prints_usage_as_json(storage):
     found = strict_json(fedgrid("cache", "mine", "--storage", storage.root, "--json").out)
     usage = cache_usage([BNC, OCFL, WAITING], storage)
     assert found == {"grid": "mine", **json.loads(json.dumps(usage.as_dict())), "dropped_bytes": None}
-    assert [row["trunk"] for row in found["trunks"]] == [BNC.trunk, WAITING.trunk]
+    assert [row["shared_prefix"] for row in found["shared_prefixes"]] == [
+        BNC.shared_prefix,
+        WAITING.shared_prefix,
+    ]
 
 
 def test_cache_drop_deletes_only_states_that_no_unfinished_run_needs(storage):
     state, _ = sizes(storage)
     result = fedgrid("cache", "mine", "--drop", "--storage", storage.root)
     assert result.code == 0
-    assert f"Freed {readable_size(state)}: 1 state of 1 trunk.\n" in result.out
+    assert f"Freed {readable_size(state)}: 1 state of 1 shared prefix.\n" in result.out
     assert "1 unfinished run needs these states" in result.out
-    assert trunks_with_states(storage) == {WAITING.trunk, ELSEWHERE.trunk}
-    assert trunks_with_statistics(storage) == {BNC.trunk, WAITING.trunk, ELSEWHERE.trunk}
+    assert shared_prefixes_with_states(storage) == {WAITING.shared_prefix, ELSEWHERE.shared_prefix}
+    assert shared_prefixes_with_statistics(storage) == {
+        BNC.shared_prefix,
+        WAITING.shared_prefix,
+        ELSEWHERE.shared_prefix,
+    }
     again = fedgrid("cache", "mine", "--drop", "--storage", storage.root, "--json")
     assert strict_json(again.out)["dropped_bytes"] == 0
 
@@ -172,7 +180,7 @@ def test_cache_drop_is_refused_while_another_driver_runs_the_grid(storage):
         result = fedgrid("cache", "mine", "--drop", "--storage", storage.root)
     assert (result.code, result.out) == (2, "")
     assert f"{storage} is in use: grid mine of " in result.err
-    assert BNC.trunk in trunks_with_states(storage)
+    assert BNC.shared_prefix in shared_prefixes_with_states(storage)
 
 
 def test_cache_command_at_a_uri_reads_no_mirror_and_changes_none(storage, tmp_path, monkeypatch):
@@ -180,7 +188,7 @@ def test_cache_command_at_a_uri_reads_no_mirror_and_changes_none(storage, tmp_pa
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
     there = Storage.of(f"local://{storage.root}")
     expected = cache_usage([BNC, OCFL, WAITING], storage)
-    assert cache_usage([BNC, OCFL], there).trunks[BNC.trunk].rounds == 6
+    assert cache_usage([BNC, OCFL], there).shared_prefixes[BNC.shared_prefix].rounds == 6
     result = fedgrid("cache", "mine", "--storage", f"local://{storage.root}", "--json")
     assert strict_json(result.out)["total"] == expected.total.as_dict()
     assert not list(there.root.rglob("timings.parquet"))

@@ -1,4 +1,4 @@
-"""States of a trunk are evicted as soon as no unfinished run needs them."""
+"""States of a shared prefix are evicted as soon as no unfinished run needs them."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.round_cache.retention import Retention, idle_trunks
+from fedgrid.grids.round_cache.retention import Retention, idle_shared_prefixes
 from tests.helpers.finished_runs import mark_finished
-from tests.helpers.kept_rounds import keep, trunks_with_states, trunks_with_statistics
+from tests.helpers.kept_rounds import keep, shared_prefixes_with_states, shared_prefixes_with_statistics
 from tests.helpers.small_grid import config, take
 
 BNC, OCFL = config(seed=1), config(seed=1, algorithm="ocfl-kmeans")
-"""They share a trunk."""
+"""They have the same shared prefix."""
 ALONE = config(seed=2)
 
 
@@ -48,18 +48,18 @@ def finish(storage, run):
     mark_finished(storage.root, run)
 
 
-def test_idle_trunks_have_no_pending_run():
-    assert idle_trunks([BNC, OCFL, ALONE], [OCFL]) == {ALONE.trunk}
+def test_idle_shared_prefixes_have_no_pending_run():
+    assert idle_shared_prefixes([BNC, OCFL, ALONE], [OCFL]) == {ALONE.shared_prefix}
 
 
-def test_states_are_evicted_with_the_last_run_of_a_trunk_and_statistics_stay(storage, retention):
+def test_states_are_evicted_with_the_last_run_of_a_shared_prefix_and_statistics_stay(storage, retention):
     launch = retention(BNC, OCFL, ALONE)
     launch.begin()
     launch.finish(BNC)
-    assert trunks_with_states(storage) == {BNC.trunk, ALONE.trunk}
+    assert shared_prefixes_with_states(storage) == {BNC.shared_prefix, ALONE.shared_prefix}
     launch.finish(OCFL)
-    assert trunks_with_states(storage) == {ALONE.trunk}
-    assert trunks_with_statistics(storage) == {BNC.trunk, ALONE.trunk}
+    assert shared_prefixes_with_states(storage) == {ALONE.shared_prefix}
+    assert shared_prefixes_with_statistics(storage) == {BNC.shared_prefix, ALONE.shared_prefix}
 
 
 def test_unfinished_run_outside_the_launch_keeps_the_states(storage, retention):
@@ -68,20 +68,20 @@ def test_unfinished_run_outside_the_launch_keeps_the_states(storage, retention):
     launch = retention(BNC, OCFL, ALONE)
     launch.begin()
     launch.finish(BNC)
-    assert BNC.trunk in trunks_with_states(storage)
+    assert BNC.shared_prefix in shared_prefixes_with_states(storage)
 
 
 def test_begin_evicts_what_earlier_launches_left(storage, retention):
     finish(storage, BNC)
     finish(storage, OCFL)
     retention(BNC, OCFL, ALONE).begin()
-    assert trunks_with_states(storage) == {ALONE.trunk}
+    assert shared_prefixes_with_states(storage) == {ALONE.shared_prefix}
 
 
 def test_states_of_other_grids_are_not_evicted(storage, retention):
     finish(storage, BNC)
     retention(BNC).begin()
-    assert trunks_with_states(storage) == {ALONE.trunk}
+    assert shared_prefixes_with_states(storage) == {ALONE.shared_prefix}
 
 
 def test_states_that_a_run_of_another_grid_needs_stay(storage, retention):
@@ -92,10 +92,10 @@ def test_states_that_a_run_of_another_grid_needs_stay(storage, retention):
     finish(storage, BNC)
     launch.finish(BNC)
     launch.finish(ALONE)
-    assert trunks_with_states(storage) == {BNC.trunk}
+    assert shared_prefixes_with_states(storage) == {BNC.shared_prefix}
     finish(storage, OCFL)
     launch.begin()
-    assert trunks_with_states(storage) == set()
+    assert shared_prefixes_with_states(storage) == set()
 
 
 def test_grid_that_begins_during_a_launch_keeps_its_states(storage, retention):
@@ -106,7 +106,7 @@ def test_grid_that_begins_during_a_launch_keeps_its_states(storage, retention):
     GridFolder(storage, "theirs").keep([OCFL], "")
     finish(storage, BNC)
     launch.finish(BNC)
-    assert trunks_with_states(storage) == {BNC.trunk}
+    assert shared_prefixes_with_states(storage) == {BNC.shared_prefix}
 
 
 def test_growing_grid_evicts_nothing_before_it_is_concluded(storage, retention):
@@ -114,9 +114,9 @@ def test_growing_grid_evicts_nothing_before_it_is_concluded(storage, retention):
     launch = retention(BNC, ALONE, grows=True)
     launch.begin()
     launch.finish(ALONE)
-    assert trunks_with_states(storage) == {BNC.trunk, ALONE.trunk}
+    assert shared_prefixes_with_states(storage) == {BNC.shared_prefix, ALONE.shared_prefix}
     launch.conclude(until={})
-    assert trunks_with_states(storage) == {ALONE.trunk}
+    assert shared_prefixes_with_states(storage) == {ALONE.shared_prefix}
 
 
 def test_run_stopped_early_counts_as_finished_when_a_growing_grid_is_concluded(storage, retention):
@@ -127,7 +127,7 @@ def test_run_stopped_early_counts_as_finished_when_a_growing_grid_is_concluded(s
     launch = retention(ALONE, grows=True)
     launch.begin()
     launch.conclude(until={ALONE.run_id: 2})
-    assert trunks_with_states(storage) == {BNC.trunk}
+    assert shared_prefixes_with_states(storage) == {BNC.shared_prefix}
 
 
 @pytest.mark.parametrize("error", [OSError("read-only"), RunError("s3://bucket cannot be read")])
@@ -162,4 +162,4 @@ def test_states_are_evicted_from_a_uri_too(tmp_path, warnings, monkeypatch):
 def test_begin_evicts_the_states_of_a_finished_run(storage, retention):
     keep(storage, take(storage, seed=2))
     retention(ALONE).begin()
-    assert trunks_with_states(storage) == {BNC.trunk}
+    assert shared_prefixes_with_states(storage) == {BNC.shared_prefix}

@@ -39,7 +39,7 @@ SPARE = 2
 
 
 @dataclass(frozen=True)
-class Trunk:
+class SharedPrefix:
     """Rounds of a federation without clusters."""
 
     truth_K: Labels
@@ -63,7 +63,7 @@ class Recorder(FedOpt):
         return state, Diagnostics()
 
 
-def trunk_of(given: Mapping[str, Any], num_rounds: int, folder: Path, data_dir: Path) -> Trunk:
+def shared_prefix_of(given: Mapping[str, Any], num_rounds: int, folder: Path, data_dir: Path) -> SharedPrefix:
     """Return the first rounds of a run with these settings; train them if the folder does not have them.
 
     With partial participation they go on until every two clients have met, and `SPARE` rounds more.
@@ -85,7 +85,7 @@ def trunk_of(given: Mapping[str, Any], num_rounds: int, folder: Path, data_dir: 
             for name in sorted(kept.files)
             if name.startswith("clients")
         ]
-        return Trunk(kept["truth"], config.root_seed, rounds)
+        return SharedPrefix(kept["truth"], config.root_seed, rounds)
 
 
 def _train(config: RunConfig, num_rounds: int, data_dir: Path) -> tuple[Labels, list[Any]]:
@@ -125,18 +125,20 @@ def all_met(num_clients: int, rounds: Sequence[tuple[tuple[int, ...], Matrix]]) 
     return len(rounds) + 1
 
 
-def decisions(trunk: Trunk, name: str, settings: Mapping[str, Any]) -> Iterator[tuple[int, Labels]]:
+def decisions(
+    shared_prefix: SharedPrefix, name: str, settings: Mapping[str, Any]
+) -> Iterator[tuple[int, Labels]]:
     """Yield (round, each client's cluster) of each round, up to that in which the algorithm clusters."""
     algorithm = create(name, settings)
-    num_clients = len(trunk.truth_K)
+    num_clients = len(shared_prefix.truth_K)
     layout = Layout(("stand-in",), ((num_clients,),), num_clients)
     zeros = np.zeros(num_clients, np.float32)
-    state = algorithm.init(layout, num_clients, lambda _: zeros, generator(trunk.seed, "init"))
-    for index, (clients, gram_MM) in enumerate(trunk.rounds):
+    state = algorithm.init(layout, num_clients, lambda _: zeros, generator(shared_prefix.seed, "init"))
+    for index, (clients, gram_MM) in enumerate(shared_prefix.rounds):
         absent = set(range(num_clients)) - set(clients)
         vectors = dict(zip(clients, stand_ins(gram_MM, num_clients), strict=True))
         updates = Updates(vectors, layout, absent=absent)
-        rng = generator(trunk.seed, "algorithm", round_index=index)
+        rng = generator(shared_prefix.seed, "algorithm", round_index=index)
         state, diagnostics = algorithm.step(state, index, updates, rng)
         yield index + 1, state.labels_K
         if diagnostics.clustered:
