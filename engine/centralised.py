@@ -21,7 +21,7 @@ from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.contract.updates import Updates, Vector
 from fedgrid.engine import run_config
-from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.messages import ClientData, Reply, Setup, TrainTask
 from fedgrid.engine.clients.pool import InProcessPool, Pool
 from fedgrid.engine.data.datasets import find
@@ -162,9 +162,9 @@ def prepare(config: CentralisedConfig, data_dir: Path, device: str = "cpu") -> P
 
 
 def train(
-    config: CentralisedConfig, data_dir: Path, pool: Pool, progress: Progress | None
-) -> Iterator[tuple[Progress, dict[str, Any]]]:
-    """Continue from `progress`, None at the start; yield the progress and the record of each epoch.
+    config: CentralisedConfig, data_dir: Path, pool: Pool, run_state: RunState | None
+) -> Iterator[tuple[RunState, dict[str, Any]]]:
+    """Continue from `run_state`, None at the start; yield the state and the record of each epoch.
 
     On the CPU the results are bit-identical, also after an interruption.
 
@@ -178,13 +178,13 @@ def train(
     dataset = find(config.dataset, data_dir)
     model_arguments = config.model, dataset.shape, dataset.num_classes
     layout = layout_of(blank(*model_arguments))
-    if progress is None:
+    if run_state is None:
         start = initial_vector(*model_arguments, config.root_seed)
-        progress = Progress(0, State((start,), np.zeros(1, np.int64)))
-    for epoch in range(progress.rounds_done, config.training.rounds):
-        before = progress.state.models[0]
+        run_state = RunState(0, State((start,), np.zeros(1, np.int64)))
+    for epoch in range(run_state.rounds_done, config.training.rounds):
+        before = run_state.state.models[0]
         task = TrainTask(Order(EVERYTHING, (0,)), epoch, evaluate=True, local_server=True)
-        [reply] = pool.train([task], [before], progress.memories)
+        [reply] = pool.train([task], [before], run_state.memories)
         if not reply.report.usable:
             raise RunError(
                 f"epoch {epoch + 1}: weights are NaN or infinite; lower training.learning_rate, which is "
@@ -192,8 +192,8 @@ def train(
             )
         after = before + reply.update
         memories = {EVERYTHING: reply.memory} if reply.memory else {}
-        progress = progress.after_round(State((after,), progress.state.labels_K), memories)
-        yield progress, _row(epoch + 1, reply, layout, before, after)
+        run_state = run_state.after_round(State((after,), run_state.state.labels_K), memories)
+        yield run_state, _row(epoch + 1, reply, layout, before, after)
 
 
 def _row(number: int, reply: Reply, layout: Layout, before: Vector, after: Vector) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A run's progress on disk: written aside, flushed, renamed; tensors as safetensors, with checksums.
+"""A run's state on disk: written aside, flushed, renamed; tensors as safetensors, with checksums.
 
 After round R there is `state-R.safetensors`, `state-client-<client>-<round>.safetensors` for each client that
 remembers something, named by the round that last changed it and written only then, and `state-R.sha256` with
@@ -34,7 +34,7 @@ NAME = re.compile(r"state-(\d+|client-\d+-\d+)\.safetensors")
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunState:
     """A run between two rounds; all that a checkpoint stores."""
 
     rounds_done: int
@@ -48,10 +48,10 @@ class Progress:
 
     def after_round(
         self, state: State, memories: Mapping[int, Memory], spent_K: Spent | None = None
-    ) -> "Progress":
-        """Return the progress after one more round, in which `memories` changed."""
+    ) -> "RunState":
+        """Return the state after one more round, in which `memories` changed."""
         number = self.rounds_done + 1
-        return Progress(
+        return RunState(
             number,
             state,
             {**self.memories, **memories},
@@ -65,26 +65,26 @@ def names(rounds_done: int) -> tuple[str, str]:
     return f"state-{rounds_done:06d}.safetensors", f"state-{rounds_done:06d}.sha256"
 
 
-def save(folder: Path, progress: Progress, tables: Mapping[str, pa.Table]) -> list[str]:
+def save(folder: Path, run_state: RunState, tables: Mapping[str, pa.Table]) -> list[str]:
     """Write the records as Parquet by file name, memories that changed, then the state and its checksums.
 
     Returns the names of these files, in that order.
     """
-    memories = {_memory_name(client, number): client for client, number in progress.memory_rounds.items()}
+    memories = {_memory_name(client, number): client for client, number in run_state.memory_rounds.items()}
     # Files that a stored state names are there: `RunFolder` drops the states after the one it loads.
     known = {
         name: line for number in stored_rounds(folder) for name, line in _checksums(folder, number).items()
     }
     new = [name for name in memories if name not in known]
-    state_name, checksum_name = names(progress.rounds_done)
+    state_name, checksum_name = names(run_state.rounds_done)
     written = [*tables, *new, state_name, checksum_name]
     with replacing(*(folder / name for name in written)) as temporaries:
         paths = dict(zip(written, temporaries, strict=True))
         for name, table in tables.items():
             pq.write_table(stamped(table), paths[name], write_page_checksum=True)
         for name in new:
-            _save(_contiguous(progress.memories[memories[name]]), paths[name])
-        _save(_tensors(progress), paths[state_name])
+            _save(_contiguous(run_state.memories[memories[name]]), paths[name])
+        _save(_tensors(run_state), paths[state_name])
         checksums = {name: checksum(paths[name]) for name in (state_name, *new)}
         lines = {name: checksums.get(name) or known[name] for name in (state_name, *sorted(memories))}
         paths[checksum_name].write_text("".join(f"{digest}  {name}\n" for name, digest in lines.items()))
@@ -99,8 +99,8 @@ def stored_rounds(folder: Path) -> list[int]:
     )
 
 
-def load(folder: Path, rounds_done: int) -> Progress | None:
-    """Return the progress after a round, None if a file of its state is damaged or missing.
+def load(folder: Path, rounds_done: int) -> RunState | None:
+    """Return the state after a round, None if a file of its state is damaged or missing.
 
     Raises:
         NewerFormat: a newer fedgrid wrote it.
@@ -120,7 +120,7 @@ def load(folder: Path, rounds_done: int) -> Progress | None:
     except (OSError, DamagedFile):
         return None
     state = State(tuple(_part(tensors, "model/").values()), tensors["labels"], _part(tensors, "memory/"))
-    return Progress(int(tensors["rounds_done"]), state, memories, memory_rounds, tensors.get("spent"))
+    return RunState(int(tensors["rounds_done"]), state, memories, memory_rounds, tensors.get("spent"))
 
 
 def drop(folder: Path, rounds: Iterable[int]) -> list[str]:
@@ -191,15 +191,15 @@ def _checksums(folder: Path, rounds_done: int) -> dict[str, str]:
     return found if all(NAME.fullmatch(name) for name in found) else {}
 
 
-def _tensors(progress: Progress) -> dict[str, np.ndarray]:
-    state = progress.state
+def _tensors(run_state: RunState) -> dict[str, np.ndarray]:
+    state = run_state.state
     return _contiguous(
         {
-            "rounds_done": np.array(progress.rounds_done, np.int64),
+            "rounds_done": np.array(run_state.rounds_done, np.int64),
             "labels": state.labels_K,
             **{f"model/{index:06d}": model for index, model in enumerate(state.models)},
             **{f"memory/{name}": array for name, array in state.arrays.items()},
-            **({} if progress.spent_K is None else {"spent": progress.spent_K}),
+            **({} if run_state.spent_K is None else {"spent": run_state.spent_K}),
         }
     )
 

@@ -1,4 +1,4 @@
-"""One round of a federation as a function: progress in, progress and a record out.
+"""One round of a federation as a function: the run's state in, its state and a record out.
 
 The order within a round is the published one: train every client, test the local models, measure the
 temperature and cluster, aggregate inside the clusters, test the new cluster models.
@@ -18,7 +18,7 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.engine.before_training.meeting import Meeting, meet
-from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.client_round import ClientRound
 from fedgrid.engine.clients.messages import TrainReport, TrainTask
 from fedgrid.engine.clients.model_tests import ModelTests, run_tests
@@ -26,7 +26,7 @@ from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.disturbances.held import Changes
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.records import RoundRecord, client_row, round_row
+from fedgrid.engine.records import RoundRecord, client_row, round_row, warnings_of
 from fedgrid.engine.round_cache.cached_round import CachedRound, OtherBits
 from fedgrid.engine.round_cache.old_partition import cache_means_of_old_partition
 from fedgrid.engine.round_cache.session_cache import SessionCache
@@ -65,89 +65,92 @@ class Federation:
     encoder: "Encoder | None" = None
     """What the algorithm's message asks for."""
 
-    def begin(self, fresh: Fresh) -> Progress:
-        """Return the progress before the first round; `fresh` draws initial models."""
-        rng = generator(self.seed, "init")
-        state = self.algorithm.init(self.layout, len(self.truth_K), fresh, rng)
-        return Progress(0, self.algorithm.reveal(state, self.truth_K), {})
+    def begin(self, fresh: Fresh) -> RunState:
+        """Return the run's state before the first round; `fresh` draws initial models."""
+        state = self.algorithm.init(self.layout, len(self.truth_K), fresh, generator(self.seed, "init"))
+        return RunState(0, self.algorithm.reveal(state, self.truth_K), {})
 
     def next_round(
-        self, progress: Progress, pool: Pool, cache: SessionCache | None = None
-    ) -> tuple[Progress, RoundRecord]:
+        self, run_state: RunState, pool: Pool, cache: SessionCache | None = None
+    ) -> tuple[RunState, RoundRecord]:
         """Run one round; with `cache`, take what other runs computed of it and keep what is computed here.
 
         If clients that train again get other bits than those behind what was taken, as they may on a GPU, the
         whole round is computed here: all of its numbers are of the same updates.
 
         Raises:
-            RunError: if no client has a usable update; `progress` is still good.
+            RunError: if no client has a usable update; `run_state` is still good.
         """
         try:
-            return self._run_round(progress, pool, cache)
+            return self._run_round(run_state, pool, cache)
         except OtherBits:
-            return self._run_round(progress, pool, None)
+            return self._run_round(run_state, pool, None)
 
     def _run_round(
-        self, progress: Progress, pool: Pool, cache: SessionCache | None
-    ) -> tuple[Progress, RoundRecord]:
+        self, run_state: RunState, pool: Pool, cache: SessionCache | None
+    ) -> tuple[RunState, RoundRecord]:
         start = time.perf_counter()
-        round_index = progress.rounds_done
+        round_index, accountant = run_state.rounds_done, self.accountant
         evaluate = self._evaluates(round_index)
         if self.changes.begins(round_index):
             now_K, before_K = (self.changes.truth(self.truth_K, at) for at in (round_index, round_index - 1))
-            progress = replace(progress, state=self.algorithm.reveal(progress.state, now_K, before_K))
+            run_state = replace(run_state, state=self.algorithm.reveal(run_state.state, now_K, before_K))
         present = self.participation.present(round_index)
-        able = budget.can_speak_again(self.accountant, progress.spent_K, present)
-        come = self.participation.newcomers(round_index), able
-        state, said = meet(self.algorithm, *come, progress, pool, self.layout, self.seed, self.encoder)
-        told = self.accountant.told(said.said, round_index, said.again)
-        told_K = self.accountant.with_told(progress.spent_K, len(self.truth_K), told)
-        wanted = self._orders(state, round_index)
-        orders = budget.affordable(self.accountant, told_K, wanted, is_first=not round_index)
-        with self._work(orders, state, progress, pool, cache) as work:
+        can_pay = budget.can_speak_again(accountant, run_state.spent_K, present)
+        newcomers = self.participation.newcomers(round_index)
+        state, meeting = meet(
+            self.algorithm, newcomers, can_pay, run_state, pool, self.layout, self.seed, self.encoder
+        )
+        charges = accountant.charges(meeting.messages, round_index, meeting.again)
+        spent_before_training_K = accountant.with_charges(run_state.spent_K, len(self.truth_K), charges)
+        orders_before_budget = self._orders(state, round_index)
+        orders = budget.affordable(
+            accountant, spent_before_training_K, orders_before_budget, is_first=not round_index
+        )
+        with self._work(orders, state, run_state, pool, cache) as work:
             reports = work.reports()
-            noise = self.accountant.central_noise(round_index)
+            noise = accountant.central_noise(round_index)
             updates = self._updates(reports, work, round_index, noise)
             before = state
             sent = [report.client for report in reports]
             excluded = [report.client for report in reports if not report.usable]
-            traffic = self._traffic(orders, reports, said)
+            traffic = self._traffic(orders, reports, meeting)
 
             def step() -> tuple[State, Diagnostics, dict[str, object]]:
                 after, diagnostics = before, Diagnostics()
-                if orders or not wanted:
+                if orders or not orders_before_budget:
                     after, diagnostics = self._step(before, round_index, updates)
-                diagnostics = self.accountant.warned(diagnostics, progress.spent_K, orders, told)
-                diagnostics = budget.noted(self.accountant, diagnostics, told_K, orders, sent)
+                diagnostics = accountant.warned(diagnostics, run_state.spent_K, orders, charges)
+                diagnostics = budget.noted(accountant, diagnostics, spent_before_training_K, orders, sent)
                 outcome = RoundOutcome(
-                    updates, after, diagnostics, *traffic, len(excluded), said.up, sum(said.encoder)
+                    updates, after, diagnostics, *traffic, len(excluded), meeting.up, sum(meeting.encoder)
                 )
                 return after, diagnostics, round_row(round_index + 1, outcome, self.algorithm.traits.columns)
 
             (state, diagnostics, row), step_seconds = work.timed(step)
-            spent_K = self.accountant.after(told_K, len(self.truth_K), orders, sent, noise)
-            after = progress.after_round(state, work.memories(), spent_K)
+            spent_K = accountant.after(spent_before_training_K, len(self.truth_K), orders, sent, noise)
+            after = run_state.after_round(state, work.memories(), spent_K)
             tested = after.memories, self._testing(round_index, orders), self.evaluation
             tests, evaluate_seconds = work.timed(
                 lambda: run_tests(work, self.algorithm, state, *tested) if evaluate else ModelTests()
             )
             if cache is not None and work.trained:
-                clean = self._updates(reports, work, round_index)
-                cache_means_of_old_partition(orders, before, state, clean)
-        rows = self._client_rows(round_index, reports, state, diagnostics, tests, wanted, orders)
-        record = RoundRecord(
-            round=self.accountant.of_round(row, spent_K),
-            clients=self.accountant.of_clients(rows, spent_K),
+                cache_means_of_old_partition(orders, before, state, self._updates(reports, work, round_index))
+        rows = self._client_rows(
+            round_index, reports, state, diagnostics, tests, orders_before_budget, orders
+        )
+        return after, RoundRecord(
+            round=accountant.of_round(row, spent_K),
+            clients=accountant.of_clients(rows, spent_K),
             timing={
                 "round": round_index + 1,
                 "cluster_seconds": step_seconds,
                 "evaluate_seconds": evaluate_seconds,
                 **work.account(self.run_id, time.perf_counter() - start),
-                **said.seconds(work.trained),
+                **meeting.seconds(work.trained),
             },
-            warnings=_notes(round_index + 1, excluded, diagnostics),
+            warnings=warnings_of(round_index + 1, excluded, diagnostics),
         )
-        return after, record
 
     def _orders(self, state: State, round_index: int) -> Sequence[Order]:
         """Return the algorithm's orders, by client.
@@ -171,12 +174,12 @@ class Federation:
         self,
         orders: Sequence[Order],
         state: State,
-        progress: Progress,
+        run_state: RunState,
         pool: Pool,
         cache: SessionCache | None,
     ) -> ClientRound:
         """Return the round's work at the clients that are reached."""
-        round_index = progress.rounds_done
+        round_index = run_state.rounds_done
         evaluate = self._evaluates(round_index)
         dropped = self.participation.dropped(round_index, [order.client for order in orders])
         on_server = evaluate and self.evaluation.local_server
@@ -185,11 +188,11 @@ class Federation:
             for order in orders
             if order.client not in dropped
         ]
-        inputs = tasks, state.models, progress.memories, pool, round_index
+        inputs = tasks, state.models, run_state.memories, pool, round_index
         return ClientRound(*inputs) if cache is None else CachedRound(*inputs, cache)
 
     def _traffic(
-        self, orders: Sequence[Order], reports: Sequence[TrainReport], said: Meeting
+        self, orders: Sequence[Order], reports: Sequence[TrainReport], meeting: Meeting
     ) -> tuple[int, int]:
         """Return the bytes of a round, down and up, with those of newcomers' messages."""
         by_client = {order.client: self.algorithm.traffic(order, self.layout) for order in orders}
@@ -198,7 +201,7 @@ class Federation:
             declared = by_client[report.client].up
             up += report.bytes_up if declared is None else declared
         down = sum(traffic.down for traffic in by_client.values())
-        return down + said.encoder[0], up + said.encoder[1] + said.up
+        return down + meeting.encoder[0], up + meeting.encoder[1] + meeting.up
 
     def _evaluates(self, round_index: int) -> bool:
         return (round_index + 1) % self.evaluation.every == 0 or round_index + 1 == self.rounds
@@ -244,16 +247,17 @@ class Federation:
     def _step(self, state: State, round_index: int, updates: Updates) -> tuple[State, Diagnostics]:
         """Run the algorithm's step; without any update nothing changes."""
         if not updates.clients:
-            warning = "every client that was asked dropped out: nothing has changed"
-            return state, Diagnostics(warnings=(warning,))
+            return state, Diagnostics(
+                warnings=("every client that was asked dropped out: nothing has changed",)
+            )
         rng = generator(self.seed, "algorithm", round_index=round_index)
         state, diagnostics = self.algorithm.step(state, round_index, updates, rng)
         if diagnostics.silhouette is None:
             labels = state.labels_K[list(updates.clients)]
             groups = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
             if is_defined(groups):  # Else a metric that is not cached would have clients train for nothing.
-                score = silhouette(self.algorithm.distances(updates), groups)
-                diagnostics = replace(diagnostics, silhouette=score)
+                distances_KK = self.algorithm.distances(updates)
+                diagnostics = replace(diagnostics, silhouette=silhouette(distances_KK, groups))
         return state, diagnostics
 
     def _client_rows(
@@ -263,12 +267,14 @@ class Federation:
         state: State,
         diagnostics: Diagnostics,
         tests: ModelTests,
-        wanted: Sequence[Order],
+        orders_before_budget: Sequence[Order],
         orders: Sequence[Order],
     ) -> list[dict[str, object]]:
         sent = {report.client: report for report in reports}
         parts = dict.fromkeys(self.participation.present(round_index), "not asked")
-        parts |= {order.client: "spent" for order in wanted} | {order.client: "dropped" for order in orders}
+        parts |= {order.client: "spent" for order in orders_before_budget} | {
+            order.client: "dropped" for order in orders
+        }
         parts |= {client: "trained" if sent[client].usable else "excluded" for client in sent}
         rows = [
             client_row(
@@ -292,9 +298,3 @@ class Federation:
         ]
         self.changes.note(rows, round_index)
         return rows
-
-
-def _notes(number: int, excluded: Sequence[int], diagnostics: Diagnostics) -> tuple[str, ...]:
-    """Return the round's warnings in words."""
-    notes = [f"client {client} left out, its update is NaN or infinite" for client in excluded]
-    return tuple(f"round {number}: {note}" for note in (*notes, *diagnostics.warnings))

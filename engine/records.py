@@ -11,12 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from fedgrid.algorithms.contract.base import Labels
+from fedgrid.algorithms.contract.base import Diagnostics, Labels
 from fedgrid.engine import round_metrics
 from fedgrid.engine.clients.messages import TrainReport
 from fedgrid.engine.disturbances.faults import FAULT
 from fedgrid.engine.round_metrics import RoundOutcome
-from fedgrid.engine.training.confusion import Counts, Scores, scores
+from fedgrid.engine.training.confusion import Counts, TestScores, scores
 from fedgrid.engine.uplink.accountant import CLUSTER_EPSILON, EPSILON
 
 SCORES = {
@@ -38,7 +38,7 @@ GLOBAL_TESTS = ("global_own", "global_server")
 
 
 COUNTS, MEMBERS, MESSAGE = "counts", "members", "message"
-"""Columns of algorithms that fill them (`Algorithm.columns`): how many clients chose each model in a round;
+"""Columns of algorithms that fill them (`Traits.columns`): how many clients chose each model in a round;
 the clients whose models a client's cluster averages, where clusters may overlap; with `message` those of
 `MESSAGE_BYTES` and `MESSAGE_SECONDS`."""
 MESSAGE_BYTES = {"message_bytes": pa.int64(), "encoder_bytes": pa.int64()}
@@ -196,7 +196,7 @@ def client_row(
     return row if members is None else row | {MEMBERS: list(members)}
 
 
-def _score_columns(test: str, result: Scores | None) -> dict[str, Any]:
+def _score_columns(test: str, result: TestScores | None) -> dict[str, Any]:
     if result is None:
         return {f"{test}_{name}": None for name in SCORES}
     values = {
@@ -208,3 +208,9 @@ def _score_columns(test: str, result: Scores | None) -> dict[str, Any]:
         "recall": result.recall_L.tolist(),
     }
     return {f"{test}_{name}": value for name, value in values.items()}
+
+
+def warnings_of(number: int, excluded: Sequence[int], diagnostics: Diagnostics) -> tuple[str, ...]:
+    """Return the round's warnings in words."""
+    notes = [f"client {client} left out, its update is NaN or infinite" for client in excluded]
+    return tuple(f"round {number}: {note}" for note in (*notes, *diagnostics.warnings))

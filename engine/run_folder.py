@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fedgrid.engine import checkpoint
-from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import DamagedFile, refuse_newer, seal, unseal
@@ -87,8 +87,8 @@ class RunFolder:
                 f"{stored} is damaged, or of another version of this run; move {self.path} away"
             )
 
-    def open(self) -> Progress | None:
-        """Return the newest undamaged progress that has all of its records, None if the run starts from zero.
+    def open(self) -> RunState | None:
+        """Return the newest undamaged state that has all of its records, None if the run starts from zero.
 
         Loads the records up to that round. If the records are damaged, the run starts again from the
         beginning, which gives the same numbers.
@@ -101,7 +101,7 @@ class RunFolder:
             self._storage.pull(self.path.name, skip=("figures/", ASIDE))
             self.check_config()
             listed = self._listed()
-            progress = self._newest(listed)
+            run_state = self._newest(listed)
             self.path.mkdir(parents=True, exist_ok=True)
             delete_partial(self.path)
             if not (self.path / CONFIG).exists():
@@ -109,11 +109,11 @@ class RunFolder:
             if images := own_images.sealed(self.config.own_images):
                 self._mark(own_images.PLACES, images)
             self._unmark(FAILED)
-            if progress is None or progress.rounds_done < self.config.training.rounds:
+            if run_state is None or run_state.rounds_done < self.config.training.rounds:
                 self._unmark(DONE)
-            if progress is not None:
-                self._drop_before(progress)
-        return progress
+            if run_state is not None:
+                self._drop_before(run_state)
+        return run_state
 
     def note_made_with(self, now: MadeWith, rounds_done: int, *, accept: bool = False) -> None:
         """Note what the rounds to come are made with; to be called after `open`.
@@ -140,7 +140,7 @@ class RunFolder:
             if parts != before:
                 self._mark(MADE_WITH, sealed(parts))
 
-    def save(self, record: RoundRecord, progress: Progress) -> None:
+    def save(self, record: RoundRecord, run_state: RunState) -> None:
         """Store one more round: its records first, then the state, which makes the round valid.
 
         Raises:
@@ -148,10 +148,10 @@ class RunFolder:
                 can be made again.
         """
         rows = {"rounds": [record.round], "clients": record.clients, "timings": [record.timing]}
-        self._records.add(progress.rounds_done, rows)
+        self._records.add(run_state.rounds_done, rows)
         with disk_errors(self.path):
-            if progress.rounds_done > self.rounds_done:
-                self._write(progress)
+            if run_state.rounds_done > self.rounds_done:
+                self._write(run_state)
             self.log(*(f"warning: {warning}" for warning in record.warnings))
 
     def finish(self) -> None:
@@ -205,18 +205,18 @@ class RunFolder:
     def _config_text(self) -> str:
         return json.dumps(self.config.written(), indent=2, sort_keys=True) + "\n"
 
-    def _newest(self, listed: Mapping[str, str]) -> Progress | None:
+    def _newest(self, listed: Mapping[str, str]) -> RunState | None:
         stored = checkpoint.stored_rounds(self.path)
         found = self._records.look(listed)
         is_any_undamaged = False
         for number in stored:
-            progress = checkpoint.load(self.path, number)
-            is_any_undamaged = is_any_undamaged or progress is not None
-            if progress is not None and number <= found.last_round:
+            run_state = checkpoint.load(self.path, number)
+            is_any_undamaged = is_any_undamaged or run_state is not None
+            if run_state is not None and number <= found.last_round:
                 later = [other for other in stored if other > number]
                 self._set_aside([*checkpoint.files_of(self.path, later), *found.damaged])
                 self._delete(self._records.go_on_after(number))
-                return progress
+                return run_state
         if stored and not is_any_undamaged:
             names = ", ".join(checkpoint.names(number)[0] for number in stored)
             raise RunError(f"every state in {self.path} is damaged ({names}); move it away to start again")
@@ -237,13 +237,13 @@ class RunFolder:
             self._set_aside([DONE, TIMES_CHECKSUM])
             return {}
 
-    def _write(self, progress: Progress) -> None:
-        self._push(*checkpoint.save(self.path, progress, self._records.newest()))
-        self._drop_before(progress)
+    def _write(self, run_state: RunState) -> None:
+        self._push(*checkpoint.save(self.path, run_state, self._records.newest()))
+        self._drop_before(run_state)
 
-    def _drop_before(self, progress: Progress) -> None:
+    def _drop_before(self, run_state: RunState) -> None:
         """Delete the states that are too old to be kept; a killed process may have left one."""
-        oldest = progress.rounds_done - checkpoint.KEEP
+        oldest = run_state.rounds_done - checkpoint.KEEP
         old = (number for number in checkpoint.stored_rounds(self.path) if number <= oldest)
         gone = checkpoint.drop(self.path, old) + checkpoint.delete_leftovers(self.path, oldest)
         if gone:

@@ -13,11 +13,11 @@ import numpy as np
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.engine.before_training.deal import deal
 from fedgrid.engine.before_training.pretraining import ENCODER, pretraining_of
-from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.machine import Machine, slow_precision, that_matter
 from fedgrid.engine.clients.messages import Setup
 from fedgrid.engine.clients.participation import Participation
-from fedgrid.engine.clients.pool import OnDemand, Pool
+from fedgrid.engine.clients.pool import LazyPool, Pool
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.data.identity import load_known
 from fedgrid.engine.data.pixel_statistics import statistics_for
@@ -50,7 +50,7 @@ class Opened:
 
     folder: RunFolder
     federation: Federation
-    progress: Progress
+    run_state: RunState
     cache: SessionCache | None
 
 
@@ -75,7 +75,7 @@ class Session:
         accept_changes: bool = False,
     ) -> None:
         self._accept = accept_changes
-        self._pool = OnDemand(pool)
+        self._pool = LazyPool(pool)
         self._data_dir = data_dir
         self._threads = threads
         self._write_behind = write_behind
@@ -97,11 +97,11 @@ class Session:
             self.settle()
         active.activate(config.plugin_digests)
         folder = RunFolder(storage, config)
-        progress = folder.open()
+        run_state = folder.open()
         setup, truth = prepare(config, self._data_dir)
         machines = self._machines(config)
         algorithm = config.make_algorithm()
-        rounds_done = progress.rounds_done if progress else 0
+        rounds_done = run_state.rounds_done if run_state else 0
         (_, official), images = images_of(config.dataset, self._data_dir)
         pretraining = pretraining_of(config, algorithm, setup, machines, official, self._data_dir)
         of_encoder = {} if pretraining is None else {ENCODER: pretraining.id}
@@ -138,17 +138,17 @@ class Session:
             ),
             encoder=encoder,
         )
-        if progress is None:
+        if run_state is None:
             of_model = config.model, dataset.shape, dataset.num_classes, config.root_seed
-            progress = federation.begin(partial(initial_vector, *of_model))
-        folder.log(f"goes on after round {progress.rounds_done}" if progress.rounds_done else "starts")
+            run_state = federation.begin(partial(initial_vector, *of_model))
+        folder.log(f"goes on after round {run_state.rounds_done}" if run_state.rounds_done else "starts")
         if (slow := slow_precision(machines, config.training.precision)) is not None:
             folder.log(f"warning: {slow}")
         cache = self._open_cache(config, storage, setup, machines)
-        if progress.rounds_done == federation.rounds:
-            _with_room(folder.finish, cache)
-        self._run = Opened(folder, federation, progress, cache)
-        return progress.rounds_done
+        if run_state.rounds_done == federation.rounds:
+            retry_after_eviction(folder.finish, cache)
+        self._run = Opened(folder, federation, run_state, cache)
+        return run_state.rounds_done
 
     def next_round(self) -> RoundRecord:
         """Run, and keep, one round.
@@ -159,7 +159,7 @@ class Session:
         assert self._run is not None, "open() comes first"
         folder, federation, cache = self._run.folder, self._run.federation, self._run.cache
         try:
-            progress, record = federation.next_round(self._run.progress, self._pool, cache)
+            run_state, record = federation.next_round(self._run.run_state, self._pool, cache)
             self._settle_folder()
         except Exception as error:
             expected = isinstance(error, FedgridError) and error.__cause__ is None
@@ -167,13 +167,15 @@ class Session:
                 folder.log(f"failed: {error if expected else traceback.format_exc()}")
             self.settle()
             raise
-        self._writing = self._writer.submit(_with_room, partial(folder.save, record, progress), cache)
-        self._run = replace(self._run, progress=progress)
-        is_last = progress.rounds_done == federation.rounds
+        self._writing = self._writer.submit(
+            retry_after_eviction, partial(folder.save, record, run_state), cache
+        )
+        self._run = replace(self._run, run_state=run_state)
+        is_last = run_state.rounds_done == federation.rounds
         if is_last or not self._write_behind:
             self.settle()
         if is_last:
-            _with_room(folder.finish, cache)
+            retry_after_eviction(folder.finish, cache)
         return record
 
     def _machines(self, config: RunConfig) -> Sequence[Machine]:
@@ -221,7 +223,7 @@ class Session:
             writing.result()
 
 
-def _with_room(write: Callable[[], None], cache: SessionCache | None) -> None:
+def retry_after_eviction(write: Callable[[], None], cache: SessionCache | None) -> None:
     """Write files of the run; on a full disk the round cache gives way, and they are written once more."""
     try:
         write()

@@ -101,7 +101,7 @@ def of_rows(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any
     )
 
 
-def read(run_folder: Path) -> Records:
+def read_records(run_folder: Path) -> Records:
     """Return the records of a run, finished or not.
 
     A run that was killed may have left a round in one of the two files only; such a round is left out.

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 
-Kind = Literal["dense", "convolutional", "pca", "pixels"]
+EncoderKind = Literal["dense", "convolutional", "pca", "pixels"]
 REFERENCE = "reference"
 """The value of `public` that stands for the server's own reference images."""
 
@@ -19,7 +19,7 @@ REFERENCE = "reference"
 class EncoderSettings(Section):
     """How images become codes. `public`, `federated` or both say on what it is trained."""
 
-    name: Kind | None = None
+    name: EncoderKind | None = None
     """`dense` and `convolutional` are the paper's autoencoders; None takes the first for grey images, the
     second for images with several channels, as the paper does. `pca`: principal components; `pixels`: the
     images themselves."""
@@ -91,6 +91,6 @@ class EncoderSettings(Section):
         return self
 
 
-def kind_of(settings: EncoderSettings, shape: tuple[int, int, int]) -> Kind:
+def kind_of(settings: EncoderSettings, shape: tuple[int, int, int]) -> EncoderKind:
     """Return what kind of encoder the settings ask for, for images of a shape (channels, height, width)."""
     return settings.name or ("dense" if shape[0] == 1 else "convolutional")

@@ -68,7 +68,7 @@ class BeforeTraining(SharedLayers):
         return (1.0,)
 
     @abstractmethod
-    def vector(self, said: Payload) -> NDArray[np.float64]:
+    def vector(self, payload: Payload) -> NDArray[np.float64]:
         """Return a message as a vector, shape (D,)."""
 
     @abstractmethod

@@ -94,9 +94,9 @@ class Embeddings(BeforeTraining):
             noise=settings.noise,
         )
 
-    def vector(self, said: Payload) -> NDArray[np.float64]:
+    def vector(self, payload: Payload) -> NDArray[np.float64]:
         """Return the bits of a message as numbers, shape (D,)."""
-        return vector_of(said)
+        return vector_of(payload)
 
     def groups(self, vectors_ND: NDArray[np.float64], rng: np.random.Generator) -> Labels:
         """Return the clusters of the tree's best cut."""

@@ -96,9 +96,9 @@ class Ladd(BeforeTraining):
             share=settings.share, per_class=settings.per_class, clip=settings.clip, noise=settings.noise
         )
 
-    def vector(self, said: Payload) -> NDArray[np.float64]:
+    def vector(self, payload: Payload) -> NDArray[np.float64]:
         """Return the styles, shape (D,)."""
-        return said[VECTOR].astype(np.float64)
+        return payload[VECTOR].astype(np.float64)
 
     def groups(self, vectors_ND: NDArray[np.float64], rng: np.random.Generator) -> Labels:
         """Return the clusters of k-means."""

@@ -19,7 +19,7 @@ from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.before_training.meeting import meet
-from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.messages import Setup, TrainTask
 from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import InProcessPool
@@ -86,14 +86,14 @@ class Observed:
         if message is None:
             return {}
         pool.prepare(self.setup)
-        said = pool.describe(range(self.config.clients), message, encoder)
-        return {client: each.payload for client, each in enumerate(said)}
+        described = pool.describe(range(self.config.clients), message, encoder)
+        return {client: each.payload for client, each in enumerate(described)}
 
 
 def observe(
     config: RunConfig,
-    before: Progress | None,
-    after: Progress,
+    before: RunState | None,
+    after: RunState,
     data_dir: Path,
     encoder: Encoder | None = None,
 ) -> Observed:
@@ -120,7 +120,7 @@ def observe(
     if before is None and after.rounds_done == 1:
         fresh = partial(initial_vector, *of_model, config.root_seed)
         state = algorithm.init(layout, config.clients, fresh, generator(config.root_seed, "init"))
-        before = Progress(0, algorithm.reveal(state, truth_K))
+        before = RunState(0, algorithm.reveal(state, truth_K))
     sent = {}
     if algorithm.traits.sends_updates and before is not None:
         sent = _sent(config, setup, layout, before, truth_K, encoder)
@@ -132,7 +132,7 @@ def _sent(
     config: RunConfig,
     setup: Setup,
     layout: Layout,
-    before: Progress,
+    before: RunState,
     truth_K: Labels,
     encoder: Encoder | None,
 ) -> dict[int, SentUpdate]:
@@ -144,11 +144,13 @@ def _sent(
     if changes.begins(at):
         truths = (changes.truth(truth_K, index) for index in (at, at - 1))
         before = replace(before, state=algorithm.reveal(before.state, *truths))
-    come = part.newcomers(at), part.present(at)
-    state, _ = meet(algorithm, *come, before, pool, layout, seed, encoder)
-    wanted = algorithm.orders(state, at, part.presence(at), generator(seed, "orders", round_index=at))
+    newcomers, present = part.newcomers(at), part.present(at)
+    state, _ = meet(algorithm, newcomers, present, before, pool, layout, seed, encoder)
+    orders_before_budget = algorithm.orders(
+        state, at, part.presence(at), generator(seed, "orders", round_index=at)
+    )
     accountant = Accountant.of(config.privacy, config.uplink, algorithm, seed)
-    orders = affordable(accountant, before.spent_K, list(wanted))
+    orders = affordable(accountant, before.spent_K, list(orders_before_budget))
     dropped = part.dropped(at, [order.client for order in orders])
     tasks = [TrainTask(order, at, evaluate=False) for order in orders if order.client not in dropped]
     replies = pool.train(tasks, state.models, before.memories)

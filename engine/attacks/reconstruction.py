@@ -78,12 +78,12 @@ def from_messages(observed: Observed, encoder: Encoder) -> Iterator[tuple[dict[s
     server = observed.setup.server_set
     public = torch.tensor(server.images), torch.tensor(server.labels)
     scale = Scale.of(class_means(codec.encode(public[0]), public[1], num_classes))
-    for client, said in observed.messages(InProcessPool(), encoder).items():
+    for client, payload in observed.messages(InProcessPool(), encoder).items():
         means_L = _class_means(observed.setup.clients[client].train, num_classes)
-        sent_LZ = _sent(said, num_classes, encoder.code_size)
+        sent_LZ = _sent(payload, num_classes, encoder.code_size)
         rng = generator(observed.config.root_seed, "random vector", client=client)
         random_LZ = rng.integers(2, size=sent_LZ.shape).astype(np.float64)
-        is_bits = BITS in said
+        is_bits = BITS in payload
         codes = {
             "mse": scale.codes(sent_LZ) if is_bits else sent_LZ,
             "mse_plain": sent_LZ,
@@ -156,12 +156,12 @@ def nearest(image: Image, held_N: Image) -> tuple[float, int]:
     return float(errors_N.min()), int(errors_N.argmin())
 
 
-def _sent(said: Mapping[str, NDArray[Any]], num_classes: int, code_size: int) -> NDArray[np.float64]:
+def _sent(payload: Mapping[str, NDArray[Any]], num_classes: int, code_size: int) -> NDArray[np.float64]:
     """Return the entries of a message, shape (L, Z)."""
-    if BITS in said:
-        bits: Bits = np.unpackbits(said[BITS], count=num_classes * code_size)
+    if BITS in payload:
+        bits: Bits = np.unpackbits(payload[BITS], count=num_classes * code_size)
         return bits.reshape(num_classes, code_size).astype(np.float64)
-    return said[VECTOR].reshape(num_classes, code_size).astype(np.float64)
+    return payload[VECTOR].reshape(num_classes, code_size).astype(np.float64)
 
 
 def _class_means(held: HeldImages, num_classes: int) -> dict[int, Image]:

@@ -5,8 +5,8 @@ from typing import Literal, get_args
 
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 
-Kind = Literal["membership", "class", "reconstruction"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+AttackKind = Literal["membership", "class", "reconstruction"]
+ATTACK_KINDS: tuple[AttackKind, ...] = get_args(AttackKind)
 CLIENTS, STEPS = 3, 300
 """Defaults of reconstruction."""
 VERSION = 1
@@ -16,7 +16,7 @@ VERSION = 1
 class Attacking(Section):
     """An attack on a finished run."""
 
-    kind: Kind
+    kind: AttackKind
     clients: PositiveInt | None = None
     """Of reconstruction: how many clients' updates are inverted, the first ones."""
     steps: PositiveInt | None = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fedgrid.algorithms.contract.base import Algorithm, State
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import Payload
-from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.messages import Described, TrainReport
 from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.seeds import generator
@@ -22,7 +22,7 @@ def meet(
     algorithm: Algorithm,
     newcomers: Sequence[int],
     present: Sequence[int],
-    progress: Progress,
+    run_state: RunState,
     pool: Pool,
     layout: Layout,
     seed: int,
@@ -36,19 +36,19 @@ def meet(
         seed: the run's root seed.
         encoder: what the algorithm's message asks for.
     """
-    message, round_index = algorithm.message(), progress.rounds_done
+    message, round_index = algorithm.message(), run_state.rounds_done
     again = algorithm.meets_again(round_index)
     speakers = present if again else newcomers
     if message is None or not speakers:
-        return progress.state, Meeting()
+        return run_state.state, Meeting()
     message = message.model_copy(update={"round_index": round_index})
     described = pool.describe(speakers, message, encoder)
-    said = {client: each.payload for client, each in zip(speakers, described, strict=True)}
+    messages = {client: each.payload for client, each in zip(speakers, described, strict=True)}
     rng = generator(seed, "messages", round_index=round_index)
     hear = algorithm.meet_again if again else algorithm.meet
     meeting = Meeting.of(described, len(newcomers), encoder, round_index)
-    return hear(progress.state, said, layout, rng), replace(
-        meeting, said=said, again=frozenset(said).difference(newcomers)
+    return hear(run_state.state, messages, layout, rng), replace(
+        meeting, messages=messages, again=frozenset(messages).difference(newcomers)
     )
 
 
@@ -62,7 +62,7 @@ class Meeting:
     """Bytes of the encoder, down and up: its federated training in round 1, its way to each newcomer."""
     each: tuple[float, ...] = ()
     """Seconds of each message."""
-    said: Mapping[int, Payload] = field(default_factory=dict)
+    messages: Mapping[int, Payload] = field(default_factory=dict)
     """The messages, by client."""
     again: frozenset[int] = frozenset()
     """Those of them that had sent one before."""

@@ -106,7 +106,7 @@ class Pretraining:
 
     def _kept(self, storage: Storage, encoder_id: str, log: Callable[[str], None]) -> Encoder | None:
         try:
-            return store.read(storage, encoder_id)
+            return store.load_encoder(storage, encoder_id)
         except DamagedFile as error:
             log(f"warning: {error}: it is moved aside, and trained again")
             store.move_aside(storage, encoder_id)

@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Tests:
+class Evaluations:
     """The served models' tests."""
 
     __test__ = False
@@ -149,7 +149,7 @@ class ClientRound:
             if reply.memory and reply.report.usable
         }
 
-    def test(self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]) -> Tests:
+    def test(self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]) -> Evaluations:
         """Test served models: each client on its part of the server's images, `testing` on their own too.
 
         `memories` are those after this round, for models that are adapted before their test.
@@ -179,9 +179,9 @@ class ClientRound:
         self.train_seconds += time.perf_counter() - start
 
 
-def _summed(reports: Sequence[EvaluateReport]) -> Tests:
+def _summed(reports: Sequence[EvaluateReport]) -> Evaluations:
     """Return the tests, the parts of the server's set added up by client."""
     parts = zip(*(report.server_parts for report in reports), strict=True)
     own = {report.client: report.own for report in reports if report.own is not None}
     chosen = {report.client: report.chosen for report in reports if report.chosen is not None}
-    return Tests(own, [reduce(add, each) for each in parts], chosen)
+    return Evaluations(own, [reduce(add, each) for each in parts], chosen)

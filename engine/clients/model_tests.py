@@ -10,7 +10,7 @@ import numpy as np
 
 from fedgrid.algorithms.contract.base import Algorithm, State
 from fedgrid.algorithms.contract.orders import Served
-from fedgrid.engine.clients.client_round import ClientRound, Tests
+from fedgrid.engine.clients.client_round import ClientRound, Evaluations
 from fedgrid.engine.clients.messages import Memory
 from fedgrid.engine.training.confusion import Counts
 from fedgrid.engine.training.settings import Evaluation
@@ -20,8 +20,8 @@ from fedgrid.engine.training.settings import Evaluation
 class ModelTests:
     """The tests of the models that are served and, with `evaluation.global_model`, of the one for all."""
 
-    served: tuple[Served, Tests] | None = None
-    one_for_all: tuple[Served, Tests] | None = None
+    served: tuple[Served, Evaluations] | None = None
+    one_for_all: tuple[Served, Evaluations] | None = None
 
     def of(self, client: int, evaluation: Evaluation) -> dict[str, Counts | None]:
         """Return a client's tests under the names of their columns; None where it has tested nothing."""
@@ -49,7 +49,7 @@ def run_tests(
     return ModelTests(tested, (alone, work.test(alone, {}, testing)))
 
 
-def _of(client: int, name: str, tested: tuple[Served, Tests] | None) -> dict[str, Counts | None]:
+def _of(client: int, name: str, tested: tuple[Served, Evaluations] | None) -> dict[str, Counts | None]:
     if tested is None or client not in tested[1].own:
         return {f"{name}_own": None, f"{name}_server": None}
     served, tests = tested

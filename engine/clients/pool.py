@@ -48,7 +48,7 @@ class Pool(Protocol):
         """Test `models` at the clients of `tasks`."""
 
 
-class OnDemand:
+class LazyPool:
     """Prepares a pool at the first task: a run that finds all of its rounds in the round cache needs none."""
 
     def __init__(self, pool: Pool) -> None:

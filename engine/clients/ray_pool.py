@@ -109,12 +109,12 @@ class RayPool:
             return [self._actors[index].describe.remote(shares[index], message, put)]
 
         results = self._each(shares, submit, "describe", "the clients' messages")
-        said = {
+        described = {
             client: described
             for index, [each] in results.items()
             for client, described in zip(shares[index], each, strict=True)
         }
-        return [said[client] for client in clients]
+        return [described[client] for client in clients]
 
     def train(
         self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]

@@ -63,7 +63,7 @@ def find(name: str, data_dir: Path) -> Dataset:
         download_mb=0,
         model="tinyvgg",
         training=MNIST_TRAINING,
-        read=partial(reader.read, **scaled),
+        read=partial(reader.read_images, **scaled),
         location=str(path),
         num_groups=num_groups,
         class_names=image_folders.class_names(path) if reader is image_folders else (),

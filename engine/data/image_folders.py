@@ -40,7 +40,7 @@ Files = list[list[Path]]
 """Paths of the images of each class."""
 
 
-def read(folder: Path, size: Size | None = None) -> Pair:
+def read_images(folder: Path, size: Size | None = None) -> Pair:
     """Return (pool, server's test set), with classes, groups and files in the order of their names."""
     train, test = _files(folder)
     first = _pixels(train[0][0], size)

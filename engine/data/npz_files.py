@@ -33,7 +33,7 @@ DAMAGE = (
 """What numpy and zipfile raise for damaged files. RuntimeError: encrypted, or of unknown compression."""
 
 
-def read(path: Path) -> Pair:
+def read_images(path: Path) -> Pair:
     """Return (pool, server's test set); the pool is train, with val if the file has it."""
     with _opened(path) as file:
         parts = [

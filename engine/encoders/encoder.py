@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedgrid.algorithms.contract.encoder import Kind
+from fedgrid.algorithms.contract.encoder import EncoderKind
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models import flat_vectors
 from fedgrid.engine.models.autoencoders import Autoencoder
@@ -30,7 +30,7 @@ NUM_CLASSES = 1
 """Of an autoencoder, on whose shape classes have no effect."""
 
 
-def model_of(kind: Kind) -> str:
+def model_of(kind: EncoderKind) -> str:
     """Return the autoencoder's name in the registry of models."""
     return f"autoencoder-{kind}"
 
@@ -39,7 +39,7 @@ def model_of(kind: Kind) -> str:
 class Encoder:
     """A trained encoder."""
 
-    kind: Kind
+    kind: EncoderKind
     shape: Shape
     """Channels, height, width of an image."""
     arrays: Mapping[str, NDArray[np.float32]]
@@ -122,7 +122,7 @@ class Codec:
 
     def _by_own_statistics(self, inputs: Tensor) -> Tensor:
         assert self._module is not None
-        kept = flat_vectors.read(self._module)
+        kept = flat_vectors.read_vector(self._module)
         codes = self._module.train().encode(inputs)
         self._module.eval()
         flat_vectors.write(self._module, kept)

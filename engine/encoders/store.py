@@ -22,7 +22,7 @@ FOLDER, FILE = "encoders", "encoder.safetensors"
 ABOUT, CHECKSUM = "about", "sha256"
 
 
-def read(storage: Storage, encoder_id: str) -> Encoder | None:
+def load_encoder(storage: Storage, encoder_id: str) -> Encoder | None:
     """Return a kept encoder, None if there is none of this id.
 
     Raises:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fedgrid.algorithms.contract.orders import Served
 from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.machine import fixed_numerics
 from fedgrid.engine.clients.messages import EvaluateTask, Memory, Setup
 from fedgrid.engine.clients.worker import ClientWorker
@@ -66,7 +66,7 @@ class Servers(ClientWorker):
 
 def explain_run(
     config: RunConfig,
-    progress: Progress,
+    run_state: RunState,
     data_dir: Path,
     settings: Explaining,
     device: str = "cpu",
@@ -91,7 +91,7 @@ def explain_run(
     setup, _ = prepare(config, data_dir)
     layer = layer_of(config.model, setup)
     pixels = settings.pixels(int(np.prod(setup.server_set.images.shape[2:])))
-    state = progress.state
+    state = run_state.state
     source = Source(splits, state.labels_K, len(setup.server_set), config.root_seed, config.run_id)
     drawn = samples(settings, source)
     servers = Servers(setup, device)
@@ -99,7 +99,7 @@ def explain_run(
     rows: list[Row] = []
     for sample in drawn:
         models, task = _model(settings, sample, served, state.labels_K, round_index)
-        module = servers.module(task, models, progress.memories.get(sample.client, {}))
+        module = servers.module(task, models, run_state.memories.get(sample.client, {}))
         explainer = Explainer(
             settings, module, layer, pixels, config.root_seed, servers.colour(sample.client, round_index)
         )

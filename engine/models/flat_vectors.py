@@ -32,7 +32,7 @@ def layout_of(module: nn.Module) -> Layout:
     )
 
 
-def read(module: nn.Module) -> Vector:
+def read_vector(module: nn.Module) -> Vector:
     """Return a copy of the module's state: float32, shape (P,), on the host."""
     return _read([tensor for _, tensor in _tensors(module)])
 
@@ -90,7 +90,7 @@ class FlatModule:
         self._state = [tensor.detach() for _, tensor in _tensors(module)]
 
     def read(self) -> Vector:
-        """Return a copy of the module's state, as `read`."""
+        """Return a copy of the module's state, as `read_vector`."""
         return _read(self._state)
 
     def write(self, vector: Vector) -> None:

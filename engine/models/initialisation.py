@@ -80,4 +80,4 @@ def initial_vector(
         int(generator(seed, f"model {number}" if number else "model").integers(2**63))
     )
     initialise(module, rng)
-    return flat_vectors.read(module)
+    return flat_vectors.read_vector(module)

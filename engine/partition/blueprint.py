@@ -41,7 +41,7 @@ class Blueprint:
     """L column titles: class numbers, or the names in the file that was read."""
 
     def to_csv(self) -> str:
-        """Return the text of the file; `read` returns the same counts and titles."""
+        """Return the text of the file; `read_blueprint` returns the same counts and titles."""
         text = StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([*COLUMNS, *self.classes])
@@ -79,7 +79,7 @@ def of(
     )
 
 
-def read(path: Path) -> Blueprint:
+def read_blueprint(path: Path) -> Blueprint:
     """Read a blueprint.
 
     Raises:

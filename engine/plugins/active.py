@@ -15,7 +15,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.plugins.installed import installed
 from fedgrid.engine.plugins.plugin import Plugin, clusterer_name, clusterer_names, load
-from fedgrid.engine.plugins.source import PluginSource, read
+from fedgrid.engine.plugins.source import PluginSource, read_source
 
 BUILT_IN = {
     *(("algorithm", name) for name in ALGORITHMS),
@@ -51,7 +51,7 @@ def add(file: Path | str) -> None:
     Raises:
         ConfigError: as `use`.
     """
-    source = read(Path(file))
+    source = read_source(Path(file))
     if source.digest not in _digests(_active):
         _sources[source.digest] = source
         # The same bytes may have been loaded under another name, which messages would show.

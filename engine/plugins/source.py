@@ -19,7 +19,7 @@ class PluginSource:
     """A file's bytes. None: an installed package, which every machine imports from its own disk."""
 
 
-def read(path: Path) -> PluginSource:
+def read_source(path: Path) -> PluginSource:
     """Return the source of a plugin's file; nothing of it is executed.
 
     Raises:

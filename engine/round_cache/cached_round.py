@@ -17,7 +17,7 @@ from types import TracebackType
 from fedgrid.algorithms.contract.orders import Served
 from fedgrid.algorithms.contract.source import UPDATE, Arrays, Compute
 from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.clients.client_round import ClientRound, Tests
+from fedgrid.engine.clients.client_round import ClientRound, Evaluations
 from fedgrid.engine.clients.messages import Memory, Reply, TrainReport, TrainTask
 from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.round_cache.entry import CacheEntry
@@ -124,7 +124,7 @@ class CachedRound(ClientRound):
         known = self.cached({name: [client] for name, client in names.items()}, gather)
         return dict(zip(remembering, known, strict=True))
 
-    def test(self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]) -> Tests:
+    def test(self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]) -> Evaluations:
         """Test served models: each client on its part of the server's images, `testing` on their own too."""
         adapting = memories if served.adaptation else {}
         choosing = sorted(served.choosing & set(testing))

@@ -28,7 +28,7 @@ STATES = ("mean-", "memory-", "update")
 """Entries as large as a model, which only later runs need; the others are statistics."""
 HEADER = 1 << 16
 """Bytes that hold an entry's metadata."""
-AIR = 0.1
+EVICTION_SLACK = 0.1
 """Share of the limit that an eviction frees beyond need: finding the cheapest entries reads them all."""
 WRITERS = 32  # Processes that may write at once within the limit: each lists the cache after its share.
 _SHARES: dict[tuple[str, int], int] = {}
@@ -131,7 +131,7 @@ class CacheFiles:
                 _put(path, temporary, data)
             except OSError as error:
                 # Others have filled the disk meanwhile, or it is a quota, which no look at the disk shows.
-                if not (is_full(error) and evict(self._storage, len(data), share=AIR)):
+                if not (is_full(error) and evict(self._storage, len(data), share=EVICTION_SLACK)):
                     raise
                 _put(path, temporary, data)
             self._storage.push(file)
@@ -240,7 +240,7 @@ def _made_room(storage: Storage, limit: int | None, size: int, *, force: bool) -
     total = sum(entry.size for entry in entries)
     excess = lacking
     if limit is not None and total + size > limit:
-        excess = max(excess, total + size - limit + int(AIR * (limit - size)))
+        excess = max(excess, total + size - limit + int(EVICTION_SLACK * (limit - size)))
     fits = excess <= 0 or ((limit is None or size <= limit) and lacking <= total)
     if excess > 0 and (fits or force):
         total -= _drop_cheapest(storage, entries, excess)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fedgrid.engine.storage.clock import CLOCK, Clock
-from fedgrid.engine.storage.held_file import HeldFile, Holder, Observer, read, temporary_beside
+from fedgrid.engine.storage.held_file import HeldFile, Holder, Observer, current_holder, temporary_beside
 from fedgrid.engine.storage.takeover import take
 
 RENEW_EVERY = 10.0
@@ -42,7 +42,7 @@ class RoundLock:
             return True
         path = self._file.path
         try:
-            found = read(path)
+            found = current_holder(path)
             if found is not None:
                 self._is_gone(found, path)  # A waiter mostly ends here, and has written nothing.
             path.parent.mkdir(parents=True, exist_ok=True)

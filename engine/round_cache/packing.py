@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedgrid.algorithms.contract.source import Arrays
-from fedgrid.engine.clients.client_round import Tests
+from fedgrid.engine.clients.client_round import Evaluations
 from fedgrid.engine.clients.messages import TrainReport, TrainTask
 from fedgrid.engine.clients.peak_memory import own_peak
 from fedgrid.engine.training.confusion import Counts
@@ -74,7 +74,7 @@ def unpack_reports(arrays: Arrays, tasks: Sequence[TrainTask]) -> list[TrainRepo
     ]
 
 
-def pack_tests(tests: Tests) -> Arrays:
+def pack_tests(tests: Evaluations) -> Arrays:
     """Return the tests of served models."""
     return {
         "client_N": np.array(list(tests.own), np.int64),
@@ -85,11 +85,11 @@ def pack_tests(tests: Tests) -> Arrays:
     }
 
 
-def unpack_tests(arrays: Arrays) -> Tests:
+def unpack_tests(arrays: Arrays) -> Evaluations:
     """Return the tests that were packed."""
     own, server = _unpack("own", arrays), _unpack("server", arrays)
     chosen = dict(zip(arrays["choosing_N"].tolist(), arrays["place_N"].tolist(), strict=True))
-    return Tests(dict(zip(arrays["client_N"].tolist(), own, strict=True)), server, chosen)
+    return Evaluations(dict(zip(arrays["client_N"].tolist(), own, strict=True)), server, chosen)
 
 
 def _pack(test: str, counts: Sequence[Counts]) -> dict[str, np.ndarray]:

@@ -221,7 +221,7 @@ def link(temporary: Path, path: Path) -> None:
             file.write(text)
 
 
-def read(path: Path) -> Holder | None:
+def current_holder(path: Path) -> Holder | None:
     """Return who holds a file, None if there is none. A damaged one may still be renewed by its holder."""
     try:
         text = path.read_text(errors="replace")

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from fedgrid.engine.storage.held_file import Holder, link, read
+from fedgrid.engine.storage.held_file import Holder, current_holder, link
 
 
 class OnlyOwnerError(PermissionError):
@@ -36,7 +36,7 @@ def take(mine: Path, path: Path, is_gone: Callable[[Holder, Path], bool]) -> boo
     """
     if _linked(mine, path):
         return True
-    stale = read(path)
+    stale = current_holder(path)
     if stale is None:
         return False
     claims: list[Path] = []
@@ -47,7 +47,7 @@ def take(mine: Path, path: Path, is_gone: Callable[[Holder, Path], bool]) -> boo
         claims.append(path.with_name(f"{path.name}.after-{last.token}"))
         if _linked(mine, claims[-1]):
             break
-        claimant = read(claims[-1])
+        claimant = current_holder(claims[-1])
         if claimant is None:
             return False
         last, place = claimant, claims[-1]
@@ -56,7 +56,7 @@ def take(mine: Path, path: Path, is_gone: Callable[[Holder, Path], bool]) -> boo
 
 def _replace(path: Path, stale: Holder, claims: list[Path]) -> bool:
     """Replace a gone holder's file by the last of the claims, which is ours, and delete the others."""
-    now = read(path)
+    now = current_holder(path)
     is_ours = now is not None and now.token == stale.token
     if is_ours:
         # The claim disappears in this replacement. As long as it exists, no other process can get here.

@@ -24,7 +24,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Scores:
+class TestScores:
     """Scores of one test; all NaN if the test set is empty."""
 
     loss: float
@@ -41,7 +41,7 @@ class Scores:
     """Recall of each class, shape (L,); NaN for a class without images."""
 
 
-def scores(counts: Counts) -> Scores:
+def scores(counts: Counts) -> TestScores:
     """Return the scores of one test. F1 is zero where it would be 0 / 0."""
     true_L = counts.confusion.sum(axis=1)
     predicted_L = counts.confusion.sum(axis=0)
@@ -49,10 +49,10 @@ def scores(counts: Counts) -> Scores:
     own_L, union_L = true_L > 0, true_L + predicted_L > 0
     recall_L = np.divide(hits_L, true_L, out=np.full(len(true_L), nan), where=own_L)
     if not own_L.any():
-        return Scores(nan, nan, nan, nan, nan, recall_L)
+        return TestScores(nan, nan, nan, nan, nan, recall_L)
     f1_L = np.divide(2 * hits_L, true_L + predicted_L, out=np.zeros(len(true_L)), where=union_L)
     total = int(true_L.sum())
-    return Scores(
+    return TestScores(
         loss=counts.loss_sum / total,
         accuracy=float(hits_L.sum() / total),
         f1_union=float(f1_L[union_L].mean()),

@@ -87,8 +87,8 @@ class Accountant:
         """How far the data of one client can move what is clipped, in clips."""
         return 2.0 if self.privacy.neighbours == "replaced" else 1.0
 
-    def told(
-        self, said: Mapping[int, Payload], round_index: int, again: Collection[int] = ()
+    def charges(
+        self, messages: Mapping[int, Payload], round_index: int, again: Collection[int] = ()
     ) -> dict[int, float]:
         """Return, by client, the squared distance of what it has sent before a round trains.
 
@@ -96,13 +96,13 @@ class Accountant:
         encoder, of which all clients get the mean.
 
         Args:
-            said: the messages.
+            messages: what each client says.
             round_index: from 0.
             again: the clients that had sent one before.
         """
         found: dict[int, float] = {}
         if self.message is not None and not self.privacy.central_noise:
-            for client, payload in said.items():
+            for client, payload in messages.items():
                 of_message = self.message.squared_distance(payload, self.scale, again=client in again)
                 found[client] = of_message
         encoder = None if self.message is None else self.message.encoder
@@ -112,15 +112,17 @@ class Accountant:
                 found[client] = found.get(client, 0.0) + count * each
         return found
 
-    def with_told(self, spent_K: Spent | None, num_clients: int, told: Mapping[int, float]) -> Spent | None:
-        """Return what is spent once clients have `told` something, None without noise.
+    def with_charges(
+        self, spent_K: Spent | None, num_clients: int, charges: Mapping[int, float]
+    ) -> Spent | None:
+        """Return what is spent after `charges` by client, squared distances; None without noise.
 
         `spent_K` is what was before, None before the first round.
         """
         if not is_private(self.uplink, self.privacy):
             return None
         after_K = np.zeros(num_clients) if spent_K is None else spent_K.copy()
-        for client, squared in told.items():
+        for client, squared in charges.items():
             after_K[client] += squared
         return after_K
 
@@ -145,7 +147,7 @@ class Accountant:
             return None
         distances = self.distances(orders, replied) if central is None else central.spent()
         squares = {client: (self.scale * distance) ** 2 for client, distance in distances.items()}
-        return self.with_told(spent_K, num_clients, squares)
+        return self.with_charges(spent_K, num_clients, squares)
 
     def of_round(self, row: Mapping[str, Any], spent_K: Spent | None) -> Mapping[str, Any]:
         """Return a round's row with its column."""
@@ -179,11 +181,11 @@ class Accountant:
         diagnostics: Diagnostics,
         spent_K: Spent | None,
         orders: Iterable[Order],
-        told: Mapping[int, float] = MappingProxyType({}),
+        charges: Mapping[int, float] = MappingProxyType({}),
     ) -> Diagnostics:
         """Return the diagnostics with a warning in the first round of what no noise covers.
 
-        `spent_K` is what was spent before the round, `told` what clients said before it.
+        `spent_K` is what was spent before the round, `charges` those of messages before it.
         """
         if self.privacy.central_noise and spent_K is None:
             diagnostics = _with_warning(
@@ -192,7 +194,7 @@ class Accountant:
         is_private = noise_of(self.uplink) or self.privacy.central_noise
         if not is_private or (spent_K is not None and np.isinf(spent_K).any()):
             return diagnostics
-        if any(map(isinf, told.values())):
+        if any(map(isinf, charges.values())):
             what = self._uncovered()
         elif not self.privacy.central_noise and any(_tells_choice(order) for order in orders):
             what = "tell which model they chose"

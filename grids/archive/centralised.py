@@ -15,7 +15,7 @@ from typing import Any
 from fedgrid.engine.errors import DataError
 from fedgrid.grids.archive.csv_files import Table, malformed
 from fedgrid.grids.archive.layout import FINAL, LOSS, SETUP, VALIDATION, FoundTraining
-from fedgrid.grids.results.archived_trainings import ArchivedTraining, Scores
+from fedgrid.grids.results.archived_trainings import ArchivedTraining, SetScores
 
 EXCHANGED = ("pathmnist", "bloodmnist")
 TESTED = ("test_loss", "accuracy", "f1score")
@@ -29,13 +29,13 @@ def read_all(found: Iterable[FoundTraining]) -> tuple[list[ArchivedTraining], li
     trainings, problems = [], []
     for each in found:
         try:
-            trainings.append(read(each))
+            trainings.append(read_training(each))
         except DataError as error:
             problems.append(str(error))
     return trainings, problems
 
 
-def read(found: FoundTraining) -> ArchivedTraining:
+def read_training(found: FoundTraining) -> ArchivedTraining:
     """Read one training.
 
     Raises:
@@ -87,11 +87,11 @@ def _column(table: Table | None, name: str, *, least: float = -inf, most: float 
     return tuple(table.numbers(name, least=least, most=most, may_lack=False).tolist())
 
 
-def _scores(table: Table | None) -> tuple[Scores, ...]:
+def _scores(table: Table | None) -> tuple[SetScores, ...]:
     loss, accuracy, f1 = TESTED
     columns = (
         _column(table, loss),
         _column(table, accuracy, least=0, most=1),
         _column(table, f1, least=0, most=1),
     )
-    return tuple(Scores(loss=row[0], accuracy=row[1], f1=row[2]) for row in zip(*columns, strict=True))
+    return tuple(SetScores(loss=row[0], accuracy=row[1], f1=row[2]) for row in zip(*columns, strict=True))

@@ -29,13 +29,13 @@ def read_all(found: Iterable[FoundExplanations]) -> tuple[list[dict[str, Any]], 
     rows, problems = [], []
     for each in found:
         try:
-            rows += read(each)
+            rows += read_explanations(each)
         except DataError as error:
             problems.append(str(error))
     return rows, problems
 
 
-def read(found: FoundExplanations) -> list[dict[str, Any]]:
+def read_explanations(found: FoundExplanations) -> list[dict[str, Any]]:
     """Return the rows of a file, with the columns of `archived_explanations.SCHEMA`.
 
     Raises:

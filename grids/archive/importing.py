@@ -114,7 +114,7 @@ def _runs_before(folder: GridFolder) -> tuple[RunConfig, ...]:
 def _import(
     found: Found, grid: Imported, path: Path, storage: Storage, on_run: OnRun, *, published_truth: bool
 ) -> None:
-    run = one_run.read(found, published_truth=published_truth)
+    run = one_run.read_run(found, published_truth=published_truth)
     config = config_of(found, run.rounds.num_rows)
     source = Path(path.resolve().name) / found.folder.relative_to(path)
     is_new = keep(run, config, source.as_posix(), storage)

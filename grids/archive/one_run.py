@@ -48,7 +48,7 @@ class ArchivedRun:
     """Files that are missing."""
 
 
-def read(found: Found, *, published_truth: bool) -> ArchivedRun:
+def read_run(found: Found, *, published_truth: bool) -> ArchivedRun:
     """Read one run.
 
     Args:
@@ -160,7 +160,7 @@ def _images(found: Found, num_rounds: int) -> Columns:
     path, scenario = found.blueprint, found.scenario
     if not path.exists():
         return {}
-    held = blueprint.read(path)
+    held = blueprint.read_blueprint(path)
     expected = (scenario.num_clients, DATASETS[scenario.dataset].num_classes)
     if held.train_KL.shape != expected:
         found_here = "{} clients and {} classes".format(*held.train_KL.shape)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fedgrid.engine.attacks.settings import CLIENTS, STEPS, Attacking, Kind
+from fedgrid.engine.attacks.settings import CLIENTS, STEPS, Attacking, AttackKind
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.lease import Lease
@@ -31,7 +31,7 @@ from fedgrid.tracking.scoring.study import Run, read_result
 
 
 def settings_of(
-    kind: Kind, clients: int | None, steps: int | None, round_number: int | None = None
+    kind: AttackKind, clients: int | None, steps: int | None, round_number: int | None = None
 ) -> Attacking:
     """Return what a command line asks for.
 

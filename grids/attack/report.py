@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fedgrid.engine.attacks.settings import KINDS, Kind
+from fedgrid.engine.attacks.settings import ATTACK_KINDS, AttackKind
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.grids.attack.results import FOLDER
@@ -19,7 +19,7 @@ TEXT = (
 )
 
 
-def keep_summary(grid: GridFolder, kind: Kind, summary: Summary) -> None:
+def keep_summary(grid: GridFolder, kind: AttackKind, summary: Summary) -> None:
     """Keep the table of an attack for the report.
 
     Raises:
@@ -37,7 +37,7 @@ def with_attacks(page: Page, grid: GridFolder, *, published: bool = False) -> Pa
         RunError: a summary is damaged.
     """
     tables = []
-    for kind in KINDS:
+    for kind in ATTACK_KINDS:
         try:
             summary = unseal(grid.path / _name(kind))["summary"]
         except FileNotFoundError:
@@ -62,5 +62,5 @@ def _beside(summary: Summary) -> Table | None:
     return against_attack(errors)
 
 
-def _name(kind: Kind) -> str:
+def _name(kind: AttackKind) -> str:
     return f"{FOLDER}/{kind}.json"

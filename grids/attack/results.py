@@ -11,7 +11,7 @@ from typing import Any
 
 from fedgrid.engine import checkpoint
 from fedgrid.engine.attacks.settings import Attacking
-from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.run_config import RunConfig
@@ -83,7 +83,7 @@ class AttackFiles:
         """The round after which the run is attacked, from 1."""
         return self.settings.round or self.config.training.rounds
 
-    def states(self) -> tuple[Progress | None, Progress]:
+    def states(self) -> tuple[RunState | None, RunState]:
         """Return the run's states before and after the round; None before the first, or if it is gone.
 
         Raises:
@@ -104,14 +104,14 @@ class AttackFiles:
         before = self._load(self.round - 1) if self.round - 1 in kept else None
         return before, self._load(self.round)
 
-    def _load(self, number: int) -> Progress:
-        progress = checkpoint.load(self.run, number)
-        if progress is None:
+    def _load(self, number: int) -> RunState:
+        run_state = checkpoint.load(self.run, number)
+        if run_state is None:
             raise RunError(
                 f"{self.config.name}: its state after round {number} is damaged; move {self.run} away, and "
                 "`fedgrid run` makes it again"
             )
-        return progress
+        return run_state
 
     def state(self) -> str | None:
         """Return the digest of the state that is attacked, None if it is gone."""

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedgrid.engine.attacks.settings import Kind
+from fedgrid.engine.attacks.settings import AttackKind
 from fedgrid.grids.attack.results import Row as Found
 from fedgrid.tracking.against.prigent import encoder_of, is_in_setting
 from fedgrid.tracking.scoring.axes import setting_words
@@ -41,7 +41,7 @@ def _mean(column: str, of: str | None = None, *, alone: bool | None = None) -> N
     return mean
 
 
-COLUMNS: Mapping[Kind, Mapping[tuple[str, str], Number]] = {
+COLUMNS: Mapping[AttackKind, Mapping[tuple[str, str], Number]] = {
     "membership": {
         ("cluster models", "AUC"): _mean("auc", "model"),
         ("cluster models", "calibrated"): _mean("auc_calibrated", "model"),
@@ -70,7 +70,7 @@ COLUMNS: Mapping[Kind, Mapping[tuple[str, str], Number]] = {
     },
 }
 """Group and heading of a column -> a run's number."""
-CAPTIONS: Mapping[Kind, str] = {
+CAPTIONS: Mapping[AttackKind, str] = {
     "membership": "AUC: probability that an image a client trains on has a smaller loss than a test image "
     "that nobody trains on; 0.5 gives nothing away. Cluster models: after the round; updates: the model "
     "that a client sends in it. Calibrated: the loss minus that of the other clusters' models, or of the "
@@ -87,7 +87,9 @@ CAPTIONS: Mapping[Kind, str] = {
 }
 
 
-def summary_of(kind: Kind, found: Sequence[tuple[Run, Found]], results: Mapping[str, Result]) -> Summary:
+def summary_of(
+    kind: AttackKind, found: Sequence[tuple[Run, Found]], results: Mapping[str, Result]
+) -> Summary:
     """Return a row for each scenario and algorithm: names, and lists of the runs' numbers."""
     by_run: dict[str, list[Found]] = {}
     runs = {run.run_id: run for run, _ in found}
@@ -111,7 +113,7 @@ def summary_of(kind: Kind, found: Sequence[tuple[Run, Found]], results: Mapping[
     return list(rows.values())
 
 
-def table_of(kind: Kind, summary: Summary, after: int | None = None) -> Table:
+def table_of(kind: AttackKind, summary: Summary, after: int | None = None) -> Table:
     """Return the table for the terminal; `after` is the round that was attacked, None the last one."""
     headings = [("partition", "ARI"), ("partition", "alone"), *COLUMNS[kind]]
     scenarios = {row["scenario"] for row in summary}

@@ -91,7 +91,7 @@ def _encoder(files: AttackFiles) -> "Encoder | None":
         return None
     parts = parts_of(files.run / MADE_WITH)
     encoder_id = str(parts[0].made_with.get(ENCODER, "")) if parts else ""
-    encoder = store.read(files.storage, encoder_id) if encoder_id else None
+    encoder = store.load_encoder(files.storage, encoder_id) if encoder_id else None
     if encoder is None:
         raise RunError(f"{files.config.name}: its encoder {encoder_id} is not in {files.storage} any more")
     return encoder

@@ -16,7 +16,7 @@ from fedgrid.grids.presets.variants import variant_of, variant_settings
 from fedgrid.grids.results.axes import further_axes, name_of, naming_keys
 from fedgrid.grids.results.outcome import SCORES, damage, is_finished
 from fedgrid.grids.results.times import Times, times_of
-from fedgrid.tracking.records import RecordsError, read
+from fedgrid.tracking.records import RecordsError, read_records
 from fedgrid.tracking.scoring.scores import curves
 
 FINISHED, FAILED, DAMAGED, WAITING = "finished", "failed", "damaged", "not started"
@@ -86,7 +86,7 @@ class Row:
         """The last value of each number that is recorded by round; none before the first round."""
         self._storage.pull(self.folder.name, skip=("state-", "figures/"))
         try:
-            found = curves(read(self.folder))
+            found = curves(read_records(self.folder))
         except RecordsError:
             return {}
         measured = {name: values[values == values] for name, values in found.items()}

@@ -11,7 +11,7 @@ from fedgrid.engine.format import FORMAT, VERSION
 from fedgrid.engine.integrity.done_mark import CONFIG
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.results.grid_folder import GridFolder, known
+from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 
 MOST_NAMED = 8
 """Names in a message at most."""
@@ -36,7 +36,7 @@ def find_run(what: str, storage: Storage) -> Found:
     name = Path(what).name
     runs: dict[str, RunConfig] = {}
     grids: dict[str, list[str]] = {}
-    for grid in known(storage):
+    for grid in list_grids(storage):
         for run in GridFolder(storage, grid).runs():
             runs[run.run_id] = run
             grids.setdefault(run.run_id, []).append(grid)
@@ -50,13 +50,13 @@ def find_run(what: str, storage: Storage) -> Found:
         several = ", ".join(run.run_id for run in found[:MOST_NAMED])
         more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         raise ConfigError(f"{len(found)} runs are named '{what}': {several}{more}; give one of these ids")
-    names = [*known(storage), *dict.fromkeys(run.name for run in runs.values())]
+    names = [*list_grids(storage), *dict.fromkeys(run.name for run in runs.values())]
     near = get_close_matches(what, names, n=1)
     raise ConfigError(
         f"no grid or run '{what}' in {storage}; "
         + (f"did you mean '{near[0]}'? " if near else "")
         + (
-            f"grids: {', '.join(known(storage)[:MOST_NAMED]) or 'none'}; `fedgrid runs GRID` lists a grid's "
+            f"grids: {', '.join(list_grids(storage)[:MOST_NAMED]) or 'none'}; `fedgrid runs GRID` lists its "
             "runs with their ids"
         )
     )

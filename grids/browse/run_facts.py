@@ -16,7 +16,7 @@ from fedgrid.grids.browse.columns import Row, place_of, rows_of
 from fedgrid.grids.browse.find import Found
 from fedgrid.grids.display.tables import RESULT_COLUMNS
 from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys, value_of
-from fedgrid.tracking.records import Array, Records, RecordsError, read
+from fedgrid.tracking.records import Array, Records, RecordsError, read_records
 from fedgrid.tracking.scoring.scores import curves
 
 ROUNDS_SHOWN = 12
@@ -80,7 +80,7 @@ def _changed(config: RunConfig, data_dir: Path) -> dict[str, Any] | None:
 def _recorded(row: Row) -> dict[str, Any]:
     """Return curves, events and partitions by round; lists are empty before the first round."""
     try:
-        records = read(row.folder)
+        records = read_records(row.folder)
     except RecordsError:
         return {"round": [], "curves": {}, "events": {}, "clusters": [], "hidden_groups": []}
     found = curves(records)

@@ -10,7 +10,7 @@ from fedgrid.grids.browse.find import find_run
 from fedgrid.grids.browse.grid_page import grid_facts, print_grid
 from fedgrid.grids.browse.run_facts import facts_of
 from fedgrid.grids.browse.run_page import print_run
-from fedgrid.grids.results.grid_folder import known
+from fedgrid.grids.results.grid_folder import list_grids
 
 
 def show(what: str, storage: Storage, data_dir: Path, as_json: bool, console: Console) -> None:
@@ -21,7 +21,7 @@ def show(what: str, storage: Storage, data_dir: Path, as_json: bool, console: Co
         RunError: if the storage cannot be read.
     """
     storage.pull_marks()
-    if what in known(storage):
+    if what in list_grids(storage):
         facts = grid_facts(what, storage)
         if not as_json:
             print_grid(facts, storage, console)

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fedgrid.engine import centralised
 from fedgrid.engine.centralised import CentralisedConfig
-from fedgrid.engine.checkpoint import Progress as TrainingProgress
+from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.machine import slow_precision, that_matter
 from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.data.datasets import find
@@ -154,7 +154,7 @@ def _trained(
 
 def _train(
     folder: CentralisedFolder,
-    begun: TrainingProgress | None,
+    begun: RunState | None,
     pool: Pool,
     lease: Lease,
     data_dir: Path,

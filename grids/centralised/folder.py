@@ -10,7 +10,7 @@ import yaml
 
 from fedgrid.engine import checkpoint
 from fedgrid.engine.centralised import EPOCHS, CentralisedConfig
-from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.data import own_images
 from fedgrid.engine.epsilons import EPSILON_2_FACTOR, SETTLED, Proposal
 from fedgrid.engine.format import DamagedFile
@@ -58,7 +58,7 @@ class CentralisedFolder:
         self._epochs = self._read()
         return self._epochs.num_rows == self.config.training.rounds and (self.path / PROPOSAL).exists()
 
-    def open(self) -> Progress | None:
+    def open(self) -> RunState | None:
         """Return the newest undamaged checkpoint that the records reach, None at the start."""
         with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -70,10 +70,10 @@ class CentralisedFolder:
                 write_text(self.path / own_images.PLACES, images)
                 self._push(own_images.PLACES)
             for number in checkpoint.stored_rounds(self.path):
-                progress = checkpoint.load(self.path, number)
-                if progress is not None and number <= self._epochs.num_rows:
+                run_state = checkpoint.load(self.path, number)
+                if run_state is not None and number <= self._epochs.num_rows:
                     self._epochs = self._epochs.slice(0, number)
-                    return progress
+                    return run_state
         self._epochs = EPOCHS.empty_table()
         return None
 
@@ -105,13 +105,13 @@ class CentralisedFolder:
             rmtree(self.path, ignore_errors=True)
         self._epochs = EPOCHS.empty_table()
 
-    def save(self, progress: Progress, row: Mapping[str, Any]) -> None:
+    def save(self, run_state: RunState, row: Mapping[str, Any]) -> None:
         """Write one more epoch."""
         new = pa.Table.from_pylist([row], schema=EPOCHS)
         self._epochs = pa.concat_tables([self._epochs, new]).combine_chunks()
         with disk_errors(self.path):
-            self._push(*checkpoint.save(self.path, progress, {RECORDS: self._epochs}))
-            self._drop(progress.rounds_done - checkpoint.KEEP)
+            self._push(*checkpoint.save(self.path, run_state, {RECORDS: self._epochs}))
+            self._drop(run_state.rounds_done - checkpoint.KEEP)
 
     def finish(self, proposal: Proposal) -> None:
         """Write figures and proposal, and delete the states."""

@@ -17,7 +17,7 @@ from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import duration
 from fedgrid.grids.results.axes import name_of, naming_keys
-from fedgrid.grids.results.grid_folder import GridFolder, known
+from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.results.outcome import state_of, trusting_times
 from fedgrid.redaction import printable
 
@@ -62,7 +62,7 @@ def show_all(storage: Storage, as_json: bool, console: Console) -> None:
         RunError: if the storage cannot be read.
     """
     storage.pull_marks()
-    found = [_brief(name, storage) for name in known(storage)]
+    found = [_brief(name, storage) for name in list_grids(storage)]
     if as_json:
         print(json.dumps(found))
         return

@@ -44,7 +44,7 @@ class RunResult:
     @property
     def records(self) -> Records:
         """The records as arrays, as `figures.temperature` and `figures.cluster_map` take them."""
-        return records.read(self.folder)
+        return records.read_records(self.folder)
 
 
 def run(

@@ -27,7 +27,7 @@ from fedgrid.grids.presets.axis_keys import AXES, value_text
 from fedgrid.grids.presets.yaml_file import at
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.axes import further_axes
-from fedgrid.grids.results.grid_folder import GridFolder, known
+from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.results.outcome import is_finished
 
 LAST = "last"
@@ -93,7 +93,7 @@ def find_runs(name: str, storage: Storage, filters: Sequence[str]) -> tuple[str,
     Raises:
         ConfigError: there is neither, or a filter leaves no run.
     """
-    grids = known(storage)
+    grids = list_grids(storage)
     if name in grids:
         return name, _filtered(GridFolder(storage, name).runs(), filters)
     for grid in grids:

@@ -29,7 +29,7 @@ MEANS = ("ari", "personalised_accuracy", "generalised_accuracy")
 """Scores whose means over the runs of an algorithm the grid's own run has."""
 Means: TypeAlias = Mapping[str, Mapping[str, float]]
 """Algorithm -> score -> mean over its finished runs."""
-Scores: TypeAlias = Mapping[str, Any]
+ScoresAsDict: TypeAlias = Mapping[str, Any]
 """`RunScores.as_dict()`."""
 FORBIDDEN = re.compile(r"[^\w. -]")
 
@@ -113,7 +113,7 @@ def _what(config: RunConfig) -> str:
     )
 
 
-def _scores(folder: Path, *, finished: bool) -> Scores:
+def _scores(folder: Path, *, finished: bool) -> ScoresAsDict:
     """Return the scores of a run: those that its server has written, if it is finished."""
     if finished:
         with suppress(FileNotFoundError, DamagedFile):
@@ -121,7 +121,7 @@ def _scores(folder: Path, *, finished: bool) -> Scores:
     return of_run(folder).as_dict()
 
 
-def _clustered(scores: Scores, config: RunConfig) -> str:
+def _clustered(scores: ScoresAsDict, config: RunConfig) -> str:
     done, rounds, clusters = scores["rounds"], config.training.rounds, _clusters(scores["clusters"])
     so_far = "" if done == rounds else f" {done} of {rounds} rounds are done."
     if scores["clustering_round"] is None:
@@ -137,7 +137,7 @@ def _clusters(count: int) -> str:
     return "1 cluster" if count == 1 else f"{count} clusters"
 
 
-def _table(scores: Scores) -> str:
+def _table(scores: ScoresAsDict) -> str:
     rows = [f"| {_words(name)} | {_number(scores.get(name))} |" for name in SHOWN]
     number = scores["evaluated_round"] or scores["rounds"]
     return "\n".join([f"| score, round {number} | |", "| --- | --- |", *rows])

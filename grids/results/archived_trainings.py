@@ -18,7 +18,7 @@ FILE = "centralised.json"
 TestSet = Literal["validation", "test"]
 
 
-class Scores(Section):
+class SetScores(Section):
     """Scores on one set of images."""
 
     loss: float
@@ -40,11 +40,11 @@ class ArchivedTraining(Section):
     """Mean cross-entropy while the model changes."""
     weights_l1: tuple[float, ...] = ()
     """L1 norm of the weights after the epoch."""
-    by_epoch: tuple[Scores, ...] = ()
+    by_epoch: tuple[SetScores, ...] = ()
     """On one of the two sets after each epoch."""
     by_epoch_on: TestSet
     """Which set that is."""
-    final: Scores | None = None
+    final: SetScores | None = None
     """On the other set after the last epoch."""
 
     @property
@@ -52,7 +52,7 @@ class ArchivedTraining(Section):
         """Number of epochs."""
         return max(len(self.loss), len(self.by_epoch))
 
-    def last_on(self, images: TestSet) -> Scores | None:
+    def last_on(self, images: TestSet) -> SetScores | None:
         """Return the scores of the last epoch on a set, None if they are absent."""
         if images != self.by_epoch_on:
             return self.final

@@ -48,7 +48,7 @@ def check_source(grid: Grid, storage: Storage) -> None:
     )
 
 
-def known(storage: Storage) -> list[str]:
+def list_grids(storage: Storage) -> list[str]:
     """Return the names of the grids of a storage, in alphabetical order."""
     return sorted(path.parent.name for path in (storage.root / GRIDS).glob(f"*/{RUNS}"))
 
@@ -196,7 +196,7 @@ class GridFolder:
             return None
 
     def _missing(self) -> ConfigError:
-        grids = known(self._storage)
+        grids = list_grids(self._storage)
         if not grids:
             return ConfigError(f"no grid in {self._storage} yet; `fedgrid run {self.name}` starts one")
         return unknown("grid", self.name, grids)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.plugins.plugin import Plugin, load
-from fedgrid.engine.plugins.source import PluginSource, read
+from fedgrid.engine.plugins.source import PluginSource, read_source
 from fedgrid.tracking.report.page import Page, Plate, Section
 from fedgrid.tracking.scoring.study import Study, slug
 from fedgrid.tracking.tables.table import Table
@@ -46,7 +46,7 @@ def own_items(files: Iterable[Path], study: Study) -> tuple[Section, ...]:
     Raises:
         ConfigError: a file cannot be loaded or lists neither, or a function fails.
     """
-    return tuple(_section(load(read(path)), study) for path in files)
+    return tuple(_section(load(read_source(path)), study) for path in files)
 
 
 def with_own_items(page: Page, sections: Sequence[Section]) -> Page:

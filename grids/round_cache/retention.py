@@ -11,7 +11,7 @@ from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.round_cache.files import StoredFile, drop, kept
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.results.grid_folder import RUNS, GridFolder, known
+from fedgrid.grids.results.grid_folder import RUNS, GridFolder, list_grids
 from fedgrid.grids.results.outcome import unfinished
 
 
@@ -32,7 +32,7 @@ def waiting_runs(runs: Sequence[RunConfig], storage: Storage) -> list[RunConfig]
     """
     shared_prefixes = {run.shared_prefix for run in runs}
     found = {run.run_id: run for run in runs}
-    for name in known(storage):
+    for name in list_grids(storage):
         with suppress(ConfigError):
             found |= {
                 run.run_id: run
@@ -53,7 +53,7 @@ class OtherGrids:
 
     def waiting_shared_prefixes(self, shared_prefixes: Collection[str]) -> set[str]:
         """Return those of `shared_prefixes` whose states a run of theirs may still use."""
-        grids = [self._by_shared_prefix(name) for name in known(self._storage) if name != self._own]
+        grids = [self._by_shared_prefix(name) for name in list_grids(self._storage) if name != self._own]
         return {
             shared_prefix
             for shared_prefix in shared_prefixes

@@ -108,7 +108,7 @@ def digest(search: Search, storage: Storage) -> str:
     return sha256((GridFolder(storage, search.name).path / FOUND).read_bytes()).hexdigest()[:12]
 
 
-def read(name: str, storage: Storage) -> dict[str, Any]:
+def read_results(name: str, storage: Storage) -> dict[str, Any]:
     """Return the result of a search, the content of `search.json`.
 
     Raises:

@@ -53,7 +53,7 @@ def run_search(search: Search, storage: Storage, options: LaunchOptions, console
     _log(search, progress.trials, written, storage, log)
     if options.as_json:
         print_finished(done, storage)
-        JsonLines().search(files.read(search.name, storage))
+        JsonLines().search(files.read_results(search.name, storage))
     else:
         show(search, progress, result, storage, console)
     return result
@@ -94,7 +94,7 @@ def _log(search: Search, trials: list[Trial], written: list[Path], storage: Stor
     mark = seal({"uri": redacted(log.uri), "search": files.digest(search, storage)})
     if (folder / MARK).is_file() and (folder / MARK).read_bytes() == mark.encode():
         return
-    found = files.read(search.name, storage)
+    found = files.read_results(search.name, storage)
     tags = {"search": "complete" if found["complete"] else "not complete", "objective": search.objective}
     scores = {}
     for kind, best in found["best"].items():

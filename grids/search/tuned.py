@@ -13,7 +13,7 @@ from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.overrides import Override
 from fedgrid.grids.presets.yaml_file import Place, YamlFile
 from fedgrid.grids.results.grid_folder import FOUND, GRIDS
-from fedgrid.grids.search.files import read
+from fedgrid.grids.search.files import read_results
 from fedgrid.grids.search.objectives import LABEL_FREE, ORACLE
 from fedgrid.grids.search.space import nested
 
@@ -91,7 +91,7 @@ def _read(text: str, storage: Storage) -> Tuned:
     name, _, kind = text.partition(":")
     if kind not in KINDS:
         raise unknown("kind of best", kind, [key for key in KINDS if key])
-    found = read(name, storage)
+    found = read_results(name, storage)
     if not found["complete"]:
         raise ConfigError(
             f"--tuned {text}: {found['trials_done']} of {found['trials_asked']} trials are done; repeat the "

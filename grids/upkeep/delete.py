@@ -18,7 +18,7 @@ from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import id_of
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.planning.claims import of_deletion
-from fedgrid.grids.results.grid_folder import GRIDS, GridFolder, known
+from fedgrid.grids.results.grid_folder import GRIDS, GridFolder, list_grids
 from fedgrid.grids.round_cache.table import readable_size
 from fedgrid.redaction import printable, redacted
 from fedgrid.tracking.mlflow.runs import delete_runs
@@ -93,7 +93,7 @@ def find_doomed(name: str, storage: Storage) -> Doomed:
     """
     runs = GridFolder(storage, name).runs()
     others = {
-        run.run_id for grid in known(storage) if grid != name for run in GridFolder(storage, grid).runs()
+        run.run_id for grid in list_grids(storage) if grid != name for run in GridFolder(storage, grid).runs()
     }
     own = tuple(run for run in runs if run.run_id not in others)
     there = tuple(run for run in own if folder_of(storage.root, run).exists())

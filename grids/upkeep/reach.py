@@ -11,7 +11,7 @@ from fedgrid.engine.storage.driver import drivers
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.planning import cluster
 from fedgrid.grids.planning.ray_token import OTHERS, check_accepted, token_file
-from fedgrid.grids.results.grid_folder import known
+from fedgrid.grids.results.grid_folder import list_grids
 from fedgrid.grids.round_cache.table import readable_size
 from fedgrid.tracking.mlflow.store import check_reachable, database_file, one_line, tracking_uri
 
@@ -62,7 +62,7 @@ def storage(text: str) -> Mapping[str, str]:
     found.check_writable()
     found.pull_marks()
     using = drivers(found)
-    grids = known(found)
+    grids = list_grids(found)
     nearest = next(path for path in (found.root, *found.root.parents) if path.exists())
     return {
         "place": str(found)

@@ -50,7 +50,7 @@ def test_data_shows_and_writes_the_split_of_a_scenario(tmp_path):
     result = fedgrid("data", "digits", "--clients", 5, "--csv", tmp_path / "x.csv")
     assert (result.code, result.err) == (0, "")
     assert result.out.startswith("digits-5-nonoverlapping-balanced, seed 0: images per class\n")
-    written = blueprint.read(tmp_path / "x.csv")
+    written = blueprint.read_blueprint(tmp_path / "x.csv")
     clients = strict_json(fedgrid("data", "digits", "--clients", 5, "--json").out)["clients"]
     assert [client["train"] for client in clients] == written.train_KL.tolist()
     assert [client["test"] for client in clients] == written.test_KL.tolist()
@@ -64,7 +64,7 @@ def test_data_shows_the_readmes_split_of_real_mnist(shared, tmp_path):
     csv = tmp_path / "x.csv"
     result = fedgrid("data", "mnist", *scenario, "--csv", csv, FEDGRID_DATA=str(shared / "data"))
     assert (result.code, result.err) == (0, "")
-    written = blueprint.read(csv)
+    written = blueprint.read_blueprint(csv)
     assert written.server_L.tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     assert written.train_KL.shape == (15, 10)
     assert ((written.train_KL > 0).sum(axis=1) == [4] * 5 + [3] * 10).all()

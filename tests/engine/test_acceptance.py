@@ -19,7 +19,7 @@ from fedgrid.algorithms.contract.base import Algorithm, Labels, State
 from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.registry import create
-from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import InProcessPool, Pool
 from fedgrid.engine.data.datasets import find
@@ -119,7 +119,7 @@ class Onlooker(FedOpt):
         return super().step(state, round_index, updates, rng)
 
 
-def begin(config: RunConfig, data_dir: Path, algorithm: Algorithm) -> tuple[Federation, Pool, Progress]:
+def begin(config: RunConfig, data_dir: Path, algorithm: Algorithm) -> tuple[Federation, Pool, RunState]:
     """Return the federation of a run before its first round, its clients in this process."""
     setup, truth_K = prepare(config, data_dir)
     pool = InProcessPool()

@@ -63,7 +63,7 @@ def plain_loop(training, seed, epochs):
             "server_accuracy": (predicted == server.labels).mean(),
             "server_f1": f1_score(server.labels, predicted, average="macro"),
         }
-        yield scores, flat_vectors.read(module).astype(np.float64)
+        yield scores, flat_vectors.read_vector(module).astype(np.float64)
 
 
 def test_epochs_equal_a_plain_torch_loop_with_one_optimizer():

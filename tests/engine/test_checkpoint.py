@@ -7,7 +7,7 @@ import pytest
 
 from fedgrid.algorithms.contract.base import State
 from fedgrid.engine import checkpoint
-from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.storage import atomic as files_module
 
 
@@ -19,7 +19,7 @@ def progress(rounds_done=1, num_models=2, arrays=None, memories=None):
     """Three clients; two models of two entries, which differ from round to round; memories of this round."""
     models = tuple(vector(rounds_done, model) for model in range(num_models))
     state = State(models, np.array([0, 1, 0]), arrays or {})
-    return Progress(rounds_done, state, memories or {}, dict.fromkeys(memories or {}, rounds_done))
+    return RunState(rounds_done, state, memories or {}, dict.fromkeys(memories or {}, rounds_done))
 
 
 def described(kept):
@@ -91,7 +91,7 @@ def test_models_that_are_strided_views_round_trip(tmp_path):
     table = np.arange(8, dtype=np.float32).reshape(2, 4)
     table.setflags(write=False)
     state = State((table[1], table[0, ::2]), np.zeros(3, np.int64))
-    saved = Progress(1, state, {0: {"optimizer": table[:, 1]}}, {0: 1})
+    saved = RunState(1, state, {0: {"optimizer": table[:, 1]}}, {0: 1})
     checkpoint.save(tmp_path, saved, {})
     assert described(newest(tmp_path)) == described(saved)
 

@@ -11,7 +11,7 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.registry import create
-from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.messages import EvaluateReport, Reply, TrainReport
 from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.peak_memory import PeakMemory
@@ -403,7 +403,7 @@ def test_a_model_that_nobody_chooses_is_kept_and_not_counted():
 
 def test_progress_before_the_first_round_has_the_initial_model_and_no_memories():
     start = federation().begin(lambda number: vector(3, 4))
-    assert isinstance(start, Progress)
+    assert isinstance(start, RunState)
     assert start.rounds_done == 0
     assert start.state.labels_K.tolist() == [0, 0, 0]
     assert start.memories == {}
@@ -507,9 +507,9 @@ def test_excluded_client_is_not_absent_but_dropped_and_unasked_ones_are():
             seen.append((updates.clients, updates.absent))
             return super().step(state, round_index, updates, rng)
 
-    told = Told((((0, 1, 2, 3), (0, 1, 2), {2}),), num_clients=5)
+    charges = Told((((0, 1, 2, 3), (0, 1, 2), {2}),), num_clients=5)
     pool = FakePool(lambda client, *_: (np.nan, 0) if client == 1 else (1, 0))
-    run = federation(Watcher(FedOptSettings()), num_clients=5, participation=told)
+    run = federation(Watcher(FedOptSettings()), num_clients=5, participation=charges)
     [(_, record)] = play(run, pool, 1)
     assert seen == [((0,), {2, 3, 4})]
     assert [row["part"] for row in record.clients] == [
@@ -591,11 +591,11 @@ def test_the_silhouette_is_of_this_rounds_updates_in_their_clusters():
 
     In one cluster there is none.
     """
-    told = Told(((None, (0, 1, 2, 3), ()),), num_clients=5)
+    charges = Told(((None, (0, 1, 2, 3), ()),), num_clients=5)
     pool = FakePool(lambda client, *_: (1, 0) if client < 2 else (0, 1))
     briggs = create("briggs", {"round": 1, "threshold": 0.4})
     for algorithm, expected in ((briggs, 1.0), (None, None)):
-        [(_, record)] = play(federation(algorithm, num_clients=5, participation=told), pool, 1)
+        [(_, record)] = play(federation(algorithm, num_clients=5, participation=charges), pool, 1)
         assert record.round["silhouette"] == expected
 
 
@@ -641,8 +641,8 @@ def test_a_mean_weighs_clients_by_images_or_batches(weights, expected):
 def test_participation_that_rounds_to_all_clients_changes_nothing():
     """A share that rounds to everybody, and newcomers that come in round 1."""
     plain = play(federation(), FakePool(axis), 3)
-    told = Participation(3, 0, participation=0.9, joins={0: 1})
-    other = play(federation(participation=told), FakePool(axis), 3)
+    charges = Participation(3, 0, participation=0.9, joins={0: 1})
+    other = play(federation(participation=charges), FakePool(axis), 3)
     for (progress, record), (same, again) in zip(plain, other, strict=True):
         assert progress.state.models[0].tobytes() == same.state.models[0].tobytes()
         assert repr(record.clients) == repr(again.clients)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from fedgrid.algorithms.contract.base import State
-from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.messages import TrainReport
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.records import TESTS, RoundRecord, client_row, schemas
@@ -33,7 +33,7 @@ def open_folder(root):
 
 def progress(number):
     labels_K = np.arange(NUM_CLIENTS) % 2
-    return Progress(number, State((np.full(4, number, np.float32),) * 2, labels_K), {})
+    return RunState(number, State((np.full(4, number, np.float32),) * 2, labels_K), {})
 
 
 def record(number):

@@ -13,7 +13,7 @@ import numpy as np
 from fedgrid.tracking.claims.claim import (
     Check,
     Claim,
-    Scores,
+    ScoreBySeed,
     above,
     alone,
     having,
@@ -53,7 +53,7 @@ def variant(name: str) -> Callable[[Run], bool]:
     return fits
 
 
-def _at(study: Study, measure: Measure, name: str, *, rate: str | None = None) -> Scores:
+def _at(study: Study, measure: Measure, name: str, *, rate: str | None = None) -> ScoreBySeed:
     fits = variant(name)
     return scores(study, measure.of, fits if rate is None else having(RATE, rate, fits))
 
@@ -152,7 +152,7 @@ def _smoother(study: Study) -> Iterator[Check]:
         yield from above(f"{values[0]} clients - {values[-1]}", few, many)
 
 
-def _deviations(found: Scores) -> Scores:
+def _deviations(found: ScoreBySeed) -> ScoreBySeed:
     scenarios = {scenario for scenario, _ in found}
     middle = {
         place: float(np.median([value for (scenario, _), value in found.items() if scenario == place]))

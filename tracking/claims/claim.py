@@ -17,7 +17,7 @@ from scipy import stats
 from fedgrid.tracking.scoring.study import Result, Run, Study
 
 Verdict: TypeAlias = Literal["holds", "does not hold", "cannot be said"]
-Scores: TypeAlias = Mapping[tuple[str, int], float]
+ScoreBySeed: TypeAlias = Mapping[tuple[str, int], float]
 """By scenario, in words, and seed."""
 CONFIDENCE = 0.95
 AS_PUBLISHED = "as published"
@@ -82,7 +82,7 @@ def scores(
     of: Callable[[Result], float],
     where: Callable[[Run], bool],
     without: str = "",
-) -> Scores:
+) -> ScoreBySeed:
     """Return a number of the runs that fit, by scenario and seed; of several variants in one, the mean.
 
     `without` is an axis that is no part of the scenario, because its values are compared.
@@ -101,7 +101,9 @@ def words(run: Run, without: str = "") -> str:
     return ", ".join(text for key, text in fixed.items() if key != without)
 
 
-def above(what: str, one: Scores, other: Scores, *, low: float = 0.0, high: float = inf) -> Iterator[Check]:
+def above(
+    what: str, one: ScoreBySeed, other: ScoreBySeed, *, low: float = 0.0, high: float = inf
+) -> Iterator[Check]:
     """Yield a check of `one - other` for each scenario that both have, over the seeds that both have."""
     for scenario in dict.fromkeys(scenario for scenario, _ in one):
         seeds = sorted(seed for place, seed in one if place == scenario and (place, seed) in other)
@@ -110,7 +112,7 @@ def above(what: str, one: Scores, other: Scores, *, low: float = 0.0, high: floa
             yield Check(what, scenario, differences, low, high)
 
 
-def alone(what: str, one: Scores, *, low: float, high: float = inf) -> Iterator[Check]:
+def alone(what: str, one: ScoreBySeed, *, low: float, high: float = inf) -> Iterator[Check]:
     """Yield a check of the numbers themselves for each scenario."""
     yield from above(what, one, dict.fromkeys(one, 0.0), low=low, high=high)
 

@@ -11,7 +11,7 @@ from fedgrid.tracking.against.flis import GLOBAL, TARGETS, accuracy, curve_of
 from fedgrid.tracking.claims.claim import (
     Check,
     Claim,
-    Scores,
+    ScoreBySeed,
     above,
     alone,
     having,
@@ -31,7 +31,7 @@ BETA, EPOCHS = "algorithm.beta", "training.local_epochs"
 SKEWED = ("label-skew", "dirichlet")
 
 
-def _of(study: Study, *titles: str, splits: tuple[str, ...] = SKEWED) -> Scores:
+def _of(study: Study, *titles: str, splits: tuple[str, ...] = SKEWED) -> ScoreBySeed:
     return scores(study, accuracy, lambda run: named(*titles)(run) and run.split in splits)
 
 
@@ -56,7 +56,7 @@ def _worse_than_fedavg(study: Study) -> Iterator[Check]:
         yield from _above(study, "BNC", (other,), splits=("dirichlet",))
 
 
-def _rounds(study: Study, *titles: str) -> Scores:
+def _rounds(study: Study, *titles: str) -> ScoreBySeed:
     """Return rounds to the paper's target, on other data to 95 % of the best; one more than all if never."""
     best: dict[tuple[str, str], float] = {}
     for result in study.finished:
@@ -88,7 +88,7 @@ def _end_of_beta(study: Study, value: str, title: str, near: float) -> Iterator[
     yield from above(f"FLIS-DC (beta {value}) - {title}", flis, _plain(study, title), low=-near, high=near)
 
 
-def _plain(study: Study, title: str) -> Scores:
+def _plain(study: Study, title: str) -> ScoreBySeed:
     return scores(study, PA_LAST.of, named(title))
 
 

@@ -79,7 +79,7 @@ def write(run_folder: Path) -> list[Path]:
     Raises:
         RecordsError: if there are no records.
     """
-    found = records.read(run_folder)
+    found = records.read_records(run_folder)
     folder = run_folder / "figures"
     folder.mkdir(exist_ok=True)
     figures = {folder / "temperature.png": temperature, folder / "clusters.png": cluster_map}

@@ -83,12 +83,12 @@ class Axis:
         return [tick for tick in ticks if self.low * (1 - 1e-9) <= tick <= self.high * (1 + 1e-9)]
 
 
-Scores = Mapping[str, tuple[float, float] | None]
+Panels = Mapping[str, tuple[float, float] | None]
 """Title of a panel -> the range that it shows at least; None: the range of the trials."""
 
 
 def score_curves(
-    tried: Sequence[Tried], axes: Sequence[Axis], scores: Scores, choice: str | None = None
+    tried: Sequence[Tried], axes: Sequence[Axis], scores: Panels, choice: str | None = None
 ) -> Figure:
     """Draw each score (a row) over each setting (a column), one marker per trial, the best with a ring.
 
@@ -126,7 +126,7 @@ def score_curves(
     return figure
 
 
-def heat_map(tried: Sequence[Tried], x: Axis, y: Axis, scores: Scores) -> Figure:
+def heat_map(tried: Sequence[Tried], x: Axis, y: Axis, scores: Panels) -> Figure:
     """Draw scores over two settings, one panel per score; each pixel has the colour of the nearest trial.
 
     Trials at the same place, which differ in other settings, are averaged. A dot is a trial; the best has a

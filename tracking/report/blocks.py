@@ -26,7 +26,7 @@ LINES = "Lines: means over seeds; bands: their standard deviation (n - 1) to eit
 
 
 @dataclass(frozen=True)
-class Kind:
+class FigureKind:
     """A figure that each number of clients has."""
 
     label: str
@@ -40,7 +40,7 @@ class Kind:
 
 
 SCORES = (
-    Kind(
+    FigureKind(
         "accuracy",
         "accuracy",
         "Accuracy by round",
@@ -48,7 +48,7 @@ SCORES = (
         f"and on the server's (generalised). {LINES}",
         figures.accuracy_per_round,
     ),
-    Kind(
+    FigureKind(
         "F1",
         "f1",
         "F1 by round",
@@ -56,7 +56,7 @@ SCORES = (
         f"and on the server's (generalised). {LINES}",
         figures.f1_per_round,
     ),
-    Kind(
+    FigureKind(
         "fairness",
         "fairness",
         "Fairness by round",
@@ -64,7 +64,7 @@ SCORES = (
         f"accuracies of all clients, 1 if all are equal. {LINES}",
         figures.fairness_per_round,
     ),
-    Kind(
+    FigureKind(
         "global model",
         "global",
         "Accuracy of the global model by round",
@@ -75,14 +75,14 @@ SCORES = (
     ),
 )
 PARTITIONS = (
-    Kind(
+    FigureKind(
         "ARI",
         "ari",
         "ARI by round",
         f"Adjusted Rand index of each round's partition. {LINES}",
         figures.ari_per_round,
     ),
-    Kind(
+    FigureKind(
         "sizes of clusters",
         "sizes",
         "Sizes of clusters by round",
@@ -90,7 +90,7 @@ PARTITIONS = (
         f"other client. {LINES}",
         figures.cluster_sizes_per_round,
     ),
-    Kind(
+    FigureKind(
         "silhouette",
         "silhouette",
         "Silhouette by round",
@@ -101,7 +101,7 @@ PARTITIONS = (
     ),
 )
 TEMPERATURE = (
-    Kind(
+    FigureKind(
         "temperature",
         "temperature",
         "Temperature by round",
@@ -116,7 +116,7 @@ COST = (
 )
 GAP = "Mean over clients of the absolute difference between personalised"
 GAPS = (
-    Kind(
+    FigureKind(
         CLUSTERS,
         "gap",
         "Learning gap by round",
@@ -124,7 +124,7 @@ GAPS = (
         figures.learning_gap,
         "learning_gap",
     ),
-    Kind(
+    FigureKind(
         "in loss",
         "gap-loss",
         "Learning gap in loss by round",
@@ -132,7 +132,7 @@ GAPS = (
         figures.loss_gap,
         "learning_gap_loss",
     ),
-    Kind(
+    FigureKind(
         PUBLISHED,
         "gap-published",
         "Learning gap by round",
@@ -245,7 +245,7 @@ def _alternatives(options: tuple[tuple[str, Plate], ...]) -> Plate | Choice:
     return Choice(options) if len(options) > 1 else options[0][1]
 
 
-def _plates(study: Study, kinds: Sequence[Kind], name: str, title: str) -> Iterator[tuple[str, Plate]]:
+def _plates(study: Study, kinds: Sequence[FigureKind], name: str, title: str) -> Iterator[tuple[str, Plate]]:
     """Yield label and figure of the kinds that the runs have numbers for, of the first kind if none has."""
     shown = [kind for kind in kinds if not kind.curve or is_recorded(study, kind.curve)] or kinds[:1]
     for kind in shown:

@@ -15,40 +15,40 @@ from numpy.typing import ArrayLike
 from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring.group import Group, score
 
-Tests: TypeAlias = Mapping[str, ArrayLike]
+TestColumns: TypeAlias = Mapping[str, ArrayLike]
 """`cluster_own_accuracy` and so on: the columns of tests in the records, clients on the last axis."""
 
 
-def _mean_of(column: str) -> Callable[[Tests], Array]:
+def _mean_of(column: str) -> Callable[[TestColumns], Array]:
     return lambda tests: mean(tests[column])
 
 
-def _mean_of_asked(column: str) -> Callable[[Tests], Array]:
+def _mean_of_asked(column: str) -> Callable[[TestColumns], Array]:
     """Return a function for the mean of a column over the clients that were asked in a round."""
     return lambda tests: mean(
         np.where(np.asarray(tests["asked"]) == 1, np.asarray(tests[column], np.float64), np.nan)
     )
 
 
-def _gap_between(one: str, other: str) -> Callable[[Tests], Array]:
+def _gap_between(one: str, other: str) -> Callable[[TestColumns], Array]:
     """Return a function for the mean over clients of the absolute difference of two columns."""
     return lambda tests: mean(
         np.abs(np.asarray(tests[one], np.float64) - np.asarray(tests[other], np.float64))
     )
 
 
-def _least(column: str) -> Callable[[Tests], Array]:
+def _least(column: str) -> Callable[[TestColumns], Array]:
     return lambda tests: np.fmin.reduce(np.asarray(tests[column], np.float64), axis=-1)
 
 
-def _jain(column: str) -> Callable[[Tests], Array]:
+def _jain(column: str) -> Callable[[TestColumns], Array]:
     """Return a function for Jain's index of the clients with a value; all 0 is equal, too, and gives 1.
 
     Source: Jain, Chiu and Hawe, A quantitative measure of fairness and discrimination for resource allocation
     in shared computer systems, DEC-TR-301, 1984: (sum of x)^2 / (K * sum of x^2).
     """
 
-    def compute(tests: Tests) -> Array:
+    def compute(tests: TestColumns) -> Array:
         values = np.asarray(tests[column], np.float64)
         squares = mean(values**2)
         return np.asarray(
@@ -64,7 +64,7 @@ SERVER = "of the clusters' models on the server's test set, mean over clients"
 
 @dataclass(frozen=True)
 class ClientScores(Group):
-    """Means over the clients of one round, computed from `Tests`; F1 is over the classes in the test set."""
+    """Means over the clients of one round, from `TestColumns`; F1 is over the classes in the test set."""
 
     section = "clients"
     personalised_accuracy: float = score(f"Accuracy {OWN}.", _mean_of("cluster_own_accuracy"), in_mlflow=True)
@@ -133,7 +133,7 @@ class ClientScores(Group):
 
 @dataclass(frozen=True)
 class PublishedClients(Group):
-    """The published personalisation and generalisation: means over all rounds and clients, from `Tests`.
+    """The published personalisation and generalisation: means over rounds and clients, from `TestColumns`.
 
     Before aggregation means: in the first round the initial model, which no client has trained, and later the
     locally trained one. The authors' archive has such a first row in all of its runs, ours records it so.

@@ -11,7 +11,7 @@ from operator import attrgetter
 from statistics import fmean
 
 from fedgrid.tracking.scoring.paired_tests import ALPHA
-from fedgrid.tracking.scoring.statistics import Comparison, Scores, compare_scores
+from fedgrid.tracking.scoring.statistics import Comparison, ScoresByAlgorithm, compare_scores
 from fedgrid.tracking.scoring.study import Scenario
 
 DISTRIBUTIONS = {
@@ -101,7 +101,7 @@ OWN_SCORES = (
 """Those of one's own runs."""
 
 
-def of_runs(explained: Sequence[Explained], on: str, score: ExplanationScore) -> Scores:
+def of_runs(explained: Sequence[Explained], on: str, score: ExplanationScore) -> ScoresByAlgorithm:
     """Return the mean over the models of each run, by algorithm, scenario and seed; without NaNs.
 
     An algorithm without any score is there too, with no scenario.
@@ -155,7 +155,7 @@ def compare_explanations(
     )
 
 
-def published_ranks(scores: Scores) -> Mapping[str, float]:
+def published_ranks(scores: ScoresByAlgorithm) -> Mapping[str, float]:
     """Return the mean ranks as published, 1 for the highest score, NaN for an algorithm without any.
 
     In each scenario only the algorithms with a score are ranked, so that the means of several algorithms are

@@ -19,7 +19,7 @@ from fedgrid.tracking.scoring.client_scores import (
     ClientScores,
     LastModels,
     PublishedClients,
-    Tests,
+    TestColumns,
     TrainScores,
     mean,
 )
@@ -67,7 +67,7 @@ class RunScores(Group):
     """`FaultScores` of runs with attackers, `DriftScores` of runs whose clients move: their last values."""
 
 
-def of_clients(tests: Tests) -> ClientScores:
+def of_clients(tests: TestColumns) -> ClientScores:
     """Average the tests of one round over its clients; each column has shape (K,)."""
     return ClientScores(**_numbers(ClientScores, tests))
 
@@ -103,7 +103,7 @@ def curves(found: Records) -> Columns:
     )
 
 
-def published_clients(tests: Tests) -> PublishedClients:
+def published_clients(tests: TestColumns) -> PublishedClients:
     """Average a run as Figure 2 did; `tests` has `cluster_own_` and `local_server_` `accuracy` and
     `f1_union`, each of shape (R, K).
     """
@@ -122,7 +122,7 @@ def of_rounds(run_folder: Path, skip: Set[int] = frozenset()) -> Iterator[tuple[
     Raises:
         RecordsError: if there are no records.
     """
-    found = records.read(run_folder)
+    found = records.read_records(run_folder)
     for index, number in enumerate(found.round_R.tolist()):
         if number not in skip:
             yield number, _at(found, index)
@@ -134,7 +134,7 @@ def of_run(run_folder: Path, *, ami_is_ari: bool = False) -> RunScores:
     Raises:
         RecordsError: if there are no records.
     """
-    found = records.read(run_folder)
+    found = records.read_records(run_folder)
     labels_RK, truth_RK = found.clients["cluster"], found.clients["true_cluster"]
     tested = np.flatnonzero(~np.isnan(found.clients["cluster_own_accuracy"]).all(axis=1))
     last = int(tested[-1]) if len(tested) else -1
@@ -179,7 +179,7 @@ def _clients(found: Records, index: int) -> Columns:
     return Columns(found.truth_K.shape, columns)
 
 
-def _numbers(group: type[Group], tests: Tests) -> dict[str, float]:
+def _numbers(group: type[Group], tests: TestColumns) -> dict[str, float]:
     return {name: float(value) for name, value in computed(group, tests).items()}
 
 

@@ -29,7 +29,7 @@ from fedgrid.tracking.scoring.paired_tests import (
 from fedgrid.tracking.scoring.signed_ranks import DIGITS, LEAST_DIFFERENCES
 from fedgrid.tracking.scoring.study import Study
 
-Scores = Mapping[str, Mapping[Any, Mapping[int, float]]]
+ScoresByAlgorithm = Mapping[str, Mapping[Any, Mapping[int, float]]]
 """Algorithm -> scenario -> seed -> score."""
 
 
@@ -88,7 +88,7 @@ def compare(study: Study, measure: Measure) -> Comparison:
 
 
 def compare_scores(
-    scores: Scores,
+    scores: ScoresByAlgorithm,
     measure: str,
     *,
     highest: bool = True,
@@ -228,7 +228,7 @@ class _Block:
     """Whether an algorithm has more seeds than all have in common."""
 
 
-def _blocks(scores: Scores, scenarios: Mapping[Any, None]) -> Iterator[_Block]:
+def _blocks(scores: ScoresByAlgorithm, scenarios: Mapping[Any, None]) -> Iterator[_Block]:
     for scenario in scenarios:
         cells = [by_scenario.get(scenario, {}) for by_scenario in scores.values()]
         seeds = sorted(set.intersection(*(set(cell) for cell in cells))) if cells else []

@@ -252,7 +252,7 @@ def read_result(run: Run) -> Result:
     Raises:
         RecordsError: if there are no records.
     """
-    found = records.read(run.folder)
+    found = records.read_records(run.folder)
     labels_RK, truth_RK = found.clients["cluster"], found.clients["true_cluster"]
     return Result(
         run,

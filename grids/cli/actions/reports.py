@@ -18,7 +18,7 @@ from fedgrid.grids.explain.read import own_explained
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results import archived_explanations
-from fedgrid.grids.results.grid_folder import GridFolder, known
+from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.results.own_items import own_items, with_own_items
 from fedgrid.grids.results.study import load
 from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
@@ -65,7 +65,7 @@ def write_report(
         RunError: if it cannot be written, or a file of the grid is damaged.
     """
     _check_known(storage, name)
-    grids = known(storage)
+    grids = list_grids(storage)
     if against not in (None, PUBLISHED, *grids):
         raise unknown("grid", str(against), [PUBLISHED, *grids])
     study = _read(name, storage, console, sizes=terms.traffic != "training")

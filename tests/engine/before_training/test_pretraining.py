@@ -59,7 +59,7 @@ def kept(root):
 def test_encoder_is_trained_before_the_run_and_kept(finished):
     root, pool, folder = finished
     assert pool.models == ["autoencoder-dense", "digitnet"]
-    encoder = store.read(Storage(root), kept(root).parent.name)
+    encoder = store.load_encoder(Storage(root), kept(root).parent.name)
     assert encoder.arrays[STATE].shape == (PARAMETERS,)
     assert len(encoder.losses) == 2
     assert encoder.losses[1] < encoder.losses[0]
@@ -117,7 +117,7 @@ def test_damaged_encoder_is_moved_aside_and_trained_again(tmp_path):
     right = path.read_bytes()
     path.write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
     with pytest.raises(DamagedFile):
-        store.read(Storage(tmp_path), path.parent.name)
+        store.load_encoder(Storage(tmp_path), path.parent.name)
     play(embeddings(), tmp_path)
     assert path.read_bytes() == right
     assert (path.parent / "damaged-1" / store.FILE).exists()

@@ -23,7 +23,7 @@ def folder(tmp_path):
 
 class TestImageFolder:
     def test_classes_are_numbered_by_name(self, folder):
-        pool, server = image_folders.read(folder)
+        pool, server = image_folders.read_images(folder)
         assert pool.labels.tolist() == [0, 0, 1, 1]
         assert pool.labels.dtype == np.int64
         assert pool.images.shape == (4, 1, 2, 3)
@@ -36,7 +36,7 @@ class TestImageFolder:
     def test_grey_images_among_colour_images_get_three_channels(self, folder):
         pixels = np.broadcast_to(np.array([200, 100, 50], np.uint8), (2, 3, 3))
         Image.fromarray(pixels.copy()).save(folder / "train" / "ape" / "0.png")
-        pool, _ = image_folders.read(folder)
+        pool, _ = image_folders.read_images(folder)
         assert pool.images.shape == (4, 3, 2, 3)
         assert pool.images[:2, :, 0, 0].tolist() == [[200, 100, 50], [1, 1, 1]]
 
@@ -50,7 +50,7 @@ class TestImageFolder:
         (folder / "test" / "bee" / "desktop.ini").write_bytes(b"x")
         (folder / "train" / "__MACOSX").mkdir()
         assert image_folders.facts(folder) == (2, (1, 2, 3), 4, None)
-        assert len(image_folders.read(folder)[0].images) == 4
+        assert len(image_folders.read_images(folder)[0].images) == 4
 
     def test_grey_images_among_colour_ones_are_counted_and_one_named(self, folder):
         assert image_folders.mixed(folder) is None
@@ -67,18 +67,18 @@ class TestImageFolder:
         with pytest.raises(
             DataError, match=r"bee/1\.png is colour 3x2, the first image is grey 3x2; make all"
         ):
-            image_folders.read(folder)
+            image_folders.read_images(folder)
 
     def test_images_of_different_sizes_are_refused(self, folder):
         Image.new("L", (4, 2)).save(folder / "test" / "bee" / "0.png")
         with pytest.raises(DataError, match=r"bee/0\.png is grey 4x2, the first image is grey 3x2"):
-            image_folders.read(folder)
+            image_folders.read_images(folder)
 
     def test_images_of_different_sizes_are_scaled_to_the_size_behind_the_path(self, folder):
         """Plain images stay plain; of a row 0 0 90 90 half the size is 0 90, each the mean of two."""
         wide = np.array([[0, 0, 90, 90]] * 2, np.uint8)
         Image.fromarray(wide).save(folder / "test" / "bee" / "0.png")
-        pool, server = image_folders.read(folder, (2, 1))
+        pool, server = image_folders.read_images(folder, (2, 1))
         assert pool.images.shape == (4, 1, 1, 2)
         assert pool.images[:, 0, 0, 0].tolist() == [0, 1, 10, 11]
         assert server.images[1].ravel().tolist() == pytest.approx([0, 90], abs=13)
@@ -108,12 +108,12 @@ class TestImageFolder:
         file = folder / "train" / "bee" / "0.png"
         file.write_bytes(file.read_bytes()[:45])
         with pytest.raises(DataError, match=r"bee/0\.png is damaged or incomplete"):
-            image_folders.read(folder)
+            image_folders.read_images(folder)
 
     def test_file_that_is_no_image_is_named(self, folder):
         (folder / "train" / "bee" / "notes.txt").write_text("hello")
         with pytest.raises(DataError, match=r"notes\.txt is not an image of a known format"):
-            image_folders.read(folder)
+            image_folders.read_images(folder)
 
     def test_empty_class_is_named(self, folder):
         (folder / "train" / "cat").mkdir()
@@ -156,7 +156,7 @@ def grouped(tmp_path):
 
 class TestGroups:
     def test_a_level_of_folders_more_is_the_group(self, grouped):
-        pool, server = image_folders.read(grouped)
+        pool, server = image_folders.read_images(grouped)
         assert pool.labels.tolist() == [0, 0, 0, 1, 1]
         assert pool.groups.tolist() == [0, 0, 1, 1, 1]
         assert pool.images[:, 0, 0, 0].tolist() == [70, 71, 90, 90, 91]

@@ -33,7 +33,7 @@ def save_npz(tmp_path):
 
 class TestNpz:
     def test_the_pool_is_train_and_val(self, save_npz):
-        pool, server = npz_files.read(save_npz())
+        pool, server = npz_files.read_images(save_npz())
         assert pool.images.shape == (3, 3, 2, 2)
         assert pool.images[0, 0].tolist() == [[0, 3], [6, 9]], "channel 0 of the first image"
         assert pool.images[2].tolist() == np.full((3, 2, 2), 7).tolist()
@@ -41,7 +41,9 @@ class TestNpz:
         assert server.labels.tolist() == [0]
 
     def test_val_is_optional_and_labels_may_be_flat(self, save_npz):
-        pool, _ = npz_files.read(save_npz(val_images=None, val_labels=None, train_labels=np.array([1, 0])))
+        pool, _ = npz_files.read_images(
+            save_npz(val_images=None, val_labels=None, train_labels=np.array([1, 0]))
+        )
         assert pool.labels.tolist() == [1, 0]
 
     def test_grey_images_have_one_channel(self, save_npz):
@@ -50,7 +52,7 @@ class TestNpz:
             for part, n in (("train", 2), ("val", 1), ("test", 1))
         }
         path = save_npz(**grey)
-        assert npz_files.read(path)[0].images.shape == (3, 1, 4, 5)
+        assert npz_files.read_images(path)[0].images.shape == (3, 1, 4, 5)
         assert npz_files.facts(path) == (2, (1, 4, 5), 3, None)
 
     def test_facts_are_classes_shape_and_pool_size(self, save_npz):
@@ -78,7 +80,7 @@ class TestNpz:
     )
     def test_unsuitable_arrays_are_refused(self, save_npz, changes, message):
         with pytest.raises(DataError, match=message):
-            npz_files.read(save_npz(**changes))
+            npz_files.read_images(save_npz(**changes))
 
     @pytest.mark.parametrize(
         ("train", "val", "test"),
@@ -89,7 +91,7 @@ class TestNpz:
             f"{part}_group": np.array(group) for part, group in zip(PARTS, (train, val, test), strict=True)
         }
         path = save_npz(**groups)
-        pool, server = npz_files.read(path)
+        pool, server = npz_files.read_images(path)
         assert pool.groups.tolist() == [0, 1, 0]
         assert server.groups.tolist() == [1]
         assert npz_files.facts(path) == (2, (3, 2, 2), 3, 2)
@@ -106,7 +108,7 @@ class TestNpz:
             ({"test_group": np.array([5])}, "group '5' of test_group has no training images"),
         ],
     )
-    @pytest.mark.parametrize("look", [npz_files.read, npz_files.facts])
+    @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.facts])
     def test_unsuitable_groups_are_refused(self, save_npz, look, changes, message):
         groups = {"train_group": np.array([0, 1]), "val_group": np.array([1]), "test_group": np.array([0])}
         with pytest.raises(DataError, match=message):
@@ -117,14 +119,14 @@ class TestNpz:
         with pytest.raises(DataError, match=f"label {label} found; number the classes 0, 1, 2"):
             npz_files.facts(save_npz(train_labels=np.array([0, label])))
 
-    @pytest.mark.parametrize("look", [npz_files.read, npz_files.facts])
+    @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.facts])
     def test_truncated_file_is_refused(self, save_npz, look):
         path = save_npz()
         path.write_bytes(path.read_bytes()[:-50])
         with pytest.raises(DataError, match=r"own\.npz is no npz file, or not a whole one"):
             look(path)
 
-    @pytest.mark.parametrize("look", [npz_files.read, npz_files.facts])
+    @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.facts])
     def test_flipped_bytes_are_reported_as_damaged(self, save_npz, look):
         path = save_npz()
         data = bytearray(path.read_bytes())
@@ -138,15 +140,15 @@ class TestNpz:
     def test_file_of_another_format_is_refused_without_a_word_of_damage(self, tmp_path, content):
         (tmp_path / "x.npz").write_bytes(content)
         with pytest.raises(DataError, match=r"x\.npz is no npz file, or not a whole one"):
-            npz_files.read(tmp_path / "x.npz")
+            npz_files.read_images(tmp_path / "x.npz")
 
     def test_npy_file_is_refused(self, tmp_path):
         buffer = io.BytesIO()
         np.save(buffer, np.zeros(3))
         (tmp_path / "x.npz").write_bytes(buffer.getvalue())
         with pytest.raises(DataError, match=r"x\.npz is no npz file, or not a whole one"):
-            npz_files.read(tmp_path / "x.npz")
+            npz_files.read_images(tmp_path / "x.npz")
 
     def test_missing_file_is_named(self, tmp_path):
         with pytest.raises(DataError, match=r"x\.npz is missing"):
-            npz_files.read(tmp_path / "x.npz")
+            npz_files.read_images(tmp_path / "x.npz")

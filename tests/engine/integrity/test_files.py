@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 
 from fedgrid.algorithms.contract.base import State
 from fedgrid.engine import checkpoint
-from fedgrid.engine.checkpoint import Progress
+from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.format import FORMAT, METADATA, DamagedFile, NewerFormat, seal, unseal
 from fedgrid.engine.integrity.files import checksum, read_table, stamped
 
@@ -18,7 +18,7 @@ VALUES = {"loss": 0.1, "names": ["a", "b"], "best": None}
 SCHEMA = pa.schema({"round": pa.int32(), "loss": pa.float64()})
 TABLE = pa.Table.from_pylist([{"round": 1, "loss": 0.5}, {"round": 2, "loss": 0.25}], schema=SCHEMA)
 LISTS = pa.table({"counts": pa.array([[1, 0, 2], [], None, [0, 3, 3]], pa.list_(pa.int32()))})
-PROGRESS = Progress(1, State((np.ones(3, np.float32),), np.zeros(2, np.int64)))
+PROGRESS = RunState(1, State((np.ones(3, np.float32),), np.zeros(2, np.int64)))
 
 
 def test_sealed_values_are_read_as_they_were(tmp_path):

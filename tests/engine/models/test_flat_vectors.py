@@ -39,7 +39,7 @@ def test_written_state_is_read_back(module, flat):
         flat_vectors.write(module, vector)
     else:
         holder.write(vector)
-    assert flat_vectors.read(module).tolist() == vector.tolist()
+    assert flat_vectors.read_vector(module).tolist() == vector.tolist()
     assert holder is None or holder.read().tolist() == vector.tolist()
     assert module[0].weight[1, 0].tolist() == [[8, 9], [10, 11]]
 
@@ -49,13 +49,13 @@ def test_counters_are_rounded_to_the_nearest_whole_number(module):
     vector[-1] = 35.9999
     flat_vectors.write(module, vector)
     assert module[1].num_batches_tracked.dtype == torch.int64
-    assert flat_vectors.read(module)[-1] == 36
+    assert flat_vectors.read_vector(module)[-1] == 36
 
 
 def test_reading_copies(module):
-    vector = flat_vectors.read(module)
+    vector = flat_vectors.read_vector(module)
     vector[:] = 5
-    assert not np.array_equal(flat_vectors.read(module), vector)
+    assert not np.array_equal(flat_vectors.read_vector(module), vector)
 
 
 def test_a_read_only_vector_is_copied_without_a_warning(module):
@@ -75,12 +75,12 @@ def test_a_vector_of_another_length_is_refused(module):
 
 
 def test_a_flat_module_keeps_its_weights_and_shares_them_with_one_tensor(module):
-    before = flat_vectors.read(module)
+    before = flat_vectors.read_vector(module)
     flat = FlatModule(module)
-    assert flat_vectors.read(module).tolist() == before.tolist()
+    assert flat_vectors.read_vector(module).tolist() == before.tolist()
     assert module[0].weight.is_contiguous(memory_format=torch.channels_last)
     flat.weights.fill_(2)
-    assert flat_vectors.read(module)[:34].tolist() == [2] * 34
+    assert flat_vectors.read_vector(module)[:34].tolist() == [2] * 34
 
 
 def test_gradients_of_a_flat_module_land_in_one_tensor_in_the_order_of_the_weights(module):

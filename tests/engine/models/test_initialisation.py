@@ -17,7 +17,7 @@ def test_weights_are_those_that_torch_would_draw_from_the_same_seed(name, side):
         expected = registry.build(name, (1, side, side), 10)
     module = registry.build(name, (1, side, side), 10)
     initialise(module, torch.Generator().manual_seed(5))
-    assert flat_vectors.read(module).tobytes() == flat_vectors.read(expected).tobytes()
+    assert flat_vectors.read_vector(module).tobytes() == flat_vectors.read_vector(expected).tobytes()
 
 
 def test_batch_norm_starts_as_the_identity_with_no_batch_counted():
@@ -25,7 +25,7 @@ def test_batch_norm_starts_as_the_identity_with_no_batch_counted():
     flat_vectors.write(module, np.full(9, 7, np.float32))
     initialise(module, torch.Generator())
     weight, bias, mean, variance, batches = [1, 1], [0, 0], [0, 0], [1, 1], [0]
-    assert flat_vectors.read(module).tolist() == weight + bias + mean + variance + batches
+    assert flat_vectors.read_vector(module).tolist() == weight + bias + mean + variance + batches
 
 
 def test_the_global_generator_is_neither_read_nor_moved():

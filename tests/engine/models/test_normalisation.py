@@ -44,7 +44,7 @@ def test_state_is_that_of_the_model_itself():
     assert flat_vectors.layout_of(wrapped).shapes == flat_vectors.layout_of(module).shapes
     vector = initial_vector("lenet5", (1, 28, 28), 10, seed=0)
     flat_vectors.write(wrapped, vector)
-    assert flat_vectors.read(wrapped).tobytes() == vector.tobytes()
+    assert flat_vectors.read_vector(wrapped).tobytes() == vector.tobytes()
 
 
 def setup(normalise="dataset", model="digitnet"):

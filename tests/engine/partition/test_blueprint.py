@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.errors import DataError
-from fedgrid.engine.partition.blueprint import of, read
+from fedgrid.engine.partition.blueprint import of, read_blueprint
 from tests.helpers.reference import REFERENCE
 
 TEXT = """\
@@ -39,7 +39,7 @@ def test_blueprint_counts_the_classes_of_a_split():
 
 
 def test_written_blueprint_is_read_back_exactly(file, tmp_path):
-    blueprint = read(file(TEXT))
+    blueprint = read_blueprint(file(TEXT))
     assert blueprint.train_KL.tolist() == [[2, 1, 0], [0, 0, 1]]
     blueprint.write(tmp_path / "again.csv")
     assert (tmp_path / "again.csv").read_bytes() == TEXT.encode()
@@ -47,20 +47,20 @@ def test_written_blueprint_is_read_back_exactly(file, tmp_path):
 
 def test_blueprint_that_cannot_be_written_names_its_file(file, tmp_path):
     with pytest.raises(DataError, match=r"none/x\.csv cannot be written: No such file or directory"):
-        read(file(TEXT)).write(tmp_path / "none" / "x.csv")
+        read_blueprint(file(TEXT)).write(tmp_path / "none" / "x.csv")
 
 
 def test_class_names_in_the_header_are_preserved(file):
     """FMNIST's and CIFAR10's blueprints title the columns by name; a name may contain a comma."""
     text = TEXT.replace("samples,0,1,2", 'samples,Ankle boot,Bag,"myelo, meta"')
-    blueprint = read(file(text))
+    blueprint = read_blueprint(file(text))
     assert blueprint.classes == ("Ankle boot", "Bag", "myelo, meta")
     assert blueprint.to_csv() == text
 
 
 def test_rows_may_be_in_any_order(file):
     header, *rows = TEXT.splitlines()
-    assert read(file("\n".join([header, *reversed(rows)]))).to_csv() == TEXT
+    assert read_blueprint(file("\n".join([header, *reversed(rows)]))).to_csv() == TEXT
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_rows_may_be_in_any_order(file):
 def test_malformed_blueprint_is_named_with_its_line(file, old, new, message):
     assert old in TEXT
     with pytest.raises(DataError) as caught:
-        read(file(TEXT.replace(old, new, 1)))
+        read_blueprint(file(TEXT.replace(old, new, 1)))
     assert message in str(caught.value)
     assert "blueprint.csv, line" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -96,14 +96,14 @@ def test_malformed_blueprint_is_named_with_its_line(file, old, new, message):
 
 def test_missing_blueprint_is_named(tmp_path):
     with pytest.raises(DataError, match="nowhere.csv cannot be read as a blueprint"):
-        read(tmp_path / "nowhere.csv")
+        read_blueprint(tmp_path / "nowhere.csv")
 
 
 def test_blueprints_of_the_authors_round_trip():
     files = sorted((REFERENCE / "blueprints").glob("MNIST-*.csv"))
     assert len(files) == 8
     for path in files:
-        blueprint = read(path)
+        blueprint = read_blueprint(path)
         assert blueprint.server_L.tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
         assert len(blueprint.train_KL) == int(path.stem.split("-")[-1])
         assert blueprint.to_csv() == path.read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.installed import installed
-from fedgrid.engine.plugins.source import PluginSource, read
+from fedgrid.engine.plugins.source import PluginSource, read_source
 from fedgrid.engine.round_cache.key import of_setup
 from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.session import Session, prepare
@@ -211,7 +211,7 @@ class TestRuns:
             run = config(model="own-model")
             for _ in run_to_end(session, run, storage, lambda: False):
                 pass
-            sizes.append(np.size(session._run.progress.state.models[0]))
+            sizes.append(np.size(session._run.run_state.state.models[0]))
         assert sizes == [64 * 10 + 10, 64 * 7 + 7 + 7 * 10 + 10, 64 * 10 + 10]
 
 
@@ -287,4 +287,4 @@ class TestInstalled:
 
 def test_source_is_read_and_not_executed(write):
     path = write("raise SystemExit\n")
-    assert read(path) == PluginSource(str(path), digest(path), b"raise SystemExit\n")
+    assert read_source(path) == PluginSource(str(path), digest(path), b"raise SystemExit\n")

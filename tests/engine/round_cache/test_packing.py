@@ -153,7 +153,7 @@ class TestTestsOfAggregatedModels:
 
     def test_nan_and_infinite_losses_are_kept(self):
         (own,) = (counts(1, 0, 0, 0, loss=inf),)
-        tests = unpack_tests(pack_tests(client_round.Tests({0: own}, [counts(1, 0, 0, 0, loss=nan)])))
+        tests = unpack_tests(pack_tests(client_round.Evaluations({0: own}, [counts(1, 0, 0, 0, loss=nan)])))
         assert tests.own[0].loss_sum == inf
         assert np.isnan(tests.server[0].loss_sum)
 

@@ -115,7 +115,7 @@ def test_training_is_a_plain_loop_with_torchs_optimizer(settings, optimizer):
             plain.step()
             losses.append(loss.item())
             hits.append((logits.argmax(1) == labels[batch]).float().mean().item())
-    assert result.model == pytest.approx(flat_vectors.read(module), abs=1e-5)
+    assert result.model == pytest.approx(flat_vectors.read_vector(module), abs=1e-5)
     assert result.losses == pytest.approx(np.mean(np.reshape(losses, (2, 2)), axis=1), abs=1e-5)
     assert result.accuracies == pytest.approx(np.mean(np.reshape(hits, (2, 2)), axis=1))
 

@@ -50,7 +50,7 @@ def convolve(rule, num_images=9, memory=None, start=None, reference=None, max_st
     images = torch.from_numpy(rng.integers(0, 256, (num_images, 2, 4, 4)).astype(np.uint8))
     labels = torch.from_numpy(rng.integers(0, 3, num_images))
     module = convolutional()
-    start = flat_vectors.read(module) if start is None else start
+    start = flat_vectors.read_vector(module) if start is None else start
     options = settings(**{"learning_rate": 0.1, "batch_size": 4, **changes})
     result = train(
         FlatModule(module),
@@ -311,12 +311,12 @@ class TestPersonalEntries:
         assert start == (0, 0, 7, 0, 0, 0)
 
     def test_buffers_may_be_personal_too(self):
-        size = len(flat_vectors.read(convolutional()))
+        size = len(flat_vectors.read_vector(convolutional()))
         rule = LocalRule(personal=((size - 9, size),))
         first = convolve(rule)[1]
         again = convolve(rule, memory=first.memory, max_steps=0)[1]
         assert again.model[-9:].tolist() == first.model[-9:].tolist()
-        assert again.model[:-9].tolist() == flat_vectors.read(convolutional())[:-9].tolist()
+        assert again.model[:-9].tolist() == flat_vectors.read_vector(convolutional())[:-9].tolist()
 
     def test_of_another_model_are_refused_in_one_line(self):
         with pytest.raises(ValueError, match=r"^4 personal entries .* this model has 3$"):

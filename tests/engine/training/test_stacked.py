@@ -48,13 +48,13 @@ def member(slot, num_images, memory=None):
     rng = np.random.default_rng(slot)
     pixels = torch.from_numpy(rng.integers(0, 256, (num_images, *SHAPE)).astype(np.uint8))
     labels = torch.from_numpy(rng.integers(0, CLASSES, num_images))
-    start = flat_vectors.read(network()) * (1 + slot / 10)
+    start = flat_vectors.read_vector(network()) * (1 + slot / 10)
     return Member(start, pixels, labels, np.random.default_rng(100 + slot), memory or {})
 
 
 def members(kind="plain", memories=None, sizes=SIZES):
     found = {slot: member(slot, size, (memories or {}).get(slot)) for slot, size in sizes.items()}
-    start = flat_vectors.read(network(kind))
+    start = flat_vectors.read_vector(network(kind))
     return {slot: replace(each, start=start * np.float32(1 + slot / 10)) for slot, each in found.items()}
 
 

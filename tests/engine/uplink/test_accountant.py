@@ -133,18 +133,18 @@ class TestWhatNoNoiseCovers:
 
     def test_a_message_without_noise_has_no_finite_epsilon(self):
         telling = of_embeddings({"quantise": False, "encoder": "pixels"})
-        told = telling.told({1: {}}, 0)
-        assert telling.with_told(None, 2, told).tolist() == [0, inf]
-        assert "describe their data" in telling.warned(Diagnostics(), None, orders(0), told).warnings[0]
+        charges = telling.charges({1: {}}, 0)
+        assert telling.with_charges(None, 2, charges).tolist() == [0, inf]
+        assert "describe their data" in telling.warned(Diagnostics(), None, orders(0), charges).warnings[0]
 
     def test_nor_has_an_encoder_that_clients_train_without_noise_even_where_the_server_is_trusted(self):
         """Every client gets it."""
         settings = {"encoder": {"federated": 3}}
         central = (Clip(clip=1.0),), Privacy(central_noise=1.0)
         for training in (of_embeddings(settings, {2: 1}), of_embeddings(settings, {2: 1}, *central)):
-            told = training.told({}, 0)
-            assert told == {2: inf}
-            assert "algorithm.encoder.noise" in training.warned(Diagnostics(), None, [], told).warnings[-1]
+            charges = training.charges({}, 0)
+            assert charges == {2: inf}
+            assert "algorithm.encoder.noise" in training.warned(Diagnostics(), None, [], charges).warnings[-1]
 
 
 class TestMessages:
@@ -152,24 +152,24 @@ class TestMessages:
         """1 / 0.5^2 for the message, 2 / 4^2 for the encoder; the first round alone pays for the latter."""
         noisy = {"quantise": False, "clip": 3.0, "noise": 0.5}
         telling = of_embeddings({**noisy, "encoder": {"federated": 3, "clip": 1.0, "noise": 4.0}}, {1: 2})
-        assert telling.told({0: {}, 1: {}}, 0) == {0: 4.0, 1: 4.0 + 2 / 16}
-        assert telling.told({0: {}, 1: {}}, 5, again=[1]) == {0: 4.0, 1: 4.0}
-        assert not telling.warned(Diagnostics(), None, orders(0), telling.told({0: {}}, 0)).warnings
+        assert telling.charges({0: {}, 1: {}}, 0) == {0: 4.0, 1: 4.0 + 2 / 16}
+        assert telling.charges({0: {}, 1: {}}, 5, again=[1]) == {0: 4.0, 1: 4.0}
+        assert not telling.warned(Diagnostics(), None, orders(0), telling.charges({0: {}}, 0)).warnings
 
     def test_of_flipped_bits_cost_what_each_bit_costs_however_far_data_move(self):
         """16 bits at 0.25: 16 x 2 x 0.5 x ln 3. Of several flips the least protects least."""
         said = {0: {"bits": np.zeros(2, np.uint8)}}
         for flip in (0.25, [0.25, 0.5]):
             telling = of_embeddings({"flip": flip, "encoder": "pixels"}, neighbours="replaced")
-            assert telling.told(said, 0) == {0: pytest.approx(16 * log(3))}
+            assert telling.charges(said, 0) == {0: pytest.approx(16 * log(3))}
         coins = of_embeddings({"flip": 0.5, "encoder": "pixels"})
-        assert coins.told(said, 0) == {0: 0.0}
+        assert coins.charges(said, 0) == {0: 0.0}
 
     def test_of_bits_that_are_flipped_alike_every_time_are_covered_once(self):
         said = {0: {"bits": np.zeros(1, np.uint8)}}
-        assert of_embeddings({"encoder": "pixels"}).told(said, 4, again=[0]) == {0: inf}
+        assert of_embeddings({"encoder": "pixels"}).charges(said, 4, again=[0]) == {0: inf}
         noisy = of_embeddings({"encoder": "pixels", "flip": 0.0, "clip": 1.0, "noise": 2.0})
-        assert noisy.told(said, 4, again=[0]) == {0: 0.25}
+        assert noisy.charges(said, 4, again=[0]) == {0: 0.25}
 
     def test_a_coins_divergence_of_every_order_is_within_its_bound(self):
         for flip in (0.001, 0.05, 0.1, 0.25, 0.4, 0.49):

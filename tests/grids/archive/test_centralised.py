@@ -5,15 +5,15 @@ import pytest
 from fedgrid.engine.errors import DataError
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.archive import layout
-from fedgrid.grids.archive.centralised import read, read_all
-from fedgrid.grids.results.archived_trainings import ArchivedTraining, Scores, keep, of_dataset
+from fedgrid.grids.archive.centralised import read_all, read_training
+from fedgrid.grids.results.archived_trainings import ArchivedTraining, SetScores, keep, of_dataset
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.reference import ARCHIVE
 from tests.helpers.small_archive import cut, replace, write_centralised
 
-FIRST = Scores(loss=0.5, accuracy=0.75, f1=0.625)
-SECOND = Scores(loss=0.25, accuracy=0.875, f1=0.8125)
-FINAL = Scores(loss=0.375, accuracy=0.9375, f1=0.5)
+FIRST = SetScores(loss=0.5, accuracy=0.75, f1=0.625)
+SECOND = SetScores(loss=0.25, accuracy=0.875, f1=0.8125)
+FINAL = SetScores(loss=0.375, accuracy=0.9375, f1=0.5)
 
 
 def only(archive):
@@ -23,7 +23,7 @@ def only(archive):
 
 def test_training_has_losses_norms_and_scores(tmp_path):
     write_centralised(tmp_path)
-    assert read(only(tmp_path)) == ArchivedTraining(
+    assert read_training(only(tmp_path)) == ArchivedTraining(
         dataset="mnist",
         name="centralised_test",
         loss=(1.5, 0.5),
@@ -36,7 +36,7 @@ def test_training_has_losses_norms_and_scores(tmp_path):
 
 def test_the_change_of_the_norm_is_of_an_epoch_and_not_of_the_first(tmp_path):
     write_centralised(tmp_path)
-    training = read(only(tmp_path))
+    training = read_training(only(tmp_path))
     assert [training.l1_change(epoch) for epoch in (0, 1, 2, 3)] == [None, None, 6.5, None]
 
 
@@ -53,7 +53,7 @@ def test_the_change_of_the_norm_is_of_an_epoch_and_not_of_the_first(tmp_path):
 )
 def test_learning_rate_and_model_are_in_either_form_of_the_configuration(tmp_path, text, expected):
     (write_centralised(tmp_path) / "config.json").write_text(text)
-    training = read(only(tmp_path))
+    training = read_training(only(tmp_path))
     assert (training.model, training.learning_rate) == expected
 
 
@@ -62,20 +62,20 @@ def test_configuration_that_is_no_json_object_is_malformed(tmp_path, text):
     path = write_centralised(tmp_path) / "config.json"
     path.write_text(text)
     with pytest.raises(DataError, match="config.json cannot be read: .*; expected a JSON object"):
-        read(only(tmp_path))
+        read_training(only(tmp_path))
 
 
 @pytest.mark.parametrize("dataset", ["PATHMNIST", "BLOODMNIST"])
 def test_medmnists_file_names_are_exchanged(tmp_path, dataset):
     write_centralised(tmp_path, dataset, "archive_runs/Run_I")
-    training = read(only(tmp_path))
+    training = read_training(only(tmp_path))
     assert (training.last_on("validation"), training.last_on("test")) == (FINAL, SECOND)
 
 
 @pytest.mark.parametrize("dataset", ["MNIST", "FMNIST", "CIFAR10"])
 def test_final_test_of_the_others_is_of_test_images(tmp_path, dataset):
     write_centralised(tmp_path, dataset)
-    training = read(only(tmp_path))
+    training = read_training(only(tmp_path))
     assert (training.last_on("validation"), training.last_on("test")) == (SECOND, FINAL)
 
 
@@ -89,7 +89,7 @@ def test_final_test_of_the_others_is_of_test_images(tmp_path, dataset):
 )
 def test_absent_file_leaves_its_numbers_out(tmp_path, absent, expected):
     (write_centralised(tmp_path) / absent).unlink()
-    training = read(only(tmp_path))
+    training = read_training(only(tmp_path))
     assert {name: getattr(training, name) for name in expected} == expected
     assert training.epochs == 2
 
@@ -107,7 +107,7 @@ def test_malformed_file_is_an_error_with_file_and_line(tmp_path, file, line, old
     folder = write_centralised(tmp_path)
     replace(folder / file, line, old, new)
     with pytest.raises(DataError) as caught:
-        read(only(tmp_path))
+        read_training(only(tmp_path))
     assert f"{folder / file}:{message}" in str(caught.value)
 
 
@@ -115,9 +115,9 @@ def test_second_final_test_is_malformed_and_none_is_absent(tmp_path):
     path = write_centralised(tmp_path) / "final_test.csv"
     path.write_text(path.read_text() + path.read_text().splitlines()[-1] + "\n")
     with pytest.raises(DataError, match=r"final_test.csv:3: 2 rows; expected one"):
-        read(only(tmp_path))
+        read_training(only(tmp_path))
     cut(path, 1)
-    assert read(only(tmp_path)).final is None
+    assert read_training(only(tmp_path)).final is None
 
 
 def test_trainings_that_cannot_be_read_are_named_and_the_others_are_read(tmp_path):

@@ -11,7 +11,7 @@ from fedgrid.engine.errors import RunError
 from fedgrid.engine.format import NewerFormat
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.archive import layout
-from fedgrid.grids.archive.explanations import read, read_all
+from fedgrid.grids.archive.explanations import read_all, read_explanations
 from fedgrid.grids.archive.layout import ALGORITHMS
 from fedgrid.grids.results.archived_explanations import FILE, STATISTICS, keep, of_grid
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -29,7 +29,7 @@ def only(archive):
 
 def test_row_of_a_cluster_has_its_run_distribution_and_statistics(tmp_path):
     write_explanations(tmp_path, "briggs", ROWS)
-    one, other = read(only(tmp_path))
+    one, other = read_explanations(only(tmp_path))
     assert (one["cluster"], other["cluster"]) == ("AB", "AA")
     assert one == {
         **{"dataset": "mnist", "clients": 15, "split": "nonoverlapping-balanced"},
@@ -41,14 +41,14 @@ def test_row_of_a_cluster_has_its_run_distribution_and_statistics(tmp_path):
 
 def test_file_of_a_run_with_one_cluster_has_titles_only(tmp_path):
     write_explanations(tmp_path, "baseline", [])
-    assert read(only(tmp_path)) == []
+    assert read_explanations(only(tmp_path)) == []
 
 
 def test_centralised_training_has_epochs_from_1(tmp_path):
     folder = tmp_path / "experiments" / "CIFAR10" / "centralised_test" / "explanations"
     folder.mkdir(parents=True)
     write_scores(folder / "CIFAR10_explanations.csv", "iteration", [("0", 0.5, 0.25), ("10", 0.75, 0.5)])
-    rows = read(only(tmp_path))
+    rows = read_explanations(only(tmp_path))
     assert [(row["algorithm"], row["dataset"], row["epoch"]) for row in rows] == [
         ("centralised", "cifar10", 1),
         ("centralised", "cifar10", 11),
@@ -100,7 +100,7 @@ def test_archive_without_explanations_has_none(tmp_path):
 def stored(tmp_path):
     write_explanations(tmp_path, "sattler", ROWS)
     grid = GridFolder(Storage(tmp_path / "runs"), "theirs")
-    keep(read(only(tmp_path)), grid)
+    keep(read_explanations(only(tmp_path)), grid)
     return grid
 
 
@@ -115,7 +115,7 @@ def test_stored_rows_are_read_back_with_nothing_where_they_have_no_value(tmp_pat
 def test_same_rows_are_not_written_again_and_none_replace_them(tmp_path):
     grid = stored(tmp_path)
     before = (grid.path / FILE).stat()
-    keep(read(only(tmp_path)), grid)
+    keep(read_explanations(only(tmp_path)), grid)
     assert (grid.path / FILE).stat() == before
     keep([], grid)
     assert of_grid(grid) == []

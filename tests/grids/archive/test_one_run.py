@@ -34,7 +34,7 @@ def archive(tmp_path):
 
 def read(archive, *, published_truth=False):
     (found,) = layout.experiments(archive)
-    return one_run.read(found, published_truth=published_truth)
+    return one_run.read_run(found, published_truth=published_truth)
 
 
 def cells(run):

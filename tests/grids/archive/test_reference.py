@@ -64,7 +64,7 @@ def test_every_run_is_found_and_scored_as_published(archive, published):
     found = layout.experiments(archive)
     assert len(found) == len(published) == 112
     for run in found:
-        read = one_run.read(run, published_truth=False)
+        read = one_run.read_run(run, published_truth=False)
         shape = (read.rounds.num_rows, run.scenario.num_clients)
         assert shape[0] == (50 if run.scenario.dataset == "mnist" else 80)
         labels_RK = read.clients["cluster"].to_numpy().reshape(shape)
@@ -79,7 +79,7 @@ def test_every_run_is_found_and_scored_as_published(archive, published):
 
 def test_what_the_part_lacks_is_told(archive):
     """Two runs have their metrics, 64 a temperature, MNIST's eight scenarios who held which images."""
-    absent = [one_run.read(run, published_truth=False).absent for run in layout.experiments(archive)]
+    absent = [one_run.read_run(run, published_truth=False).absent for run in layout.experiments(archive)]
     assert [names.count("dataset blueprint") for names in absent] == [0] * 56 + [1] * 56
     assert sum(set(METRIC_FILES) <= set(names) for names in absent) == 110
     assert not any("clusters_temperature.csv" in names for names in absent)
@@ -90,7 +90,7 @@ def whole(archive):
     """The two runs with all of their files, and those files' folders."""
     runs = [run for run in layout.experiments(archive) if (run.folder / METRIC_FILES[0]).exists()]
     assert [run.algorithm for run in runs] == ["fedavg", "ocfl-hdbscan-as-published"]
-    return [(run.folder, one_run.read(run, published_truth=False)) for run in runs]
+    return [(run.folder, one_run.read_run(run, published_truth=False)) for run in runs]
 
 
 def by_round_and_client(path, round_column):
@@ -154,7 +154,7 @@ def test_all_published_temperatures_arrive(tmp_path):
     found = layout.temperatures(tmp_path)
     assert len(found) == len(expected) == 16
     for run in found:
-        read = one_run.read(run, published_truth=False)
+        read = one_run.read_run(run, published_truth=False)
         assert read.rounds["temperature"].to_pylist() == expected[run.scenario.name]
         assert set(read.clients["cluster"].to_pylist()) == {0}
 

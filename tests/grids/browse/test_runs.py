@@ -7,7 +7,7 @@ import pytest
 
 from fedgrid.engine.format import unseal
 from fedgrid.grids.browse.runs import _lines
-from fedgrid.tracking.records import read
+from fedgrid.tracking.records import read_records
 from tests.grids.browse.conftest import EARLY, LATE, PLAIN, WAITING
 from tests.helpers.command_line import fedgrid, strict_json
 
@@ -79,7 +79,7 @@ def test_recorded_number_is_that_of_the_last_round(runs, browsed):
     (row,) = strict_json(
         runs("--columns", "temperature,bytes", "--where", "algorithm=fedavg,seed=1", "--json").out
     )
-    records = read(folder)
+    records = read_records(folder)
     assert row["temperature"] == records.rounds["temperature"][-1]
     assert row["bytes"] == (records.rounds["bytes_up"] + records.rounds["bytes_down"]).sum()
 

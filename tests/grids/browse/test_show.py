@@ -8,7 +8,7 @@ import pytest
 
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.browse.run_facts import events, shown_rounds
-from fedgrid.tracking.records import read
+from fedgrid.tracking.records import read_records
 from tests.grids.browse.conftest import EARLY, LATE, PLAIN, WAITING
 from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.small_grid import config
@@ -45,7 +45,7 @@ def test_a_run_shows_what_differs_from_the_defaults_and_what_happened(show, brow
     assert facts["changed"]["training.rounds"]["value"] == 3
     assert facts["changed"]["algorithm.round"]["value"] == 2
     assert "algorithm.linkage" not in facts["changed"]
-    records = read(folder_of(browsed.root, EARLY))
+    records = read_records(folder_of(browsed.root, EARLY))
     assert facts["clusters"] == records.clients["cluster"].tolist()
     assert facts["curves"]["temperature"] == records.rounds["temperature"].tolist()
     assert list(facts["events"]) == ["2"]

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.centralised.beside import archived_rows, show_beside
-from fedgrid.grids.results.archived_trainings import FILE, ArchivedTraining, Scores, keep
+from fedgrid.grids.results.archived_trainings import FILE, ArchivedTraining, SetScores, keep
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 
@@ -18,9 +18,9 @@ THEIRS = ArchivedTraining(
     learning_rate=1e-4,
     loss=(1.5, 0.25),
     weights_l1=(100.0, 106.5),
-    by_epoch=(Scores(loss=1, accuracy=0.5, f1=0.5), Scores(loss=1, accuracy=0.875, f1=0.75)),
+    by_epoch=(SetScores(loss=1, accuracy=0.5, f1=0.5), SetScores(loss=1, accuracy=0.875, f1=0.75)),
     by_epoch_on="validation",
-    final=Scores(loss=1, accuracy=0.9375, f1=0.625),
+    final=SetScores(loss=1, accuracy=0.9375, f1=0.625),
 )
 
 

@@ -54,7 +54,7 @@ def test_added_metric_is_in_parquet_in_tracking_and_in_mlflow(tmp_path, monkeypa
     table = pq.read_table(folder / "rounds.parquet")
     assert (table.column_names[-1], table.schema.field("gini").type) == ("gini", pa.float64())
     assert table["gini"].to_pylist() == [0.25] * ROUNDS
-    found = records.read(folder)
+    found = records.read_records(folder)
     assert found.rounds["gini"].tolist() == [0.25] * ROUNDS
     assert scores.curves(found)["gini"].tolist() == [0.25] * ROUNDS
     assert [numbers["other/gini"] for numbers in shown(folder)] == [0.25] * ROUNDS
@@ -87,7 +87,7 @@ def test_metric_of_an_algorithm_that_is_not_declared_is_refused_by_name(tmp_path
 def test_older_records_read_as_null_in_an_added_metric_and_the_run_resumes(tmp_path, monkeypatch):
     folder = play(config(), tmp_path, cache=None, until=2)
     add(monkeypatch, GINI)
-    found = records.read(folder)
+    found = records.read_records(folder)
     assert np.isnan(found.rounds["gini"]).all()
     assert math.isnan(scores.curves(found)["gini"][0])
     assert [numbers["other/gini"] for numbers in shown(folder)] == [None, None]

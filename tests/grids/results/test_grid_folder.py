@@ -14,7 +14,7 @@ from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results import grid_folder
-from fedgrid.grids.results.grid_folder import GridFolder, known
+from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from tests.helpers.plugin_files import ALGORITHM
 
 
@@ -93,12 +93,12 @@ def test_unknown_grid_names_the_known_ones(storage):
             use(GridFolder(storage, "papr"))
     for name in ("paper", "a grid"):
         GridFolder(storage, name).keep(runs(0), "")
-    assert known(storage) == ["a grid", "paper"]
+    assert list_grids(storage) == ["a grid", "paper"]
     message = "unknown grid 'papr'; did you mean 'paper'? known: a grid, paper"
     for use in (GridFolder.runs, GridFolder.ask_to_stop):
         with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
             use(GridFolder(storage, "papr"))
-    assert known(storage) == ["a grid", "paper"]
+    assert list_grids(storage) == ["a grid", "paper"]
 
 
 def refused(folder, *words):

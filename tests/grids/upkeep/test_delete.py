@@ -11,7 +11,7 @@ from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import id_of
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.planning.claims import of_launch
-from fedgrid.grids.results.grid_folder import GridFolder, known
+from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.tracking.mlflow.runs import Experiment
 from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import fedgrid, new_storage
@@ -53,7 +53,7 @@ def test_runs_of_no_other_grid_go_and_mlflow_marks_them_deleted(storage):
     assert "MLflow: 2 runs marked as deleted" in result.out
     assert not folder_of(storage.root, FIRST).exists()
     assert folder_of(storage.root, SECOND).exists()
-    assert known(storage) == ["other"]
+    assert list_grids(storage) == ["other"]
     root = storage.root
     assert Experiment.open(default_uri(root), "mine", artifact_root(root), id_of(root)).entries == {}
 
@@ -62,7 +62,7 @@ def test_nothing_goes_without_an_answer(storage):
     """The tests have no terminal."""
     result = delete(storage)
     assert (result.code, "add --yes" in result.err) == (2, True)
-    assert known(storage) == ["mine", "other"]
+    assert list_grids(storage) == ["mine", "other"]
 
 
 CLAIMS = {
@@ -85,7 +85,7 @@ def test_mlflow_that_cannot_be_reached_is_a_warning(storage):
     result = delete(storage, "--yes", MLFLOW_TRACKING_URI="http://127.0.0.1:9")
     assert result.code == 0
     assert "its runs stay in MLflow" in result.err
-    assert known(storage) == ["other"]
+    assert list_grids(storage) == ["other"]
 
 
 def test_unknown_grid_is_refused(storage):

@@ -257,7 +257,7 @@ def test_the_last_local_accuracy_is_of_each_client_that_has_trained_by_then(writ
     """
     local = [[0.5, None, None], [None, 0.7, None], [0.9, None, None]]
     run = write_run([[0, 0, 0]] * 3, [0, 0, 1], columns={"local_own_accuracy": local})
-    assert scores.curves(records.read(run))["last_local_accuracy"] == pytest.approx([0.5, 0.6, 0.8])
+    assert scores.curves(records.read_records(run))["last_local_accuracy"] == pytest.approx([0.5, 0.6, 0.8])
 
 
 def test_the_mean_over_those_asked_leaves_out_clients_that_were_only_tested(write_run):
@@ -265,7 +265,7 @@ def test_the_mean_over_those_asked_leaves_out_clients_that_were_only_tested(writ
     parts = [["trained", "excluded", "dropped", "not asked"], ["not asked"] * 3 + ["trained"]]
     tests = [[0.2, 0.4, 0.6, 1.0], [0.1, 0.2, 0.3, 0.7]]
     columns = {"part": parts, "cluster_own_accuracy": tests}
-    curves = scores.curves(records.read(write_run([[0] * 4] * 2, [0] * 4, columns=columns)))
+    curves = scores.curves(records.read_records(write_run([[0] * 4] * 2, [0] * 4, columns=columns)))
     assert curves["asked_accuracy"] == pytest.approx([0.4, 0.7])
     assert curves["personalised_accuracy"] == pytest.approx([0.55, 0.325])
     assert curves["asked_clients"].tolist() == [3, 1]
@@ -280,9 +280,9 @@ def test_the_global_model_is_scored_only_where_it_was_tested(write_run):
 
 def test_seconds_add_up_and_are_unknown_without_timings(write_run):
     folder = write_run([[0, 1]] * 3, [0, 1])
-    assert scores.curves(records.read(folder))["seconds"].tolist() == [0.5, 1.0, 1.5]
+    assert scores.curves(records.read_records(folder))["seconds"].tolist() == [0.5, 1.0, 1.5]
     (folder / "timings.parquet").unlink()
-    assert np.isnan(scores.curves(records.read(folder))["seconds"]).all()
+    assert np.isnan(scores.curves(records.read_records(folder))["seconds"]).all()
 
 
 def test_a_list_in_the_row_of_a_round_is_no_number():

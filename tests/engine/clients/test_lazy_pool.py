@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.engine.clients.pool import OnDemand
+from fedgrid.engine.clients.pool import LazyPool
 
 
 class Noting:
@@ -34,20 +34,20 @@ class Noting:
 
 def test_prepare_alone_does_not_prepare_the_pool():
     pool = Noting()
-    OnDemand(pool).prepare("one")
+    LazyPool(pool).prepare("one")
     assert pool.calls == []
 
 
 def test_machines_are_the_pools():
-    assert OnDemand(Noting()).machines() == [{"device": "abacus"}]
+    assert LazyPool(Noting()).machines() == [{"device": "abacus"}]
 
 
 def test_training_prepares_first_and_once():
     pool = Noting()
-    on_demand = OnDemand(pool)
-    on_demand.prepare("one")
-    assert on_demand.train("tasks", "models", "memories") == ["trained"]
-    on_demand.train("others", "models", "memories")
+    lazy = LazyPool(pool)
+    lazy.prepare("one")
+    assert lazy.train("tasks", "models", "memories") == ["trained"]
+    lazy.train("others", "models", "memories")
     assert pool.calls == [
         ("prepare", "one"),
         ("train", "tasks", "models", "memories"),
@@ -57,43 +57,43 @@ def test_training_prepares_first_and_once():
 
 def test_testing_prepares_first():
     pool = Noting()
-    on_demand = OnDemand(pool)
-    on_demand.prepare("one")
-    assert on_demand.evaluate("tasks", "models", "memories") == ["tested"]
+    lazy = LazyPool(pool)
+    lazy.prepare("one")
+    assert lazy.evaluate("tasks", "models", "memories") == ["tested"]
     assert pool.calls == [("prepare", "one"), ("evaluate", "tasks", "models", "memories")]
 
 
 def test_describing_prepares_first():
     pool = Noting()
-    on_demand = OnDemand(pool)
-    on_demand.prepare("one")
-    assert on_demand.describe("clients", "message") == ["described"]
+    lazy = LazyPool(pool)
+    lazy.prepare("one")
+    assert lazy.describe("clients", "message") == ["described"]
     assert pool.calls == [("prepare", "one"), ("describe", "clients", "message")]
 
 
 def test_setups_of_runs_that_needed_no_client_are_never_prepared():
     pool = Noting()
-    on_demand = OnDemand(pool)
+    lazy = LazyPool(pool)
     for setup in ("one", "two", "three"):
-        on_demand.prepare(setup)
-    on_demand.evaluate("tasks", "models", "memories")
+        lazy.prepare(setup)
+    lazy.evaluate("tasks", "models", "memories")
     assert [call for call in pool.calls if call[0] == "prepare"] == [("prepare", "three")]
 
 
 def test_setup_of_the_next_run_replaces_the_last_one():
     pool = Noting()
-    on_demand = OnDemand(pool)
+    lazy = LazyPool(pool)
     for setup in ("one", "two"):
-        on_demand.prepare(setup)
-        on_demand.train("tasks", "models", "memories")
+        lazy.prepare(setup)
+        lazy.train("tasks", "models", "memories")
     assert [call[1] for call in pool.calls if call[0] == "prepare"] == ["one", "two"]
 
 
 def test_failed_preparation_is_repeated_at_the_next_call():
     pool = Noting(failures=1)
-    on_demand = OnDemand(pool)
-    on_demand.prepare("one")
+    lazy = LazyPool(pool)
+    lazy.prepare("one")
     with pytest.raises(ZeroDivisionError):
-        on_demand.train("tasks", "models", "memories")
-    on_demand.train("tasks", "models", "memories")
+        lazy.train("tasks", "models", "memories")
+    lazy.train("tasks", "models", "memories")
     assert [call[0] for call in pool.calls] == ["prepare", "train"]
