@@ -34,8 +34,9 @@ NOT_COMPARED = {"cache", "store", "mlartifacts"}
 """Folders of a storage. The round cache holds what was slow to compute, so not the same every time."""
 CLOCKS = ("timings", "seconds", "computed_by")
 """Beginnings of names of files and columns that differ from run to run."""
-IDS = ("seconds", "sha256", "run_id")
-"""Ends of keys of JSON files that differ from run to run, or with the format of configurations."""
+IDS = ("seconds", "sha256", "run_id", "format", "state")
+"""Ends of keys of JSON files that differ from run to run, or with the format: a state file's digest has
+its number in it, the state itself is compared."""
 DIGEST = re.compile(r"[0-9a-f]{12}")
 COLUMNS: dict[str, str] = {}
 """Column of earlier commits -> its name in this checkout."""
