@@ -1,4 +1,4 @@
-"""One run on Ray without Tune: a server actor and its clients, for benchmarks."""
+"""One run on Ray without Tune: its client actors, and the server in this process, for benchmarks."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,9 +7,10 @@ from pathlib import Path
 import ray
 
 from fedgrid.engine.clients.placement import Request, cluster_nodes, plan
+from fedgrid.engine.clients.ray_pool import RayPool
 from fedgrid.engine.records import RoundRecord
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.engine.server import reserve, start_server
+from fedgrid.engine.server import Server
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.planning.cluster import connected
 
@@ -19,6 +20,8 @@ def started(run: RunConfig, storage: Path, data_dir: Path) -> Iterator[Callable[
     """Start `run` on as many actors as fit; yield a function that runs its next round."""
     with connected():
         placement = plan(run.clients, cluster_nodes(), Request())
-        server = start_server(reserve(placement), placement, data_dir)
-        ray.get(server.open.remote(run, Storage.of(storage)))
-        yield lambda: ray.get(server.next_round.remote())
+        group = ray.util.placement_group(placement.bundles(), strategy="PACK")
+        ray.get(group.ready())
+        server = Server(RayPool(group, placement), data_dir)
+        server.open(run, Storage.of(storage))
+        yield server.next_round

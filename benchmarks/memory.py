@@ -20,20 +20,20 @@ def status(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, value in (line.split(":", 1) for line in lines)}
 
 
-def actors() -> dict[str, float]:
-    """Return the private memory, in MB, of the server and the client actors of this session."""
+def processes() -> dict[str, float]:
+    """Return the private memory, in MB, of the client actors and of this process, which has the server."""
     parents = {int(path.name): int(status(int(path.name))["PPid"]) for path in Path("/proc").glob("[0-9]*")}
     ours = [pid for pid, parent in parents.items() if parents.get(parent) == os.getpid()]
-    titles = {pid: Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0") for pid in ours}
+    titles = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in ours}
+    clients = {f"Client {pid}": pid for pid, title in titles.items() if title.startswith("ray::Client")}
     return {
-        f"{title.split('.')[0].removeprefix('ray::')} {pid}": int(status(pid)["RssAnon"].split()[0]) / 1024
-        for pid, title in titles.items()
-        if title.startswith(("ray::Server", "ray::Client"))
+        name: int(status(pid)["RssAnon"].split()[0]) / 1024
+        for name, pid in {"Server": os.getpid(), **clients}.items()
     }
 
 
 def main() -> None:
-    """Run 200 rounds of digits and print the memory of each actor after 20 and after 200."""
+    """Run 200 rounds of digits and print the memory of each process after 20 and after 200."""
     run = complete({"algorithm": "ocfl-kmeans", "training": {"rounds": LATE}}, default_data_dir())
     data_dir = default_data_dir()
     with tempfile.TemporaryDirectory() as storage, started(run, Path(storage), data_dir) as next_round:
@@ -41,12 +41,12 @@ def main() -> None:
         for number in range(1, LATE + 1):
             next_round()
             if number in (EARLY, LATE):
-                for name, megabytes in actors().items():
+                for name, megabytes in processes().items():
                     memory.setdefault(name, []).append(megabytes)
         for name, (early, late) in memory.items():
             print(f"{name}: {early:.0f} MB after {EARLY} rounds, {late:.0f} MB after {LATE}")
         early, late = (sum(values) for values in zip(*memory.values(), strict=True))
-        print(f"all actors: ratio {late / early:.3f}")
+        print(f"together: ratio {late / early:.3f}")
 
 
 if __name__ == "__main__":

@@ -25,19 +25,17 @@ from fedgrid.algorithms.registry import create
 from fedgrid.engine.clients import ray_pool
 from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.clients.participation import Participation
-from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.clients.ray_pool import RayPool
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.federation import Federation
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.server import reserve
 from fedgrid.engine.training import evaluation
 from fedgrid.engine.training.settings import Evaluation, LocalTraining
 from fedgrid.engine.uplink.steps import Clip
+from tests.helpers.client_actors import client_actors
 
 CLIENTS, CLASSES, SEED, SHAPE = 4, 3, 11, (1, 8, 8)
 LAYOUT = layout_of(blank("digitnet", SHAPE, CLASSES))
@@ -614,16 +612,11 @@ class TestPayloadAndOutputs:
 
         reference = image_set(5, 7)
         expected = play(federation(Everything()), in_process(reference_set=reference), 2)
-        placement = Placement(2, 0.1, 0.0)
-        group = reserve(placement)
-        try:
-            pool = RayPool(group, placement)
+        with client_actors(2) as pool:
             pool.prepare(setup(reference_set=reference))
             sent, put = [], ray.put
             monkeypatch.setattr(ray_pool.ray, "put", lambda value: sent.append(value) or put(value))
             found = play(federation(Everything()), pool, 2)
-        finally:
-            ray.util.remove_placement_group(group)
         shift = expected[0][0].state.arrays["shift"]
         assert [value.tobytes() for value in sent].count(shift.tobytes()) == 2, "once a round"
         for (progress, record), (other, again) in zip(expected, found, strict=True):

@@ -13,15 +13,13 @@ from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients import ray_pool
 from fedgrid.engine.clients.actor import Client
 from fedgrid.engine.clients.messages import TrainTask
-from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.clients.ray_pool import RayPool
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.server import reserve
 from fedgrid.engine.session import Session, prepare
 from fedgrid.engine.storage.storage import Storage
+from tests.helpers.client_actors import client_actors
 
 pytestmark = pytest.mark.ray
 
@@ -101,12 +99,10 @@ def orders(folder):
 @pytest.fixture(scope="module")
 def pool(ray_session, folder):
     """Two client actors with three clients each."""
-    placement = Placement(2, 0.1, 0.0)
-    group = reserve(placement)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ray_pool, "Client", mortal(folder))
-        yield RayPool(group, placement)
-    ray.util.remove_placement_group(group)
+        with client_actors(2) as found:
+            yield found
 
 
 def numbers(storage):

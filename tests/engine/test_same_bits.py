@@ -9,25 +9,20 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import ray
 
-from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.clients.ray_pool import RayPool
 from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.server import reserve, start_server
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
+from tests.helpers.client_actors import client_actors
 
 pytestmark = pytest.mark.ray
 
 NOWHERE = Path("no-data-needed")
 ROUNDS = 5
 CLIENTS, ACTORS = 6, 4
-CPUS = 0.1
-"""A client actor's share: little, so that all processes fit on the session's four logical CPUs."""
 
 
 def config(algorithm, training=None, **given):
@@ -66,19 +61,8 @@ RUNS = {
 @pytest.fixture(scope="module")
 def actors(ray_session):
     """Two actors with two clients each and two with one, of this process."""
-    placement = Placement(ACTORS, CPUS, 0.0)
-    group = reserve(placement)
-    yield RayPool(group, placement)
-    ray.util.remove_placement_group(group)
-
-
-@pytest.fixture(scope="module")
-def server(ray_session):
-    """A server actor with one client actor."""
-    placement = Placement(1, CPUS, 0.0)
-    group = reserve(placement)
-    yield start_server(group, placement, NOWHERE)
-    ray.util.remove_placement_group(group)
+    with client_actors(ACTORS) as pool:
+        yield pool
 
 
 def first(pool, num_actors):
@@ -152,13 +136,6 @@ def test_run_resumed_after_each_round_gives_the_same_bytes(run, tmp_path, expect
 @pytest.mark.parametrize("num_actors", [3, ACTORS])
 def test_run_with_client_actors_gives_the_same_bytes(run, tmp_path, expected, actors, num_actors):
     assert finish(run, tmp_path, first(actors, num_actors)) == expected
-
-
-def test_run_with_a_server_actor_gives_the_same_bytes(run, tmp_path, expected, server):
-    assert ray.get(server.open.remote(run, Storage.of(tmp_path))) == 0
-    for number in range(1, ROUNDS + 1):
-        assert ray.get(server.next_round.remote()).round["round"] == number
-    assert numbers(folder_of(tmp_path, run)) == expected
 
 
 def test_run_moved_to_another_pool_after_each_round_gives_the_same_bytes(run, tmp_path, expected, actors):
