@@ -37,7 +37,7 @@ class BriggsSettings(CosineSettings, FedOptSettings):
 
     @model_validator(mode="after")
     def _cosines_are_of_cosine(self) -> "BriggsSettings":
-        for option in CosineSettings.later:
+        for option in CosineSettings.omitted_defaults:
             if getattr(self, option) and self.metric != "cosine":
                 raise ValueError(f"{option} has no effect with metric '{self.metric}', only with cosine")
         return self

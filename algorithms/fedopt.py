@@ -64,7 +64,7 @@ class FedOptSettings(Settings):
     """Steps of the run's optimizer, a batch each, that a client takes on its training images from the model
     that it is served, before it is tested on its own test images. Nothing of it is sent."""
 
-    later: ClassVar[tuple[str, ...]] = ("local", "fine_tune")
+    omitted_defaults: ClassVar[tuple[str, ...]] = ("local", "fine_tune")
 
 
 class OwnRuleSettings(FedOptSettings):

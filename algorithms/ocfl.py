@@ -40,7 +40,7 @@ class OcflSettings(CosineSettings, FedOptSettings):
     """Rounds after which clients that are clustered are clustered anew, whatever the temperature, so that
     those whose data have changed are found; None: never."""
 
-    later = ("few_shot", "recluster_every")
+    omitted_defaults = ("few_shot", "recluster_every")
 
 
 class Ocfl(FedOpt):

@@ -44,7 +44,7 @@ class SattlerSettings(CosineSettings, FedOptSettings):
     gamma_max: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """A split must satisfy gamma_max < sqrt((1 - largest similarity across it) / 2); 0 switches it off."""
 
-    later = ("epsilon_1_share", "epsilon_2_share")
+    omitted_defaults = ("epsilon_1_share", "epsilon_2_share")
 
     @model_validator(mode="after")
     def _shares_have_an_effect(self) -> Self:

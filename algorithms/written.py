@@ -14,9 +14,9 @@ def written(name: str, settings: Settings) -> dict[str, Any]:
 
 
 def unlike_entry(name: str, settings: Settings) -> dict[str, Any]:
-    """Return the `later` keys that stand at their class's default while the entry has another one.
+    """Return the omitted keys that stand at their class's default while the entry has another one.
 
-    A section leaves them out when it is written, and `create` would take the entry's.
+    `create` would take the entry's.
     """
     values, defaults = settings.model_dump(), ALGORITHMS[name].settings
     left_out = [key for key in type(settings).model_fields if key not in values]

@@ -72,7 +72,7 @@ class CentralisedConfig(Section):
     plugin_digests: tuple[Digest, ...] = ()
     """Of the plugin that the model comes from, if any."""
 
-    later = (PLUGINS,)
+    omitted_defaults = (PLUGINS,)
 
     @property
     def run_id(self) -> str:

@@ -79,7 +79,7 @@ class RunConfig(Section):
     drift: dict[Annotated[int, Field(ge=0)], Move] = {}
     """Clients whose data move to another hidden group, as in `{3: {round: 25, to: 2}}`."""
 
-    later = ("participation", "dropout", "joins", "uplink", "privacy", PLUGINS, "faults", "drift")
+    omitted_defaults = ("participation", "dropout", "joins", "uplink", "privacy", PLUGINS, "faults", "drift")
 
     @field_validator("joins")
     @classmethod

@@ -1,8 +1,8 @@
 """Reads a run's Parquet records into arrays by column, nulls as NaN.
 
 All numbers of `rounds.parquet` are read, whatever their names, so that a new one needs no change here. A
-column that a file lacks, because an earlier version wrote it, is all NaN. A run that goes on may have more
-rounds in segments: `clients-000069.parquet` starts with round 69. Shapes: R rounds, K clients.
+column that a file lacks is all NaN. A run that goes on may have more rounds in segments:
+`clients-000069.parquet` starts with round 69. Shapes: R rounds, K clients.
 """
 
 from collections.abc import Mapping, Sequence

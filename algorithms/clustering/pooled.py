@@ -31,7 +31,7 @@ class CosineSettings(Section):
     pool_rounds: bool = False
     """Whether cosines are averaged over all rounds so far in which a pair of clients sent updates."""
 
-    later: ClassVar[tuple[str, ...]] = ("centre", "pool_rounds")
+    omitted_defaults: ClassVar[tuple[str, ...]] = ("centre", "pool_rounds")
 
 
 def clustering_distances(state: State, members: Updates, settings: CosineSettings) -> Matrix:

@@ -49,7 +49,7 @@ class EncoderSettings(Section):
     """Whether BatchNorm takes the statistics of a client's images of one class when these are encoded, as the
     release does, instead of those of the training."""
 
-    later = ("clip", "noise")
+    omitted_defaults = ("clip", "noise")
 
     @property
     def words(self) -> str:

@@ -25,14 +25,15 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    later: ClassVar[tuple[str, ...]] = ()
-    """Keys that came when there were runs already, beside those of the base classes. They are written down
-    only where they differ from their defaults, so that a run that says nothing of them keeps its id."""
+    omitted_defaults: ClassVar[tuple[str, ...]] = ()
+    """Keys that are written down only if they are not at their defaults, beside those of the base classes.
+
+    They are the rare ones, and those added from 0.1.0 on: a run that does not name them keeps its id."""
 
     @model_serializer(mode="wrap")
-    def _without_later_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_omitted_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         values: dict[str, Any] = handler(self)
-        for name, default in _later_defaults(type(self)).items():
+        for name, default in _defaults_to_omit(type(self)).items():
             # Nearly always the default itself: thousands of runs are written at once.
             if (value := getattr(self, name)) is default or value == default:
                 values.pop(name, None)
@@ -53,10 +54,10 @@ class Section(BaseModel):
 
 
 @cache
-def _later_defaults(section: type[Section]) -> dict[str, Any]:
-    """Return the defaults of the keys of a section that are `later`; no copies, as nothing changes them."""
-    later = {name for base in section.__mro__ for name in vars(base).get("later", ())}
-    return {name: field.get_default() for name, field in section.model_fields.items() if name in later}
+def _defaults_to_omit(section: type[Section]) -> dict[str, Any]:
+    """Return the defaults that a section omits; no copies, as nothing changes them."""
+    names = {name for base in section.__mro__ for name in vars(base).get("omitted_defaults", ())}
+    return {name: field.get_default() for name, field in section.model_fields.items() if name in names}
 
 
 def _booleans_taken_for_numbers(given: object, taken: object) -> Iterator[tuple[tuple[str, ...], bool]]:

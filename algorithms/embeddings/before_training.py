@@ -39,7 +39,7 @@ class BeforeTrainingSettings(SharedLayersSettings, MessageNoise):
     """Rounds after which all clients send their messages again and go to the nearest centroid, so that those
     whose data have changed migrate (Prigent et al., section VIII, future work: 50); None: never."""
 
-    later: ClassVar[tuple[str, ...]] = ("recluster_every",)
+    omitted_defaults: ClassVar[tuple[str, ...]] = ("recluster_every",)
 
 
 def too_many(num_clusters: int | None, conditions: Conditions) -> str | None:

@@ -61,7 +61,7 @@ class EmbeddingsSettings(BeforeTrainingSettings):
     """Of each of its clusters; does not count if no cut has as many. The release has 5 to 100. With 1, a few
     clients that send the same bits and many that are alone can have the greatest index."""
 
-    later: ClassVar[tuple[str, ...]] = ("num_clusters",)
+    omitted_defaults: ClassVar[tuple[str, ...]] = ("num_clusters",)
 
     @model_validator(mode="after")
     def _one_cut(self) -> Self:

@@ -28,7 +28,7 @@ class MessageNoise(Section):
     noise: Annotated[float, Field(ge=0)] = 0.0
     """Standard deviation of the Gaussian noise on each of its entries, in units of `clip`; 0: none."""
 
-    later: ClassVar[tuple[str, ...]] = ("clip", "noise")
+    omitted_defaults: ClassVar[tuple[str, ...]] = ("clip", "noise")
 
     @model_validator(mode="after")
     def _noise_has_a_clip(self) -> Self:

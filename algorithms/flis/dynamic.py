@@ -67,7 +67,7 @@ class FlisDcSettings(Settings):
     local: AnyLocalMethod = None
     """How clients train, as in `{name: fedprox, mu: 0.01}`; None: plainly."""
 
-    later = ("local",)
+    omitted_defaults = ("local",)
 
 
 class FlisDc(Algorithm):

@@ -24,7 +24,7 @@ class Attacking(Section):
     round: PositiveInt | None = None
     """The round after which the run is attacked; None: its last one."""
 
-    later = ("round",)
+    omitted_defaults = ("round",)
 
     @property
     def key(self) -> str:

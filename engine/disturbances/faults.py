@@ -29,7 +29,7 @@ class Faults(Section):
     scale: dict[Client, Annotated[float, Field(gt=0)]] = {}
     """Client -> the factor by which it multiplies its update."""
 
-    later = ("label_flip", "sign_flip", "scale")
+    omitted_defaults = ("label_flip", "sign_flip", "scale")
 
     @field_validator("label_flip", "sign_flip")
     @classmethod

@@ -53,4 +53,11 @@ class Split(Section):
     """`own`: `test_share` of a client's images is its test set. `official`: a client trains on all its images
     and is tested on the official test images of the labels among them."""
 
-    later = ("labels_share", "tested_on", "majority", "first_group", "scored_on", "reference_images")
+    omitted_defaults = (
+        "labels_share",
+        "tested_on",
+        "majority",
+        "first_group",
+        "scored_on",
+        "reference_images",
+    )

@@ -48,7 +48,7 @@ class LocalTraining(Section):
     """How many clients train at once in one process, as one model: clients 0 to S - 1, then S to 2 S - 1 ...
     Their numbers are those of one after the other (1) but for the last bits; only for plain training."""
 
-    later = ("augment", "normalise", "precision", "stacked")
+    omitted_defaults = ("augment", "normalise", "precision", "stacked")
 
     @field_validator("augment", mode="before")
     @classmethod
@@ -123,4 +123,4 @@ class Evaluation(Section):
     """Whether the one model for all, of algorithms that have one beside their clusters' (`global_model`), is
     tested too, like the served models: columns `global_own_...` and `global_server_...` of the records."""
 
-    later = ("global_model",)
+    omitted_defaults = ("global_model",)

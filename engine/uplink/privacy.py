@@ -32,7 +32,7 @@ class Privacy(Section):
     epsilon: Annotated[float, Field(gt=0)] | None = None
     """The budget of each client: one that cannot pay for another round sends nothing any more; None: none."""
 
-    later = ("epsilon",)
+    omitted_defaults = ("epsilon",)
 
 
 def is_private(uplink: Sequence[UplinkStep], privacy: Privacy) -> bool:

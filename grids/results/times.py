@@ -32,7 +32,7 @@ class Times:
 def computed_share(timing: Mapping[str, Any]) -> float:
     """Return the share of a round's clients that the run trained itself.
 
-    It is 1 if no client was to be trained, and in records of earlier versions.
+    It is 1 if no client was to be trained, and in records of an archive.
     """
     reached, trained = timing.get("reached_clients"), timing.get("trained_clients")
     return trained / reached if reached and trained is not None else 1.0
@@ -41,8 +41,8 @@ def computed_share(timing: Mapping[str, Any]) -> float:
 def round_ends(folder: Path, numbers: Iterable[int]) -> dict[int, int]:
     """Return round -> Unix time of its end in milliseconds, by the records in a run's folder.
 
-    Records of an earlier version lack it: their rounds follow one another from the time at which the run's
-    configuration was written. So do those of an archive, a millisecond apart.
+    Records of an archive lack it: their rounds follow one another, a millisecond apart, from the time at
+    which the run's configuration was written.
 
     Raises:
         DamagedFile: they cannot be read.
@@ -77,7 +77,7 @@ def times_of(folder: Path) -> Times:
     rows = _rows(folder)
     return Times(
         seconds=sum(row["seconds"] for row in rows),
-        uncached_seconds=sum(_alone_seconds(row) for row in rows),
+        uncached_seconds=sum(_uncached_seconds(row) for row in rows),
         rounds=len(rows),
         rounds_computed=sum(map(computed_share, rows)),
         peak_memory_mb=max((peak for row in rows if (peak := row.get("peak_memory_mb"))), default=None),
@@ -96,7 +96,7 @@ def _lasted(timing: Mapping[str, Any]) -> float:
     return float(timing.get("seconds") or 0.0) + float(timing.get("waited_seconds") or 0.0)
 
 
-def _alone_seconds(timing: Mapping[str, Any]) -> float:
-    # Records of an earlier version, without a round cache, lack it.
+def _uncached_seconds(timing: Mapping[str, Any]) -> float:
+    # Records of an archive lack it.
     uncached = timing.get("uncached_seconds")
     return float(timing["seconds"] if uncached is None else uncached)

@@ -1,4 +1,4 @@
-"""Launch one grid in turns with other images, another torch, a newer and an earlier fedgrid, on one storage.
+"""Launch one grid in turns with other images, another torch and a newer fedgrid, on one storage.
 
 python -m tests.chaos.versions --turns 12 --seed 0
 
@@ -62,7 +62,7 @@ class Place:
         """Write the images, the grid and the newer code."""
         self.write_images(seed=0)
         (self.folder / "exp.yaml").write_text(GRID.format(images=self.images))
-        changed_code(self.newer, "engine/format.py", {"FORMAT": "3"})
+        changed_code(self.newer, "engine/format.py", {"FORMAT": "2"})
 
     def write_images(self, seed: int) -> None:
         """Write two classes, forty images to draw from and ten at the server."""
