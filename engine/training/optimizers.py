@@ -1,5 +1,8 @@
 """The clients' optimizers, on one flat tensor each.
 
+`torch.optim` on the same tensor gives the same bits, but a training step with it takes longer (one core):
+digitnet on 8x8 images 1.17 times with SGD, 1.25 with Adam; LeNet-5 on 28x28 images 1.03 to 1.09.
+
 Shapes: W entries of a state vector that are parameters.
 """
 
