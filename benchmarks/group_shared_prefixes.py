@@ -27,9 +27,10 @@ from fedgrid.engine.data.datasets import find
 from fedgrid.engine.federation import Federation
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
+from fedgrid.engine.round import next_round
 from fedgrid.engine.run_config import RunConfig, complete
+from fedgrid.engine.run_setup import prepare
 from fedgrid.engine.seeds import generator
-from fedgrid.engine.session import prepare
 from fedgrid.engine.training.settings import Evaluation
 
 NEVER = 10**6
@@ -111,7 +112,7 @@ def _train(config: RunConfig, num_rounds: int, data_dir: Path) -> tuple[Labels, 
     pool.prepare(setup)
     progress = federation.begin(partial(initial_vector, *of_model, config.root_seed))
     while len(recorder.seen) < max(num_rounds, all_met(config.clients, recorder.seen) + SPARE):
-        progress, _ = federation.next_round(progress, pool)
+        progress, _ = next_round(federation, progress, pool)
     return truth_K, recorder.seen
 
 

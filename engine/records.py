@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fedgrid.algorithms.contract.base import Diagnostics, Labels
+from fedgrid.algorithms.contract.base import Labels
 from fedgrid.engine import round_metrics
 from fedgrid.engine.clients.messages import TrainReport
 from fedgrid.engine.disturbances.faults import FAULT
@@ -208,9 +208,3 @@ def _score_columns(test: str, result: TestScores | None) -> dict[str, Any]:
         "recall": result.recall_L.tolist(),
     }
     return {f"{test}_{name}": value for name, value in values.items()}
-
-
-def warnings_of(number: int, excluded: Sequence[int], diagnostics: Diagnostics) -> tuple[str, ...]:
-    """Return the round's warnings in words."""
-    notes = [f"client {client} left out, its update is NaN or infinite" for client in excluded]
-    return tuple(f"round {number}: {note}" for note in (*notes, *diagnostics.warnings))

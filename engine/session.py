@@ -5,43 +5,28 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-
-from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.engine.before_training.deal import deal
 from fedgrid.engine.before_training.pretraining import ENCODER, pretraining_of
 from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.machine import Machine, slow_precision, that_matter
 from fedgrid.engine.clients.messages import Setup
-from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import LazyPool, Pool
-from fedgrid.engine.data.datasets import find
-from fedgrid.engine.data.identity import load_known
-from fedgrid.engine.data.pixel_statistics import statistics_for
-from fedgrid.engine.data.readers import Pair
-from fedgrid.engine.disturbances.drift import moved_parts
-from fedgrid.engine.disturbances.held import Changes, client_data
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
-from fedgrid.engine.federation import Federation
+from fedgrid.engine.federation import Federation, fresh_models
 from fedgrid.engine.integrity.made_with import made_with
-from fedgrid.engine.models.flat_vectors import layout_of
-from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.partition.kinds import transform_of
-from fedgrid.engine.partition.server_images import hold_out, server_parts, sets_of_groups
-from fedgrid.engine.partition.split import client_sets
 from fedgrid.engine.plugins import active
 from fedgrid.engine.records import RoundRecord
+from fedgrid.engine.round import next_round
 from fedgrid.engine.round_cache.files import CacheFiles, CacheOptions
 from fedgrid.engine.round_cache.key import of_setup
 from fedgrid.engine.round_cache.session_cache import SessionCache
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
+from fedgrid.engine.run_setup import images_of, prepare
 from fedgrid.engine.storage.atomic import DiskFull
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.engine.uplink.accountant import Accountant
 
 
 @dataclass(frozen=True)
@@ -98,49 +83,23 @@ class Session:
         active.activate(config.plugin_digests)
         folder = RunFolder(storage, config)
         run_state = folder.open()
-        setup, truth = prepare(config, self._data_dir)
+        setup, truth_K = prepare(config, self._data_dir)
         machines = self._machines(config)
-        algorithm = config.make_algorithm()
         rounds_done = run_state.rounds_done if run_state else 0
+        algorithm = config.make_algorithm()
         (_, official), images = images_of(config.dataset, self._data_dir)
         pretraining = pretraining_of(config, algorithm, setup, machines, official, self._data_dir)
-        of_encoder = {} if pretraining is None else {ENCODER: pretraining.id}
-        folder.note_made_with(
-            {**made_with(algorithm, images, machines), **of_encoder}, rounds_done, accept=self._accept
-        )
+        parts = dict(made_with(algorithm, images, machines))
+        if pretraining is not None:
+            parts[ENCODER] = pretraining.id
+        folder.note_made_with(parts, rounds_done, accept=self._accept)
         encoder = None
         if pretraining is not None and rounds_done < config.training.rounds:
             encoder = pretraining.encoder(self._pool, storage, folder.log)
         self._pool.prepare(setup)
-        dataset = find(config.dataset, self._data_dir)
-        federation = Federation(
-            algorithm=algorithm,
-            layout=_layout(config.model, dataset.shape, dataset.num_classes, config.plugin_digests),
-            run_id=config.run_id,
-            seed=config.root_seed,
-            rounds=config.training.rounds,
-            evaluation=config.evaluation,
-            truth_K=truth,
-            train_images_K=[len(client.train) for client in setup.clients],
-            test_images_K=[len(client.test) for client in setup.clients],
-            participation=Participation(
-                config.clients, config.root_seed, config.participation, config.dropout, config.joins
-            ),
-            threads=self._threads,
-            weights=config.weights,
-            changes=Changes.of(setup.clients),
-            accountant=Accountant.of(
-                config.privacy,
-                config.uplink,
-                algorithm,
-                config.root_seed,
-                None if pretraining is None else pretraining.updates_sent,
-            ),
-            encoder=encoder,
-        )
+        federation = Federation.of(config, setup, truth_K, threads=self._threads, encoder=encoder)
         if run_state is None:
-            of_model = config.model, dataset.shape, dataset.num_classes, config.root_seed
-            run_state = federation.begin(partial(initial_vector, *of_model))
+            run_state = federation.begin(fresh_models(config, setup))
         folder.log(f"goes on after round {run_state.rounds_done}" if run_state.rounds_done else "starts")
         if (slow := slow_precision(machines, config.training.precision)) is not None:
             folder.log(f"warning: {slow}")
@@ -159,7 +118,7 @@ class Session:
         assert self._run is not None, "open() comes first"
         folder, federation, cache = self._run.folder, self._run.federation, self._run.cache
         try:
-            run_state, record = federation.next_round(self._run.run_state, self._pool, cache)
+            run_state, record = next_round(federation, self._run.run_state, self._pool, cache)
             self._settle_folder()
         except Exception as error:
             expected = isinstance(error, FedgridError) and error.__cause__ is None
@@ -231,46 +190,3 @@ def retry_after_eviction(write: Callable[[], None], cache: SessionCache | None) 
         if cache is None or not cache.files.give_way():
             raise
         write()
-
-
-@lru_cache(maxsize=1)
-def images_of(name: str, data_dir: Path) -> tuple[Pair, str]:
-    """Keep the images of the last data set, and their digest: a grid's next run mostly has the same."""
-    return load_known(name, data_dir)
-
-
-@lru_cache(maxsize=1)
-def _layout(
-    model: str, shape: tuple[int, int, int], num_classes: int, plugin_digests: tuple[str, ...]
-) -> Layout:
-    """Keep the last layout; with another version of a plugin, a model of the same name may have another."""
-    return layout_of(blank(model, shape, num_classes))
-
-
-def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
-    """Load and deal out the images of a run; return what clients need and their true clusters, shape (K,)."""
-    (pool_set, official), _ = images_of(config.dataset, data_dir)
-    splits = deal(config, (pool_set, official), data_dir)
-    num_classes = find(config.dataset, data_dir).num_classes
-    transform = transform_of(config.split, num_classes)
-    rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
-    source = pool_set, rest, transform
-    of_split = config.split_scenario, num_classes, config.split, config.seed
-    moved = moved_parts(config.drift, splits, pool_set, rest, *of_split)
-    sets = client_sets(splits, *source), client_sets(moved, *source)
-    server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, transform)
-    sends = config.make_algorithm().traits.sends_updates
-    setup = Setup(
-        model=config.model,
-        num_classes=num_classes,
-        training=config.training.local,
-        seed=config.root_seed,
-        clients=client_data(*sets, config.drift, config.faults, num_classes, sends=sends),
-        server_set=server_set,
-        server_parts=server_parts(len(server_set), config.clients),
-        reference_set=reference_set,
-        normalised_by=statistics_for(config.training, pool_set),
-        uplink=config.uplink if sends else (),
-        plugins=active.sources(config.plugin_digests),
-    )
-    return setup, np.array([part.cluster for part in splits], np.int64)

@@ -7,8 +7,7 @@ Shapes: K clients, P entries of a state vector, of which W are parameters.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +17,15 @@ from numpy.typing import NDArray
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.before_training.meeting import meet
 from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.messages import Setup, TrainTask
-from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.data.images import HeldImages
-from fedgrid.engine.disturbances.held import Changes
 from fedgrid.engine.encoders.encoder import Encoder
-from fedgrid.engine.models.flat_vectors import layout_of
-from fedgrid.engine.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation import Federation, fresh_models
+from fedgrid.engine.plan import plan_round
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.engine.seeds import generator
-from fedgrid.engine.session import prepare
-from fedgrid.engine.uplink.accountant import Accountant
-from fedgrid.engine.uplink.budget import affordable
+from fedgrid.engine.run_setup import prepare
 
 
 @dataclass(frozen=True)
@@ -112,51 +105,27 @@ def observe(
         RunError: a client's training fails.
     """
     setup, truth_K = prepare(config, data_dir)
-    _, *shape = setup.server_set.images.shape
-    of_model = config.model, tuple(shape), setup.num_classes
-    layout = layout_of(blank(*of_model))
-    algorithm = config.make_algorithm()
-    served = algorithm.served(after.state)
+    federation = Federation.of(config, setup, truth_K, encoder=encoder)
     if before is None and after.rounds_done == 1:
-        fresh = partial(initial_vector, *of_model, config.root_seed)
-        state = algorithm.init(layout, config.clients, fresh, generator(config.root_seed, "init"))
-        before = RunState(0, algorithm.reveal(state, truth_K))
+        before = federation.begin(fresh_models(config, setup))
     sent = {}
-    if algorithm.traits.sends_updates and before is not None:
-        sent = _sent(config, setup, layout, before, truth_K, encoder)
+    if federation.algorithm.traits.sends_updates and before is not None:
+        sent = _sent(federation, setup, before)
+    served = federation.algorithm.served(after.state)
     labels_K, at = after.state.labels_K, after.rounds_done - 1
-    return Observed(config, setup, layout, labels_K, served.models, served.model_K, sent, at)
+    return Observed(config, setup, federation.layout, labels_K, served.models, served.model_K, sent, at)
 
 
-def _sent(
-    config: RunConfig,
-    setup: Setup,
-    layout: Layout,
-    before: RunState,
-    truth_K: Labels,
-    encoder: Encoder | None,
-) -> dict[int, SentUpdate]:
+def _sent(federation: Federation, setup: Setup, before: RunState) -> dict[int, SentUpdate]:
     """Train the clients of the round again; return by client what they sent."""
-    algorithm, at, seed = config.make_algorithm(), before.rounds_done, config.root_seed
-    part = Participation(config.clients, seed, config.participation, config.dropout, config.joins)
-    changes, pool = Changes.of(setup.clients), InProcessPool()
+    pool = InProcessPool()
     pool.prepare(setup)
-    if changes.begins(at):
-        truths = (changes.truth(truth_K, index) for index in (at, at - 1))
-        before = replace(before, state=algorithm.reveal(before.state, *truths))
-    newcomers, present = part.newcomers(at), part.present(at)
-    state, _ = meet(algorithm, newcomers, present, before, pool, layout, seed, encoder)
-    orders_before_budget = algorithm.orders(
-        state, at, part.presence(at), generator(seed, "orders", round_index=at)
-    )
-    accountant = Accountant.of(config.privacy, config.uplink, algorithm, seed)
-    orders = affordable(accountant, before.spent_K, list(orders_before_budget))
-    dropped = part.dropped(at, [order.client for order in orders])
-    tasks = [TrainTask(order, at, evaluate=False) for order in orders if order.client not in dropped]
-    replies = pool.train(tasks, state.models, before.memories)
+    plan = plan_round(federation, before, pool)
+    tasks = [TrainTask(order, plan.round_index, evaluate=False) for order in plan.reached]
+    replies = pool.train(tasks, plan.state.models, before.memories)
     return {
         reply.report.client: SentUpdate(
-            state.models[reply.report.chosen], reply.update, reply.report.update_norm
+            plan.state.models[reply.report.chosen], reply.update, reply.report.update_norm
         )
         for reply in replies
         if reply.report.usable

@@ -5,8 +5,7 @@ federated training is FedAvg among the run's clients, in the same pool and by th
 the run itself. Its id is a digest of all that its training depends on: settings, images, code, machine.
 """
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
@@ -19,6 +18,7 @@ from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings, kind_of
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.contract.updates import Vector
+from fedgrid.engine.before_training.encoder_clients import sampled
 from fedgrid.engine.clients.machine import Machine
 from fedgrid.engine.clients.messages import ClientData, Reply, Setup, TrainTask
 from fedgrid.engine.clients.pool import Pool
@@ -34,7 +34,7 @@ from fedgrid.engine.partition.server_images import hold_out
 from fedgrid.engine.round_cache.key import digest, of_setup
 from fedgrid.engine.round_cache.lock import RoundLock
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.engine.seeds import generator, root_seed
+from fedgrid.engine.seeds import root_seed
 from fedgrid.engine.storage.clock import CLOCK
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.training.settings import LocalTraining
@@ -141,24 +141,13 @@ class Pretraining:
         pool.prepare(self._federated_setup())
         losses, num_bytes = [], 0
         for index in range(self.settings.federated):
-            sampled = self._sampled(index)
-            num_bytes += len(sampled) * vector.nbytes
-            replies = pool.train([_task(client, index) for client in sampled], [vector], {})
+            clients = sampled(self.settings, self.setup.seed, self.present, index)
+            num_bytes += len(clients) * vector.nbytes
+            replies = pool.train([_task(client, index) for client in clients], [vector], {})
             vector = _moved(vector, replies, f"round {index + 1} of the encoder")
             last = [_by_epoch(reply, self.settings.local_epochs)[-1] for reply in replies]
             losses.append(float(np.mean(last)))
         return vector, tuple(losses), num_bytes
-
-    def _sampled(self, index: int) -> list[int]:
-        """Return the clients of a federated round, which counts from 0."""
-        count = max(1, round(self.settings.participation * len(self.present)))
-        rng = generator(self.setup.seed, "encoder clients", round_index=index)
-        return sorted(rng.permutation(self.present)[:count].tolist())
-
-    @property
-    def updates_sent(self) -> Mapping[int, int]:
-        """How many updates of the encoder each client has sent, of those that have sent any."""
-        return Counter(client for index in range(self.settings.federated) for client in self._sampled(index))
 
     def _public_setup(self, public: ImageSet) -> Setup:
         shape = (public.images.shape[1], *public.images.shape[2:])

@@ -3,20 +3,18 @@
 Shapes: K clients of the federation, P entries of a state vector.
 """
 
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.orders import Served
 from fedgrid.algorithms.contract.source import UPDATE, Arrays, Compute
 from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.clients import peak_memory
 from fedgrid.engine.clients.messages import (
     EvaluateReport,
     EvaluateTask,
@@ -26,9 +24,8 @@ from fedgrid.engine.clients.messages import (
     TrainTask,
 )
 from fedgrid.engine.clients.pool import Pool
+from fedgrid.engine.clients.stopwatch import Stopwatch
 from fedgrid.engine.training.confusion import Counts
-
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -56,6 +53,7 @@ class ClientRound:
         memories: Mapping[int, Memory],
         pool: Pool,
         round_index: int,
+        watch: Stopwatch,
     ) -> None:
         """Prepare a round; nothing is trained before it is asked for.
 
@@ -65,19 +63,17 @@ class ClientRound:
             memories: client -> what its last training left.
             pool: where the clients are.
             round_index: from 0.
+            watch: counts the time that training and waiting take.
         """
         self._tasks = {task.client: task for task in tasks}
         self._models = models
         self._memories = memories
         self._pool = pool
         self._round_index = round_index
+        self._watch = watch
         self._replies: dict[int, Reply] = {}
         self.trained: list[TrainReport] = []
         """The reports of the clients that this run trained itself."""
-        self.train_seconds = 0.0
-        """The time that took."""
-        self.waited_seconds = 0.0
-        """The time spent waiting for another run to finish the same round."""
 
     def __enter__(self) -> Self:
         return self
@@ -101,30 +97,6 @@ class ClientRound:
     def saved_seconds(self) -> float:
         """What the results taken from other runs would have cost this one."""
         return 0.0
-
-    def timed(self, function: Callable[[], R]) -> tuple[R, float]:
-        """Return what a function returns, and the seconds that took but for training and waiting."""
-        start, before = time.perf_counter(), self.train_seconds + self.waited_seconds
-        result = function()
-        return result, time.perf_counter() - start - (self.train_seconds + self.waited_seconds - before)
-
-    def account(self, run_id: str, seconds: float) -> dict[str, object]:
-        """Return what a round of `run_id` that took `seconds` cost, and which client was the slowest."""
-        slowest = max(self.trained, key=lambda report: report.seconds, default=None)
-        peaks = [peak_memory.own_peak(), *(report.peak_memory for report in self.trained)]
-        return {
-            "seconds": seconds - self.waited_seconds,
-            "train_seconds": self.train_seconds,
-            "slowest_client": slowest and slowest.client,
-            "slowest_client_seconds": slowest and slowest.seconds,
-            "peak_memory_mb": peak_memory.total(peaks),
-            "computed_by": self.computed_by or run_id,
-            "reached_clients": self.num_reached,
-            "trained_clients": len(self.trained),
-            "waited_seconds": self.waited_seconds,
-            "uncached_seconds": seconds - self.waited_seconds + self.saved_seconds,
-            "ended_ms": int(time.time() * 1000),
-        }
 
     def reports(self) -> list[TrainReport]:
         """Return the clients' reports, in the order of the tasks."""
@@ -172,11 +144,10 @@ class ClientRound:
         tasks = [self._tasks[client] for client in clients if client not in self._replies]
         if not tasks:
             return
-        start = time.perf_counter()
-        for reply in self._pool.train(tasks, self._models, self._memories):
-            self._replies[reply.report.client] = reply
-            self.trained.append(reply.report)
-        self.train_seconds += time.perf_counter() - start
+        with self._watch.train():
+            replies = self._pool.train(tasks, self._models, self._memories)
+        self._replies |= {reply.report.client: reply for reply in replies}
+        self.trained += [reply.report for reply in replies]
 
 
 def _summed(reports: Sequence[EvaluateReport]) -> Evaluations:

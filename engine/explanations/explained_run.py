@@ -31,8 +31,8 @@ from fedgrid.engine.explanations.samples import SERVER, Sample, Source, position
 from fedgrid.engine.explanations.settings import Explaining
 from fedgrid.engine.partition.split import ClientSplit
 from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.run_setup import prepare
 from fedgrid.engine.seeds import generator
-from fedgrid.engine.session import prepare
 from fedgrid.engine.training.evaluation import to_inputs
 
 SHOWN = 1

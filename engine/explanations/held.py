@@ -8,7 +8,7 @@ from fedgrid.engine.disturbances.drift import moved_parts
 from fedgrid.engine.partition.server_images import hold_out
 from fedgrid.engine.partition.split import ClientSplit
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.engine.session import images_of
+from fedgrid.engine.run_setup import images_of
 
 
 def held_in(config: RunConfig, data_dir: Path, round_index: int) -> tuple[ClientSplit, ...]:

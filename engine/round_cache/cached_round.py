@@ -20,6 +20,7 @@ from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.client_round import ClientRound, Evaluations
 from fedgrid.engine.clients.messages import Memory, Reply, TrainReport, TrainTask
 from fedgrid.engine.clients.pool import Pool
+from fedgrid.engine.clients.stopwatch import Stopwatch
 from fedgrid.engine.round_cache.entry import CacheEntry
 from fedgrid.engine.round_cache.key import digest, of_task
 from fedgrid.engine.round_cache.packing import pack_reports, pack_tests, unpack_reports, unpack_tests
@@ -50,10 +51,11 @@ class CachedRound(ClientRound):
         memories: Mapping[int, Memory],
         pool: Pool,
         round_index: int,
+        watch: Stopwatch,
         cache: SessionCache,
     ) -> None:
         """Prepare a round; arguments as of `ClientRound`, and the run's view of the cache."""
-        super().__init__(tasks, models, memories, pool, round_index)
+        super().__init__(tasks, models, memories, pool, round_index, watch)
         self._cache = cache
         self._known: dict[str, Arrays] = {}
         self._checksums: dict[int, int] = {}
@@ -167,19 +169,18 @@ class CachedRound(ClientRound):
     def _lock_or_wait(self, missing: list[str]) -> list[str]:
         """Return what is missing once this run holds the lock; nothing, if another run has computed it."""
         if not self._lock.take():
-            pause, start = FIRST_PAUSE, time.perf_counter()
-            while missing and not self._lock.take():
-                time.sleep(pause)
-                pause = min(2 * pause, LAST_PAUSE)
-                missing = self._look_up(missing)
-            self.waited_seconds += time.perf_counter() - start
+            pause = FIRST_PAUSE
+            with self._watch.wait():
+                while missing and not self._lock.take():
+                    time.sleep(pause)
+                    pause = min(2 * pause, LAST_PAUSE)
+                    missing = self._look_up(missing)
         return self._look_up(missing)
 
     def _compute(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> None:
-        start, trained_before = time.perf_counter(), self.train_seconds
+        before = self._watch.own
         computed = compute(list(wanted))
-        elapsed = time.perf_counter() - start - (self.train_seconds - trained_before)
-        seconds = elapsed / len(wanted)
+        seconds = (self._watch.own - before) / len(wanted)
         for (name, clients), arrays in zip(wanted.items(), computed, strict=True):
             training = self._training_cost * len(clients) / max(1, self.num_reached)
             self._known[name] = arrays

@@ -1,4 +1,4 @@
-"""How much privacy a run has spent: epsilon of each client, and of each cluster as a whole.
+"""What it costs to send something: squared distances, and the epsilon that they add up to.
 
 Source: Mironov, Renyi Differential Privacy, CSF 2017, arXiv:1702.07476, Corollary 3 (the Gaussian mechanism)
 and Proposition 1 (composition); the conversion is Theorem 21 of Balle et al., Hypothesis Testing
@@ -14,15 +14,14 @@ Shapes: K clients of the federation.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import inf, isinf, sqrt
-from types import MappingProxyType
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from math import inf, sqrt
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.contract.base import Algorithm, Diagnostics
+from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.algorithms.contract.orders import Message, Order, Payload
 from fedgrid.engine.uplink.privacy import CentralNoise, Privacy, is_private
 from fedgrid.engine.uplink.replies import covered
@@ -49,7 +48,7 @@ def epsilon(spent: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Accountant:
-    """What is counted in a run; without noise nothing is."""
+    """What each thing that a client sends costs in a run with noise (`engine.uplink.ledger` adds it up)."""
 
     privacy: Privacy = Privacy()
     uplink: Sequence[UplinkStep] = ()
@@ -83,6 +82,11 @@ class Accountant:
         return CentralNoise(self.privacy.central_noise, clip, self.seed, round_index)
 
     @property
+    def is_private(self) -> bool:
+        """Whether there is noise anywhere, so that epsilons are recorded."""
+        return is_private(self.uplink, self.privacy)
+
+    @property
     def scale(self) -> float:
         """How far the data of one client can move what is clipped, in clips."""
         return 2.0 if self.privacy.neighbours == "replaced" else 1.0
@@ -112,98 +116,9 @@ class Accountant:
                 found[client] = found.get(client, 0.0) + count * each
         return found
 
-    def with_charges(
-        self, spent_K: Spent | None, num_clients: int, charges: Mapping[int, float]
-    ) -> Spent | None:
-        """Return what is spent after `charges` by client, squared distances; None without noise.
-
-        `spent_K` is what was before, None before the first round.
-        """
-        if not is_private(self.uplink, self.privacy):
-            return None
-        after_K = np.zeros(num_clients) if spent_K is None else spent_K.copy()
-        for client, squared in charges.items():
-            after_K[client] += squared
-        return after_K
-
-    def after(
-        self,
-        spent_K: Spent | None,
-        num_clients: int,
-        orders: Iterable[Order],
-        replied: Iterable[int],
-        central: CentralNoise | None,
-    ) -> Spent | None:
-        """Return what is spent after a round, None without noise.
-
-        Args:
-            spent_K: before it trains; None before the first.
-            num_clients: K.
-            orders: of the round.
-            replied: the clients that have sent something, usable or not.
-            central: the server's noise, after it has aggregated.
-        """
-        if not is_private(self.uplink, self.privacy):
-            return None
-        distances = self.distances(orders, replied) if central is None else central.spent()
-        squares = {client: (self.scale * distance) ** 2 for client, distance in distances.items()}
-        return self.with_charges(spent_K, num_clients, squares)
-
-    def of_round(self, row: Mapping[str, Any], spent_K: Spent | None) -> Mapping[str, Any]:
-        """Return a round's row with its column."""
-        if spent_K is None:
-            return row
-        return {**row, EPSILON: epsilon(float(spent_K.max()), self.privacy.delta)}
-
-    def of_clients(
-        self, rows: Sequence[Mapping[str, Any]], spent_K: Spent | None
-    ) -> Sequence[Mapping[str, Any]]:
-        """Return the clients' rows, in the order of the clients, with their columns.
-
-        Members of a cluster that each add noise of their own spend the sum of their squares. Under the
-        server's noise their distances add up at most, as they do for members of equal weight that took part
-        in the same rounds.
-        """
-        if spent_K is None:
-            return rows
-        power = 1 if self.privacy.central_noise == 0 else 2
-        labels_K = np.array([row["cluster"] for row in rows])
-        totals = np.bincount(labels_K, spent_K ** (1 / power)) ** power
-        delta = self.privacy.delta
-        of_clusters = [epsilon(total, delta) for total in totals.tolist()]
-        return [
-            {**row, EPSILON: epsilon(spent, delta), CLUSTER_EPSILON: of_clusters[row["cluster"]]}
-            for row, spent in zip(rows, spent_K.tolist(), strict=True)
-        ]
-
-    def warned(
-        self,
-        diagnostics: Diagnostics,
-        spent_K: Spent | None,
-        orders: Iterable[Order],
-        charges: Mapping[int, float] = MappingProxyType({}),
-    ) -> Diagnostics:
-        """Return the diagnostics with a warning in the first round of what no noise covers.
-
-        `spent_K` is what was spent before the round, `charges` those of messages before it.
-        """
-        if self.privacy.central_noise and spent_K is None:
-            diagnostics = _with_warning(
-                diagnostics, "epsilon covers the models, but not which clients share one"
-            )
-        is_private = noise_of(self.uplink) or self.privacy.central_noise
-        if not is_private or (spent_K is not None and np.isinf(spent_K).any()):
-            return diagnostics
-        if any(map(isinf, charges.values())):
-            what = self._uncovered()
-        elif not self.privacy.central_noise and any(_tells_choice(order) for order in orders):
-            what = "tell which model they chose"
-        else:
-            return diagnostics
-        return _with_warning(diagnostics, f"clients {what}, which no noise covers: their epsilon is infinite")
-
-    def _uncovered(self) -> str:
-        """Return what of what clients say has no noise."""
+    @property
+    def uncovered(self) -> str:
+        """What clients do before they train that no noise covers."""
         encoder = None if self.message is None else self.message.encoder
         if self.encoder_updates and encoder is not None and not encoder.noise:
             return "train the encoder (algorithm.encoder.noise is 0)"
@@ -217,14 +132,10 @@ class Accountant:
         found = {}
         for order in (by_client[client] for client in replied):
             arrays = 1 + len(covered(order.rule, self.uplink))
-            found[order.client] = inf if _tells_choice(order) else sqrt(arrays) / noise
+            found[order.client] = inf if tells_choice(order) else sqrt(arrays) / noise
         return found
 
 
-def _with_warning(diagnostics: Diagnostics, warning: str) -> Diagnostics:
-    return replace(diagnostics, warnings=(*diagnostics.warnings, warning))
-
-
-def _tells_choice(order: Order) -> bool:
+def tells_choice(order: Order) -> bool:
     """Return whether a client's choice among models depends on its own images."""
     return len(order.candidates) > 1 and order.choose_on != "reference"

@@ -204,7 +204,7 @@ def _limits(run: RunConfig, asked: Asked, number: int, data_dir: Path) -> Iterat
     """Yield how many images there are to explain, and of whom."""
     # Importing torch takes seconds.
     from fedgrid.engine.explanations.held import held_in
-    from fedgrid.engine.session import prepare
+    from fedgrid.engine.run_setup import prepare
 
     fewest = min(held_in(run, data_dir, number - 1), key=lambda part: len(part.test))
     yield len(fewest.test), f"client {fewest.client} has {len(fewest.test)} test images"

@@ -26,9 +26,10 @@ from fedgrid.engine.data.datasets import find
 from fedgrid.engine.federation import Federation
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
+from fedgrid.engine.round import next_round
 from fedgrid.engine.run_config import RunConfig, complete
+from fedgrid.engine.run_setup import prepare
 from fedgrid.engine.seeds import generator
-from fedgrid.engine.session import prepare
 from fedgrid.engine.training.settings import Evaluation
 from fedgrid.grids.presets.grid import load_grid
 
@@ -164,7 +165,7 @@ def outcome(config: RunConfig, data_dir: Path, briggs_round: int | None = None) 
     federation, pool, progress = begin(config, data_dir, onlooker)
     temperatures: list[float] = []
     while len(temperatures) < (briggs_round or LATEST_RISE):
-        progress, record = federation.next_round(progress, pool)
+        progress, record = next_round(federation, progress, pool)
         temperatures.append(float(record.round["temperature"]))
         if briggs_round is None and np.diff(temperatures[-2:]).max(initial=0) > 0:
             break
@@ -256,7 +257,7 @@ class TestDigits:
         federation, pool, progress = begin(config, NOWHERE, config.make_algorithm())
         clustered = []
         for number in range(1, 10):
-            progress, record = federation.next_round(progress, pool)
+            progress, record = next_round(federation, progress, pool)
             if record.round["clustered"]:
                 clustered.append(number)
         assert clustered in ([4, 5], [4, 6])
@@ -275,7 +276,7 @@ def plain() -> list[tuple[State, Updates]]:
     onlooker = Onlooker()
     federation, pool, progress = begin(quickstart("fedavg", 0), NOWHERE, onlooker)
     for _ in range(BRIGGS_ROUND):
-        progress, _ = federation.next_round(progress, pool)
+        progress, _ = next_round(federation, progress, pool)
     return onlooker.rounds
 
 
@@ -290,6 +291,6 @@ def test_a_run_is_plain_averaging_to_the_bit_until_its_algorithm_decides(plain, 
     federation, pool, progress = begin(config, NOWHERE, config.make_algorithm())
     for state, _ in plain[: expected.round]:
         assert [model.tobytes() for model in progress.state.models] == [state.models[0].tobytes()]
-        progress, record = federation.next_round(progress, pool)
+        progress, record = next_round(federation, progress, pool)
     assert record.round["clustered"]
     assert progress.state.labels_K.tolist() == expected.labels_K.tolist()

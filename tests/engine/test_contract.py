@@ -32,6 +32,7 @@ from fedgrid.engine.errors import RunError
 from fedgrid.engine.federation import Federation
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
+from fedgrid.engine.round import next_round
 from fedgrid.engine.training import evaluation
 from fedgrid.engine.training.settings import Evaluation, LocalTraining
 from fedgrid.engine.uplink.steps import Clip
@@ -84,7 +85,7 @@ def play(run, pool, rounds):
     """Return (progress, record) after each round."""
     progress, history = run.begin(fresh), []
     for _ in range(rounds):
-        progress, record = run.next_round(progress, pool)
+        progress, record = next_round(run, progress, pool)
         history.append((progress, record))
     return history
 
@@ -339,7 +340,7 @@ class TestOrders:
         algorithm = self.Picky(lambda present, _: present.sampled)
         run, pool = federation(algorithm), in_process()
         [(progress, _), _] = play(run, pool, 2)
-        run.next_round(progress, pool)
+        next_round(run, progress, pool)
         first, second, repeated = (draw for _, draw in algorithm.seen)
         assert first != second == repeated
 
@@ -503,7 +504,7 @@ class TestMessages:
     def test_after_a_resume_only_newcomers_are_met(self):
         history = play(federation(Meeting(), participation=self.TOLD), in_process(), 3)
         again = Meeting()
-        progress, record = federation(again, participation=self.TOLD).next_round(history[1][0], in_process())
+        progress, record = next_round(federation(again, participation=self.TOLD), history[1][0], in_process())
         assert again.met == [[3]]
         assert progress.state.models[0].tobytes() == history[2][0].state.models[0].tobytes()
         assert record.round == history[2][1].round

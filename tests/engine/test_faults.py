@@ -17,7 +17,8 @@ from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.session import Session, prepare
+from fedgrid.engine.run_setup import prepare
+from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from tests.helpers.client_actors import client_actors
 

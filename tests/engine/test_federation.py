@@ -8,16 +8,17 @@ import pytest
 
 from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Settings, State, split
 from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.orders import Order, Presence
+from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.registry import create
 from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.messages import EvaluateReport, Reply, TrainReport
-from fedgrid.engine.clients.participation import Participation
+from fedgrid.engine.clients.participation import Attendance, Participation
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.federation import Federation
 from fedgrid.engine.records import CLIENTS, TESTS, clients_schema, rounds_schema
+from fedgrid.engine.round import next_round
 from fedgrid.engine.training.confusion import Counts
 from fedgrid.engine.training.settings import Evaluation
 
@@ -110,7 +111,7 @@ def play(run, pool, rounds, model=(0, 0)):
     """Return (progress, record) after each round."""
     progress, history = run.begin(lambda number: vector(*model)), []
     for _ in range(rounds):
-        progress, record = run.next_round(progress, pool)
+        progress, record = next_round(run, progress, pool)
         history.append((progress, record))
     return history
 
@@ -277,8 +278,8 @@ def test_with_every_update_broken_the_run_stops_and_its_state_is_good():
     start = run.begin(lambda number: vector(0, 0))
     message = "clients 0, 1, 2, round 1: every update is NaN or infinite"
     with pytest.raises(RunError, match=f"^{re.escape(message)}.*Lower training.learning_rate"):
-        run.next_round(start, FakePool(lambda *_: (np.nan, np.inf)))
-    progress, _ = run.next_round(start, FakePool(axis))
+        next_round(run, start, FakePool(lambda *_: (np.nan, np.inf)))
+    progress, _ = next_round(run, start, FakePool(axis))
     assert progress.state.models[0].tolist() == [1, 1]
 
 
@@ -319,11 +320,11 @@ def test_a_round_is_a_function_of_the_progress():
     algorithm = Recorder(pool)
     run = federation(algorithm)
     start = run.begin(lambda number: vector(0, 0))
-    (one, record), (other, again) = run.next_round(start, pool), run.next_round(start, pool)
+    (one, record), (other, again) = next_round(run, start, pool), next_round(run, start, pool)
     assert one.state.models[0].tobytes() == other.state.models[0].tobytes()
     assert record.round == again.round
     assert repr(record.clients) == repr(again.clients), "as text, in which NaN equals NaN"
-    run.next_round(one, pool)
+    next_round(run, one, pool)
     assert algorithm.draws[0] == algorithm.draws[1] != algorithm.draws[2]
 
 
@@ -416,24 +417,18 @@ class Told:
     rounds: tuple
     num_clients: int = 3
 
-    newcomers = Participation.newcomers
+    def attendance(self, round_index):
+        present, before = self._present(round_index), set()
+        if round_index:
+            before = set(self._present(round_index - 1))
+        _, asked, dropped = self.rounds[round_index]
+        newcomers = tuple(client for client in present if client not in before)
+        sampled = present if asked is None else asked
+        return Attendance(present, newcomers, sampled, drops_out=set(dropped).__contains__)
 
-    def present(self, round_index):
-        return self._round(round_index)[0]
-
-    def sampled(self, round_index):
-        return self._round(round_index)[1]
-
-    def presence(self, round_index):
-        return Presence(self.present(round_index), self.sampled(round_index))
-
-    def dropped(self, round_index, asked):
-        return frozenset(self._round(round_index)[2]) & set(asked)
-
-    def _round(self, round_index):
-        joined, asked, dropped = self.rounds[round_index]
-        joined = tuple(range(self.num_clients)) if joined is None else joined
-        return joined, joined if asked is None else asked, dropped
+    def _present(self, round_index):
+        joined = self.rounds[round_index][0]
+        return tuple(range(self.num_clients)) if joined is None else joined
 
 
 FULL = (None, None, ())
@@ -507,9 +502,9 @@ def test_excluded_client_is_not_absent_but_dropped_and_unasked_ones_are():
             seen.append((updates.clients, updates.absent))
             return super().step(state, round_index, updates, rng)
 
-    charges = Told((((0, 1, 2, 3), (0, 1, 2), {2}),), num_clients=5)
+    participation = Told((((0, 1, 2, 3), (0, 1, 2), {2}),), num_clients=5)
     pool = FakePool(lambda client, *_: (np.nan, 0) if client == 1 else (1, 0))
-    run = federation(Watcher(FedOptSettings()), num_clients=5, participation=charges)
+    run = federation(Watcher(FedOptSettings()), num_clients=5, participation=participation)
     [(_, record)] = play(run, pool, 1)
     assert seen == [((0,), {2, 3, 4})]
     assert [row["part"] for row in record.clients] == [
@@ -591,11 +586,11 @@ def test_the_silhouette_is_of_this_rounds_updates_in_their_clusters():
 
     In one cluster there is none.
     """
-    charges = Told(((None, (0, 1, 2, 3), ()),), num_clients=5)
+    participation = Told(((None, (0, 1, 2, 3), ()),), num_clients=5)
     pool = FakePool(lambda client, *_: (1, 0) if client < 2 else (0, 1))
     briggs = create("briggs", {"round": 1, "threshold": 0.4})
     for algorithm, expected in ((briggs, 1.0), (None, None)):
-        [(_, record)] = play(federation(algorithm, num_clients=5, participation=charges), pool, 1)
+        [(_, record)] = play(federation(algorithm, num_clients=5, participation=participation), pool, 1)
         assert record.round["silhouette"] == expected
 
 
@@ -641,8 +636,8 @@ def test_a_mean_weighs_clients_by_images_or_batches(weights, expected):
 def test_participation_that_rounds_to_all_clients_changes_nothing():
     """A share that rounds to everybody, and newcomers that come in round 1."""
     plain = play(federation(), FakePool(axis), 3)
-    charges = Participation(3, 0, participation=0.9, joins={0: 1})
-    other = play(federation(participation=charges), FakePool(axis), 3)
+    participation = Participation(3, 0, participation=0.9, joins={0: 1})
+    other = play(federation(participation=participation), FakePool(axis), 3)
     for (progress, record), (same, again) in zip(plain, other, strict=True):
         assert progress.state.models[0].tobytes() == same.state.models[0].tobytes()
         assert repr(record.clients) == repr(again.clients)

@@ -15,7 +15,8 @@ from fedgrid.engine.partition.scenarios import PUBLISHED_SPLITS
 from fedgrid.engine.round_cache.key import of_setup
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.session import Session, prepare
+from fedgrid.engine.run_setup import prepare
+from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.planning.images import expected_images

@@ -22,7 +22,8 @@ from fedgrid.engine.records import SCORES, TESTS
 from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder, folder_of
-from fedgrid.engine.session import Session, prepare
+from fedgrid.engine.run_setup import prepare
+from fedgrid.engine.session import Session
 from fedgrid.engine.storage import atomic
 from fedgrid.engine.storage.storage import Storage
 from tests.helpers.small_runs import references_for, settings_of

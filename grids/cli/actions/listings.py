@@ -23,7 +23,7 @@ from fedgrid.engine.models.registry import AUTOENCODERS, MODELS, ModelEntry
 from fedgrid.engine.partition.blueprint import Blueprint
 from fedgrid.engine.partition.blueprint import of as blueprint_of
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.engine.session import prepare
+from fedgrid.engine.run_setup import prepare
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import choice_table, class_count_table
 from fedgrid.grids.presets.axis_keys import text_of

@@ -13,7 +13,7 @@ from fedgrid.engine.clients.messages import EvaluateTask
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.initialisation import initial_vector
-from fedgrid.engine.session import prepare
+from fedgrid.engine.run_setup import prepare
 from fedgrid.engine.training.confusion import scores
 from tests.helpers.small_cases import rng
 from tests.helpers.small_runs import CLIENTS, NOWHERE, Counting, config, numbers, play, rows

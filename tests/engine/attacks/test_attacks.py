@@ -14,8 +14,11 @@ from fedgrid.engine.attacks.membership import auc, membership
 from fedgrid.engine.attacks.observed import Observed, SentUpdate, observe
 from fedgrid.engine.attacks.reconstruction import Scale, mse, nearest
 from fedgrid.engine.clients.machine import fixed_numerics
+from fedgrid.engine.encoders import store
 from fedgrid.engine.encoders.encoder import Encoder, decode
 from fedgrid.engine.models import flat_vectors
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.uplink.accountant import epsilon
 from tests.helpers.small_runs import NOWHERE, config, play, rows
 
 LABELS = np.array([0, 0, 0, 1, 1, 2])
@@ -64,6 +67,37 @@ class TestObserved:
         before, after = (checkpoint.load(folder, number) for number in (1, 2))
         observed = observe(run, before, after, NOWHERE)
         assert {client: sent.norm for client, sent in observed.sent.items()} == norms(run, tmp_path)
+
+    @pytest.mark.parametrize("noisy_encoder", [False, True])
+    def test_clients_that_cannot_pay_for_the_round_are_not_trained_again(self, noisy_encoder, tmp_path):
+        """Squared distances: an update 4, a message 4, one of the encoder's updates 100.
+
+        Either the messages of round 2 leave nothing for its updates, or the clients that have trained the
+        encoder cannot pay for round 1.
+        """
+        encoder = {"name": "dense", "federated": 1, "participation": 0.5, "clip": 1.0, "noise": 0.1}
+        limit = epsilon(8 if noisy_encoder else 14, 1e-5) * 1.001
+        run = config(
+            {
+                "name": "embeddings",
+                "encoder": encoder if noisy_encoder else "pixels",
+                "recluster_every": 1,
+                **{"quantise": False, "clip": 1.0, "noise": 0.5},
+            },
+            uplink=[{"clip": 1.0}, {"noise": 0.5}],
+            privacy={"epsilon": limit},
+            training={"rounds": 1 if noisy_encoder else 2},
+        )
+        folder = play(run, tmp_path)
+        before = None if noisy_encoder else checkpoint.load(folder, 1)
+        after = checkpoint.load(folder, run.training.rounds)
+        recorded = rows(run, tmp_path, "clients")[-6:]
+        sent = [row["client"] for row in recorded if row["part"] == "trained"]
+        assert len(sent) == (3 if noisy_encoder else 0)
+        [kept] = (tmp_path / store.FOLDER).glob(f"*/{store.FILE}")
+        encoder_used = store.load_encoder(Storage.of(tmp_path), kept.parent.name)
+        observed = observe(run, before, after, NOWHERE, encoder_used)
+        assert sorted(observed.sent) == sent
 
     def test_clients_alone_are_those_whose_cluster_has_no_other(self, attacked):
         observed = Observed(*attacked[:1], *([None] * 2), LABELS, (), LABELS, {})

@@ -15,7 +15,7 @@ from fedgrid.engine.data.femnist import Converted, convert
 from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.errors import DataError, StorageError
 from fedgrid.engine.run_config import complete
-from fedgrid.engine.session import prepare
+from fedgrid.engine.run_setup import prepare
 from tests.helpers.command_line import fedgrid
 
 WRITERS = [f"f{number:04}_00" for number in range(62)]

@@ -9,7 +9,7 @@ from fedgrid.algorithms.registry import create
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.groups import class_sets
 from fedgrid.engine.run_config import complete
-from fedgrid.engine.session import prepare
+from fedgrid.engine.run_setup import prepare
 from tests.helpers.small_cases import start
 from tests.helpers.small_runs import NOWHERE, config, differing, play, rows
 

@@ -13,7 +13,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.round_cache.key import of_setup
 from fedgrid.engine.run_config import complete
-from fedgrid.engine.session import prepare
+from fedgrid.engine.run_setup import prepare
 from tests.helpers.small_runs import NOWHERE, config, differing, play, rows
 
 SHAPE = (1, 8, 8)

@@ -19,7 +19,7 @@ from fedgrid.engine.models import flat_vectors
 from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.models.normalisation import Normalised
 from fedgrid.engine.run_config import complete
-from fedgrid.engine.session import prepare
+from fedgrid.engine.run_setup import prepare
 
 NOWHERE = Path("no-data-needed")
 

@@ -19,7 +19,8 @@ from fedgrid.engine.plugins.installed import installed
 from fedgrid.engine.plugins.source import PluginSource, read_source
 from fedgrid.engine.round_cache.key import of_setup
 from fedgrid.engine.run_config import RunConfig, complete
-from fedgrid.engine.session import Session, prepare
+from fedgrid.engine.run_setup import prepare
+from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.presets.grid import load_grid

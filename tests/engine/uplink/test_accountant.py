@@ -7,12 +7,12 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from fedgrid.algorithms.contract.base import Diagnostics
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.embeddings.private import of_bits
 from fedgrid.algorithms.local.scaffold import ScaffoldRule
 from fedgrid.algorithms.registry import create
 from fedgrid.engine.uplink.accountant import ORDERS, Accountant, epsilon
+from fedgrid.engine.uplink.ledger import ledger_of
 from fedgrid.engine.uplink.privacy import Privacy
 from fedgrid.engine.uplink.steps import Clip, Noise
 
@@ -65,6 +65,11 @@ def accountant(multiplier=2.0, algorithm="fedavg", neighbours="absent"):
     return Accountant.of(Privacy(neighbours=neighbours), uplink, create(algorithm, {}), 0)
 
 
+def trusted():
+    """Return the accountant of a server that adds the noise."""
+    return Accountant(Privacy(central_noise=1.0), (Clip(clip=1.0),))
+
+
 def orders(*clients, **given):
     return [Order(client, (0,), **given) for client in clients]
 
@@ -75,76 +80,89 @@ def of_embeddings(settings, encoder_updates=None, uplink=None, privacy=None, nei
     return Accountant.of(privacy, uplink, create("embeddings", settings), 0, encoder_updates)
 
 
+def after(accountant, spent_K, num_clients, orders, replied):
+    """Return what is spent after a round without messages."""
+    ledger = ledger_of(accountant, spent_K, num_clients, 0)
+    ledger.settle(orders, replied)
+    return ledger.spent_K.tolist()
+
+
+def warnings(accountant, spent_K, orders, messages=(), num_clients=3):
+    """Return the warnings of a round."""
+    ledger = ledger_of(accountant, spent_K, num_clients, 0 if spent_K is None else 1)
+    ledger.charge(dict(messages), again=())
+    return ledger.settle(orders, [])
+
+
 class TestRounds:
     def test_count_for_clients_that_replied_and_for_no_others(self):
         """Client 2 was asked and dropped out, client 3 was not asked. No amplification by sampling."""
-        spent_K = accountant().after(None, 4, orders(0, 1, 2), [0, 1], None)
-        assert spent_K.tolist() == [1 / 4, 1 / 4, 0, 0]
-        assert accountant().after(spent_K, 4, orders(1, 3), [1, 3], None).tolist() == [1 / 4, 1 / 2, 0, 1 / 4]
-        assert spent_K.tolist() == [1 / 4, 1 / 4, 0, 0], "progress of an earlier round stays"
+        assert after(accountant(), None, 4, orders(0, 1, 2), [0, 1]) == [1 / 4, 1 / 4, 0, 0]
+        spent_K = np.array([1 / 4, 1 / 4, 0, 0])
+        assert after(accountant(), spent_K, 4, orders(1, 3), [1, 3]) == [1 / 4, 1 / 2, 0, 1 / 4]
+        assert spent_K.tolist() == [1 / 4, 1 / 4, 0, 0], "the state of an earlier round stays"
 
     def test_cost_four_times_as_much_where_data_are_replaced(self):
-        replaced = accountant(neighbours="replaced")
-        assert replaced.after(None, 1, orders(0), [0], None).tolist() == [1.0]
+        assert after(accountant(neighbours="replaced"), None, 1, orders(0), [0]) == [1.0]
 
     def test_count_twice_with_an_array_beside_the_update(self):
         both = orders(0, rule=ScaffoldRule())
-        assert accountant().after(None, 1, both, [0], None).tolist() == pytest.approx([1 / 2])
+        assert after(accountant(), None, 1, both, [0]) == pytest.approx([1 / 2])
 
     def test_are_not_counted_where_nothing_is_sent(self):
-        assert accountant(algorithm="solo").after(None, 2, orders(0, 1), [0, 1], None).tolist() == [0, 0]
+        assert after(accountant(algorithm="solo"), None, 2, orders(0, 1), [0, 1]) == [0, 0]
 
-    def test_have_no_column_without_noise(self):
-        plain = accountant(multiplier=0)
-        assert plain.after(None, 2, orders(0, 1), [0, 1], None) is None
-        row, rows = {"round": 1}, [{"cluster": 0}]
-        assert plain.of_round(row, None) is row
-        assert plain.of_clients(rows, None) is rows
+    def test_without_noise_count_nothing_and_have_no_column(self):
+        ledger = ledger_of(accountant(multiplier=0), None, 2, 0)
+        ledger.charge({0: {}}, again=())
+        assert ledger.settle(orders(0, 1), [0, 1]) == ()
+        assert ledger.spent_K is None
+        assert ledger.of_round() == {}
+        assert ledger.of_clients(np.zeros(2, np.int64)) == [{}, {}]
+        assert ledger.can_pay([0, 1]) == [0, 1]
+        assert ledger.affordable(orders(0, 1)) == orders(0, 1)
 
 
 class TestWhatNoNoiseCovers:
-    TOLD = Order(1, (0, 1))
+    TELLING = Order(1, (0, 1))
 
     def test_a_choice_on_own_images_has_no_finite_epsilon(self):
-        spent_K = accountant().after(None, 3, [*orders(0), self.TOLD], [0, 1], None)
-        assert spent_K.tolist() == [1 / 4, inf, 0]
-        assert accountant().of_round({}, spent_K) == {"epsilon": inf}
+        ledger = ledger_of(accountant(), None, 3, 0)
+        ledger.settle([*orders(0), self.TELLING], [0, 1])
+        assert ledger.spent_K.tolist() == [1 / 4, inf, 0]
+        assert ledger.of_round() == {"epsilon": inf}
 
     def test_a_choice_on_the_servers_images_tells_nothing(self):
         order = Order(0, (0, 1), choose_on="reference")
-        assert accountant().after(None, 1, [order], [0], None).tolist() == [1 / 4]
+        assert after(accountant(), None, 1, [order], [0]) == [1 / 4]
 
-    def test_it_is_said_once(self):
-        before = Diagnostics(warnings=("other",))
-        said = accountant().warned(before, np.zeros(2), [self.TOLD])
-        assert said.warnings == (
-            "other",
+    def test_the_warning_comes_once(self):
+        assert warnings(accountant(), np.zeros(3), [self.TELLING]) == (
             "clients tell which model they chose, which no noise covers: their epsilon is infinite",
         )
-        assert accountant().warned(before, np.array([0, inf]), [self.TOLD]) is before
-        assert accountant().warned(before, None, orders(0)) is before
-        assert accountant(multiplier=0).warned(before, None, [self.TOLD]) is before
+        assert warnings(accountant(), np.array([0, inf, 0]), [self.TELLING]) == ()
+        assert warnings(accountant(), None, orders(0)) == ()
+        assert warnings(accountant(multiplier=0), None, [self.TELLING]) == ()
 
-    def test_the_partition_of_a_trusted_server_is_said_once(self):
-        central = Accountant(Privacy(central_noise=1.0), (Clip(clip=1.0),))
-        [warning] = central.warned(Diagnostics(), None, orders(0)).warnings
+    def test_the_warning_of_the_partition_of_a_trusted_server_comes_once(self):
+        [warning] = warnings(trusted(), None, orders(0))
         assert "not which clients share one" in warning
-        assert not central.warned(Diagnostics(), np.zeros(1), orders(0)).warnings
+        assert not warnings(trusted(), np.zeros(3), orders(0))
 
     def test_a_message_without_noise_has_no_finite_epsilon(self):
         telling = of_embeddings({"quantise": False, "encoder": "pixels"})
-        charges = telling.charges({1: {}}, 0)
-        assert telling.with_charges(None, 2, charges).tolist() == [0, inf]
-        assert "describe their data" in telling.warned(Diagnostics(), None, orders(0), charges).warnings[0]
+        ledger = ledger_of(telling, None, 2, 0)
+        ledger.charge({1: {}}, again=())
+        assert ledger.spent_K.tolist() == [0, inf]
+        assert "describe their data" in warnings(telling, None, orders(0), {1: {}})[0]
 
     def test_nor_has_an_encoder_that_clients_train_without_noise_even_where_the_server_is_trusted(self):
         """Every client gets it."""
         settings = {"encoder": {"federated": 3}}
         central = (Clip(clip=1.0),), Privacy(central_noise=1.0)
         for training in (of_embeddings(settings, {2: 1}), of_embeddings(settings, {2: 1}, *central)):
-            charges = training.charges({}, 0)
-            assert charges == {2: inf}
-            assert "algorithm.encoder.noise" in training.warned(Diagnostics(), None, [], charges).warnings[-1]
+            assert training.charges({}, 0) == {2: inf}
+            assert "algorithm.encoder.noise" in warnings(training, None, [])[-1]
 
 
 class TestMessages:
@@ -154,22 +172,22 @@ class TestMessages:
         telling = of_embeddings({**noisy, "encoder": {"federated": 3, "clip": 1.0, "noise": 4.0}}, {1: 2})
         assert telling.charges({0: {}, 1: {}}, 0) == {0: 4.0, 1: 4.0 + 2 / 16}
         assert telling.charges({0: {}, 1: {}}, 5, again=[1]) == {0: 4.0, 1: 4.0}
-        assert not telling.warned(Diagnostics(), None, orders(0), telling.charges({0: {}}, 0)).warnings
+        assert not warnings(telling, None, orders(0), {0: {}})
 
     def test_of_flipped_bits_cost_what_each_bit_costs_however_far_data_move(self):
         """16 bits at 0.25: 16 x 2 x 0.5 x ln 3. Of several flips the least protects least."""
-        said = {0: {"bits": np.zeros(2, np.uint8)}}
+        message = {0: {"bits": np.zeros(2, np.uint8)}}
         for flip in (0.25, [0.25, 0.5]):
             telling = of_embeddings({"flip": flip, "encoder": "pixels"}, neighbours="replaced")
-            assert telling.charges(said, 0) == {0: pytest.approx(16 * log(3))}
+            assert telling.charges(message, 0) == {0: pytest.approx(16 * log(3))}
         coins = of_embeddings({"flip": 0.5, "encoder": "pixels"})
-        assert coins.charges(said, 0) == {0: 0.0}
+        assert coins.charges(message, 0) == {0: 0.0}
 
     def test_of_bits_that_are_flipped_alike_every_time_are_covered_once(self):
-        said = {0: {"bits": np.zeros(1, np.uint8)}}
-        assert of_embeddings({"encoder": "pixels"}).charges(said, 4, again=[0]) == {0: inf}
+        message = {0: {"bits": np.zeros(1, np.uint8)}}
+        assert of_embeddings({"encoder": "pixels"}).charges(message, 4, again=[0]) == {0: inf}
         noisy = of_embeddings({"encoder": "pixels", "flip": 0.0, "clip": 1.0, "noise": 2.0})
-        assert noisy.charges(said, 4, again=[0]) == {0: 0.25}
+        assert noisy.charges(message, 4, again=[0]) == {0: 0.25}
 
     def test_a_coins_divergence_of_every_order_is_within_its_bound(self):
         for flip in (0.001, 0.05, 0.1, 0.25, 0.4, 0.49):
@@ -179,23 +197,50 @@ class TestMessages:
             assert (exact / (ORDERS - 1) <= ORDERS * of_bits(1, flip) / 2 + 1e-12).all()
 
 
+class TestBudgets:
+    """Updates cost 1, messages 4, of clients that have spent 0, 4 and 9."""
+
+    SPENT_K = np.array([0.0, 4.0, 9.0])
+
+    def ledger(self, spent):
+        noisy = {"quantise": False, "encoder": "pixels", "clip": 1.0, "noise": 0.5}
+        limit = epsilon(spent, 1e-5) * 1.001
+        return ledger_of(of_embeddings(noisy, privacy=Privacy(epsilon=limit)), self.SPENT_K, 3, 1)
+
+    def test_leave_out_the_orders_of_clients_that_cannot_pay(self):
+        assert [order.client for order in self.ledger(5).affordable(orders(0, 1, 2))] == [0, 1]
+        assert self.ledger(0.5).affordable(orders(0, 1, 2)) == []
+
+    def test_leave_out_the_messages_of_clients_that_cannot_pay(self):
+        assert self.ledger(8).can_pay([0, 1, 2]) == [0, 1]
+        assert self.ledger(7).can_pay([0, 1, 2]) == [0]
+
+    def test_messages_count_before_updates(self):
+        ledger = self.ledger(8)
+        ledger.charge({1: {}}, again=[1])
+        assert [order.client for order in ledger.affordable(orders(0, 1))] == [0]
+
+    def test_the_last_round_of_a_client_is_named(self):
+        [warning] = self.ledger(5).settle(orders(0, 1), [0, 1])
+        assert warning.startswith("1 of the 2 clients asked have spent their budget")
+
+
 class TestColumns:
-    ROWS = ({"cluster": 0}, {"cluster": 1}, {"cluster": 0})
+    LABELS_K = np.array([0, 1, 0])
     SPENT_K = np.array([1.0, 4.0, 9.0])
 
     def test_members_that_each_add_noise_spend_the_sum_as_a_cluster(self):
-        rows = accountant().of_clients(self.ROWS, self.SPENT_K)
+        rows = ledger_of(accountant(), self.SPENT_K, 3, 1).of_clients(self.LABELS_K)
         assert [row["epsilon"] for row in rows] == [epsilon(spent, 1e-5) for spent in (1, 4, 9)]
         assert [row["cluster_epsilon"] for row in rows] == [epsilon(spent, 1e-5) for spent in (10, 4, 10)]
 
     def test_under_the_servers_noise_distances_of_members_add_up(self):
         """Members 0 and 2 together move a mean by 1 + 3 deviations, which is 16 squared."""
-        central = Accountant(Privacy(central_noise=1.0), (Clip(clip=1.0),))
-        rows = central.of_clients(self.ROWS, self.SPENT_K)
+        rows = ledger_of(trusted(), self.SPENT_K, 3, 1).of_clients(self.LABELS_K)
         assert [row["cluster_epsilon"] for row in rows] == [epsilon(spent, 1e-5) for spent in (16, 4, 16)]
 
     def test_a_round_has_the_largest_of_its_clients(self):
-        assert accountant().of_round({"round": 3}, self.SPENT_K) == {"round": 3, "epsilon": epsilon(9, 1e-5)}
+        assert ledger_of(accountant(), self.SPENT_K, 3, 1).of_round() == {"epsilon": epsilon(9, 1e-5)}
 
 
 def test_epsilon_falls_with_delta_and_with_noise():

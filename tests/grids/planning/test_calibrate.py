@@ -10,7 +10,8 @@ from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.scenarios import PUBLISHED_SPLITS
 from fedgrid.engine.run_config import complete
-from fedgrid.engine.session import Session, prepare
+from fedgrid.engine.run_setup import prepare
+from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.training import evaluation
 from fedgrid.grids.planning import calibrate as calibrate_module

@@ -14,7 +14,8 @@ from fedgrid.engine.integrity import made_with as module
 from fedgrid.engine.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.session import Session, images_of
+from fedgrid.engine.run_setup import images_of
+from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.one_run import run as run_one
 from fedgrid.grids.planning.origins import check_origins

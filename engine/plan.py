@@ -1,0 +1,114 @@
+"""What is decided before the clients of a round train."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedgrid.algorithms.contract.base import State
+from fedgrid.algorithms.contract.orders import Order
+from fedgrid.engine.before_training.meeting import Meeting
+from fedgrid.engine.checkpoint import RunState
+from fedgrid.engine.clients.participation import Attendance
+from fedgrid.engine.clients.pool import Pool
+from fedgrid.engine.errors import RunError
+from fedgrid.engine.federation import Federation
+from fedgrid.engine.seeds import generator
+from fedgrid.engine.uplink.ledger import Ledger, ledger_of
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who does what in one round."""
+
+    round_index: int
+    """From 0."""
+    attendance: Attendance
+    state: State
+    """The algorithm's, once it has heard the round's messages."""
+    meeting: Meeting
+    """The messages."""
+    ordered: Sequence[Order]
+    """What the algorithm asks for, by client."""
+    orders: Sequence[Order]
+    """Those that are within their client's privacy budget."""
+    ledger: Ledger
+    """Of the round, with the messages charged."""
+
+    @property
+    def reached(self) -> list[Order]:
+        """The orders of the clients that reply."""
+        return self.attendance.reached(self.orders)
+
+    @property
+    def is_out_of_budget(self) -> bool:
+        """Whether none of the clients that are asked can pay, so that the models stay as they are."""
+        return bool(self.ordered) and not self.orders
+
+
+def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
+    """Return the plan of the next round; clients of `pool` send their messages.
+
+    Raises:
+        RunError: the algorithm's orders are impossible, or no client can pay for round 1.
+    """
+    round_index = run_state.rounds_done
+    attendance = federation.participation.attendance(round_index)
+    ledger = ledger_of(federation.accountant, run_state.spent_K, len(federation.truth_K), round_index)
+    state = _revealed(federation, run_state.state, round_index)
+    state, meeting = _meet(federation, state, attendance, ledger, pool, round_index)
+    ledger.charge(meeting.messages, meeting.again)
+    ordered = _ordered(federation, state, attendance, round_index)
+    return Plan(round_index, attendance, state, meeting, ordered, ledger.affordable(ordered), ledger)
+
+
+def _revealed(federation: Federation, state: State, round_index: int) -> State:
+    """Return the state of an algorithm that is told the hidden groups, once clients have moved."""
+    if not federation.changes.begins(round_index):
+        return state
+    now_K, before_K = (
+        federation.changes.truth(federation.truth_K, index) for index in (round_index, round_index - 1)
+    )
+    return federation.algorithm.reveal(state, now_K, before_K)
+
+
+def _meet(
+    federation: Federation,
+    state: State,
+    attendance: Attendance,
+    ledger: Ledger,
+    pool: Pool,
+    round_index: int,
+) -> tuple[State, Meeting]:
+    """Return the state that has heard the messages of newcomers, or of all that are met again."""
+    algorithm, message = federation.algorithm, federation.algorithm.message()
+    again = algorithm.meets_again(round_index)
+    speakers = ledger.can_pay(attendance.present) if again else attendance.newcomers
+    if message is None or not speakers:
+        return state, Meeting()
+    message = message.model_copy(update={"round_index": round_index})
+    described = pool.describe(speakers, message, federation.encoder)
+    meeting = Meeting.of(speakers, described, attendance.newcomers, federation.encoder, round_index)
+    rng = generator(federation.seed, "messages", round_index=round_index)
+    hear = algorithm.meet_again if again else algorithm.meet
+    return hear(state, meeting.messages, federation.layout, rng), meeting
+
+
+def _ordered(
+    federation: Federation, state: State, attendance: Attendance, round_index: int
+) -> Sequence[Order]:
+    """Return the algorithm's orders, by client.
+
+    Raises:
+        RunError: several orders for a client, or one for a client that has not joined.
+    """
+    algorithm, presence = federation.algorithm, attendance.presence
+    rng = generator(federation.seed, "orders", round_index=round_index)
+    orders = algorithm.orders(state, round_index, presence, rng)
+    counts = Counter(order.client for order in orders)
+    wrong = [client for client, count in counts.items() if count > 1 or client not in presence.joined]
+    if wrong:
+        raise RunError(
+            f"client {wrong[0]}, round {round_index + 1}: {type(algorithm).__name__} gave it "
+            f"{counts[wrong[0]]} orders; expected at most one, and only for clients that have joined"
+        )
+    return sorted(orders, key=lambda order: order.client)
