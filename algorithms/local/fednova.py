@@ -72,8 +72,8 @@ class NormalisedTraining(LocalMethod):
             "a_K"
         ].tolist()
         steps = dict(zip(updates.clients, counted, strict=True))
-        means = updates.means(groups)
         unequal = [place for place, group in enumerate(groups) if len({steps[c] for c in group}) > 1]
+        means = self._plain_means(updates, groups, unequal)
         shares = updates.weights or dict.fromkeys(updates.clients, 1.0)
         inverse = {client: shares[client] / steps[client] for client in updates.clients if steps[client]}
         moved = [[client for client in groups[place] if client in inverse] for place in unequal]
@@ -82,9 +82,21 @@ class NormalisedTraining(LocalMethod):
             total = sum(shares[client] for client in groups[place])
             effective = sum(shares[client] * steps[client] for client in members) / total
             scale = effective * sum(inverse[client] for client in members) / total
-            means[place] = means[place].copy()
-            means[place][parameters] = np.float32(scale) * scaled_P[parameters]
-        return means
+            mean_P = means.get(place, scaled_P).copy()
+            mean_P[parameters] = np.float32(scale) * scaled_P[parameters]
+            means[place] = mean_P
+        return [means[place] for place in range(len(groups))]
+
+    def _plain_means(
+        self, updates: Updates, groups: Sequence[Sequence[int]], unequal: Sequence[int]
+    ) -> dict[int, Vector]:
+        """Return, by place, the plain means that are needed: of equal a_i, and for buffers.
+
+        Under the server's noise each mean that is taken costs privacy; models with buffers have none.
+        """
+        has_buffers = updates.layout.size > updates.layout.num_parameters
+        places = [place for place in range(len(groups)) if has_buffers or place not in unequal]
+        return dict(zip(places, updates.means([groups[place] for place in places]), strict=True))
 
     def problem(self, training: Mapping[str, Any]) -> str | None:
         """Return why: an update of another optimizer, or of an older momentum, is no such sum."""

@@ -60,6 +60,8 @@ FURTHER: dict[str, Values] = {
         "algorithm": "fednova",
         "uplink": NOISE[:1],
         "privacy": {"central_noise": 1.0},
+        "training": {"optimizer": "sgd"},
+        "split": {"kind": "dirichlet", "draws": None},
     },
     "noise on messages": {
         "algorithm": {"name": "embeddings", "encoder": "pixels", "clip": 1.0, "noise": 2.0}

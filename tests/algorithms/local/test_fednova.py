@@ -9,6 +9,7 @@ from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.local.fednova import NORMALISER, NormalisedTraining, normaliser
 from fedgrid.algorithms.registry import create
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.uplink.privacy import CentralNoise
 from tests.helpers.quadratic import QuadraticSource, layout, train
 from tests.helpers.small_cases import frozen, layout_of, rng
 from tests.helpers.small_runs import Counting, config, play, rows
@@ -127,6 +128,13 @@ def test_clusters_are_normalised_apart():
     updates = replies([5, 5, 1, 3], [(1, 1), (4, 4), (2, 2), (12, 12)])
     means = NormalisedTraining().means(updates, [[0, 1], [2, 3]])
     assert [mean.tolist() for mean in means] == [[2.5, 2.5], [6, 6]]
+
+
+def test_under_the_servers_noise_one_mean_is_taken():
+    """Of the weights 1 and 1 / 3: client 0 moves it by the clip, one deviation, client 1 by a third."""
+    noise = CentralNoise(1.0, 1.0, seed=0, round_index=0)
+    NormalisedTraining().means(replies([1, 3], [(2, 2), (12, 12)], noise=noise), [[0, 1]])
+    assert noise.spent() == {0: 1.0, 1: pytest.approx(1 / 3)}
 
 
 def equal_steps(algorithm, **given):
