@@ -21,13 +21,13 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.updates import Matrix, Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.registry import create
-from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.data.datasets import find
-from fedgrid.engine.federation import Federation
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.round import next_round
+from fedgrid.engine.round.federation import Federation
+from fedgrid.engine.round.next_round import next_round
+from fedgrid.engine.round.participation import Participation
 from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.run_setup import prepare
 from fedgrid.engine.seeds import generator

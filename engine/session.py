@@ -14,11 +14,11 @@ from fedgrid.engine.clients.machine import Machine, slow_precision, that_matter
 from fedgrid.engine.clients.messages import Setup
 from fedgrid.engine.clients.pool import LazyPool, Pool
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
-from fedgrid.engine.federation import Federation, fresh_models
 from fedgrid.engine.integrity.made_with import made_with
 from fedgrid.engine.plugins import active
 from fedgrid.engine.records import RoundRecord
-from fedgrid.engine.round import next_round
+from fedgrid.engine.round.federation import Federation, fresh_models
+from fedgrid.engine.round.next_round import next_round
 from fedgrid.engine.round_cache.files import CacheFiles, CacheOptions
 from fedgrid.engine.round_cache.key import of_setup
 from fedgrid.engine.round_cache.session_cache import SessionCache

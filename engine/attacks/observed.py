@@ -22,8 +22,8 @@ from fedgrid.engine.clients.messages import Setup, TrainTask
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.data.images import HeldImages
 from fedgrid.engine.encoders.encoder import Encoder
-from fedgrid.engine.federation import Federation, fresh_models
-from fedgrid.engine.plan import plan_round
+from fedgrid.engine.round.federation import Federation, fresh_models
+from fedgrid.engine.round.plan import plan_round
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_setup import prepare
 

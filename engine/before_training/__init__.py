@@ -1,1 +1,1 @@
-"""What happens before the first round: encoders are trained, newcomers say what their data are."""
+"""What happens before the first round: images are dealt out, encoders are trained."""

@@ -24,15 +24,15 @@ from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.registry import create
 from fedgrid.engine.clients import ray_pool
 from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
-from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.federation import Federation
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.round import next_round
+from fedgrid.engine.round.federation import Federation
+from fedgrid.engine.round.next_round import next_round
+from fedgrid.engine.round.participation import Participation
 from fedgrid.engine.training import evaluation
 from fedgrid.engine.training.settings import Evaluation, LocalTraining
 from fedgrid.engine.uplink.steps import Clip

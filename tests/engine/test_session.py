@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine import checkpoint
-from fedgrid.engine import session as session_module
+from fedgrid.engine import checkpoint, run_setup
 from fedgrid.engine.clients.peak_memory import own_peak
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.data.identity import load_known
@@ -19,6 +18,7 @@ from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import unseal
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.records import SCORES, TESTS
+from fedgrid.engine.round import federation
 from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder, folder_of
@@ -140,7 +140,7 @@ def test_scenarios_with_the_same_seed_start_from_other_weights(tmp_path, monkeyp
         drawn.append(initial_vector(*arguments))
         return drawn[-1]
 
-    monkeypatch.setattr(session_module, "initial_vector", draw)
+    monkeypatch.setattr(federation, "initial_vector", draw)
     for changed in ({}, {"algorithm": "ocfl-kmeans"}, {"split": "nonoverlapping-imbalanced"}):
         session().open(config(**changed), Storage.of(tmp_path))
     first, same_scenario, other_scenario = (vector.tobytes() for vector in drawn)
@@ -384,9 +384,9 @@ def test_what_went_wrong_with_a_run_that_was_left_is_not_the_next_ones(tmp_path,
 
 def test_images_are_read_once_for_runs_of_one_data_set(tmp_path, monkeypatch):
     read = []
-    session_module.images_of.cache_clear()
+    run_setup.images_of.cache_clear()
     monkeypatch.setattr(
-        session_module, "load_known", lambda name, folder: read.append(name) or load_known(name, folder)
+        run_setup, "load_known", lambda name, folder: read.append(name) or load_known(name, folder)
     )
     opened = session()
     for run in (config(), config(seed=1), config(clients=7, algorithm="ocfl-kmeans")):

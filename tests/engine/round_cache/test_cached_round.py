@@ -11,6 +11,7 @@ from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients.messages import Reply, TrainReport, TrainTask
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.clients.stopwatch import Stopwatch
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.round_cache import cached_round
 from fedgrid.engine.round_cache.cached_round import CachedRound
@@ -472,7 +473,7 @@ class TestWhatARoundIs:
         tasks = [TrainTask(Order(client, candidates), rounds_done, evaluate) for client, candidates in sent]
         models = tuple(np.array([value], np.float32) for value in models)
         pool = Chooser()
-        with CachedRound(tasks, models, memories or {}, pool, rounds_done, shared) as work:
+        with CachedRound(tasks, models, memories or {}, pool, rounds_done, Stopwatch(), shared) as work:
             reports = work.reports()
         shared.settle()
         return pool.trained, [report.chosen for report in reports]

@@ -2,14 +2,13 @@
 
 from multiprocessing import get_context
 from threading import Barrier, Event, Thread
-from time import perf_counter, time
+from time import perf_counter
 from time import sleep as pause
 from types import SimpleNamespace
 
 import pytest
 
-from fedgrid.engine import federation
-from fedgrid.engine.clients import client_round
+from fedgrid.engine.clients import stopwatch
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.round_cache import cached_round
@@ -47,7 +46,7 @@ def waits(monkeypatch):
         event.set()
         pause(0.001)
 
-    monkeypatch.setattr(cached_round, "time", SimpleNamespace(perf_counter=perf_counter, sleep=sleep))
+    monkeypatch.setattr(cached_round, "time", SimpleNamespace(sleep=sleep))
     return event
 
 
@@ -110,9 +109,8 @@ class TestInThreads:
             waits.set()
             pause(0.001)
 
-        clock = SimpleNamespace(perf_counter=lambda: perf_counter() + sum(hours), sleep=sleep, time=time)
-        for module in (cached_round, client_round, federation):
-            monkeypatch.setattr(module, "time", clock)
+        monkeypatch.setattr(cached_round, "time", SimpleNamespace(sleep=sleep))
+        monkeypatch.setattr(stopwatch, "perf_counter", lambda: perf_counter() + sum(hours))
         runs = [config(algorithm, training={"rounds": 1}) for algorithm in ("fedavg", "sattler")]
         at_once(*(lambda run=run: play(run, tmp_path, Awaited(waits)) for run in runs))
         (did, waited) = sorted(

@@ -11,6 +11,7 @@ from fedgrid.algorithms.contract.orders import Order, Served
 from fedgrid.engine.clients import client_round
 from fedgrid.engine.clients.messages import EvaluateReport, TrainReport, TrainTask
 from fedgrid.engine.clients.peak_memory import PeakMemory
+from fedgrid.engine.clients.stopwatch import Stopwatch
 from fedgrid.engine.round_cache.entry import CacheEntry, decode, encode
 from fedgrid.engine.round_cache.packing import pack_reports, pack_tests, unpack_reports, unpack_tests
 from fedgrid.engine.training.confusion import Counts
@@ -128,7 +129,9 @@ class KnownTests:
 def known_tests(reports):
     """Return the tests of a round in which clients test like this."""
     served = Served((), np.zeros(len(reports), np.int64))
-    return client_round.ClientRound([], (), {}, KnownTests(reports), 0).test(served, {}, range(9))
+    return client_round.ClientRound([], (), {}, KnownTests(reports), 0, Stopwatch()).test(
+        served, {}, range(9)
+    )
 
 
 class TestTestsOfAggregatedModels:

@@ -9,11 +9,11 @@ from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.engine.clients import peak_memory
 from fedgrid.engine.clients.client_round import ClientRound
 from fedgrid.engine.clients.messages import TrainReport
-from fedgrid.engine.clients.model_tests import ModelTests
 from fedgrid.engine.clients.stopwatch import Stopwatch
-from fedgrid.engine.federation import Federation
-from fedgrid.engine.plan import Plan
 from fedgrid.engine.records import client_row, round_row
+from fedgrid.engine.round.federation import Federation
+from fedgrid.engine.round.model_tests import ModelTests
+from fedgrid.engine.round.plan import Plan
 from fedgrid.engine.round_metrics import RoundOutcome
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.engine.before_training.meeting import Meeting
 from fedgrid.engine.checkpoint import RunState
-from fedgrid.engine.clients.participation import Attendance
 from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.federation import Federation
+from fedgrid.engine.round.federation import Federation
+from fedgrid.engine.round.meeting import Meeting
+from fedgrid.engine.round.participation import Attendance
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.uplink.ledger import Ledger, ledger_of
 

@@ -10,10 +10,10 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.engine.before_training.encoder_clients import updates_sent
 from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.messages import Setup
-from fedgrid.engine.clients.participation import Participation
 from fedgrid.engine.disturbances.held import Changes
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
+from fedgrid.engine.round.participation import Participation
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training.settings import Evaluation

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.engine.clients.participation import Participation
+from fedgrid.engine.round.participation import Participation
 
 ROUNDS = range(200)
 

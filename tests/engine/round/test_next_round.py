@@ -13,12 +13,12 @@ from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.registry import create
 from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.messages import EvaluateReport, Reply, TrainReport
-from fedgrid.engine.clients.participation import Attendance, Participation
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.federation import Federation
 from fedgrid.engine.records import CLIENTS, TESTS, clients_schema, rounds_schema
-from fedgrid.engine.round import next_round
+from fedgrid.engine.round.federation import Federation
+from fedgrid.engine.round.next_round import next_round
+from fedgrid.engine.round.participation import Attendance, Participation
 from fedgrid.engine.training.confusion import Counts
 from fedgrid.engine.training.settings import Evaluation
 

@@ -15,17 +15,17 @@ from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.client_round import ClientRound
 from fedgrid.engine.clients.messages import TrainReport, TrainTask
-from fedgrid.engine.clients.model_tests import ModelTests, run_tests
 from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.clients.stopwatch import Stopwatch
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.federation import Federation
-from fedgrid.engine.plan import Plan, plan_round
 from fedgrid.engine.records import RoundRecord
+from fedgrid.engine.round.federation import Federation
+from fedgrid.engine.round.model_tests import ModelTests, run_tests
+from fedgrid.engine.round.plan import Plan, plan_round
+from fedgrid.engine.round.record import client_rows, row_of, timing_row, warnings_of
 from fedgrid.engine.round_cache.cached_round import CachedRound, OtherBits
 from fedgrid.engine.round_cache.old_partition import cache_means_of_old_partition
 from fedgrid.engine.round_cache.session_cache import SessionCache
-from fedgrid.engine.round_record import client_rows, row_of, timing_row, warnings_of
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.uplink.privacy import CentralNoise
 

@@ -1,0 +1,1 @@
+"""One round of a run: who takes part, what is decided, done and recorded."""
