@@ -8,8 +8,8 @@ import ray
 
 from fedgrid.engine.clients.placement import Request, cluster_nodes, plan
 from fedgrid.engine.clients.ray_pool import RayPool
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.records import RoundRecord
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.server import Server
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.planning.cluster import connected

@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 import pyarrow.parquet as pq
 
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.data.datasets import find
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage

@@ -22,13 +22,14 @@ from fedgrid.algorithms.contract.updates import Matrix, Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.registry import create
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.round.federation import Federation
 from fedgrid.engine.round.next_round import next_round
 from fedgrid.engine.round.participation import Participation
-from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.run_setup import prepare
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training.settings import Evaluation

@@ -20,7 +20,8 @@ import torch
 
 from fedgrid.engine.clients.peak_memory import own_peak
 from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.run_config import RunConfig, complete
+from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 

@@ -18,11 +18,11 @@ from shutil import copyfile
 import yaml
 from rich.console import Console
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import default_data_dir
 from fedgrid.engine.format import seal
 from fedgrid.engine.integrity.done_mark import DONE, mark_of, times_mark_of
 from fedgrid.engine.integrity.made_with import MADE_WITH
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.launch_types import LaunchOptions

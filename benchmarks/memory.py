@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.engine import started
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.data.datasets import default_data_dir
-from fedgrid.engine.run_config import complete
 
 EARLY, LATE = 20, 200
 

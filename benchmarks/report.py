@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import default_data_dir
 from fedgrid.engine.partition.ocfl import sizes_of
 from fedgrid.engine.partition.scenarios import Scenario
 from fedgrid.engine.records import CLIENTS, SCORES, TESTS, rounds_schema
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import DONE, folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import load_grid

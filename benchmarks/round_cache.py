@@ -22,8 +22,9 @@ os.environ["OMP_NUM_THREADS"] = "1"
 from benchmarks.paper_scale import BYTES, model_size
 from benchmarks.rounds import data_dir
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.round_cache.files import CacheOptions, StoredFile, kept
-from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 

@@ -12,7 +12,8 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 from benchmarks.engine import started
 from benchmarks.plain_loop import PlainLoop
-from fedgrid.engine.run_config import RunConfig, complete
+from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.run_setup import prepare
 
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"

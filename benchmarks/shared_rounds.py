@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import pyarrow.parquet as pq
 
-from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder

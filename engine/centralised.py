@@ -20,10 +20,11 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.contract.updates import Updates, Vector
-from fedgrid.engine import run_config
 from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.messages import ClientData, Reply, Setup, TrainTask
 from fedgrid.engine.clients.pool import InProcessPool, Pool
+from fedgrid.engine.configuration.complete import complete as complete_run
+from fedgrid.engine.configuration.run_config import PLUGINS, Digest
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.data.identity import load_known
 from fedgrid.engine.data.pixel_statistics import statistics_for
@@ -31,7 +32,6 @@ from fedgrid.engine.data.resizing import short_name
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import FORMAT
 from fedgrid.engine.plugins import active
-from fedgrid.engine.run_config import PLUGINS, Digest
 from fedgrid.engine.seeds import root_seed
 from fedgrid.engine.training.confusion import scores
 from fedgrid.engine.training.settings import Training
@@ -126,7 +126,7 @@ def complete(
         raise ConfigError("training.stacked has no effect here: there is a single client; leave it out")
     changes |= OURS | ({} if epochs is None else {"rounds": epochs})
     values = {"dataset": dataset, "seed": seed, "training": changes, "algorithm": "fedavg"}
-    run = run_config.complete(values | ({} if model is None else {"model": model}), data_dir)
+    run = complete_run(values | ({} if model is None else {"model": model}), data_dir)
     return CentralisedConfig(
         dataset=run.dataset,
         model=run.model,

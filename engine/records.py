@@ -126,7 +126,7 @@ EVERY_TIMING = pa.schema([*TIMINGS, *pa.schema(MESSAGE_SECONDS)])
 def schemas(global_model: bool = False, columns: Collection[str] = NONE) -> dict[str, pa.Schema]:
     """Return name of the file, without its suffix -> columns.
 
-    `global_model` is `evaluation.global_model`, `columns` are the run's own (`RunConfig.own_columns`).
+    `global_model` is `evaluation.global_model`, `columns` are the run's own (`algorithm_of.own_columns`).
     """
     clients = clients_schema(global_model, columns)
     timings = EVERY_TIMING if MESSAGE in columns else TIMINGS

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from fedgrid.engine import checkpoint
 from fedgrid.engine.checkpoint import RunState
+from fedgrid.engine.configuration.algorithm_of import own_columns
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import DamagedFile, refuse_newer, seal, unseal
@@ -21,7 +23,6 @@ from fedgrid.engine.integrity.done_mark import CONFIG, DONE, OF_ROUNDS, TIMES, T
 from fedgrid.engine.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, sealed
 from fedgrid.engine.integrity.record_files import RecordFiles, segments
 from fedgrid.engine.records import RoundRecord, schemas
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.atomic import ASIDE, delete_partial, disk_errors, set_aside, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.redaction import redacted
@@ -60,7 +61,7 @@ class RunFolder:
     @cached_property
     def _records(self) -> RecordFiles:
         # Made when it is needed: `status` asks thousands of folders whether they are done.
-        return RecordFiles(self.path, schemas(self.config.evaluation.global_model, self.config.own_columns))
+        return RecordFiles(self.path, schemas(self.config.evaluation.global_model, own_columns(self.config)))
 
     @property
     def is_done(self) -> bool:

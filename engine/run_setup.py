@@ -7,6 +7,8 @@ import numpy as np
 
 from fedgrid.engine.before_training.deal import deal
 from fedgrid.engine.clients.messages import Setup
+from fedgrid.engine.configuration.algorithm_of import algorithm_of
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.data.identity import load_known
 from fedgrid.engine.data.pixel_statistics import statistics_for
@@ -17,7 +19,6 @@ from fedgrid.engine.partition.kinds import transform_of
 from fedgrid.engine.partition.server_images import hold_out, server_parts, sets_of_groups
 from fedgrid.engine.partition.split import client_sets
 from fedgrid.engine.plugins import active
-from fedgrid.engine.run_config import RunConfig
 
 
 @lru_cache(maxsize=1)
@@ -38,7 +39,7 @@ def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
     moved = moved_parts(config.drift, splits, pool_set, rest, *of_split)
     sets = client_sets(splits, *source), client_sets(moved, *source)
     server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, transform)
-    sends = config.make_algorithm().traits.sends_updates
+    sends = algorithm_of(config).traits.sends_updates
     setup = Setup(
         model=config.model,
         num_classes=num_classes,

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedgrid.engine.clients.ray_pool import RayPool
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.round_cache.files import CacheOptions
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 

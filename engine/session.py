@@ -13,6 +13,8 @@ from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.machine import Machine, slow_precision, that_matter
 from fedgrid.engine.clients.messages import Setup
 from fedgrid.engine.clients.pool import LazyPool, Pool
+from fedgrid.engine.configuration.algorithm_of import algorithm_of
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.integrity.made_with import made_with
 from fedgrid.engine.plugins import active
@@ -22,7 +24,6 @@ from fedgrid.engine.round.next_round import next_round
 from fedgrid.engine.round_cache.files import CacheFiles, CacheOptions
 from fedgrid.engine.round_cache.key import of_setup
 from fedgrid.engine.round_cache.session_cache import SessionCache
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.run_setup import images_of, prepare
 from fedgrid.engine.storage.atomic import DiskFull
@@ -86,7 +87,7 @@ class Session:
         setup, truth_K = prepare(config, self._data_dir)
         machines = self._machines(config)
         rounds_done = run_state.rounds_done if run_state else 0
-        algorithm = config.make_algorithm()
+        algorithm = algorithm_of(config)
         (_, official), images = images_of(config.dataset, self._data_dir)
         pretraining = pretraining_of(config, algorithm, setup, machines, official, self._data_dir)
         parts = dict(made_with(algorithm, images, machines))

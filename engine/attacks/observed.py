@@ -20,11 +20,12 @@ from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.messages import Setup, TrainTask
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.configuration.algorithm_of import algorithm_of
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.images import HeldImages
 from fedgrid.engine.encoders.encoder import Encoder
 from fedgrid.engine.round.federation import Federation, fresh_models
 from fedgrid.engine.round.plan import plan_round
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_setup import prepare
 
 
@@ -75,7 +76,7 @@ class Observed:
 
     def messages(self, pool: InProcessPool, encoder: Encoder | None) -> dict[int, Mapping[str, NDArray[Any]]]:
         """Return what each client has said about its data before its first round; nothing if none has."""
-        message = self.config.make_algorithm().message()
+        message = algorithm_of(self.config).message()
         if message is None:
             return {}
         pool.prepare(self.setup)

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.partition.server_images import hold_out
 from fedgrid.engine.partition.split import ClientSplit, split_pool, with_official_tests
-from fedgrid.engine.run_config import RunConfig
 
 
 def deal(config: RunConfig, pair: Pair, data_dir: Path) -> tuple[ClientSplit, ...]:

@@ -22,6 +22,7 @@ from fedgrid.engine.before_training.encoder_clients import sampled
 from fedgrid.engine.clients.machine import Machine
 from fedgrid.engine.clients.messages import ClientData, Reply, Setup, TrainTask
 from fedgrid.engine.clients.pool import Pool
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.identity import load_known
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.encoders import store
@@ -33,7 +34,6 @@ from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.partition.server_images import hold_out
 from fedgrid.engine.round_cache.key import digest, of_setup
 from fedgrid.engine.round_cache.lock import RoundLock
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.seeds import root_seed
 from fedgrid.engine.storage.clock import CLOCK
 from fedgrid.engine.storage.storage import Storage

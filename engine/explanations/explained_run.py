@@ -20,6 +20,8 @@ from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.machine import fixed_numerics
 from fedgrid.engine.clients.messages import EvaluateTask, Memory, Setup
 from fedgrid.engine.clients.worker import ClientWorker
+from fedgrid.engine.configuration.algorithm_of import algorithm_of
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.explanations.baselines import baseline_of, mean_colour
 from fedgrid.engine.explanations.curves import class_score
 from fedgrid.engine.explanations.held import held_in
@@ -30,7 +32,6 @@ from fedgrid.engine.explanations.saliency import Saliency, grad_cam, input_gradi
 from fedgrid.engine.explanations.samples import SERVER, Sample, Source, position_of, samples
 from fedgrid.engine.explanations.settings import Explaining
 from fedgrid.engine.partition.split import ClientSplit
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_setup import prepare
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training.evaluation import to_inputs
@@ -95,7 +96,7 @@ def explain_run(
     source = Source(splits, state.labels_K, len(setup.server_set), config.root_seed, config.run_id)
     drawn = samples(settings, source)
     servers = Servers(setup, device)
-    served = config.make_algorithm().served(state)
+    served = algorithm_of(config).served(state)
     rows: list[Row] = []
     for sample in drawn:
         models, task = _model(settings, sample, served, state.labels_K, round_index)

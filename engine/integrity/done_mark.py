@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.integrity.files import checksum
 from fedgrid.engine.integrity.made_with import MADE_WITH
-from fedgrid.engine.run_config import RunConfig
 
 DONE, CONFIG = "done.json", "config.json"
 ROUNDS, CLIENTS, TIMES = "rounds.parquet", "clients.parquet", "timings.parquet"

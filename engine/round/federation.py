@@ -10,11 +10,12 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.engine.before_training.encoder_clients import updates_sent
 from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.messages import Setup
+from fedgrid.engine.configuration.algorithm_of import algorithm_of
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.disturbances.held import Changes
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.round.participation import Participation
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training.settings import Evaluation
 from fedgrid.engine.uplink.accountant import Accountant
@@ -60,7 +61,7 @@ class Federation:
         encoder: "Encoder | None" = None,
     ) -> "Federation":
         """Return the federation of a run; `setup` and `truth_K` are what `run_setup.prepare` returns."""
-        algorithm = config.make_algorithm()
+        algorithm = algorithm_of(config)
         participation = Participation(
             config.clients, config.root_seed, config.participation, config.dropout, config.joins
         )

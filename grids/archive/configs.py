@@ -2,8 +2,8 @@
 
 from functools import cache
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import default_data_dir
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.archive.layout import Found
 from fedgrid.grids.presets.grid import load_grid
 from fedgrid.grids.results.archived import MODELS

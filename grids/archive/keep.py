@@ -7,8 +7,8 @@ from shutil import rmtree
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.integrity.files import stamped
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.storage import Storage

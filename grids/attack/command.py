@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.console import Console
 
 from fedgrid.engine.attacks.settings import CLIENTS, STEPS, Attacking, AttackKind
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.attack.mlflow_log import log_to_mlflow

@@ -12,9 +12,9 @@ from typing import Any
 from fedgrid.engine import checkpoint
 from fedgrid.engine.attacks.settings import Attacking
 from fedgrid.engine.checkpoint import RunState
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import DamagedFile, seal, unseal
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import ASIDE, disk_errors, write_bytes, write_text
 from fedgrid.engine.storage.storage import Storage

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
+from fedgrid.engine.configuration.algorithm_of import algorithm_of
 from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import FedgridError, RunError, in_one_line
 from fedgrid.engine.integrity.made_with import MADE_WITH, parts_of
@@ -86,7 +87,7 @@ def _encoder(files: AttackFiles) -> "Encoder | None":
     from fedgrid.engine.before_training.pretraining import ENCODER
     from fedgrid.engine.encoders import store
 
-    message = files.config.make_algorithm().message()
+    message = algorithm_of(files.config).message()
     if message is None or message.encoder is None:
         return None
     parts = parts_of(files.run / MADE_WITH)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.format import FORMAT, VERSION
 from fedgrid.engine.integrity.done_mark import CONFIG
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.configuration.complete import DEFAULTS, complete
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import FedgridError
-from fedgrid.engine.run_config import DEFAULTS, RunConfig, complete
 from fedgrid.engine.run_folder import LOG, RunFolder
 from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.storage import Storage

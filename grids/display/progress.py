@@ -11,7 +11,7 @@ from rich.table import Column
 from rich.text import Text
 
 from fedgrid.algorithms import registry
-from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import ROOMY, duration, result_row
 from fedgrid.grids.presets.axis_keys import SETTING, value_text

@@ -10,7 +10,8 @@ from shlex import quote
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.configuration.algorithm_of import own_columns
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.uplink.accountant import EPSILON
 from fedgrid.grids.display.plain import print_plain
@@ -67,7 +68,7 @@ def show(
         say(LEGEND)
         if any(outcome.times.has_hits for outcome in outcomes):
             say(_alone(outcomes))
-        if private := [each for each in outcomes if EPSILON in each.config.own_columns]:
+        if private := [each for each in outcomes if EPSILON in own_columns(each.config)]:
             say(_epsilons(private))
         say()
     if failures:

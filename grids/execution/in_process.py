@@ -5,9 +5,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import in_one_line
 from fedgrid.engine.round_cache.files import CacheOptions
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.clock import CLOCK, Clock, backoff
 from fedgrid.engine.storage.storage import Storage

@@ -9,12 +9,12 @@ from shutil import rmtree
 from rich.console import Console
 
 from fedgrid.engine.clients.placement import Placement, at_once, cluster_nodes, most_at_once
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.plugins import active
 from fedgrid.engine.round_cache import speed
 from fedgrid.engine.round_cache.files import FOLDER
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.atomic import delete_abandoned
 from fedgrid.engine.storage.lease import Lease

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import default_data_dir
 from fedgrid.engine.plugins import active
-from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end

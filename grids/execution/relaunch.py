@@ -5,9 +5,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.plugins import active
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.lease import Lease

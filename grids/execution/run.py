@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 
 from fedgrid.engine.clients.placement import Request
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import warn

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
+from fedgrid.engine.configuration.algorithm_of import algorithm_of
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import FedgridError, RunError
 from fedgrid.engine.format import seal
 from fedgrid.engine.records import RoundRecord
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.atomic import disk_errors, flush, set_aside, write_text
 from fedgrid.engine.storage.storage import Storage
@@ -105,7 +106,7 @@ def run_to_end(
 
 def _encoder_of(config: RunConfig) -> str:
     """Return what the encoder of a run's messages is trained on; empty if on nothing, or without one."""
-    message = config.make_algorithm().message()
+    message = algorithm_of(config).message()
     return "" if message is None or message.encoder is None else message.encoder.words
 
 

@@ -17,11 +17,11 @@ from ray import tune
 
 from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.clients.ray_pool import RayPool
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import RunError, in_one_line
 from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.round_cache.files import CacheOptions
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.clock import CLOCK, backoff
 from fedgrid.engine.storage.driver import check_driver
 from fedgrid.engine.storage.storage import Storage

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 from fedgrid.engine import checkpoint
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.errors import ConfigError, hint, unknown
 from fedgrid.engine.explanations.layers import named_layer
@@ -18,7 +19,6 @@ from fedgrid.engine.explanations.settings import (
     Explaining,
     On,
 )
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.explain.job import Job

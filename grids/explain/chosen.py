@@ -7,10 +7,10 @@ runs' folders, and are shown again once they are asked for.
 from collections.abc import Iterable
 from typing import Any
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.explanations.settings import Explaining
 from fedgrid.engine.format import DamagedFile, seal, unseal
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.explain.job import Job
 from fedgrid.grids.results.grid_folder import GridFolder
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedgrid.engine import checkpoint
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.explanations.settings import Explaining
 from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.integrity.files import checksum, stamped
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import ASIDE, disk_errors, write_bytes, write_text
 from fedgrid.engine.storage.storage import Storage

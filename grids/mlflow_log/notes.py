@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 from urllib.parse import quote as in_address
 
 from fedgrid.algorithms import registry
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.format import DamagedFile, unseal
 from fedgrid.engine.integrity.made_with import IMAGES, MADE_WITH, Parts, parts_of
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.mlflow_log.tags import described
 from fedgrid.grids.results.outcome import SCORES
 from fedgrid.tracking.mlflow.dataset_input import DatasetInput

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import PluginSource
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.processes import NEW_OBJECTS
 from fedgrid.grids.mlflow_log.notes import Means
 from fedgrid.grids.mlflow_log.run_writer import Round, Writer

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.mlflow_log.mark import is_logged
 from fedgrid.grids.mlflow_log.notes import Means

@@ -7,10 +7,11 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from fedgrid.engine.configuration.algorithm_of import own_columns
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.format import DamagedFile, seal
 from fedgrid.engine.integrity.record_files import write_joined
 from fedgrid.engine.records import schemas
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import write_text
 from fedgrid.engine.storage.storage_id import id_of
@@ -253,7 +254,7 @@ def _artifacts(config: RunConfig, folder: Path) -> Iterator[list[Path]]:
     with TemporaryDirectory(prefix="fedgrid-") as scratch:
         found = {name: folder / name for name in ARTIFACTS}
         with suppress(FileNotFoundError, DamagedFile):  # As they are: the next launch says what is wrong.
-            columns = schemas(config.evaluation.global_model, config.own_columns)
+            columns = schemas(config.evaluation.global_model, own_columns(config))
             found |= {path.name: path for path in write_joined(folder, Path(scratch), columns)}
         yield [path for path in found.values() if path.exists()]
 

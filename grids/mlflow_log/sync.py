@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.tracking.mlflow.runs import Status

@@ -11,9 +11,9 @@ from pathlib import Path
 from platform import node, python_version
 
 from fedgrid.engine import round_metrics
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.round_metrics import RoundMetric
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.presets.axis_keys import AXES, SETTING
 from fedgrid.grids.presets.variants import variant_of
 from fedgrid.grids.results.archived import is_archived

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.results.grid_folder import GridFolder

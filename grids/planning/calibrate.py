@@ -12,12 +12,12 @@ from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.clients.worker import ClientWorker
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.dataset import Dataset
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.encoders.reconstruction import Reconstruction
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.models.registry import AUTOENCODERS
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.training.evaluation import TEST_BATCH
 from fedgrid.engine.training.settings import Augment, LocalTraining, Precision
 from fedgrid.grids.planning.images import Images, passes

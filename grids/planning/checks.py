@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedgrid.engine.before_training.deal import deal
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data import image_folders
 from fedgrid.engine.data.datasets import find, load
 from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.partition.server_images import server_sets
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import warn

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.round_cache.files import FOLDER
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.claims import Claims
 from fedgrid.grids.results.archived import is_archived
 

@@ -21,8 +21,8 @@ from fedgrid.engine.clients.placement import (
     most_at_once,
     plan,
 )
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.local_ray.start import few_processes, system_config
 from fedgrid.grids.planning.last_words import last_words

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings, kind_of
+from fedgrid.engine.configuration.algorithm_of import algorithm_of
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.dataset import Dataset
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.encoders.encoder import model_of
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.planning.calibrate import Speed, Workload
 from fedgrid.grids.planning.images import expected_images
 
@@ -46,7 +47,7 @@ def encoder_plans(left: RoundsLeft, dataset: Dataset, data_dir: Path) -> list[En
     for run, rounds in left:
         if rounds < run.training.rounds:
             continue
-        message = run.make_algorithm().message()
+        message = algorithm_of(run).message()
         settings = None if message is None else message.encoder
         if settings is None or kind_of(settings, dataset.shape) in ("pca", "pixels"):
             continue

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedgrid.engine.clients.placement import Node, Placement, Request, at_once, plan
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import find, is_here
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.planning.calibrate import Cost, Speed, Workload, run_cost
 from fedgrid.grids.planning.cluster import least_stacked, num_to_place
 from fedgrid.grids.planning.encoders import RoundsLeft, encoder_plans

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from fedgrid.engine.configuration.algorithm_of import algorithm_of
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.dataset import Dataset
 from fedgrid.engine.partition.groups import class_sets
 from fedgrid.engine.partition.kinds import kind_of
@@ -10,7 +12,6 @@ from fedgrid.engine.partition.label_skew import labels_per_client
 from fedgrid.engine.partition.natural import NATURAL
 from fedgrid.engine.partition.ocfl import groups
 from fedgrid.engine.partition.scenarios import PUBLISHED_SPLITS, Facts, Scenario
-from fedgrid.engine.run_config import RunConfig
 
 SERVER_IMAGES = {
     "digits": 355,
@@ -72,7 +73,7 @@ def passes(config: RunConfig, images: Images, rounds: int, actors: int = 1) -> f
     evaluation, last = config.evaluation, config.training.rounds
     asked = config.participation * (1 - config.dropout)
     different = images.test if images.different is None else min(images.test, actors * images.different)
-    first_clusters = config.make_algorithm().start_order_key()[0]
+    first_clusters = algorithm_of(config).start_order_key()[0]
     total = 0.0
     for number in range(last - rounds + 1, last + 1):
         if number % evaluation.every and number != last:

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from fedgrid.algorithms.contract.base import Algorithm
+from fedgrid.engine.configuration.algorithm_of import algorithm_of
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import is_here
 from fedgrid.engine.data.identity import digest_of_dataset
 from fedgrid.engine.errors import ConfigError
@@ -18,7 +21,6 @@ from fedgrid.engine.integrity.made_with import (
     made_with,
     parts_of,
 )
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage import Storage
 
@@ -45,7 +47,7 @@ def check_origins(
         with suppress(DamagedFile):
             path = folder_of(storage.root, run) / MADE_WITH
             for difference in _differences(
-                run.name, path, run.dataset, run.make_algorithm, data_dir, digests
+                run.name, path, run.dataset, partial(algorithm_of, run), data_dir, digests
             ):
                 changed.setdefault(difference, []).append(run.name)
     return _accepted([f"{difference}: {_counted(names)}" for difference, names in changed.items()], accept)

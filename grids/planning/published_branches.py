@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fedgrid.algorithms.registry import title
-from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.tracking.published.numbers import clustering, digits_of
 from fedgrid.tracking.scoring.partitions import PUBLISHED_ROUNDS, PublishedClustering
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
-from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.configuration.algorithm_of import algorithm_of
+from fedgrid.engine.configuration.run_config import RunConfig
 
 
 def in_order(runs: Sequence[RunConfig], at_once: int = 1) -> list[RunConfig]:
@@ -42,7 +43,7 @@ def _shared_prefixes(runs: Sequence[RunConfig]) -> list[list[RunConfig]]:
     for run in runs:
         shared_prefixes.setdefault(run.shared_prefix, []).append(run)
     return [
-        sorted(shared_prefix, key=lambda run: run.make_algorithm().start_order_key())
+        sorted(shared_prefix, key=lambda run: algorithm_of(run).start_order_key())
         for shared_prefix in shared_prefixes.values()
     ]
 

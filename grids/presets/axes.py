@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from fedgrid.algorithms.registry import ALSO_CALLED, nameless
+from fedgrid.engine.configuration.complete import DEFAULTS
 from fedgrid.engine.errors import ConfigError, hint, unknown
-from fedgrid.engine.run_config import DEFAULTS
 from fedgrid.grids.presets.axis_keys import AXES, SPLIT, text_of
 from fedgrid.grids.presets.yaml_file import Place, at, parse_value
 

@@ -16,8 +16,8 @@ from pydantic_core import to_jsonable_python
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.configuration.run_config import PLUGINS, RunConfig
 from fedgrid.engine.errors import ConfigError, hint, unknown_key
-from fedgrid.engine.run_config import PLUGINS, RunConfig
 
 AXES = ("dataset", "split", "clients", "seed", "algorithm")
 """Axes that every grid has: they make up a run's name. In the order of the runs; the last varies fastest."""

@@ -9,13 +9,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.configuration.run_config import RunConfig
+from fedgrid.engine.configuration.validation import explain, key_of
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition import kinds
 from fedgrid.engine.partition.scenarios import Facts
 from fedgrid.engine.partition.settings import Split
-from fedgrid.engine.run_config import RunConfig, complete
-from fedgrid.engine.validation import explain, key_of
 from fedgrid.grids.presets.axes import Axes, Choice, Item, allows
 from fedgrid.grids.presets.axis_keys import AXES, has, in_run_order
 from fedgrid.grids.presets.changes import Change, with_value

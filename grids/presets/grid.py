@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.scenarios import SCENARIOS
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.presets.axes import Axes, choose, extend, filter_of, items, keep
 from fedgrid.grids.presets.axis_keys import AXES, SPLIT, axis_keys
 from fedgrid.grids.presets.changes import Change

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedgrid.engine.configuration.complete import INNER
+from fedgrid.engine.configuration.run_config import SETTABLE
 from fedgrid.engine.errors import ConfigError, unknown_key
-from fedgrid.engine.run_config import INNER, SETTABLE
 from fedgrid.grids.presets.axes import Axes, Choice, allows, choose
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SECTIONS, SPLIT, has
 from fedgrid.grids.presets.yaml_file import Place, at

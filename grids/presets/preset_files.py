@@ -8,10 +8,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from fedgrid.engine.configuration.complete import DEFAULTS, INNER
+from fedgrid.engine.configuration.run_config import SETTABLE, RunConfig
 from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.errors import ConfigError, DataError, unknown, unknown_key
 from fedgrid.engine.plugins import active
-from fedgrid.engine.run_config import DEFAULTS, INNER, SETTABLE, RunConfig
 from fedgrid.grids.presets.axes import Axes, Choice, Item, choose, items
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SECTIONS, SPLIT, check_axis_key, has
 from fedgrid.grids.presets.expand import Description, Expander

@@ -6,7 +6,7 @@ To check and digest thousands of configurations takes longer than all else that 
 import re
 from collections.abc import Callable
 
-from fedgrid.engine.run_config import RunConfig, canonical, id_of
+from fedgrid.engine.configuration.run_config import RunConfig, canonical, id_of
 
 WRITTEN = re.compile(r'(?<="seed":)(0|[1-9][0-9]*)(?=[,}])')
 """A seed in the canonical JSON of a run, which may have more: an algorithm may call a setting so."""

@@ -5,7 +5,7 @@ Three Briggs with three thresholds are variants: `threshold 0.3`, `threshold 0.4
 
 from collections.abc import Sequence
 
-from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.grids.presets.axis_keys import SETTING, axis_keys, value_text
 
 UNSET = "null"

@@ -1,6 +1,6 @@
 """Which runs were imported from the OCFL authors' archive instead of trained here."""
 
-from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.configuration.run_config import RunConfig
 
 MODELS = {
     "mnist": "archive-cnn",

@@ -7,7 +7,7 @@ launched several times under one name has the axes of all its runs.
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys, value_text
 from fedgrid.grids.presets.variants import variant_settings
 

@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedgrid.algorithms.registry import note_titles
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.format import DamagedFile, seal, unseal
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import disk_errors, write_bytes, write_text
 from fedgrid.engine.storage.storage import Storage

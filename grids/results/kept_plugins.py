@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import PluginSource, digest_of
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.storage import Storage
 
 FOLDER, INDEX = "plugins", "plugins.json"

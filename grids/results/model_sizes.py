@@ -3,9 +3,9 @@
 from functools import lru_cache
 
 from fedgrid.algorithms.contract.orders import BYTES_PER_ENTRY
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import default_data_dir, find
 from fedgrid.engine.plugins import active
-from fedgrid.engine.run_config import RunConfig
 
 
 def model_bytes(config: RunConfig) -> int:

@@ -8,10 +8,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.format import DamagedFile, unseal
 from fedgrid.engine.integrity.checked import Checked, Stat
 from fedgrid.engine.integrity.done_mark import DONE, LISTED, TIMES, TIMES_CHECKSUM
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.times import Times, times_of

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from fedgrid.algorithms import registry
-from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys
 from fedgrid.grids.results.axes import settings_of, values_of
 

@@ -7,9 +7,9 @@ from shlex import quote
 
 from rich.console import Console
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.round_cache import files
 from fedgrid.engine.round_cache.files import StoredFile, kept
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage

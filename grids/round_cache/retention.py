@@ -7,9 +7,9 @@ another driver may be running it, or it was interrupted. Statistics are small an
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.round_cache.files import StoredFile, drop, kept
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import RUNS, GridFolder, list_grids
 from fedgrid.grids.results.outcome import unfinished

@@ -8,9 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.round_cache.files import StoredFile, kept
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.outcome import is_finished

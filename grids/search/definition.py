@@ -13,9 +13,11 @@ from pydantic import ValidationError
 
 from fedgrid.algorithms.registry import ALGORITHMS, create, free
 from fedgrid.algorithms.written import unlike_entry, written
+from fedgrid.engine.configuration.algorithm_of import algorithm_of
+from fedgrid.engine.configuration.complete import INNER
+from fedgrid.engine.configuration.run_config import RunConfig
+from fedgrid.engine.configuration.validation import explain
 from fedgrid.engine.errors import ConfigError, hint, unknown, unknown_key
-from fedgrid.engine.run_config import INNER, RunConfig
-from fedgrid.engine.validation import explain
 from fedgrid.grids.presets.axis_keys import SETTING
 from fedgrid.grids.presets.grid import Grid, load_grid, load_preset
 from fedgrid.grids.presets.overrides import merge
@@ -70,7 +72,7 @@ class Search:
     def start_order_key(self, params: Params) -> tuple[float, ...]:
         """Return the algorithm's start order key with these settings; infinity if they are invalid."""
         try:
-            return self.runs(params)[0].make_algorithm().start_order_key()
+            return algorithm_of(self.runs(params)[0]).start_order_key()
         except ConfigError:
             return (inf,)
 
@@ -211,7 +213,7 @@ def _name(algorithm: str, runs: Sequence[RunConfig]) -> str:
 
 def _with_settings(run: RunConfig, params: Params) -> RunConfig:
     name = run.algorithm["name"]
-    given = run.make_algorithm().settings
+    given = algorithm_of(run).settings
     settings = merge({**free(given), **unlike_entry(name, given)}, nested(params))
     try:
         complete = written(name, create(name, settings).settings)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from math import ceil, inf, isfinite
 from typing import Any, TypeAlias
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError, unknown_key
-from fedgrid.engine.run_config import RunConfig
 
 EARLY_STOP = "early_stop"
 """The key of a search's file."""

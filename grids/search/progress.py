@@ -6,8 +6,8 @@ An interrupted search is replayed from the records of its runs; nothing else is 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid

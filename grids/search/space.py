@@ -8,8 +8,8 @@ from typing import Any, TypeAlias, get_args
 from pydantic import BaseModel, ValidationError
 
 from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.engine.configuration.validation import explain
 from fedgrid.engine.errors import ConfigError, unknown_key
-from fedgrid.engine.validation import explain
 from fedgrid.grids.presets.preset_files import SEARCH
 from fedgrid.grids.presets.yaml_file import Place, at
 

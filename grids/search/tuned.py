@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError, unknown
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.overrides import Override

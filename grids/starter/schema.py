@@ -12,11 +12,11 @@ from pydantic import BaseModel
 from fedgrid.algorithms.clustering.clusterers import Clusterer
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.configuration.run_config import PLUGINS, RunConfig
 from fedgrid.engine.data.datasets import OWN_FORMATS
 from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.partition.kinds import KINDS
-from fedgrid.engine.run_config import PLUGINS, RunConfig
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SPLIT, axis_keys
 from fedgrid.grids.presets.key_docs import docs_of
 from fedgrid.grids.presets.overrides import OVERRIDABLE

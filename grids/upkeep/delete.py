@@ -9,8 +9,8 @@ from shutil import rmtree
 
 from rich.console import Console
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.lease import Lease

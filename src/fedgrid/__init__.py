@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector
     from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, split_positions
     from fedgrid.algorithms.ocfl import Ocfl, OcflSettings
+    from fedgrid.engine.configuration.run_config import RunConfig
     from fedgrid.engine.errors import FedgridError
     from fedgrid.engine.models.registry import ModelEntry
-    from fedgrid.engine.run_config import RunConfig
     from fedgrid.grids.execution.one_run import RunResult, run
     from fedgrid.grids.results.study import load
     from fedgrid.tracking import figures
@@ -87,7 +87,7 @@ _MODULES = {
     "OcflSettings": "algorithms.ocfl",
     "Order": "algorithms.contract.orders",
     "Presence": "algorithms.contract.orders",
-    "RunConfig": "engine.run_config",
+    "RunConfig": "engine.configuration.run_config",
     "RunResult": "grids.execution.one_run",
     "Settings": "algorithms.contract.base",
     "State": "algorithms.contract.base",

@@ -6,8 +6,8 @@ import pytest
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.registry import create
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.run_config import complete
 from tests.helpers.small_cases import Federation, frozen, groups_of, orders_of, rng, sets, start
 from tests.helpers.small_runs import NOWHERE, config, play, rows
 

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from fedgrid.algorithms.contract.base import split
 from fedgrid.algorithms.registry import create
-from fedgrid.engine.run_config import complete
+from fedgrid.engine.configuration.complete import complete
 from tests.helpers import small_runs
 from tests.helpers.small_cases import clients, groups_of, model_of, partition, play, sets, start, step
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.paper_scale import BYTES, STATISTICS, model_size, need, published_needs
-from fedgrid.engine.run_config import complete
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.grids.planning.published_branches import Branch, branch, share_computed
 from fedgrid.tracking.published.numbers import clustering
 

@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import FedgridError
 from fedgrid.engine.integrity import record_files
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.cli.commands.app import INTERRUPTED

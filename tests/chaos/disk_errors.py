@@ -204,9 +204,9 @@ def launch_grid(storage: Path, call: int, times: int, name: str) -> Any:
 def launch_run(storage: Path, call: int, times: int, name: str) -> Any:
     """Do one run with a failing disk, through the library; return how it ended, as a command's result."""
     from fedgrid.engine.clients.pool import InProcessPool
+    from fedgrid.engine.configuration.complete import complete
     from fedgrid.engine.errors import FedgridError
     from fedgrid.engine.round_cache.files import CacheOptions
-    from fedgrid.engine.run_config import complete
     from fedgrid.engine.session import Session
     from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.execution import run_events

@@ -25,10 +25,11 @@ from typing import Any
 from unittest.mock import patch
 
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import FedgridError
 from fedgrid.engine.integrity import record_files
 from fedgrid.engine.round_cache.files import CacheOptions
-from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.processes import start_time
 from fedgrid.engine.storage.storage import Storage

@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 import fedgrid
+from fedgrid.engine.configuration.algorithm_of import own_columns
 from fedgrid.grids.presets.grid import load_grid
 from fedgrid.grids.search.definition import load_search
 from tests.tracking.figures.test_studies import finished, study
@@ -48,7 +49,7 @@ def test_grids_with_noise_load(tmp_path: Path) -> None:
     for text in [text for path, kind, _, text in BLOCKS if path.name == "privacy.md" and kind == "yaml"]:
         file.write_text(text)
         runs = load_grid(str(file), {}, [], NOWHERE).runs
-        assert {run.own_columns >= {"epsilon"} for run in runs} == {True}
+        assert {own_columns(run) >= {"epsilon"} for run in runs} == {True}
         counts.append(len(runs))
     assert counts == [7, 1]
 

@@ -21,13 +21,15 @@ from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.registry import create
 from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.pool import InProcessPool, Pool
+from fedgrid.engine.configuration.algorithm_of import algorithm_of
+from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.round.federation import Federation
 from fedgrid.engine.round.next_round import next_round
 from fedgrid.engine.round.participation import Participation
-from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.run_setup import prepare
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training.settings import Evaluation
@@ -254,7 +256,7 @@ class TestDigits:
     def test_sattler_finds_the_groups_with_the_quickstarts_settings(self, seed):
         """One group in round 4, the others in 5 or 6, and no more: like clients' mean is not short."""
         config = quickstart("sattler", seed)
-        federation, pool, progress = begin(config, NOWHERE, config.make_algorithm())
+        federation, pool, progress = begin(config, NOWHERE, algorithm_of(config))
         clustered = []
         for number in range(1, 10):
             progress, record = next_round(federation, progress, pool)
@@ -286,9 +288,9 @@ def plain() -> list[tuple[State, Updates]]:
 def test_a_run_is_plain_averaging_to_the_bit_until_its_algorithm_decides(plain, name):
     """And it decides as it does on the updates of plain averaging, which the tests above rely on."""
     config = quickstart(name, 0)
-    expected = decision(config.make_algorithm(), plain, config.seed)
+    expected = decision(algorithm_of(config), plain, config.seed)
     assert expected.round > 2
-    federation, pool, progress = begin(config, NOWHERE, config.make_algorithm())
+    federation, pool, progress = begin(config, NOWHERE, algorithm_of(config))
     for state, _ in plain[: expected.round]:
         assert [model.tobytes() for model in progress.state.models] == [state.models[0].tobytes()]
         progress, record = next_round(federation, progress, pool)

@@ -9,8 +9,8 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.round_cache.files import CacheOptions
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import load_grid

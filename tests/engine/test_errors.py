@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.configuration.validation import key_of
 from fedgrid.engine.errors import ConfigError, hint, unknown, unknown_key
-from fedgrid.engine.run_config import complete
-from fedgrid.engine.validation import key_of
 
 NOWHERE = Path("no-data-needed")
 

@@ -14,8 +14,8 @@ from fedgrid.engine.clients import ray_pool
 from fedgrid.engine.clients.actor import Client
 from fedgrid.engine.clients.messages import TrainTask
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.run_setup import prepare
 from fedgrid.engine.session import Session

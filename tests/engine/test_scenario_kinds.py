@@ -8,12 +8,12 @@ import pytest
 
 from fedgrid.engine.clients import device_sets
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.data.datasets import find, load
 from fedgrid.engine.data.identity import digest_of
 from fedgrid.engine.partition.kinds import KINDS
 from fedgrid.engine.partition.scenarios import PUBLISHED_SPLITS
 from fedgrid.engine.round_cache.key import of_setup
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.run_setup import prepare
 from fedgrid.engine.session import Session

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from fedgrid.engine import seeds
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.disturbances.drift import Move, moved_parts
 from fedgrid.engine.partition.kinds import kind_of
 from fedgrid.engine.partition.scenarios import scenario_of
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.partition.split import split_pool
-from fedgrid.engine.run_config import complete
 
 TEXTS = {
     "nonoverlapping-balanced": "digits-6-nonoverlapping-balanced",

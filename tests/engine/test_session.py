@@ -13,6 +13,7 @@ from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine import checkpoint, run_setup
 from fedgrid.engine.clients.peak_memory import own_peak
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.data.identity import load_known
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import unseal
@@ -20,7 +21,6 @@ from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.records import SCORES, TESTS
 from fedgrid.engine.round import federation
 from fedgrid.engine.round_cache.files import CacheOptions
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.run_setup import prepare
 from fedgrid.engine.session import Session

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.format import seal
 from fedgrid.engine.integrity.done_mark import DONE, TIMES, TIMES_CHECKSUM, mark_of, times_mark_of
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.results.outcome import SCORES
 

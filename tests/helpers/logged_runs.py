@@ -5,7 +5,8 @@ from typing import Any
 
 from mlflow.tracking import MlflowClient
 
-from fedgrid.engine.run_config import RunConfig, complete
+from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.mlflow_log.run_writer import Round
 from fedgrid.grids.mlflow_log.tags import run_name

@@ -8,8 +8,8 @@ from fedgrid.algorithms.contract.base import State
 from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.messages import TrainReport
 from fedgrid.engine.clients.peak_memory import PeakMemory
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.records import TESTS, RoundRecord, client_row, schemas
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.training.confusion import Counts

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.run_config import complete
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.session import Session
 from fedgrid.grids.execution.run_events import run_to_end
 

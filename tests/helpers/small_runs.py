@@ -12,8 +12,8 @@ from fedgrid.engine.clients.machine import this_machine
 from fedgrid.engine.clients.messages import EvaluateReport, Reply, TrainReport
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.round_cache.files import FOLDER, CacheOptions
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage

@@ -15,6 +15,7 @@ from rich.table import Table
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import is_here
 from fedgrid.engine.data.femnist import convert
 from fedgrid.engine.data.registry import DATASETS
@@ -22,7 +23,6 @@ from fedgrid.engine.errors import ConfigError, DataError, unknown
 from fedgrid.engine.models.registry import AUTOENCODERS, MODELS, ModelEntry
 from fedgrid.engine.partition.blueprint import Blueprint
 from fedgrid.engine.partition.blueprint import of as blueprint_of
-from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_setup import prepare
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import choice_table, class_count_table

@@ -9,8 +9,8 @@ from fedgrid.algorithms.contract.orders import PREDICTIONS
 from fedgrid.algorithms.contract.source import InMemory
 from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.registry import create
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.run_config import complete
 from tests.helpers.small_cases import frozen, layout_of, orders_of, rng, start
 from tests.helpers.small_runs import NOWHERE, config, play, rows
 

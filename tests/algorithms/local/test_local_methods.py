@@ -7,6 +7,7 @@ from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.local.fedprox import ProximalRule
 from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.engine.configuration.algorithm_of import algorithm_of
 from fedgrid.engine.errors import ConfigError
 from tests.helpers.small_cases import Federation, orders_of, partition, same_bits
 from tests.helpers.small_runs import config, early, play, rows
@@ -91,7 +92,7 @@ def test_it_is_part_of_the_id_and_survives_json():
     run = pulled("ocfl-kmeans", 0.1)
     assert run.algorithm["local"] == {"name": "fedprox", "mu": 0.1}
     assert len({run.run_id, pulled("ocfl-kmeans", 0.2).run_id, config("ocfl-kmeans").run_id}) == 3
-    assert run.make_algorithm().settings.local.mu == 0.1
+    assert algorithm_of(run).settings.local.mu == 0.1
 
 
 def test_a_name_alone_has_the_methods_defaults():

@@ -9,12 +9,12 @@ from safetensors import safe_open
 
 from fedgrid.engine.before_training import pretraining
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.encoders import store
 from fedgrid.engine.encoders.encoder import STATE, encode
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.models.initialisation import initial_vector
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from tests.helpers.small_runs import NOWHERE, config, numbers, play

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.data import own_images
 from fedgrid.engine.data.dataset import Dataset
 from fedgrid.engine.data.datasets import (
@@ -20,7 +21,6 @@ from fedgrid.engine.data.datasets import (
 )
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError, DataError
-from fedgrid.engine.run_config import complete
 
 SHARED_DATA = Path(__file__).parents[3].parent / "shared" / "data"
 

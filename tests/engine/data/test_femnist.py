@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.data.datasets import find, load
 from fedgrid.engine.data.femnist import Converted, convert
 from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.errors import DataError, StorageError
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_setup import prepare
 from tests.helpers.command_line import fedgrid
 

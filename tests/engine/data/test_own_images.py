@@ -6,9 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.data import datasets, own_images
 from fedgrid.engine.errors import DataError
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.registry import create
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.groups import class_sets
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_setup import prepare
 from tests.helpers.small_cases import start
 from tests.helpers.small_runs import NOWHERE, config, differing, play, rows

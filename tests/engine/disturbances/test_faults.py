@@ -8,11 +8,11 @@ import pytest
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients.messages import TrainTask
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.disturbances.faults import Faults, flipped
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.round_cache.key import of_setup
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_setup import prepare
 from tests.helpers.small_runs import NOWHERE, config, differing, play, rows
 

@@ -12,13 +12,13 @@ from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine import centralised
 from fedgrid.engine.clients.messages import EvaluateTask, TrainTask
 from fedgrid.engine.clients.worker import ClientWorker
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.data.datasets import load
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.data.pixel_statistics import PixelStatistics
 from fedgrid.engine.models import flat_vectors
 from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.models.normalisation import Normalised
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_setup import prepare
 
 NOWHERE = Path("no-data-needed")

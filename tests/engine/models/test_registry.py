@@ -9,11 +9,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models import flat_vectors, registry
 from fedgrid.engine.models.flat_vectors import FlatModule, layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.training.local import train
 from fedgrid.engine.training.settings import Training
 

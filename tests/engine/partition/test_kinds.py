@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.kinds import KINDS, kind_of
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.partition.split import split_pool
-from fedgrid.engine.run_config import complete
 
 
 def deal_in_turn(scenario, pool, split, seed, rngs_K):

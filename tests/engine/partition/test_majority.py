@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.majority import FIRST_GROUP, counts, groups_of_classes, images_per_client
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.partition.split import leakage, split_pool
-from fedgrid.engine.run_config import RunConfig, complete
 
 NOWHERE = Path("no-data-needed")
 CIFAR10 = np.repeat(np.arange(10), 5000)

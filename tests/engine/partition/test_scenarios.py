@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.partition.kinds import KINDS
 from fedgrid.engine.partition.scenarios import Scenario
-from fedgrid.engine.run_config import complete
 
 DRAWN_FROM = {
     "nonoverlapping-balanced": ("digits-15-nonoverlapping-balanced", 67517169501387751475090929112842871858),

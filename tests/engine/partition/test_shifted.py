@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.before_training.deal import deal
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.data.datasets import load
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.scenarios import Facts, Scenario
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.partition.shifted import FLIPPED, ROTATED, SWAPPED, flip, rotate, swap
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_setup import prepare
 
 NOWHERE = Path("no-data-needed")

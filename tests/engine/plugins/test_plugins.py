@@ -12,13 +12,15 @@ import pytest
 from fedgrid.algorithms.clustering.clusterers import CLUSTERERS
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.configuration.algorithm_of import algorithm_of
+from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.registry import MODELS
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.installed import installed
 from fedgrid.engine.plugins.source import PluginSource, read_source
 from fedgrid.engine.round_cache.key import of_setup
-from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.run_setup import prepare
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
@@ -187,13 +189,13 @@ class TestRuns:
         old = config(algorithm="own")
         active.use([write(ALGORITHM.replace("FedOpt)", "FedOpt, metaclass=type(FedOpt))"))])
         new = config(algorithm="own")
-        assert type(old.make_algorithm()).__module__ != type(new.make_algorithm()).__module__
-        assert type(old.make_algorithm()).__module__.endswith(old.plugin_digests[0][:16])
+        assert type(algorithm_of(old)).__module__ != type(algorithm_of(new)).__module__
+        assert type(algorithm_of(old)).__module__.endswith(old.plugin_digests[0][:16])
 
     def test_unknown_digest_is_refused_with_what_to_do(self):
         run = config().model_copy(update={"plugin_digests": ("0" * 64,)})
         with pytest.raises(ConfigError, match=r"000000000000.*--plugin"):
-            run.make_algorithm()
+            algorithm_of(run)
 
     def test_digests_cannot_be_given(self):
         with pytest.raises(ConfigError, match="plugin_digests"):

@@ -13,11 +13,11 @@ from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.local.fedprox import ProximalRule
 from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.clients.worker import ClientWorker
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.flat_vectors import FlatModule
 from fedgrid.engine.models.initialisation import initial_vector
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.training import augmentation
 from fedgrid.engine.training.augmentation import PAD, gather, moved
 from fedgrid.engine.training.local import train

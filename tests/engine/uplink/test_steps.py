@@ -9,10 +9,10 @@ import pytest
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients.messages import ClientData, Setup, TrainTask
 from fedgrid.engine.clients.worker import ClientWorker
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.initialisation import initial_vector
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.training.settings import LocalTraining
 from fedgrid.engine.uplink.steps import Clip, Noise, Quantise, TopK, UplinkStep, largest, send
 

@@ -299,7 +299,7 @@ def test_plain_rounds_end_at_the_first_split(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from fedgrid.engine.run_config import complete
+    from fedgrid.engine.configuration.complete import complete
 
     config = complete({"algorithm": "sattler"}, tmp_path)
     folder = tmp_path / "digits-15-nonoverlapping-balanced-sattler-s0-abc"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.partition.blueprint import Blueprint
-from fedgrid.engine.run_config import complete
 from fedgrid.grids.display.tables import (
     RESULT_COLUMNS,
     class_count_table,

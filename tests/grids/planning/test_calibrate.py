@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.scenarios import PUBLISHED_SPLITS
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_setup import prepare
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage

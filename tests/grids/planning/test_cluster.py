@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedgrid.engine.clients.placement import Node, Placement, Request, local_nodes
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.run_config import complete
 from fedgrid.grids.planning import cluster
 from fedgrid.grids.planning.cluster import actors_at_once, known_nodes, num_to_place, placements
 

@@ -6,9 +6,9 @@ import pytest
 from rich.console import Console
 
 from fedgrid.engine.clients.placement import Node, Placement, Request
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.planning.calibrate import Speed, Workload

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from fedgrid.engine.clients.placement import Node, Request
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.gpu.probe import Taken
-from fedgrid.engine.run_config import complete
 from fedgrid.grids.planning.gpu_share import with_measured_share, with_share_here
 
 NOWHERE = Path("nowhere")

@@ -8,11 +8,11 @@ import pytest
 
 from fedgrid.algorithms.registry import create
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.format import FORMAT, NewerFormat
 from fedgrid.engine.integrity import made_with as module
 from fedgrid.engine.integrity.made_with import MADE_WITH, parts_of
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.run_setup import images_of
 from fedgrid.engine.session import Session

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.run_config import RunConfig, complete
+from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.uplink.steps import Clip, Noise
 from fedgrid.grids.presets.axis_keys import AXES, KIND, axis_keys, in_run_order, text_of, value_text
 from fedgrid.grids.presets.grid import load_grid

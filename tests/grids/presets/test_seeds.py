@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from fedgrid.engine.run_config import RunConfig
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.grids.presets.seeds import other_seeds, read_runs
 from tests.helpers.run_folders import config
 

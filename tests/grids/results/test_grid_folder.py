@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from fedgrid.algorithms.registry import is_reference
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.format import FORMAT
 from fedgrid.engine.plugins import active
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results import grid_folder

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedgrid.engine.run_config import complete
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.grids.results.model_sizes import model_bytes
 
 

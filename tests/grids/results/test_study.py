@@ -2,9 +2,9 @@
 
 import pytest
 
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.integrity.made_with import MADE_WITH, Part, sealed
-from fedgrid.engine.run_config import complete
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder

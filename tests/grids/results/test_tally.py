@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.run_config import complete
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.grids.results.tally import Tally
 
 

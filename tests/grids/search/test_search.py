@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
+from fedgrid.engine.configuration.algorithm_of import algorithm_of
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.format import unseal
 from fedgrid.grids.search import progress
@@ -248,7 +249,7 @@ def test_default_that_is_taken_back_stays_so_in_every_trial(write):
         "dataset: digits\nalgorithm: {name: evident-groups, fine_tune: 0}\nsearch: {level: [0.01, 0.1]}\n"
     )
     (trial,) = load_search(path, {}, [], NOWHERE, own={}).runs({"level": 0.1})
-    settings = trial.make_algorithm().settings
+    settings = algorithm_of(trial).settings
     assert (settings.level, settings.fine_tune) == (0.1, 0)
 
 

@@ -4,36 +4,22 @@ import json
 from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
-from fedgrid.algorithms.contract.base import Algorithm, Conditions
 from fedgrid.algorithms.contract.section import PositiveInt, Section
-from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, nameless
-from fedgrid.algorithms.written import written
 from fedgrid.engine.data import own_images
-from fedgrid.engine.data.datasets import find, named_by_content
 from fedgrid.engine.data.resizing import short_name
 from fedgrid.engine.disturbances.drift import Move, problem_with
-from fedgrid.engine.disturbances.faults import FAULT, Faults
-from fedgrid.engine.encoders.checks import check_encoder
-from fedgrid.engine.errors import ConfigError, unknown, unknown_key
+from fedgrid.engine.disturbances.faults import Faults
 from fedgrid.engine.format import FORMAT
-from fedgrid.engine.models.registry import MODELS, check_size
-from fedgrid.engine.partition.kinds import kind_of
-from fedgrid.engine.partition.majority import with_class_numbers
 from fedgrid.engine.partition.scenarios import Scenario, scenario_of, seed_text
 from fedgrid.engine.partition.settings import Split
-from fedgrid.engine.plugins import active
 from fedgrid.engine.seeds import root_seed
 from fedgrid.engine.training.settings import Evaluation, Training
-from fedgrid.engine.uplink import privacy
-from fedgrid.engine.uplink.accountant import EPSILON
 from fedgrid.engine.uplink.privacy import Privacy
 from fedgrid.engine.uplink.steps import Uplink
-from fedgrid.engine.validation import explain, inner_keys
 
 PLUGINS = "plugin_digests"
 """The key of a run that `complete` fills in; no file may set it."""
@@ -164,18 +150,6 @@ class RunConfig(Section):
         del values["algorithm"], values["weights"], values["training"]["rounds"]
         return f"{self.scenario}-s{self.seed}-{id_of(canonical(values))}"
 
-    @property
-    def own_columns(self) -> frozenset[str]:
-        """Columns that not all records have: the algorithm's own, `fault` under attack, `epsilon` with noise.
-
-        None of a plugin's that is not loaded.
-        """
-        name, settings = _name_and_settings(self.algorithm)
-        own = create(name, settings).traits.columns if name in ALGORITHMS else frozenset()
-        attacked = {FAULT} if self.faults.clients else set()
-        private = {EPSILON} if privacy.is_private(self.uplink, self.privacy) else set()
-        return own | attacked | private
-
     def written(self) -> dict[str, Any]:
         """Return the configuration and its format, as in the file `config.json`."""
         return {"format": FORMAT, **self.model_dump(mode="json")}
@@ -183,19 +157,6 @@ class RunConfig(Section):
     def canonical_json(self) -> str:
         """Return the configuration as JSON with sorted keys and no spaces."""
         return canonical(self.model_dump(mode="json"))
-
-    def make_algorithm(self) -> Algorithm:
-        """Return the configured algorithm; activates the run's plugins, in place of their other versions.
-
-        Raises:
-            ConfigError: if a plugin of the run is not known to this process.
-        """
-        active.activate(self.plugin_digests)
-        return create(*_name_and_settings(self.algorithm))
-
-
-def _name_and_settings(algorithm: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    return algorithm["name"], {key: value for key, value in algorithm.items() if key != "name"}
 
 
 def canonical(values: Mapping[str, Any]) -> str:
@@ -210,91 +171,3 @@ def id_of(text: str) -> str:
 
 SETTABLE = tuple(key for key in RunConfig.model_fields if key != PLUGINS)
 """Keys that a file or an option may set."""
-INNER = inner_keys(RunConfig)
-DEFAULTS: dict[str, Any] = {
-    **{"dataset": "digits", "split": "nonoverlapping-balanced", "clients": 15, "seed": 0},
-    "algorithm": "ocfl-hdbscan",
-}
-
-
-def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
-    """Return a full configuration: `given`, with defaults of the data set, the algorithm and the rest.
-
-    `algorithm` is a name, or a mapping with `name` and the settings to change.
-
-    Raises:
-        ConfigError: a key, name or value does not exist, or the images are too small for the model.
-        DataError: a `folder:` or `npz:` data set cannot be read.
-    """
-    for key in given:
-        if key not in SETTABLE:
-            raise unknown_key(key, "", SETTABLE, (key,), INNER)
-    values = {**DEFAULTS, **given}
-    dataset = find(str(values["dataset"]), data_dir)
-    training = values.get("training", {})
-    if not isinstance(training, Mapping):
-        raise ConfigError(
-            f"training = {training!r}: expected keys such as rounds, batch_size, learning_rate", ("training",)
-        )
-    values["dataset"] = dataset.name
-    values["training"] = {**dataset.training.model_dump(), **training}
-    values["model"] = str(values.get("model", dataset.model))
-    if values["model"] not in MODELS:
-        raise unknown("model", values["model"], MODELS)
-    values["algorithm"] = named_by_content(_complete_algorithm(values["algorithm"]), data_dir)
-    values[PLUGINS] = active.plugin_digests(values["algorithm"], values["model"])
-    if isinstance(split := values["split"], str):
-        split = {"kind": split}
-    if isinstance(split, Mapping):
-        split = {**kind_of(str(split.get("kind", DEFAULTS["split"]))).DEFAULTS, **split}
-        values["split"] = with_class_numbers(split, dataset.name, dataset.class_names)
-    try:
-        config = RunConfig(**values)
-    except ValidationError as error:
-        raise explain(error, RunConfig) from error
-    check_size(config.model, dataset.shape)
-    config.training.check_size(dataset.shape)
-    _check_algorithm(config, data_dir)
-    of_model = config.model, dataset.shape, dataset.num_classes
-    problem = privacy.problem(config.uplink, config.privacy, config.make_algorithm(), *of_model)
-    if problem is not None:
-        raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
-    return config
-
-
-def _check_algorithm(config: RunConfig, data_dir: Path) -> None:
-    """Check that the algorithm's settings fit the federation, and its encoder the images.
-
-    Raises:
-        ConfigError: otherwise.
-    """
-    name, settings = _name_and_settings(config.algorithm)
-    algorithm = create(name, settings)
-    conditions = Conditions(
-        num_clients=config.clients,
-        has_reference_images=config.split.reference_images is not None,
-        training=config.training.model_dump(),
-    )
-    problem = algorithm.problem(conditions)
-    if problem is not None:
-        raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))
-    if config.training.stacked > 1 and not algorithm.traits.trains_plainly:
-        raise ConfigError(f"algorithm {name}: {config.training.not_stacked}", ("training", "stacked"))
-    if (message := algorithm.message()) is not None:
-        check_encoder(message.encoder, config.dataset, conditions.has_reference_images, data_dir)
-
-
-def _complete_algorithm(given: object) -> dict[str, Any]:
-    choice = dict(given) if isinstance(given, Mapping) else {"name": given}
-    if "name" not in choice:
-        raise ConfigError(nameless(choice), ("algorithm",))
-    name = str(choice.pop("name"))
-    if name not in ALGORITHMS:
-        raise unknown("algorithm", name, ALGORITHMS, ALSO_CALLED)
-    try:
-        settings = create(name, choice).settings
-    except ValidationError as error:
-        raise ConfigError(f"algorithm {name}: {explain(error, ALGORITHMS[name].settings)}") from error
-    except ValueError as error:
-        raise ConfigError(f"algorithm {name}: {error}") from error
-    return {"name": name, **written(name, settings)}

@@ -8,11 +8,13 @@ import pytest
 import yaml
 
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine import run_config
+from fedgrid.engine.configuration import run_config
+from fedgrid.engine.configuration.algorithm_of import algorithm_of
+from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.format import FORMAT
 from fedgrid.engine.partition.settings import Split
-from fedgrid.engine.run_config import RunConfig, complete
 from fedgrid.engine.training.settings import Evaluation, Training
 from tests.helpers.small_runs import optimizer_for, references_for
 
@@ -80,13 +82,13 @@ def test_an_algorithms_settings_can_be_changed_at_any_depth():
     config = run(algorithm={"name": "ocfl-kmeans", "window": 4, "clusterer": {"num_clusters": 5}})
     assert config.algorithm["window"] == 4
     assert config.algorithm["clusterer"] == {"name": "kmeans", "num_clusters": 5}
-    assert config.make_algorithm().settings.clusterer.num_clusters == 5
+    assert algorithm_of(config).settings.clusterer.num_clusters == 5
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_configured_algorithm_has_the_stored_settings(name):
     config = run(algorithm=name, split=references_for(name))
-    settings = config.make_algorithm().settings
+    settings = algorithm_of(config).settings
     assert {"name": name, **settings.model_dump(mode="json")} == config.algorithm
 
 
@@ -95,7 +97,7 @@ def test_default_that_an_algorithm_changes_can_be_taken_back(name):
     """Both fine-tune for 45 steps; the class that has the key does not, and leaves 0 out when written."""
     plain, tuned = (run(algorithm={"name": name, "fine_tune": steps}) for steps in (0, 45))
     stored = RunConfig.model_validate_json(plain.canonical_json())
-    assert stored.make_algorithm().settings.fine_tune == 0
+    assert algorithm_of(stored).settings.fine_tune == 0
     assert stored.run_id == plain.run_id != tuned.run_id == run(algorithm=name).run_id
 
 
