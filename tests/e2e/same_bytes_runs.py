@@ -150,7 +150,8 @@ OLD_NAMES = {"fedavg": "bnc"}
 
 def in_words_of(tree: Path, values: Values) -> Values:
     """Return a configuration in the words of a tree's code."""
-    if "overlap: str" not in (tree / "engine/configuration/run_config.py").read_text():
+    config = tree / "engine/run_config.py"
+    if not config.exists() or "overlap: str" not in config.read_text():
         return values
     split = dict(values["split"])
     overlap, _, balance = split.pop("kind").rpartition("-")
