@@ -16,6 +16,7 @@ import numpy as np
 
 from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseBy, ChooseOn, Message
 from fedgrid.algorithms.contract.updates import Vector
+from fedgrid.engine.clients.allocator import keep_freed_memory
 from fedgrid.engine.clients.device_sets import DeviceSet, Holdings
 from fedgrid.engine.clients.machine import fixed_numerics
 from fedgrid.engine.clients.messages import (
@@ -48,6 +49,7 @@ class ClientWorker:
         Raises:
             ConfigError: the model is unknown, or the images are too small for it, or to be cropped.
         """
+        keep_freed_memory()
         self._flat = FlatModule(module_of(setup, device))
         self._stacks = StackTraining(setup, device) if setup.training.stacked > 1 else None
         self._setup, self._device = setup, device
