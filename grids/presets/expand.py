@@ -85,28 +85,18 @@ class Expander:
         Raises:
             ConfigError: if it is invalid; names the line of the key.
         """
-        template, held = self.complete(items)
-        with self._located(items, held):
-            run = self._vary(template, items)
-            self._check_split(run)
-        return run
-
-    def complete(self, items: Mapping[str, Item]) -> tuple[RunConfig, tuple[Override, ...]]:
-        """Return a run with these values up to the `INDEPENDENT` axes, and the overrides that apply.
-
-        Raises:
-            ConfigError: for a key or value that does not exist; names its line.
-        """
         labels = {axis: item.label for axis, item in items.items()}
         held = tuple(override for override in self._description.overrides if override.holds(labels))
         kind: tuple[Item | Override, ...] = (
             *(item for axis, item in items.items() if axis not in INDEPENDENT),
             *held,
         )
-        if kind not in self._templates:
-            with self._located(items, held):
+        with self._located(items, held):
+            if kind not in self._templates:
                 self._templates[kind] = self._complete(items, held)
-        return self._templates[kind], held
+            run = self._vary(self._templates[kind], items)
+            self._check_split(run)
+        return run
 
     def _complete(self, items: Mapping[str, Item], held: Sequence[Override]) -> RunConfig:
         values = {axis: item.value for axis, item in items.items() if axis in AXES}

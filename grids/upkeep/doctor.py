@@ -81,7 +81,7 @@ def examine(storage: str, data_dir: Path) -> Findings:
     found.add("storage", lambda: reach.storage(storage))
     found.add("MLflow", lambda: reach.mlflow(storage))
     found.add("data", lambda: _data(data_dir))
-    found.add("what `auto` chooses here", _placements)
+    found.add("placement", _placements)
     found.add("environment", lambda: settings)
     return found
 

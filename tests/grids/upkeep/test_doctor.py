@@ -15,7 +15,7 @@ def test_a_new_storage_is_well_and_nothing_is_written(tmp_path, monkeypatch):
     assert f"format {FORMAT} of runs" in found["fedgrid"]["fedgrid"]
     assert "not there yet" in found["storage"]["place"]
     assert found["data"]["here"] == "digits"
-    assert "server + " in found["what `auto` chooses here"]["15 clients"]
+    assert "server + " in found["placement"]["15 clients"]
     assert list(tmp_path.iterdir()) == []
 
 
