@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -26,7 +27,20 @@ NUMBERS_WIDTH = 64
 STOPPING = "stopping after the rounds under way; Ctrl-C again stops at once"
 
 
-class Bars:
+class View:
+    """Shows the user what happens in a launch, within a `with`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        """Do nothing: there is no live view to end."""
+
+    def tally(self, tally: Tally) -> None:
+        """Do nothing: every event has been shown."""
+
+
+class Bars(View):
     """A line for the whole grid and a bar for each run under way; finished runs are listed above."""
 
     def __init__(self, console: Console, runs: Sequence[RunConfig], varied: Sequence[str] = ()) -> None:
@@ -44,7 +58,7 @@ class Bars:
         self._name = _namer(runs, varied)
         self._tasks: dict[str, TaskID] = {}
 
-    def __enter__(self) -> "Bars":
+    def __enter__(self) -> Self:
         self._live.start()
         return self
 
@@ -99,18 +113,12 @@ class Bars:
         self._live.console.print(Text.from_markup(mark) + Text(printable(text)), highlight=False)
 
 
-class Lines:
+class Lines(View):
     """A line for each round, for logs."""
 
     def __init__(self, console: Console, varied: Sequence[str] = ()) -> None:
         self._console = console
         self._varied = varied
-
-    def __enter__(self) -> "Lines":
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        """Do nothing: there is no live view to end."""
 
     def prepare(self, config: RunConfig, encoder: str) -> None:
         """Print that the run's encoder comes first."""
@@ -140,9 +148,6 @@ class Lines:
         """Print that the grid stops after the rounds under way."""
         self._print(STOPPING)
 
-    def tally(self, tally: Tally) -> None:
-        """Do nothing: every round has its line."""
-
     def _say(self, config: RunConfig, text: str) -> None:
         self._print(f"{config.name}{settings_of(config, self._varied)}{text}")
 
@@ -150,19 +155,13 @@ class Lines:
         print_plain(self._console, text)
 
 
-class JsonLines:
+class JsonLines(View):
     """A JSON object on each line, for programs. Writes to what is standard output when it is created."""
 
     def __init__(self, axes: Sequence[str] = ()) -> None:
         """Write to standard output; `axes` are the grid's further axes, which a `result` event has too."""
         self._output = sys.stdout
         self._axes = axes
-
-    def __enter__(self) -> "JsonLines":
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        """Do nothing: there is no live view to end."""
 
     def prepare(self, config: RunConfig, encoder: str) -> None:
         """Print an `encoder` event."""
@@ -191,9 +190,6 @@ class JsonLines:
     def stopping(self) -> None:
         """Print a `stopping` event."""
         self._write({"event": "stopping"})
-
-    def tally(self, tally: Tally) -> None:
-        """Do nothing: programs count for themselves."""
 
     def search(self, found: Mapping[str, object]) -> None:
         """Print a `search` event with the result of a search."""

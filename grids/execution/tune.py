@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
@@ -22,7 +23,6 @@ from ray.tune.stopper import Stopper
 
 from fedgrid.engine.errors import RunError
 from fedgrid.grids.execution.run_events import RoundDone
-from fedgrid.grids.execution.scratch import scratch
 from fedgrid.grids.execution.server_deadlines import ServerDeadlines
 from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
 from fedgrid.grids.execution.watch import Watch
@@ -52,7 +52,7 @@ def _give(
     indices: list[int], given: int, context: LaunchContext, watch: Watch, retries: int, listener: "_Listener"
 ) -> None:
     """Give Tune the runs of these indices, which have been given so many times before; it may retry them."""
-    with scratch() as folder:
+    with TemporaryDirectory(prefix="fedgrid-driver-") as folder:
         tune.run(
             tune.with_resources(
                 tune.with_parameters(ServerTrainable, context=context),

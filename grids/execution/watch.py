@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import warn
+from fedgrid.grids.display.progress import Bars, JsonLines, Lines
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent, RunFinished, RunPreparing, RunStarted
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.results import outcome
@@ -16,7 +16,6 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import Outcome
 from fedgrid.grids.results.tally import Tally
 from fedgrid.grids.round_cache.retention import Retention
-from fedgrid.tracking.scoring.scores import RoundScores
 
 TICK_SECONDS = 1.0
 """How often the driver checks whether it should stop, and updates the screen."""
@@ -24,34 +23,6 @@ WRITE_SECONDS = 5.0
 """How often it writes its progress, for `fedgrid status`."""
 IDLE_SECONDS = 60.0
 """If no run is under way for so long, the cluster may have lost nodes that the runs need."""
-
-
-class ProgressView(Protocol):
-    """Shows the user what happens."""
-
-    def prepare(self, config: RunConfig, encoder: str) -> None:
-        """A new run trains its encoder first, or reads one that is kept; `encoder`: on what."""
-
-    def start(self, config: RunConfig, rounds_done: int) -> None:
-        """A run starts, or resumes."""
-
-    def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
-        """A round is done; `number` counts from 1."""
-
-    def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
-        """A run failed and is retried."""
-
-    def finish(self, outcome: Outcome) -> None:
-        """A run is finished, or has failed for good."""
-
-    def stop(self, config: RunConfig) -> None:
-        """A run has stopped after a round, as asked."""
-
-    def stopping(self) -> None:
-        """The grid was asked to stop after the rounds under way."""
-
-    def tally(self, tally: Tally) -> None:
-        """The counts have changed."""
 
 
 class Watch:
@@ -64,7 +35,7 @@ class Watch:
         storage: Storage,
         tally: Tally,
         log: RunLog,
-        view: ProgressView,
+        view: Bars | Lines | JsonLines,
         lease: Lease,
         retention: Retention | None = None,
         check_cluster: Callable[[], None] = lambda: None,

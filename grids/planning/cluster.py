@@ -25,7 +25,6 @@ from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.local_ray.start import few_processes, system_config
-from fedgrid.grids.planning.last_words import last_words
 from fedgrid.grids.planning.ray_token import check_accepted, make_private
 
 LOCAL = "local"
@@ -76,8 +75,7 @@ def connected(workers: int = 0) -> Iterator[None]:
     place = address()
     make_private(create=place == LOCAL)
     check_accepted(place)
-    with last_words():
-        yield from _initialised(place, workers)
+    yield from _initialised(place, workers)
 
 
 def _initialised(place: str, workers: int) -> Iterator[None]:

@@ -54,11 +54,6 @@ def show_cache(name: str, storage: Storage, drop: bool, as_json: bool, console: 
         what = f"{_number(len(dropped), 'state')} of {_number(len(shared_prefixes), 'shared prefix', 'es')}"
         say(f"Freed {readable_size(freed)}: {what}.")
     say(_next_step(name, usage.total, runs, storage))
-    if usage.others_shared_prefixes:
-        say(
-            f"Other grids: {readable_size(usage.others_bytes)} "
-            f"in {_number(usage.others_shared_prefixes, 'shared prefix', 'es')}."
-        )
 
 
 def _drop(name: str, runs: Sequence[RunConfig], storage: Storage) -> list[StoredFile]:

@@ -60,9 +60,6 @@ class CacheUsage:
     shared_prefixes: Mapping[str, Usage]
     datasets: Sequence[Usage]
     total: Usage
-    others_bytes: int
-    """Size of the entries in shared prefixes that this grid does not have."""
-    others_shared_prefixes: int
 
     def as_dict(self) -> dict[str, Any]:
         """Return the values as JSON types."""
@@ -72,7 +69,6 @@ class CacheUsage:
                 for shared_prefix, usage in self.shared_prefixes.items()
             ],
             "total": self.total.as_dict(),
-            "other_grids": {"bytes": self.others_bytes, "shared_prefixes": self.others_shared_prefixes},
         }
 
 
@@ -108,13 +104,10 @@ def cache_usage(runs: Sequence[RunConfig], storage: Storage) -> CacheUsage:
     datasets: dict[str, list[Usage]] = {}
     for shared_prefix, of_shared_prefix in by_shared_prefix.items():
         datasets.setdefault(of_shared_prefix[0].dataset, []).append(usage[shared_prefix])
-    others = [entry for entry in entries if entry.shared_prefix not in by_shared_prefix]
     return CacheUsage(
         usage,
         [_total(dataset, of_dataset) for dataset, of_dataset in datasets.items()],
         _total("all", usage.values()),
-        sum(entry.size for entry in others),
-        len({entry.shared_prefix for entry in others}),
     )
 
 
