@@ -2,32 +2,35 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from shlex import quote
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import claim
 from fedgrid.grids.archive import layout, one_run
+from fedgrid.grids.archive.centralised import read_training
 from fedgrid.grids.archive.configs import config_of
+from fedgrid.grids.archive.explanations import read_explanations
 from fedgrid.grids.archive.keep import forget, keep
 from fedgrid.grids.archive.layout import Found
-from fedgrid.grids.archive.rest import Rest, rest_of
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.summary import write_summary
 from fedgrid.grids.mlflow_log.mark import MARK
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.planning.claims import of_import
+from fedgrid.grids.results import archived_explanations, archived_trainings
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.grid_folder import RUNS, GridFolder
 from fedgrid.grids.results.outcome import is_finished
@@ -40,6 +43,8 @@ hidden_groups: {truth}
 """
 TRUTH = {False: "those of the images", True: "published (bloodmnist-30-overlapping-imbalanced as 7/14/9)"}
 
+F = TypeVar("F")
+R = TypeVar("R")
 OnRun = Callable[[str, str], None]
 """Called with the name of each run, and `imported` or `unchanged`."""
 
@@ -76,7 +81,8 @@ def import_archive(
     grids = [Imported(name, runs, RunLog(name, storage.root, warn)) for name, runs in found.items() if runs]
     if not grids:
         raise ConfigError(f"{path} has folders of the authors' archive, but no run in them; unpack it whole")
-    rest = rest_of(path)
+    trainings = list(_readable(read_training, layout.trainings(path)))
+    rows = [row for rows in _readable(read_explanations, layout.explanations(path)) for row in rows]
     storage.pull_marks()
     storage.check_writable()
     for grid in grids:
@@ -91,12 +97,23 @@ def import_archive(
         with nullcontext() if as_json else console.status("Writing to MLflow ..."):
             for grid in grids:
                 _conclude(grid, TEXT.format(truth=TRUTH[published_truth]), storage)
-            rest.keep(GridFolder(storage, name))
+            archived_trainings.keep(trainings, GridFolder(storage, name))
+            archived_explanations.keep(rows, GridFolder(storage, name))
+    of_trainings = [f"{training.dataset}: {training.name}" for training in trainings]
     if as_json:
-        output = {"grids": [_as_dict(grid) for grid in grids], **rest.as_dict(), "storage": str(storage)}
-        print(json.dumps(output))
+        others = {"centralised": of_trainings, "explanations": len(rows), "storage": str(storage)}
+        print(json.dumps({"grids": [_as_dict(grid) for grid in grids], **others}))
     else:
-        _show(grids, rest, storage, console)
+        _show(grids, of_trainings, len(rows), storage, console)
+
+
+def _readable(read: Callable[[F], R], files: Iterable[F]) -> Iterator[R]:
+    """Yield the content of the files that can be read; the others are named and skipped."""
+    for each in files:
+        try:
+            yield read(each)
+        except DataError as error:
+            warn(f"skipped: {error}")
 
 
 def _check_is_archived(name: str, storage: Storage) -> None:
@@ -177,7 +194,9 @@ def _as_dict(grid: Imported) -> dict[str, object]:
     }
 
 
-def _show(grids: Sequence[Imported], rest: Rest, storage: Storage, console: Console) -> None:
+def _show(
+    grids: Sequence[Imported], trainings: Sequence[str], explained: int, storage: Storage, console: Console
+) -> None:
     say = partial(print_plain, console)
     for grid in grids:
         numbers = _as_dict(grid)
@@ -188,8 +207,11 @@ def _show(grids: Sequence[Imported], rest: Rest, storage: Storage, console: Cons
         for names, count in sorted(grid.absent.items()):
             if names:
                 say(f"  absent in {count} of them: {', '.join(names)}")
-    for line in rest.lines():
-        say(line)
+    if trainings:
+        show = f"fedgrid centralised {trainings[0].partition(':')[0]}"
+        say(f"centralised trainings: {len(trainings)}; `{show}` shows them beside its own")
+    if explained:
+        say(f"scores of explanations: {explained} models; `fedgrid report` has their tables")
     say(f"Written to {storage}")
     say(f"MLflow store: {redacted(grids[0].log.uri)}")
     for grid in grids:

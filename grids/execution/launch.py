@@ -28,17 +28,14 @@ from fedgrid.grids.execution.interrupt import graceful
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.mlflow_log.mark import MARK
-from fedgrid.grids.mlflow_log.notes import Means, means_of
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.planning.claims import of_launch
 from fedgrid.grids.planning.cluster import actors_at_once, connected, known_nodes, placements
 from fedgrid.grids.planning.start_order import in_order
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.results.axes import further_axes
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
-from fedgrid.grids.results.outcome import finished, is_finished, unfinished
+from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.results.tally import Tally
-from fedgrid.grids.results.titles import titles
 from fedgrid.grids.round_cache.retention import Retention
 
 
@@ -128,8 +125,7 @@ def launch(
                 retention.conclude(grid.until)
         watch.conclude()
         summary = write_summary(folder.runs(), storage, folder.path)
-        means = _means(grid.runs, storage) if then == () else {}
-        log.summary([summary], watch.tally.done, len(watch.failures), means, stopped=watch.stopping)
+        log.summary([summary], watch.tally.done, len(watch.failures), stopped=watch.stopping)
     _push_mlflow_marks(grid, storage)
     return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
 
@@ -188,13 +184,6 @@ def _run(
         options.accept_changes,
     )
     run_trials(context, watch, options.retries)
-
-
-def _means(runs: Sequence[RunConfig], storage: Storage) -> Means:
-    """Return the mean scores of the finished runs by algorithm; a search has its own summary."""
-    done = [run for run in runs if is_finished(storage, run)]
-    scores = [finished(storage.root, run).scores or {} for run in done]
-    return means_of(titles(done, further_axes(runs)), scores)
 
 
 def _with_measured_speed(options: LaunchOptions, storage: Storage) -> LaunchOptions:

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Self
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.mlflow_log.mark import is_logged
-from fedgrid.grids.mlflow_log.notes import Means
 from fedgrid.grids.mlflow_log.own_process import ProcessWriter
 from fedgrid.grids.mlflow_log.run_writer import Round, Writer
 from fedgrid.grids.mlflow_log.tags import common_params
@@ -99,7 +98,7 @@ class RunLog:
         self._changed = threading.Condition()
         self._waiting: dict[str, _Update] = {}
         self._taken: dict[str, _Update] = {}
-        self._summary: tuple[Sequence[Path], int, int, Means] | None = None
+        self._summary: tuple[Sequence[Path], int, int] | None = None
         self._under_way: dict[str, RunConfig] = {}
         self._end: Status | None = None
         self._stopped = False
@@ -172,17 +171,16 @@ class RunLog:
         files: Sequence[Path],
         done: int,
         failed: int,
-        means: Means = MappingProxyType({}),
         *,
         stopped: bool = False,
     ) -> None:
-        """Log files, the numbers of finished and failed runs, and `means` to the grid's own MLflow run.
+        """Log files, the numbers of finished and failed runs to the grid's own MLflow run.
 
         That run ends as KILLED if the grid was `stopped` before its runs were finished.
         """
         with self._changed:
             self._stopped = stopped
-            self._summary = (files, done, failed, means)
+            self._summary = (files, done, failed)
             self._changed.notify()
 
     def __enter__(self) -> Self:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from fedgrid.engine.format import DamagedFile, seal
@@ -17,7 +16,6 @@ from fedgrid.engine.storage.storage_id import id_of
 from fedgrid.grids.mlflow_log import notes
 from fedgrid.grids.mlflow_log.empty_store import ensure_file
 from fedgrid.grids.mlflow_log.mark import MARK
-from fedgrid.grids.mlflow_log.notes import Means
 from fedgrid.grids.mlflow_log.tags import described, metrics, origin, run_name, source, tags, totals
 from fedgrid.grids.results.times import round_ends, started_ms
 from fedgrid.redaction import redacted
@@ -130,16 +128,14 @@ class Writer:
         files: Sequence[Path],
         done: int,
         failed: int,
-        means: Means = MappingProxyType({}),
     ) -> None:
-        """Log to the grid's own MLflow run files, the numbers of runs, and `means` of the finished ones."""
+        """Log to the grid's own MLflow run files, and the numbers of runs."""
         self.connect()
         assert self._parent is not None
         experiment = self._connected()
         experiment.log_artifacts(self._parent, files)
         experiment.log_totals(self._parent, {"grid/runs_done": done, "grid/runs_failed": failed})
-        experiment.log_totals(self._parent, notes.metrics_of(means))
-        experiment.describe_run(self._parent, f"{notes.of_means(means)}\n\n{notes.of_metrics()}".strip())
+        experiment.describe_run(self._parent, notes.of_metrics())
 
     def write_report(self, folder: Path) -> bool:
         """Log a folder to the grid's own run, as `report`; return whether the store has that run."""
@@ -219,7 +215,7 @@ class Writer:
         }
         folder = folder_of(self._storage, config)
         if entry is None:
-            given |= noted(notes.of_run_begun(config))
+            given |= noted(notes.what(config))
             with suppress(DamagedFile):
                 started = started_ms(folder) or started
         params = config.model_dump(mode="json")
