@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,11 +11,9 @@ from shlex import quote
 from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.run_config import RunConfig
-from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import claim
@@ -27,7 +25,7 @@ from fedgrid.grids.archive.keep import forget, keep
 from fedgrid.grids.archive.layout import Found
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.summary import write_summary
-from fedgrid.grids.mlflow_log.mark import MARK
+from fedgrid.grids.mlflow_log.mark import push_marks
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.planning.claims import of_import
 from fedgrid.grids.results import archived_explanations, archived_trainings
@@ -45,8 +43,6 @@ TRUTH = {False: "those of the images", True: "published (bloodmnist-30-overlappi
 
 F = TypeVar("F")
 R = TypeVar("R")
-OnRun = Callable[[str, str], None]
-"""Called with the name of each run, and `imported` or `unchanged`."""
 
 
 @dataclass
@@ -89,11 +85,12 @@ def import_archive(
         _check_is_archived(grid.name, storage)
     with Lease(storage, name, of_import(f"{name}-temperature"), warn) as lease:
         claim(storage)
-        with _progress(console, sum(len(grid.found) for grid in grids), as_json=as_json) as on_run:
-            for grid in grids:
-                for run in grid.found:
-                    lease.check()
-                    _import(run, grid, path, storage, on_run, published_truth=published_truth)
+        for grid in grids:
+            for run in grid.found:
+                lease.check()
+                imported = _import(run, grid, path, storage, published_truth=published_truth)
+                if not as_json:
+                    print_plain(console, imported)
         with nullcontext() if as_json else console.status("Writing to MLflow ..."):
             for grid in grids:
                 _conclude(grid, TEXT.format(truth=TRUTH[published_truth]), storage)
@@ -128,9 +125,8 @@ def _runs_before(folder: GridFolder) -> tuple[RunConfig, ...]:
     return folder.runs() if (folder.path / RUNS).exists() else ()
 
 
-def _import(
-    found: Found, grid: Imported, path: Path, storage: Storage, on_run: OnRun, *, published_truth: bool
-) -> None:
+def _import(found: Found, grid: Imported, path: Path, storage: Storage, *, published_truth: bool) -> str:
+    """Import a run; return in words what was done."""
     run = one_run.read_run(found, published_truth=published_truth)
     config = config_of(found, run.rounds.num_rows)
     source = Path(path.resolve().name) / found.folder.relative_to(path)
@@ -138,7 +134,7 @@ def _import(
     grid.runs.append(config)
     grid.imported += is_new
     grid.absent[run.absent] += 1
-    on_run(config.name, "imported" if is_new else "unchanged")
+    return f"{config.name}: {'imported' if is_new else 'unchanged'}"
 
 
 def _conclude(grid: Imported, text: str, storage: Storage) -> None:
@@ -159,24 +155,7 @@ def _conclude(grid: Imported, text: str, storage: Storage) -> None:
         for run in unlogged:
             grid.log.finish(run, "FINISHED")
         grid.log.summary([summary], sum(is_finished(storage, run) for run in folder.runs()), 0)
-    marks = (folder_of(storage.root, run) / MARK for run in unlogged)
-    storage.push(*(f"{mark.parent.name}/{mark.name}" for mark in marks if mark.exists()))
-
-
-@contextmanager
-def _progress(console: Console, total: int, *, as_json: bool) -> Iterator[OnRun]:
-    """Show a bar on a terminal, a line for each run in a log, and nothing with JSON."""
-    if as_json:
-        yield lambda name, result: None
-    elif console.is_terminal:
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
-        with Progress(*columns, console=console, transient=True) as progress:
-            task = progress.add_task("reading", total=total)
-            yield lambda name, result: progress.update(task, advance=1, description=f"{name} {result}")
-    else:
-        yield lambda name, result: console.print(
-            f"{name}: {result}", soft_wrap=True, markup=False, highlight=False
-        )
+    push_marks(unlogged, storage)
 
 
 def _as_dict(grid: Imported) -> dict[str, object]:

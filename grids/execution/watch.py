@@ -54,16 +54,11 @@ class Watch:
         self._storage = storage
         self._log = log
         self._view = view
-        self._lease = lease
+        self.lease = lease
         self._retention = retention
         self._check_cluster = check_cluster
         self._now = now
         self._ticked = self._busy = self._wrote = now()
-
-    @property
-    def lease_token(self) -> str:
-        """What the servers of the runs must see in the storage before they write to it."""
-        return self._lease.token
 
     @property
     def all_stopped(self) -> bool:
@@ -124,10 +119,6 @@ class Watch:
         self._storage.patiently(self._folder.ask_to_stop)
         self._view.stopping()
 
-    def conclude(self) -> None:
-        """Write the grid's progress at the end of the launch."""
-        self._write_progress()
-
     def tick(self) -> None:
         """Check the launch as a whole; to be called often.
 
@@ -139,7 +130,7 @@ class Watch:
         if now - self._ticked < TICK_SECONDS:
             return
         self._ticked = now
-        self._lease.check()
+        self.lease.check()
         self.stopping = self.stopping or self._storage.patiently(self._folder.stop_asked)
         if self.tally.running:
             self._busy = now
@@ -149,9 +140,10 @@ class Watch:
         self._view.tally(self.tally)
         if now - self._wrote >= WRITE_SECONDS:
             self._wrote = now
-            self._write_progress()
+            self.write_progress()
 
-    def _write_progress(self) -> None:
+    def write_progress(self) -> None:
+        """Write the grid's progress, for `fedgrid status`."""
         self._storage.patiently(lambda: self._folder.write_progress(self.tally.as_dict()))
 
     def _fetch(self, config: RunConfig) -> None:

@@ -9,15 +9,12 @@ from urllib.parse import quote as in_address
 
 from fedgrid.algorithms import registry
 from fedgrid.engine.data.registry import DATASETS
-from fedgrid.engine.format import DamagedFile, unseal
+from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.integrity.made_with import IMAGES, MADE_WITH, Parts, parts_of
 from fedgrid.engine.run_config import RunConfig
 from fedgrid.grids.mlflow_log.tags import described
-from fedgrid.grids.results.outcome import SCORES
 from fedgrid.tracking.mlflow.dataset_input import DatasetInput
 from fedgrid.tracking.mlflow.view import VIEW_KEY
-from fedgrid.tracking.records import RecordsError
-from fedgrid.tracking.scoring.scores import of_run
 
 ScoresAsDict: TypeAlias = Mapping[str, Any]
 """`RunScores.as_dict()`."""
@@ -51,14 +48,10 @@ def of_metrics() -> str:
     return "\n".join(["| metric of a round | meaning |", "| --- | --- |", *rows])
 
 
-def of_run_ended(config: RunConfig, folder: Path, mlflow_run_id: str, *, finished: bool) -> str:
-    """Return a run's description: what it is, when it clustered and into what, scores and figures."""
-    parts = [what(config)]
-    with suppress(RecordsError):
-        scores = _scores(folder, finished=finished)
-        parts += [_clustered(scores, config)]
+def of_run_ended(config: RunConfig, folder: Path, mlflow_run_id: str) -> str:
+    """Return a run's description: what it is, and its figures."""
     figures = sorted((folder / "figures").glob("*.png"))
-    return "\n\n".join([*parts, *(_figure(path, mlflow_run_id) for path in figures)])
+    return "\n\n".join([what(config), *(_figure(path, mlflow_run_id) for path in figures)])
 
 
 def dataset_of(config: RunConfig, folder: Path) -> DatasetInput:
@@ -83,30 +76,6 @@ def what(config: RunConfig) -> str:
         f"{config.split.kind}; seed {config.seed}, {config.training.rounds} rounds, "
         f"{config.training.local_epochs} local epochs, model {config.model}."
     )
-
-
-def _scores(folder: Path, *, finished: bool) -> ScoresAsDict:
-    """Return the scores of a run: those that its server has written, if it is finished."""
-    if finished:
-        with suppress(FileNotFoundError, DamagedFile):
-            return unseal(folder / SCORES)
-    return of_run(folder).as_dict()
-
-
-def _clustered(scores: ScoresAsDict, config: RunConfig) -> str:
-    done, rounds, clusters = scores["rounds"], config.training.rounds, _clusters(scores["clusters"])
-    so_far = "" if done == rounds else f" {done} of {rounds} rounds are done."
-    if scores["clustering_round"] is None:
-        return f"It never clustered: {clusters} at the end.{so_far}"
-    right = "exactly the hidden groups" if scores["exactly_right"] else "not the hidden groups"
-    return (
-        f"It first clustered in round {scores['clustering_round']}; the partition last changed in round "
-        f"{scores['last_change_round'] or 1}. At the end: {clusters}, {right}.{so_far}"
-    )
-
-
-def _clusters(count: int) -> str:
-    return "1 cluster" if count == 1 else f"{count} clusters"
 
 
 def _figure(path: Path, mlflow_run_id: str) -> str:

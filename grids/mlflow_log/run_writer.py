@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from fedgrid.engine.format import DamagedFile, seal
 from fedgrid.engine.integrity.record_files import write_joined
@@ -59,8 +59,6 @@ class Writer:
         self._grid_name = grid_name
         self._axes = axes
         self._searched = searched
-        self.common: Mapping[str, Any] = {}
-        """Parameters for the grid's own run when it is created: what all of its runs have in common."""
         self._storage = storage
         self._artifacts = artifacts
         self._experiment: Experiment | None = None
@@ -73,7 +71,7 @@ class Writer:
             given = {"grid": self._grid_name, **origin(), **source(self._grid_name)}
             if PARENT not in self._connected().entries:
                 given |= noted(notes.of_metrics())
-            self._parent = self._connected().start(PARENT, self._grid_name, given, self.common)
+            self._parent = self._connected().start(PARENT, self._grid_name, given, {})
             self.describe()
             if text:
                 self._connected().log_text(self._parent, text, "preset.yaml")
@@ -231,7 +229,7 @@ class Writer:
             experiment.log_artifacts(entry, files)
         experiment.log_artifacts(entry, sorted((folder / "figures").glob("*")), "figures")
         experiment.log_totals(entry, totals(folder))
-        ended = notes.of_run_ended(config, folder, entry.mlflow_run_id, finished=status == "FINISHED")
+        ended = notes.of_run_ended(config, folder, entry.mlflow_run_id)
         experiment.describe_run(entry, ended)
         experiment.finish(entry, status, _ended_ms(folder, entry.rounds))
         if status != "FINISHED":

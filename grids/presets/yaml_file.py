@@ -10,6 +10,8 @@ import yaml
 
 from fedgrid.engine.errors import ConfigError
 
+MOST_PARTS = 100_000
+"""Keys and values of a file. A few aliases of aliases can stand for billions."""
 Step = str | int
 """A key, or the position of a list item."""
 
@@ -94,6 +96,8 @@ def _parse(content: str | bytes, source: str) -> tuple[Any, yaml.Node | None]:
     try:
         loader = _Loader(content)
         node = loader.get_single_node()
+        if node is not None and _size(node, {}) > MOST_PARTS:
+            raise yaml.YAMLError(f"it has more than {MOST_PARTS} keys and values, aliases written out")
         return (None if node is None else loader.construct_document(node)), node
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
@@ -104,6 +108,22 @@ def _parse(content: str | bytes, source: str) -> tuple[Any, yaml.Node | None]:
     except (yaml.YAMLError, ValueError) as error:
         # ValueError: an impossible date or number, which PyYAML does not catch.
         raise ConfigError(f"{source} is not YAML: {' '.join(str(error).split())}") from error
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return the number of parts of a node if each alias were written out; `known` are sizes by id of a node.
+
+    Raises:
+        RecursionError: a node contains itself, or contains others too deeply.
+    """
+    if id(node) not in known:
+        parts: list[yaml.Node] = []
+        if isinstance(node, yaml.SequenceNode):
+            parts = node.value
+        elif isinstance(node, yaml.MappingNode):
+            parts = [part for pair in node.value for part in pair]
+        known[id(node)] = 1 + sum(_size(part, known) for part in parts)
+    return known[id(node)]
 
 
 def _inside(node: yaml.Node | None, step: Step) -> tuple[yaml.Mark, yaml.Node] | None:

@@ -152,6 +152,12 @@ def _archive(folder: Path) -> None:
         (folder / "archive" / name).mkdir(parents=True)
 
 
+LAUGHS = "".join(
+    f"l{level}: &l{level} [{', '.join([f'*l{level - 1}' if level else 'x'] * 10)}]\n" for level in range(9)
+)
+MERGES = "l0: &l0 {a: 1}\n" + "".join(
+    f"l{level}: &l{level} {{<<: [{', '.join([f'*l{level - 1}'] * 10)}]}}\n" for level in range(1, 9)
+)
 DEEP = "[" * 2000 + "]" * 2000
 DEEP_KEYS = "\n".join(" " * depth + "a:" for depth in range(1200))
 
@@ -162,6 +168,8 @@ BAD_INPUTS = (
     yaml("nested keys", DEEP_KEYS, "too deeply"),
     yaml("nested mappings", "clients: " + "{a: " * 2000 + "1" + "}" * 2000, "too deeply"),
     yaml("nested list as the whole file", DEEP, "too deeply"),
+    yaml("aliases of aliases", LAUGHS, "100000"),
+    yaml("merges of merges", MERGES, "100000"),
     yaml("list that contains itself", "clients: &a [*a]", "contain themselves"),
     yaml("mapping that contains itself", "training: &a {rounds: *a}", "contain themselves"),
     yaml("zero bytes", b"\0" * 100, "not YAML"),
@@ -287,6 +295,7 @@ BAD_INPUTS = (
         lambda folder: os.mkfifo(folder / "mine.py"),
     ),
     cluster("cluster of deep YAML", DEEP, "too deeply"),
+    cluster("cluster of aliases", LAUGHS, "100000"),
     cluster("cluster without provider", "cluster_name: x", "provider"),
     BadInput(
         "cluster that is a pipe",

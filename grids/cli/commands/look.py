@@ -38,10 +38,19 @@ def runs(
     as_json: AsJson = False,
 ) -> None:
     """List the runs of a grid with any of their settings, scores and recorded numbers."""
-    from fedgrid.grids.browse.runs import Wanted, show_runs
+    from fedgrid.grids.browse.runs import show_runs
 
-    wanted = Wanted(where or (), sort, reverse, columns)
-    show_runs(grid, wanted, open_storage(storage), console(), as_csv=as_csv, as_json=as_json)
+    show_runs(
+        grid,
+        open_storage(storage),
+        console(),
+        where=where or (),
+        sort=sort,
+        reverse=reverse,
+        columns=columns,
+        as_csv=as_csv,
+        as_json=as_json,
+    )
 
 
 @app.command(epilog="Example: `fedgrid show quickstart`, then `fedgrid show 11e257`")

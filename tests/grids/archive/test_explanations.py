@@ -108,15 +108,6 @@ def test_stored_rows_are_read_back_with_nothing_where_they_have_no_value(tmp_pat
     ]
 
 
-def test_same_rows_are_not_written_again_and_none_replace_them(tmp_path):
-    grid = stored(tmp_path)
-    before = (grid.path / FILE).stat()
-    keep(read_explanations(only(tmp_path)), grid)
-    assert (grid.path / FILE).stat() == before
-    keep([], grid)
-    assert of_grid(grid) == []
-
-
 def test_grid_without_explanations_has_no_file(tmp_path):
     grid = GridFolder(Storage(tmp_path / "runs"), "mine")
     keep([], grid)
