@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from fedgrid.grids.browse.charts import cluster_map, sparkline
 from fedgrid.grids.browse.run_facts import CURVES, shown_rounds
 from fedgrid.grids.browse.runs import cell
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.display.tables import RESULT_COLUMNS, duration
+from fedgrid.grids.display.tables import RESULT_COLUMNS, choice_table, duration
 from fedgrid.grids.presets.axis_keys import text_of
 from fedgrid.grids.round_cache.table import readable_size
 from fedgrid.redaction import printable
@@ -26,10 +24,6 @@ HEADINGS = {
     "generalised_accuracy": "gen. acc.",
     "bytes": "sent so far",
 }
-SPARKS = ("temperature", "personalised_accuracy")
-"""Curves that are drawn."""
-WIDTH = 60
-"""Characters of a sparkline at most."""
 
 
 def print_run(facts: Mapping[str, Any], console: Console) -> None:
@@ -42,16 +36,11 @@ def print_run(facts: Mapping[str, Any], console: Console) -> None:
     say(_settings(facts))
     if facts["round"]:
         say()
-        _print_curves(facts, console)
-        say()
         console.print(_rounds_table(facts))
-        say()
-        labels_RK, truth_K = np.array(facts["clusters"]), np.array(facts["hidden_groups"])
-        for line in cluster_map(labels_RK, truth_K, np.array(facts["round"]), console.width):
-            console.print(line, soft_wrap=True)
     if facts["scores"]:
         say()
-        console.print(_scores_table(facts["scores"]))
+        scores = [printable(cell(facts["scores"][name])) for name in RESULT_COLUMNS]
+        console.print(choice_table(list(RESULT_COLUMNS.values()), [scores]))
     for note in facts["notes"]:
         say(f"log: {note}")
     say()
@@ -83,15 +72,6 @@ def _settings(facts: Mapping[str, Any]) -> str:
     return "\n".join([f"Model {facts['model']}. Differs from the defaults in:", *lines])
 
 
-def _print_curves(facts: Mapping[str, Any], console: Console) -> None:
-    for name in SPARKS:
-        values_R = np.array([np.nan if value is None else value for value in facts["curves"][name]])
-        known = values_R[~np.isnan(values_R)]
-        if len(known):
-            line = f"{HEADINGS[name]:<10} {known[0]:.3f} {sparkline(values_R, WIDTH)} {known[-1]:.3f}"
-            print_plain(console, f"{line}   from {known.min():.3f} to {known.max():.3f}")
-
-
 def _rounds_table(facts: Mapping[str, Any]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for heading in ("round", *(HEADINGS[name] for name in CURVES)):
@@ -109,11 +89,3 @@ def _cell(name: str, value: float | None) -> str:
     if value is not None and name == "bytes":
         return readable_size(int(value))
     return cell(int(value) if value is not None and name == "clusters" else value)
-
-
-def _scores_table(scores: Mapping[str, Any]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in RESULT_COLUMNS.values():
-        table.add_column(heading, justify="right")
-    table.add_row(*(Text(printable(cell(scores[name]))) for name in RESULT_COLUMNS))
-    return table
