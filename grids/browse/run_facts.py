@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.errors import FedgridError
-from fedgrid.engine.run_config import RunConfig, complete
+from fedgrid.engine.run_config import DEFAULTS, RunConfig, complete
 from fedgrid.engine.run_folder import LOG, RunFolder
 from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.browse.columns import Row, rows_of
 from fedgrid.grids.display.tables import RESULT_COLUMNS
-from fedgrid.grids.presets.axis_keys import AXES, axis_keys, value_of
+from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys, value_of
 from fedgrid.tracking.records import Array, Records, RecordsError, read_records
 from fedgrid.tracking.scoring.scores import curves
 
@@ -59,13 +60,18 @@ def _changed(config: RunConfig, data_dir: Path) -> dict[str, Any] | None:
     Of a plugin's algorithm all settings, without defaults: to show a run executes no plugin. None if the
     user's own images are not at hand.
     """
+    name = config.algorithm["name"]
+    is_known = name in ALGORITHMS
     plain = {axis: getattr(config, axis) for axis in AXES}
     try:
-        usual = complete(plain | {"algorithm": config.algorithm["name"]}, data_dir)
+        usual = complete(plain | {"algorithm": name if is_known else DEFAULTS["algorithm"]}, data_dir)
     except FedgridError:
         return None
-    keys = [key for key in axis_keys() if key not in AXES]
+    keys = [key for key in axis_keys() if key not in AXES and (is_known or not key.startswith(SETTING))]
     values = {key: (value_of(config, key), value_of(usual, key)) for key in keys}
+    if not is_known:
+        settings = {key: value for key, value in config.algorithm.items() if key != "name"}
+        values |= {f"{SETTING}{key}": (value, None) for key, value in settings.items() if value is not None}
     return {key: {"value": now, "default": then} for key, (now, then) in values.items() if now != then}
 
 
@@ -78,22 +84,20 @@ def _recorded(row: Row) -> dict[str, Any]:
     found = curves(records)
     return {
         "round": records.round_R.tolist(),
-        "curves": {
-            name: [float(value) if np.isfinite(value) else None for value in found[name]] for name in CURVES
-        },
-        "events": events(records),
+        "curves": {name: _numbers(found[name]) for name in CURVES},
+        "events": events(records, row.config),
         "clusters": records.clients["cluster"].astype(int).tolist(),
         "hidden_groups": records.truth_K.astype(int).tolist(),
     }
 
 
-def events(records: Records) -> dict[int, str]:
+def events(records: Records, config: RunConfig) -> dict[int, str]:
     """Return round -> what happened in it, of the rounds in which something did."""
-    before = 1
+    before, told = 1, _told(config)
     found: dict[int, str] = {}
     for place, number in enumerate(records.round_R.tolist()):
         clusters = int(records.rounds["clusters"][place])
-        words = []
+        words = told.get(number, [])
         if clusters != before:
             words.append(f"{before} -> {clusters} clusters")
         elif records.rounds["clustered"][place] == 1:
@@ -106,6 +110,20 @@ def events(records: Records) -> dict[int, str]:
     return found
 
 
+def _told(config: RunConfig) -> dict[int, list[str]]:
+    """Return round -> which clients the configuration has join in it, and whose data change."""
+    found: dict[int, list[str]] = {}
+    for number in sorted(set(config.joins.values())):
+        joining = [client for client, at in config.joins.items() if at == number]
+        one = f"client {joining[0]} joins"
+        found[number] = [one if len(joining) == 1 else f"{len(joining)} clients join"]
+    for number in sorted({move.round for move in config.drift.values()}):
+        moving = [(client, move.to) for client, move in config.drift.items() if move.round == number]
+        one = f"client {moving[0][0]} moves to group {moving[0][1]}"
+        found.setdefault(number, []).append(one if len(moving) == 1 else f"{len(moving)} clients move")
+    return found
+
+
 def shown_rounds(round_R: Array, told: Mapping[int, str]) -> list[int]:
     """Return the numbers of the rounds for a short table: first, last, eventful, some between."""
     eventful = [number for number in round_R.tolist() if number in told][: ROUNDS_SHOWN - 2]
@@ -115,6 +133,10 @@ def shown_rounds(round_R: Array, told: Mapping[int, str]) -> list[int]:
 
 def _counted(number: float, what: str) -> list[str]:
     return [f"{int(number)} {what}{'' if number == 1 else 's'}"] if number > 0 else []
+
+
+def _numbers(values_R: Array) -> list[float | None]:
+    return [float(value) if np.isfinite(value) else None for value in values_R]
 
 
 def _notes(log: Path) -> list[str]:

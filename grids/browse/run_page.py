@@ -8,6 +8,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from fedgrid.grids.browse.charts import cluster_map, sparkline
 from fedgrid.grids.browse.run_facts import CURVES, shown_rounds
 from fedgrid.grids.browse.runs import cell
 from fedgrid.grids.display.plain import print_plain
@@ -24,6 +25,10 @@ HEADINGS = {
     "generalised_accuracy": "gen. acc.",
     "bytes": "sent so far",
 }
+SPARKS = ("temperature", "personalised_accuracy")
+"""Curves that are drawn."""
+WIDTH = 60
+"""Characters of a sparkline at most."""
 
 
 def print_run(facts: Mapping[str, Any], console: Console) -> None:
@@ -36,7 +41,13 @@ def print_run(facts: Mapping[str, Any], console: Console) -> None:
     say(_settings(facts))
     if facts["round"]:
         say()
+        _print_curves(facts, console)
+        say()
         console.print(_rounds_table(facts))
+        say()
+        labels_RK, truth_K = np.array(facts["clusters"]), np.array(facts["hidden_groups"])
+        for line in cluster_map(labels_RK, truth_K, np.array(facts["round"]), console.width):
+            console.print(line, soft_wrap=True)
     if facts["scores"]:
         say()
         scores = [printable(cell(facts["scores"][name])) for name in RESULT_COLUMNS]
@@ -70,6 +81,15 @@ def _settings(facts: Mapping[str, Any]) -> str:
         for key, one in changed.items()
     ]
     return "\n".join([f"Model {facts['model']}. Differs from the defaults in:", *lines])
+
+
+def _print_curves(facts: Mapping[str, Any], console: Console) -> None:
+    for name in SPARKS:
+        values_R = np.array([np.nan if value is None else value for value in facts["curves"][name]])
+        known = values_R[~np.isnan(values_R)]
+        if len(known):
+            line = f"{HEADINGS[name]:<10} {known[0]:.3f} {sparkline(values_R, WIDTH)} {known[-1]:.3f}"
+            print_plain(console, f"{line}   from {known.min():.3f} to {known.max():.3f}")
 
 
 def _rounds_table(facts: Mapping[str, Any]) -> Table:

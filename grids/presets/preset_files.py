@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.plugins import active
 from fedgrid.engine.run_config import DEFAULTS, INNER, SETTABLE, RunConfig
@@ -63,6 +64,17 @@ def file_meant(what: str) -> str | None:
     return next((file for file in (f"{what}.yaml", f"{what}.yml") if os.path.isfile(file)), None)
 
 
+def _no_preset(what: str) -> ConfigError:
+    """Return the error for what is no preset; it may be a file without its ending, or a data set."""
+    if file := file_meant(what):
+        return ConfigError(f"unknown preset '{what}'; did you mean the file {file}?")
+    if what in DATASETS or what.startswith(("folder:", "npz:")):
+        return ConfigError(
+            f"'{what}' is a data set, no preset: fedgrid run --dataset {what} --algorithm fedavg"
+        )
+    return unknown("preset", what, preset_names())
+
+
 def open_preset(what: str) -> YamlFile:
     """Return the file of a preset, or one of the user's.
 
@@ -72,7 +84,7 @@ def open_preset(what: str) -> YamlFile:
     if what in preset_names():
         return YamlFile(f"{what}.yaml", (PRESETS / f"{what}.yaml").read_bytes())
     if not is_path(what):
-        raise unknown("preset", what, preset_names())
+        raise _no_preset(what)
     try:
         return read_yaml(Path(what))
     except FileNotFoundError as error:

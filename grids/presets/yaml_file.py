@@ -12,6 +12,10 @@ from fedgrid.engine.errors import ConfigError
 
 MOST_PARTS = 100_000
 """Keys and values of a file. A few aliases of aliases can stand for billions."""
+MOST_BYTES = 1 << 20
+"""Bytes of a file."""
+MOST_NESTED = 100
+"""Brackets within brackets. The time that PyYAML takes grows with the square of their number."""
 Step = str | int
 """A key, or the position of a list item."""
 
@@ -20,12 +24,16 @@ def read_yaml(path: Path) -> "YamlFile":
     """Return the YAML mapping in a file.
 
     Raises:
-        ConfigError: if it is not YAML, or not a mapping.
+        ConfigError: if it is not YAML or not a mapping, or is too large.
         OSError: if it cannot be read.
     """
     if path.exists() and not path.is_file():
         raise ConfigError(f"{path} is not a file; expected YAML there")
-    return YamlFile(str(path), path.read_bytes())
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ConfigError(f"{path} is larger than {MOST_BYTES >> 20} MiB; is it YAML?")
+    return YamlFile(str(path), content)
 
 
 class YamlFile:
@@ -96,15 +104,19 @@ def _parse(content: str | bytes, source: str) -> tuple[Any, yaml.Node | None]:
     try:
         loader = _Loader(content)
         node = loader.get_single_node()
-        if node is not None and _size(node, {}) > MOST_PARTS:
-            raise yaml.YAMLError(f"it has more than {MOST_PARTS} keys and values, aliases written out")
-        return (None if node is None else loader.construct_document(node)), node
+        if node is None:
+            return None, None
+        if _size(node, {}) > MOST_PARTS:
+            raise ConfigError(f"{source} has more than {MOST_PARTS} keys and values, aliases written out")
+        return loader.construct_document(node), node
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         problem = " ".join(part for part in (error.context, error.problem) if part)
         raise ConfigError(f"{source} is not YAML: {line}{problem}") from error
     except RecursionError as error:
         raise ConfigError(f"{source}: lists and keys are nested too deeply, or contain themselves") from error
+    except ConfigError:
+        raise
     except (yaml.YAMLError, ValueError) as error:
         # ValueError: an impossible date or number, which PyYAML does not catch.
         raise ConfigError(f"{source} is not YAML: {' '.join(str(error).split())}") from error
@@ -144,6 +156,16 @@ class _Loader(yaml.SafeLoader):
     ruamel.yaml does refuse them, but reads YAML 1.2 (`010` is 10 there and 8 here), keeps no lines of keys
     merged by `<<`, and takes four to seven times as long.
     """
+
+    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+        """Note an opening bracket.
+
+        Raises:
+            RecursionError: it is within too many others.
+        """
+        if self.flow_level >= MOST_NESTED:
+            raise RecursionError
+        super().fetch_flow_collection_start(token)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return the mapping of `node`.

@@ -172,6 +172,7 @@ BAD_INPUTS = (
     yaml("merges of merges", MERGES, "100000"),
     yaml("list that contains itself", "clients: &a [*a]", "contain themselves"),
     yaml("mapping that contains itself", "training: &a {rounds: *a}", "contain themselves"),
+    yaml("two megabytes", b"# " + b"x" * (2 << 20), "larger than 1 MiB"),
     yaml("zero bytes", b"\0" * 100, "not YAML"),
     yaml("binary", bytes(range(256)), "not YAML"),
     yaml("empty", b"", "mine.yaml"),

@@ -74,7 +74,7 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         ),
         (["data", "mnits"], "unknown dataset 'mnits'; did you mean 'mnist'?"),
         (["data", "folder:my-cat-images"], "my-cat-images/train is missing"),
-        (["run", "folder:my-own-cat-images"], "unknown preset 'folder:my-own-cat-images'"),
+        (["run", "folder:my-own-cat-images"], "'folder:my-own-cat-images' is a data set, no preset"),
         (["data", "digits-15-rotated-balanced"], "did you mean 'rotated'?"),
         (["data", "digits", "--clients", "0"], "clients = 0: input should be greater than 0"),
         (["data", "digits", "--set", "seed=[1, 2]"], "one split at a time, not 2"),

@@ -284,3 +284,10 @@ def test_an_override_sets_joins_for_some_runs(write):
 def test_an_invalid_join_is_refused_with_its_line(write):
     path = write("base: quickstart\nseed: 1\njoins:\n  15: 5")
     refused("mine.yaml, line 3: joins: client 15 does not exist, the last one is 14", path)
+
+
+def test_a_name_that_is_no_preset_may_be_a_file_without_its_ending_or_a_data_set(write):
+    file = write("dataset: digits")
+    refused(f"did you mean the file {file}?", file.removesuffix(".yaml"))
+    refused("'mnist' is a data set, no preset: fedgrid run --dataset mnist", "mnist")
+    refused("is a data set", "folder:/tmp")

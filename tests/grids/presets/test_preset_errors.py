@@ -228,3 +228,12 @@ def test_a_merged_key_is_refused_with_the_line_where_it_was_written(refused):
 )
 def test_invalid_yaml_is_refused_with_its_line(refused, text, message):
     refused(text, message)
+
+
+@pytest.mark.parametrize(
+    "text", [f"algorithm: {'[' * 150}fedavg{']' * 150}", "algorithm: " + "[" * 1_000_000]
+)
+def test_deep_nesting_is_refused_before_it_takes_time(write, text):
+    """PyYAML would look at a million brackets for hours."""
+    with pytest.raises(ConfigError, match=r"^mine.yaml: lists and keys are nested too deeply"):
+        runs(write(text))
