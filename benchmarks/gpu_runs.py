@@ -13,7 +13,7 @@ from fedgrid.engine.data.datasets import find
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.planning.calibrate import Speed, Workload, calibrate, run_cost
+from fedgrid.grids.planning.calibrate import Speed, Workload, calibrate, run_seconds
 from fedgrid.grids.planning.images import expected_images
 from fedgrid.grids.presets.grid import load_grid
 
@@ -65,7 +65,7 @@ def projected_hours(grid: str, device: str, gains: Mapping[str, float], budget: 
     for run, workload in zip(runs, workloads, strict=True):
         images = expected_images(run, find(run.dataset, NO_DATA))
         speed = shared(speeds[workload], gains[workload.model])
-        seconds += run_cost(run, images, speed, run.training.rounds).seconds
+        seconds += run_seconds(run, images, speed, run.training.rounds)
     return seconds / HOUR
 
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.paper_scale
 
-Nothing is trained: `grids.planning.published_branches` says which rounds are shared.
+Nothing is trained: `benchmarks.published_branches` says which rounds are shared.
 
 Disk: a computed round stores one mean update, as large as the model, per cluster. The tables do not have the
 number of clusters: the 3 hidden groups are assumed (the archive's runs end with 2 to 13 clusters), or one
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.published_branches import GROUPS, Branch, branch, computed, rounds_computed
 from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank
-from fedgrid.grids.planning.published_branches import GROUPS, Branch, branch, computed, rounds_computed
 from fedgrid.tracking.published.numbers import Scenario, clustering
 from fedgrid.tracking.scoring.partitions import PublishedClustering
 

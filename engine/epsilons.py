@@ -47,28 +47,6 @@ class Proposal:
         """The algorithm's settings by name."""
         return {"epsilon_1": self.epsilon_1, "epsilon_2": self.epsilon_2, "cooldown": self.cooldown}
 
-    def reach(self, mean_norm_R: Sequence[float], max_norm_R: Sequence[float]) -> float | None:
-        """Return the upper limit of an epsilon_2 with which a federation with these norms would split.
-
-        It is the largest client norm in the rounds after the cooldown in which the norm of the mean update is
-        below epsilon_1; None if there is no such round. The norms must be from before any split.
-
-        Args:
-            mean_norm_R: norm of the mean update of each round.
-            max_norm_R: largest norm of a client's update of each round.
-        """
-        rounds = self._stalled(mean_norm_R)
-        return max((max_norm_R[number - 1] for number in rounds), default=None)
-
-    def first_split(self, mean_norm_R: Sequence[float], max_norm_R: Sequence[float]) -> int | None:
-        """Return the round, from 1, in which a federation with these norms splits first; None if never."""
-        rounds = self._stalled(mean_norm_R)
-        return next((number for number in rounds if max_norm_R[number - 1] > self.epsilon_2), None)
-
-    def _stalled(self, mean_norm_R: Sequence[float]) -> list[int]:
-        numbered = enumerate(mean_norm_R, start=1)
-        return [number for number, norm in numbered if number > self.cooldown and norm < self.epsilon_1]
-
 
 def propose(update_norm_E: Sequence[float], loss_E: Sequence[float]) -> Proposal:
     """Apply the rules of thumb to the Euclidean norm of each epoch's update and to its loss.

@@ -6,16 +6,15 @@ from functools import cache
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Of `malloc.h`."""
 TRIM_ABOVE, MAP_ABOVE = 512 << 20, 32 << 20
-"""Bytes: free memory at the heap's end that goes back to the system, and blocks that are mapped apart. 32 MiB is
-the most that glibc takes."""
+"""Bytes: free memory at the heap's end that stays; size from which a block is mapped apart, at most 32 MiB."""
 
 
 @cache
 def keep_freed_memory() -> bool:
     """Set the thresholds of glibc's malloc, for this process; return whether it took them.
 
-    By default each batch's activations go back to the system and come again as page faults: up to a quarter of
-    the time of training. Nowhere but with glibc is anything changed. No number depends on it.
+    By default each batch's activations go back to the system and come again as page faults, up to a quarter
+    of the time of training. Other C libraries are left alone. No number depends on it.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

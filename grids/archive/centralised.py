@@ -7,7 +7,7 @@ the learning rate and the model, in two forms.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -19,20 +19,6 @@ from fedgrid.grids.results.archived_trainings import ArchivedTraining, SetScores
 
 EXCHANGED = ("pathmnist", "bloodmnist")
 TESTED = ("test_loss", "accuracy", "f1score")
-
-
-def read_all(found: Iterable[FoundTraining]) -> tuple[list[ArchivedTraining], list[str]]:
-    """Return the trainings that can be read, and a sentence about each of the others.
-
-    The papers' tables need none of them, so a trial that its authors left half-done is no reason to stop.
-    """
-    trainings, problems = [], []
-    for each in found:
-        try:
-            trainings.append(read_training(each))
-        except DataError as error:
-            problems.append(str(error))
-    return trainings, problems
 
 
 def read_training(found: FoundTraining) -> ArchivedTraining:

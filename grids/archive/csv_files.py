@@ -5,7 +5,6 @@ Shapes: N rows, R rounds, K clients.
 
 import csv
 from collections.abc import Sequence
-from io import StringIO
 from math import inf
 from pathlib import Path
 from typing import TypeAlias
@@ -35,17 +34,11 @@ def lines_of(path: Path) -> list[Line]:
         DataError: the file cannot be read, is empty, or is not csv.
     """
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from error
-    try:
-        reader = csv.reader(StringIO(data.decode(), newline=""), strict=True)
-        lines = [(reader.line_num, cells) for cells in reader if cells]
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise malformed(path, line, "bytes that are not text", "UTF-8") from error
-    except csv.Error as error:
-        raise malformed(path, reader.line_num, str(error), "comma-separated values") from error
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.reader(file, strict=True)
+            lines = [(reader.line_num, cells) for cells in reader if cells]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
     if not lines:
         raise malformed(path, 1, "an empty file", "comma-separated values")
     return lines
@@ -113,21 +106,8 @@ class Table:
         return values
 
     def texts(self, column: str) -> list[str]:
-        """Return a column of names, each there once.
-
-        Raises:
-            DataError: a cell is empty, or a name is there twice.
-        """
-        names: dict[str, int] = {}
-        for line, cells in self._rows:
-            name = cells[self._at[column]]
-            if not name:
-                raise malformed(self.path, line, f"no {column}", "a name")
-            if name in names:
-                found = f"a second row of {column} '{name[:MOST_SHOWN]}'"
-                raise malformed(self.path, line, found, f"one; line {names[name]} is another")
-            names[name] = line
-        return list(names)
+        """Return a column of names."""
+        return [cells[self._at[column]] for _, cells in self._rows]
 
     def check_counts(self, column: str) -> None:
         """Check that a column counts the rows from 0 on.
@@ -150,19 +130,13 @@ class Table:
         """
         found_RK = np.full((num_rounds, num_clients), -1)
         for index, (line, cells) in enumerate(self._rows):
-            place = []
-            for column, end in ((round_column, num_rounds), (client_column, num_clients)):
-                text = cells[self._at[column]]
-                place.append(whole(self.path, line, column, text))
-                if place[-1] >= end:
-                    raise malformed(self.path, line, f"{column} {text}", f"0 to {end - 1}, as in the mapping")
-            if found_RK[tuple(place)] >= 0:
-                first, _ = self._rows[found_RK[tuple(place)]]
-                found = f"a second row of {round_column} {place[0]} and {client_column} {place[1]}"
-                raise malformed(self.path, line, found, f"one; line {first} is another")
-            found_RK[tuple(place)] = index
-        for lacking, client in np.argwhere(found_RK < 0)[:1]:
-            end = self._rows[-1][0] if self._rows else 1
-            expected = f"a row of {round_column} {lacking} and {client_column} {client}"
-            raise malformed(self.path, end, f"the end after {len(self._rows)} rows", expected)
+            texts = [cells[self._at[column]] for column in (round_column, client_column)]
+            at, client = (whole(self.path, line, "number", text) for text in texts)
+            if at >= num_rounds or client >= num_clients or found_RK[at, client] >= 0:
+                found = f"{round_column} {at}, {client_column} {client}"
+                raise malformed(self.path, line, found, "one row for each round and client of the mapping")
+            found_RK[at, client] = index
+        if (found_RK < 0).any():
+            found = f"the end after {len(self._rows)} rows"
+            raise malformed(self.path, self._rows[-1][0] if self._rows else 1, found, f"{found_RK.size}")
         return found_RK

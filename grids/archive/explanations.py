@@ -5,10 +5,8 @@ run with one cluster has no images of others: its file has titles only. Of a cen
 row every tenth epoch. `INDE_avg.csv`, the mean of each file, is not read: it follows from the rows.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
-from fedgrid.engine.errors import DataError
 from fedgrid.grids.archive.csv_files import Table, whole
 from fedgrid.grids.archive.layout import FoundExplanations
 from fedgrid.grids.results.archived_explanations import CENTRALISED, STATISTICS
@@ -22,17 +20,6 @@ COLUMNS = {
     **{name: name for name in ("p05", "p25", "p50", "p75", "p95")},
 }
 """Our name of a statistic -> the archive's."""
-
-
-def read_all(found: Iterable[FoundExplanations]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the rows of the files that can be read, and a sentence about each of the others."""
-    rows, problems = [], []
-    for each in found:
-        try:
-            rows += read_explanations(each)
-        except DataError as error:
-            problems.append(str(error))
-    return rows, problems
 
 
 def read_explanations(found: FoundExplanations) -> list[dict[str, Any]]:

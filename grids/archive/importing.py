@@ -2,32 +2,33 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from shlex import quote
+from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import claim
 from fedgrid.grids.archive import layout, one_run
+from fedgrid.grids.archive.centralised import read_training
 from fedgrid.grids.archive.configs import config_of
+from fedgrid.grids.archive.explanations import read_explanations
 from fedgrid.grids.archive.keep import forget, keep
 from fedgrid.grids.archive.layout import Found
-from fedgrid.grids.archive.rest import Rest, rest_of
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.summary import write_summary
-from fedgrid.grids.mlflow_log.mark import MARK
+from fedgrid.grids.mlflow_log.mark import push_marks
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.planning.claims import of_import
+from fedgrid.grids.results import archived_explanations, archived_trainings
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.grid_folder import RUNS, GridFolder
 from fedgrid.grids.results.outcome import is_finished
@@ -40,8 +41,8 @@ hidden_groups: {truth}
 """
 TRUTH = {False: "those of the images", True: "published (bloodmnist-30-overlapping-imbalanced as 7/14/9)"}
 
-OnRun = Callable[[str, str], None]
-"""Called with the name of each run, and `imported` or `unchanged`."""
+F = TypeVar("F")
+R = TypeVar("R")
 
 
 @dataclass
@@ -76,27 +77,40 @@ def import_archive(
     grids = [Imported(name, runs, RunLog(name, storage.root, warn)) for name, runs in found.items() if runs]
     if not grids:
         raise ConfigError(f"{path} has folders of the authors' archive, but no run in them; unpack it whole")
-    rest = rest_of(path)
+    trainings = list(_readable(read_training, layout.trainings(path)))
+    rows = [row for rows in _readable(read_explanations, layout.explanations(path)) for row in rows]
     storage.pull_marks()
     storage.check_writable()
     for grid in grids:
         _check_is_archived(grid.name, storage)
     with Lease(storage, name, of_import(f"{name}-temperature"), warn) as lease:
         claim(storage)
-        with _progress(console, sum(len(grid.found) for grid in grids), as_json=as_json) as on_run:
-            for grid in grids:
-                for run in grid.found:
-                    lease.check()
-                    _import(run, grid, path, storage, on_run, published_truth=published_truth)
+        for grid in grids:
+            for run in grid.found:
+                lease.check()
+                imported = _import(run, grid, path, storage, published_truth=published_truth)
+                if not as_json:
+                    print_plain(console, imported)
         with nullcontext() if as_json else console.status("Writing to MLflow ..."):
             for grid in grids:
                 _conclude(grid, TEXT.format(truth=TRUTH[published_truth]), storage)
-            rest.keep(GridFolder(storage, name))
+            archived_trainings.keep(trainings, GridFolder(storage, name))
+            archived_explanations.keep(rows, GridFolder(storage, name))
+    of_trainings = [f"{training.dataset}: {training.name}" for training in trainings]
     if as_json:
-        output = {"grids": [_as_dict(grid) for grid in grids], **rest.as_dict(), "storage": str(storage)}
-        print(json.dumps(output))
+        others = {"centralised": of_trainings, "explanations": len(rows), "storage": str(storage)}
+        print(json.dumps({"grids": [_as_dict(grid) for grid in grids], **others}))
     else:
-        _show(grids, rest, storage, console)
+        _show(grids, of_trainings, len(rows), storage, console)
+
+
+def _readable(read: Callable[[F], R], files: Iterable[F]) -> Iterator[R]:
+    """Yield the content of the files that can be read; the others are named and skipped."""
+    for each in files:
+        try:
+            yield read(each)
+        except DataError as error:
+            warn(f"skipped: {error}")
 
 
 def _check_is_archived(name: str, storage: Storage) -> None:
@@ -111,9 +125,8 @@ def _runs_before(folder: GridFolder) -> tuple[RunConfig, ...]:
     return folder.runs() if (folder.path / RUNS).exists() else ()
 
 
-def _import(
-    found: Found, grid: Imported, path: Path, storage: Storage, on_run: OnRun, *, published_truth: bool
-) -> None:
+def _import(found: Found, grid: Imported, path: Path, storage: Storage, *, published_truth: bool) -> str:
+    """Import a run; return in words what was done."""
     run = one_run.read_run(found, published_truth=published_truth)
     config = config_of(found, run.rounds.num_rows)
     source = Path(path.resolve().name) / found.folder.relative_to(path)
@@ -121,7 +134,7 @@ def _import(
     grid.runs.append(config)
     grid.imported += is_new
     grid.absent[run.absent] += 1
-    on_run(config.name, "imported" if is_new else "unchanged")
+    return f"{config.name}: {'imported' if is_new else 'unchanged'}"
 
 
 def _conclude(grid: Imported, text: str, storage: Storage) -> None:
@@ -142,24 +155,7 @@ def _conclude(grid: Imported, text: str, storage: Storage) -> None:
         for run in unlogged:
             grid.log.finish(run, "FINISHED")
         grid.log.summary([summary], sum(is_finished(storage, run) for run in folder.runs()), 0)
-    marks = (folder_of(storage.root, run) / MARK for run in unlogged)
-    storage.push(*(f"{mark.parent.name}/{mark.name}" for mark in marks if mark.exists()))
-
-
-@contextmanager
-def _progress(console: Console, total: int, *, as_json: bool) -> Iterator[OnRun]:
-    """Show a bar on a terminal, a line for each run in a log, and nothing with JSON."""
-    if as_json:
-        yield lambda name, result: None
-    elif console.is_terminal:
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
-        with Progress(*columns, console=console, transient=True) as progress:
-            task = progress.add_task("reading", total=total)
-            yield lambda name, result: progress.update(task, advance=1, description=f"{name} {result}")
-    else:
-        yield lambda name, result: console.print(
-            f"{name}: {result}", soft_wrap=True, markup=False, highlight=False
-        )
+    push_marks(unlogged, storage)
 
 
 def _as_dict(grid: Imported) -> dict[str, object]:
@@ -177,7 +173,9 @@ def _as_dict(grid: Imported) -> dict[str, object]:
     }
 
 
-def _show(grids: Sequence[Imported], rest: Rest, storage: Storage, console: Console) -> None:
+def _show(
+    grids: Sequence[Imported], trainings: Sequence[str], explained: int, storage: Storage, console: Console
+) -> None:
     say = partial(print_plain, console)
     for grid in grids:
         numbers = _as_dict(grid)
@@ -188,8 +186,11 @@ def _show(grids: Sequence[Imported], rest: Rest, storage: Storage, console: Cons
         for names, count in sorted(grid.absent.items()):
             if names:
                 say(f"  absent in {count} of them: {', '.join(names)}")
-    for line in rest.lines():
-        say(line)
+    if trainings:
+        show = f"fedgrid centralised {trainings[0].partition(':')[0]}"
+        say(f"centralised trainings: {len(trainings)}; `{show}` shows them beside its own")
+    if explained:
+        say(f"scores of explanations: {explained} models; `fedgrid report` has their tables")
     say(f"Written to {storage}")
     say(f"MLflow store: {redacted(grids[0].log.uri)}")
     for grid in grids:

@@ -1,7 +1,6 @@
 """Writes an archived run into a storage as a finished run, unless it is there already."""
 
 from io import BytesIO
-from pathlib import Path
 from shutil import rmtree
 
 import pyarrow as pa
@@ -31,7 +30,9 @@ def keep(run: ArchivedRun, config: RunConfig, source: str, storage: Storage) -> 
     folder = folder_of(storage.root, config)
     records = {"rounds.parquet": _parquet(run.rounds), "clients.parquet": _parquet(run.clients)}
     storage.refresh(*(f"{folder.name}/{name}" for name in records))
-    if is_finished(storage, config) and all(_has(folder / name, data) for name, data in records.items()):
+    if is_finished(storage, config) and all(
+        (folder / name).exists() and (folder / name).read_bytes() == data for name, data in records.items()
+    ):
         return False
     forget(config, storage)
     run_folder = RunFolder(storage, config)
@@ -63,7 +64,3 @@ def _parquet(table: pa.Table) -> bytes:
     data = BytesIO()
     pq.write_table(stamped(table), data, write_page_checksum=True)
     return data.getvalue()
-
-
-def _has(path: Path, data: bytes) -> bool:
-    return path.exists() and path.read_bytes() == data

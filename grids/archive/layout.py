@@ -10,14 +10,13 @@ other things, which hold no run. Scores of explanations are in
 `experiments/DATASET/centralised_test/explanations/DATASET_explanations.csv`.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from operator import contains
 from pathlib import Path
 from typing import Any
 
-from fedgrid.engine.errors import ConfigError, DataError, hint
+from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.scenarios import PUBLISHED_DATASETS, SCENARIOS, Scenario
 
 EXPERIMENTS, TEMPERATURES, DATASETS = "experiments", "temperature_experiments", "datasets"
@@ -36,7 +35,6 @@ NAMES: tuple[Mapping[str, Any], ...] = (
     {"15": 15, "30": 30},
 )
 """Names of the folders, from the top: data set, overlap, balance, number of clients."""
-KINDS = ("data set", "overlap", "balance", "number of clients")
 ALGORITHMS = {
     "baseline": "fedavg",
     "sattler": "sattler-as-published",
@@ -90,34 +88,23 @@ class FoundExplanations:
 
 
 def experiments(archive: Path) -> list[Found]:
-    """Return the runs of the tables, ordered by scenario and algorithm; none without that folder.
-
-    Raises:
-        DataError: a folder that holds a run has an unknown name.
-    """
-    found = []
-    for names, folder in _scenarios(archive / EXPERIMENTS):
-        for run in _folders(folder):
-            algorithm = _algorithm_of(run, names)
-            if algorithm is not None:
-                found.append(_found(archive, names, algorithm, run / RESULTS))
+    """Return the runs of the tables, ordered by scenario and algorithm; none without that folder."""
+    found = [
+        _found(archive, names, ours, folder / f"{theirs}_{'_'.join(names)}" / RESULTS)
+        for names, folder in _scenarios(archive / EXPERIMENTS)
+        for theirs, ours in ALGORITHMS.items()
+        if (folder / f"{theirs}_{'_'.join(names)}").is_dir()
+    ]
     order = list(product(SCENARIOS, ALGORITHMS.values()))
     return sorted(found, key=lambda run: order.index((run.scenario.name, run.algorithm)))
 
 
 def temperatures(archive: Path) -> list[Found]:
-    """Return the runs made for their temperature, ordered by scenario; none without that folder.
-
-    Raises:
-        DataError: a folder has a name that is not known, or a scenario has several runs.
-    """
+    """Return the runs made for their temperature, ordered by scenario; none without that folder."""
     found: dict[str, Found] = {}
     for names, folder in _scenarios(archive / TEMPERATURES):
         for place in sorted({path.parent for name in (MAPPING, TEMPERATURE) for path in folder.rglob(name)}):
             run = _found(archive, names, NEVER_CLUSTERS, place, measures_temperature=True)
-            if run.scenario.name in found:
-                first = found[run.scenario.name].folder
-                raise DataError(f"{place}: a second run of its scenario; expected only {first}")
             found[run.scenario.name] = run
     return [found[name] for name in SCENARIOS if name in found]
 
@@ -133,62 +120,29 @@ def trainings(archive: Path) -> list[FoundTraining]:
     return found
 
 
-def skipped(archive: Path) -> list[Path]:
-    """Return the folders among those of scenarios and runs that hold neither runs nor trainings."""
-    strays = [
-        folder
-        for top in (EXPERIMENTS, TEMPERATURES)
-        for names, folder in _places(archive / top)
-        if names is None
-    ]
-    for names, scenario in _scenarios(archive / EXPERIMENTS):
-        strays += [folder for folder in _folders(scenario) if _algorithm_of(folder, names) is None]
-    used = [training.folder for training in trainings(archive)]
-    return [stray for stray in strays if not any(folder.is_relative_to(stray) for folder in used)]
+def explanations(archive: Path) -> list[FoundExplanations]:
+    """Return the files with scores of explanations.
 
-
-def explanations(archive: Path) -> tuple[list[FoundExplanations], list[Path]]:
-    """Return the files with scores of explanations, and what else is in their folders.
-
-    Files are ordered by distribution, scenario and algorithm; centralised trainings come last.
+    They are ordered by distribution, scenario and algorithm; centralised trainings come last.
     """
-    found: dict[tuple[int, int, int], FoundExplanations] = {}
-    strays: list[Path] = []
     top = archive / EXPLANATIONS
-    order = (list(DISTRIBUTIONS), list(SCENARIOS), list(ALGORITHMS))
-    for path in _leaves(top, [DISTRIBUTIONS, NAMES[0]]) if top.is_dir() else ():
-        names, algorithm = path.stem.rpartition("_")[::2]
-        parts = names.split("_")
-        is_known = len(parts) == len(NAMES) and all(map(contains, NAMES, parts)) and algorithm in ALGORITHMS
-        if path.suffix != ".csv" or not is_known or parts[0] != path.parent.name:
-            strays.append(path)
-            continue
-        scenario = _scenario(*(known[name] for known, name in zip(NAMES, parts, strict=True)))
-        experiment = path.parent.parent.name
-        places = zip(order, (experiment, scenario.name, algorithm), strict=True)
-        one, two, three = (known.index(name) for known, name in places)
-        found[one, two, three] = FoundExplanations(
-            path, scenario.dataset, scenario, ALGORITHMS[algorithm], DISTRIBUTIONS[experiment]
+    found = [
+        FoundExplanations(path, scenario.dataset, scenario, ours, on)
+        for experiment, on in DISTRIBUTIONS.items()
+        for names, scenario in sorted(
+            ((names, _scenario(names)) for names in product(*NAMES)),
+            key=lambda pair: list(SCENARIOS).index(pair[1].name),
         )
+        for theirs, ours in ALGORITHMS.items()
+        if (path := top / experiment / names[0] / f"{'_'.join(names)}_{theirs}.csv").exists()
+    ]
     centralised = (
         FoundExplanations(
             archive / EXPERIMENTS / name / CENTRALISED / EXPLANATIONS / f"{name}_explanations.csv", dataset
         )
         for name, dataset in NAMES[0].items()
     )
-    return [
-        *(found[key] for key in sorted(found)),
-        *(each for each in centralised if each.path.exists()),
-    ], strays
-
-
-def _leaves(top: Path, levels: Sequence[Container[str]]) -> Iterator[Path]:
-    """Yield what is below folders of known names, and whatever else stands beside these."""
-    for path in sorted(top.iterdir()):
-        if levels and path.is_dir() and path.name in levels[0]:
-            yield from _leaves(path, levels[1:])
-        elif not path.name.startswith("."):
-            yield path
+    return [*found, *(each for each in centralised if each.path.exists())]
 
 
 def check(archive: Path) -> None:
@@ -204,65 +158,20 @@ def check(archive: Path) -> None:
         )
 
 
-def _scenario(dataset: str, overlap: str, balance: str, num_clients: int) -> Scenario:
-    return Scenario(dataset, f"{overlap}-{balance}", num_clients)
+def _scenario(names: tuple[str, ...]) -> Scenario:
+    dataset, overlap, balance, clients = (known[name] for known, name in zip(NAMES, names, strict=True))
+    return Scenario(dataset, f"{overlap}-{balance}", clients)
 
 
 def _found(
     archive: Path, names: tuple[str, ...], algorithm: str, folder: Path, *, measures_temperature: bool = False
 ) -> Found:
-    values = [known[name] for known, name in zip(NAMES, names, strict=True)]
     blueprint = archive.joinpath(DATASETS, *names, f"{names[0]}_{names[3]}_dataset_blueprint.csv")
-    return Found(_scenario(*values), algorithm, folder, blueprint, measures_temperature)
-
-
-def _algorithm_of(run: Path, names: tuple[str, ...]) -> str | None:
-    """Return the algorithm of a run's folder, None if it holds no run.
-
-    Raises:
-        DataError: it does, but its name is not a run's.
-    """
-    algorithm, rest = run.name.partition("_")[::2]
-    if rest == "_".join(names) and algorithm in ALGORITHMS:
-        return ALGORITHMS[algorithm]
-    if not _holds_runs(run):
-        return None
-    if rest == "_".join(names):
-        raise _unknown("algorithm", algorithm, ALGORITHMS, run)
-    raise DataError(f"{run}: a run in a folder named '{run.name}'; expected ALGORITHM_{'_'.join(names)}")
+    return Found(_scenario(names), algorithm, folder, blueprint, measures_temperature)
 
 
 def _scenarios(top: Path) -> Iterator[tuple[tuple[str, ...], Path]]:
     """Yield the names of the folders from `top` down to a scenario, and the last of them."""
-    return ((names, folder) for names, folder in _places(top) if names is not None)
-
-
-def _places(top: Path, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...] | None, Path]]:
-    """Yield what `_scenarios` does, and None with each folder among those that holds no run.
-
-    Raises:
-        DataError: a folder that holds a run has an unknown name.
-    """
-    if len(names) == len(NAMES):
-        yield names, top
-        return
-    kind, known = KINDS[len(names)], NAMES[len(names)]
-    for folder in _folders(top) if top.is_dir() else ():
-        if folder.name in known:
-            yield from _places(folder, (*names, folder.name))
-        elif _holds_runs(folder):
-            raise _unknown(kind, folder.name, known, folder)
-        else:
-            yield None, folder
-
-
-def _holds_runs(folder: Path) -> bool:
-    return any(True for name in (MAPPING, TEMPERATURE) for _ in folder.rglob(name))
-
-
-def _folders(top: Path) -> list[Path]:
-    return sorted(path for path in top.iterdir() if path.is_dir() and not path.name.startswith("."))
-
-
-def _unknown(kind: str, name: str, known: Mapping[str, Any], folder: Path) -> DataError:
-    return DataError(f"{folder}: unknown {kind} '{name}'; {hint(name, known)}known: {', '.join(known)}")
+    for names in product(*NAMES):
+        if (folder := top.joinpath(*names)).is_dir():
+            yield names, folder

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.errors import DataError
 from fedgrid.engine.partition import blueprint
-from fedgrid.engine.partition.groups import class_sets, cluster_sizes
+from fedgrid.engine.partition.groups import cluster_sizes
 from fedgrid.engine.partition.ocfl import sizes_of
 from fedgrid.engine.partition.scenarios import PUBLISHED_NUM_CLUSTERS, Scenario
 from fedgrid.engine.records import CLIENTS, rounds_schema
-from fedgrid.grids.archive.csv_files import MOST_SHOWN, Table, lines_of, malformed, number, whole
+from fedgrid.grids.archive.csv_files import Table, lines_of, malformed, number, whole
 from fedgrid.grids.archive.layout import MAPPING, TEMPERATURE, Found
 
 TRAINING = "training_metrics.csv"
@@ -112,11 +112,7 @@ def _labels(found: Found) -> Labels:
     for index, (line, cells) in enumerate(lines):
         if len(cells) != num_clients + index_width:
             raise malformed(path, line, f"{len(cells)} values", f"{num_clients + index_width}")
-        if index_width and cells[0] != str(index):
-            raise malformed(path, line, f"index '{cells[0][:MOST_SHOWN]}'", f"{index}, the round from 0 on")
         names = cells[index_width:]
-        if "" in names:
-            raise malformed(path, line, f"no cluster for client {names.index('')}", "a name")
         labels_RK[index] = [numbers.setdefault(name, len(numbers)) for name in names]
     return labels_RK
 
@@ -126,13 +122,9 @@ def _temperature(found: Found, clustered_R: NDArray[np.bool_]) -> Columns:
     path = found.folder / TEMPERATURE
     if not path.exists():
         return {}
-    width = 2 if found.measures_temperature else 3
     lines = lines_of(path)
     temperatures = []
     for index, (line, cells) in enumerate(lines):
-        if len(cells) != width:
-            expected = "round,temperature" if width == 2 else "round,cluster,temperature"
-            raise malformed(path, line, f"{len(cells)} values", expected)
         if whole(path, line, "round", cells[0]) != index:
             raise malformed(path, line, f"round {cells[0]}", f"{index}: each round from 0 on")
         temperatures.append(number(path, line, "temperature", cells[-1]))
@@ -165,26 +157,10 @@ def _images(found: Found, num_rounds: int) -> Columns:
     if held.train_KL.shape != expected:
         found_here = "{} clients and {} classes".format(*held.train_KL.shape)
         raise malformed(path, 1, found_here, "{} and {}".format(*expected))
-    sets = class_sets(expected[1], PUBLISHED_NUM_CLUSTERS, scenario.overlap)
-    parts = dict(zip(blueprint.PARTITIONS, (held.train_KL, held.test_KL), strict=True))
-    for client, group in enumerate(_truth(scenario, published=False)):
-        for part, counts_KL in parts.items():
-            strange = sorted(set(np.flatnonzero(counts_KL[client])) - set(sets[group]))
-            if strange:
-                classes = ", ".join(map(str, sets[group]))
-                raise malformed(
-                    *(path, _line_of(path, str(client), part)),
-                    f"images of class {strange[0]} with client {client}, of group {group}",
-                    f"classes {classes}",
-                )
     return {
         "train_images": np.tile(held.train_KL.sum(axis=1), num_rounds),
         "test_images": np.tile(held.test_KL.sum(axis=1), num_rounds),
     }
-
-
-def _line_of(path: Path, client: str, part: str) -> int:
-    return next(line for line, cells in lines_of(path) if cells[:2] == [client, part])
 
 
 def _training(path: Path, shape: tuple[int, int]) -> Columns:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.configuration.run_config import RunConfig
@@ -138,8 +137,3 @@ def check_columns(columns: Sequence[str], rows: Sequence[Row], option: str) -> N
             f"({', '.join(list(RESULT_COLUMNS)[:3])}), a recorded number (temperature); `--columns all "
             "--json` shows them"
         )
-
-
-def place_of(row: Row, storage: Storage) -> Path | str:
-    """Return where a run's files are, at the URI if there is one."""
-    return f"{storage}/{row.folder.name}" if storage.uri else row.folder

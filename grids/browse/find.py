@@ -1,34 +1,23 @@
 """What a name on the command line means: a grid, or a run by its name, its id or the beginning of one."""
 
 import json
-from dataclasses import dataclass
-from difflib import get_close_matches
+from collections.abc import Sequence
 from pathlib import Path
 
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data import own_images
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.errors import ConfigError, hint
 from fedgrid.engine.format import FORMAT, VERSION
 from fedgrid.engine.integrity.done_mark import CONFIG
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 
-MOST_NAMED = 8
-"""Names in a message at most."""
 SHORTEST_ID = 4
 """Digits of the beginning of an id."""
 
 
-@dataclass(frozen=True)
-class Found:
-    """A run, and the grids of its storage that have it."""
-
-    config: RunConfig
-    grids: tuple[str, ...]
-
-
-def find_run(what: str, storage: Storage) -> Found:
-    """Return the run of a storage that `what` names: a run's name, id, folder, or the beginning of its id.
+def find_run(what: str, storage: Storage) -> tuple[RunConfig, Sequence[str]]:
+    """Return the run that `what` names (name, id, folder, or the beginning of its id), and the grids with it.
 
     Raises:
         ConfigError: if there is none, or several; names them.
@@ -45,20 +34,17 @@ def find_run(what: str, storage: Storage) -> Found:
         runs |= {run.run_id: run for run in _stored(storage) if run.run_id not in runs}
     found = [run for run in runs.values() if _is_named(run, name)]
     if len(found) == 1:
-        return Found(found[0], tuple(grids.get(found[0].run_id, ())))
+        return found[0], grids.get(found[0].run_id, ())
     if found:
-        several = ", ".join(run.run_id for run in found[:MOST_NAMED])
-        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-        raise ConfigError(f"{len(found)} runs are named '{what}': {several}{more}; give one of these ids")
-    names = [*list_grids(storage), *dict.fromkeys(run.name for run in runs.values())]
-    near = get_close_matches(what, names, n=1)
+        several = ", ".join(run.run_id for run in found)
+        raise ConfigError(f"{len(found)} runs are named '{what}': {several}; give one of these ids")
+    grids_here = list_grids(storage)
+    if not grids_here:
+        raise ConfigError(f"no grid in {storage} yet; `fedgrid run {what}` starts one")
+    near = hint(what, [*grids_here, *dict.fromkeys(run.name for run in runs.values())])
     raise ConfigError(
-        f"no grid or run '{what}' in {storage}; "
-        + (f"did you mean '{near[0]}'? " if near else "")
-        + (
-            f"grids: {', '.join(list_grids(storage)[:MOST_NAMED]) or 'none'}; `fedgrid runs GRID` lists its "
-            "runs with their ids"
-        )
+        f"no grid or run '{what}' in {storage}; {near}grids: {', '.join(grids_here)}; `fedgrid runs GRID` "
+        "lists its runs with their ids"
     )
 
 

@@ -1,6 +1,6 @@
 """What `fedgrid show RUN` says of a run, as plain values: settings, rounds, scores, warnings, files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,7 @@ from fedgrid.engine.errors import FedgridError
 from fedgrid.engine.run_folder import LOG, RunFolder
 from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.browse.columns import Row, place_of, rows_of
-from fedgrid.grids.browse.find import Found
+from fedgrid.grids.browse.columns import Row, rows_of
 from fedgrid.grids.display.tables import RESULT_COLUMNS
 from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys, value_of
 from fedgrid.tracking.records import Array, Records, RecordsError, read_records
@@ -28,13 +27,12 @@ CURVES = ("temperature", "clusters", "ari", "personalised_accuracy", "generalise
 """Columns of the table of rounds."""
 
 
-def facts_of(found: Found, storage: Storage, data_dir: Path) -> dict[str, Any]:
+def facts_of(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir: Path) -> dict[str, Any]:
     """Return what is known of a run, finished or not, ready for JSON.
 
     Raises:
         RunError: if the storage cannot be read.
     """
-    config = found.config
     (row,) = rows_of([config], storage)
     storage.pull(row.folder.name, skip=("state-", "figures/", ASIDE))
     failure = RunFolder(storage, config).failure()
@@ -43,7 +41,7 @@ def facts_of(found: Found, storage: Storage, data_dir: Path) -> dict[str, Any]:
         "run_id": config.run_id,
         "state": row.state,
         "cause": failure.cause if failure else None,
-        "grids": list(found.grids),
+        "grids": list(grids),
         "axes": {axis: value_of(config, axis) for axis in AXES},
         "model": config.model,
         "changed": _changed(config, data_dir),
@@ -53,7 +51,7 @@ def facts_of(found: Found, storage: Storage, data_dir: Path) -> dict[str, Any]:
         "seconds": row.value("seconds"),
         "uncached_seconds": row.value("uncached_seconds"),
         "notes": _notes(row.folder / LOG),
-        "folder": str(place_of(row, storage)),
+        "folder": f"{storage}/{row.folder.name}",
     }
 
 

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from fedgrid.grids.browse.charts import cluster_map, sparkline
 from fedgrid.grids.browse.run_facts import CURVES, shown_rounds
 from fedgrid.grids.browse.runs import cell
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.display.tables import RESULT_COLUMNS, duration
+from fedgrid.grids.display.tables import RESULT_COLUMNS, choice_table, duration
 from fedgrid.grids.presets.axis_keys import text_of
 from fedgrid.grids.round_cache.table import readable_size
 from fedgrid.redaction import printable
@@ -51,7 +50,8 @@ def print_run(facts: Mapping[str, Any], console: Console) -> None:
             console.print(line, soft_wrap=True)
     if facts["scores"]:
         say()
-        console.print(_scores_table(facts["scores"]))
+        scores = [printable(cell(facts["scores"][name])) for name in RESULT_COLUMNS]
+        console.print(choice_table(list(RESULT_COLUMNS.values()), [scores]))
     for note in facts["notes"]:
         say(f"log: {note}")
     say()
@@ -109,11 +109,3 @@ def _cell(name: str, value: float | None) -> str:
     if value is not None and name == "bytes":
         return readable_size(int(value))
     return cell(int(value) if value is not None and name == "clusters" else value)
-
-
-def _scores_table(scores: Mapping[str, Any]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in RESULT_COLUMNS.values():
-        table.add_column(heading, justify="right")
-    table.add_row(*(Text(printable(cell(scores[name]))) for name in RESULT_COLUMNS))
-    return table

@@ -4,7 +4,6 @@ import csv
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rich.cells import cell_len
@@ -23,23 +22,19 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.redaction import printable
 
 ON_ONE_LINE = str.maketrans({"\n": "\\n", "\t": "\\t"})
-MOST_VALUES = 12
-"""Of a column that are named where none meets a condition."""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What the command line asks for."""
-
-    where: Sequence[str] = ()
-    sort: str | None = None
-    reverse: bool = False
-    columns: str | None = None
-    """Separated by commas; `all`; None for the usual ones."""
 
 
 def show_runs(
-    grid: str, wanted: Wanted, storage: Storage, console: Console, *, as_csv: bool, as_json: bool
+    grid: str,
+    storage: Storage,
+    console: Console,
+    *,
+    where: Sequence[str],
+    sort: str | None,
+    reverse: bool,
+    columns: str | None,
+    as_csv: bool,
+    as_json: bool,
 ) -> None:
     """Print the runs of a grid.
 
@@ -51,37 +46,24 @@ def show_runs(
         raise ConfigError("--csv and --json: choose one")
     storage.pull_marks()
     every = rows_of(GridFolder(storage, grid).runs(), storage)
-    conditions = read_conditions(wanted.where)
-    columns = _columns(wanted.columns, every)
+    conditions = read_conditions(where)
+    shown = _columns(columns, every)
     check_columns([condition.column for condition in conditions], every, "--where")
     rows = [row for row in every if all(condition.holds(row) for condition in conditions)]
-    if wanted.sort is not None:
-        check_columns([wanted.sort], every, "--sort")
-        rows = in_order(rows, wanted.sort, wanted.reverse)
-    elif wanted.reverse:
+    if sort is not None:
+        check_columns([sort], every, "--sort")
+        rows = in_order(rows, sort, reverse)
+    elif reverse:
         rows.reverse()
     if as_json:
-        print(json.dumps([{column: row.value(column) for column in columns} for row in rows], indent=2))
+        print(json.dumps([{column: row.value(column) for column in shown} for row in rows], indent=2))
     elif as_csv:
-        _write_csv(rows, columns)
+        _write_csv(rows, shown)
     else:
-        shown = wanted.columns is None
-        _print(rows, _with_asked(columns, wanted.sort, conditions) if shown else columns, console)
+        _print(rows, _with_asked(shown, sort, conditions) if columns is None else shown, console)
         print_plain(
             console, f"{len(rows)} of {len(every)} runs of {grid}; more: --columns all, --csv, --json"
         )
-        for condition in () if rows else conditions:
-            print_plain(console, f"{condition.column} is {_values(condition.column, every)}")
-
-
-def _values(column: str, rows: Sequence[Row]) -> str:
-    """Return in words what a column has: for a condition that no run meets."""
-    found = list(dict.fromkeys(row.value(column) for row in rows))
-    numbers = [value for value in found if isinstance(value, int | float)]
-    if len(numbers) > MOST_VALUES:
-        return f"from {text_of(min(numbers))} to {text_of(max(numbers))}"
-    more = ", ..." if len(found) > MOST_VALUES else ""
-    return ", ".join(text_of(value) for value in found[:MOST_VALUES]) + more
 
 
 def _columns(given: str | None, rows: Sequence[Row]) -> list[str]:

@@ -77,9 +77,7 @@ def in_order(rows: Sequence[Row], column: str, reverse: bool) -> list[Row]:
     known = [row for row in rows if row.value(column) is not None]
     unknown = [row for row in rows if row.value(column) is None]
     numbers = all(isinstance(row.value(column), int | float) for row in known)
-    key: Callable[[Row], Any] = (lambda row: -row.value(column)) if numbers else _text_key(column)
+    key: Callable[[Row], Any] = (
+        (lambda row: -row.value(column)) if numbers else lambda row: text_of(row.value(column))
+    )
     return [*sorted(known, key=key, reverse=reverse), *unknown]
-
-
-def _text_key(column: str) -> Callable[[Row], str]:
-    return lambda row: text_of(row.value(column))

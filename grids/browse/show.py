@@ -26,7 +26,7 @@ def show(what: str, storage: Storage, data_dir: Path, as_json: bool, console: Co
         if not as_json:
             print_grid(facts, storage, console)
     else:
-        facts = facts_of(find_run(what, storage), storage, data_dir)
+        facts = facts_of(*find_run(what, storage), storage, data_dir)
         if not as_json:
             print_run(facts, console)
     if as_json:

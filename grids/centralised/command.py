@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,6 @@ from fedgrid.grids.centralised.folder import (
     CentralisedFolder,
     set_options,
 )
-from fedgrid.grids.centralised.plain_rounds import plain_rounds
 from fedgrid.grids.centralised.show import show
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.mlflow_log.mark import is_logged
@@ -105,14 +104,12 @@ def run_centralised(
             config, storage, data_dir, console, quiet=as_json, fresh=fresh, accept=accept
         )
     in_mlflow = _log(folder, uri, storage, fresh=fresh)
-    found = plain_rounds(storage.root, config.dataset, config.model, config.training)
-    rounds = [each.as_dict(proposal) for each in found]
     beside = rows_beside(folder, storage)
     if as_json:
-        output = _as_json(folder, proposal, rounds, was_finished=was_finished, mlflow=in_mlflow)
+        output = _as_json(folder, proposal, was_finished=was_finished, mlflow=in_mlflow)
         print(json.dumps({**output, "beside": beside}))
         return
-    show(folder, proposal, rounds, find(config.dataset, data_dir), console)
+    show(folder, proposal, find(config.dataset, data_dir), console)
     show_beside(beside, config.dataset, console)
     if was_finished:
         print_plain(console, "finished before: nothing to do")
@@ -207,7 +204,6 @@ def _log(folder: CentralisedFolder, uri: str, storage: Storage, *, fresh: bool) 
 def _as_json(
     folder: CentralisedFolder,
     proposal: Proposal,
-    rounds: Sequence[Mapping[str, object]],
     *,
     was_finished: bool,
     mlflow: bool,
@@ -223,7 +219,6 @@ def _as_json(
         "epochs": epochs,
         "proposal": {**proposal.settings, "epsilon_2_range": proposal.epsilon_2_range},
         "options": " ".join(set_options(proposal)),
-        "rounds": rounds,
         "folder": str(folder.path),
         "was_finished": was_finished,
         "mlflow": mlflow,

@@ -9,15 +9,11 @@ from rich.table import Table
 
 from fedgrid.engine.data.dataset import Dataset
 from fedgrid.engine.epsilons import EPSILON_2_FACTOR, SETTLED, Proposal
-from fedgrid.engine.partition.settings import Split
 from fedgrid.grids.centralised.folder import PROPOSAL, RECORDS, CentralisedFolder, set_options
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import titled_table
 
 EPOCHS_SHOWN = 15
-RUNS_SHOWN = 8
-CLIENTS = (15, 30)
-"""Numbers of clients in the papers."""
 COLUMNS = {
     "epoch": ("epoch", "d"),
     "loss": ("loss", ".4f"),
@@ -28,30 +24,16 @@ COLUMNS = {
     "update_l2_state": ("update L2\nof state", ".4g"),
     "weights_l1_change": ("weights' L1\nchange", ".4g"),
 }
-ROUND_COLUMNS = {
-    "run": ("run", "s"),
-    "rounds": ("rounds", "d"),
-    "largest_mean_norm": ("largest\nmean norm", ".3g"),
-    "smallest_mean_norm": ("smallest\nmean norm", ".3g"),
-    "epsilon_2_below": ("epsilon_2\nbelow", ".3g"),
-    "first_split": ("would\nsplit in", "d"),
-}
-"""Key -> heading and format."""
 LEGEND = (
     "loss, accuracy: on the pool, as the model changes; server: on its test set. update L2: Euclidean norm\n"
     "of an epoch's update over the parameters, as Sattler's test takes it; weights' L1 change: what the\n"
     "published epsilons were derived from, and not comparable with that test."
-)
-ROUND_LEGEND = (
-    "A tenth of the largest mean norm is the rule itself. epsilon_2 below: for a split with the proposed\n"
-    "epsilon_1 and cooldown; would split in: which round, with epsilon_2 as proposed. –: none."
 )
 
 
 def show(
     folder: CentralisedFolder,
     proposal: Proposal,
-    rounds: Sequence[Mapping[str, Any]],
     dataset: Dataset,
     console: Console,
 ) -> None:
@@ -63,20 +45,7 @@ def show(
     if folder.column("update_l2") == folder.column("update_l2_state"):
         del columns["update_l2_state"]
     console.print(table_of(title, columns, [*rows[:-1:step], rows[-1]], console.width))
-    print_plain(console, f"{LEGEND}\n\n{_proposed(proposal)}\n\n{_relation(folder, dataset)}")
-    if rounds:
-        title = f"Rounds here before a split (sattler runs of {dataset.name})"
-        print_plain(console)
-        console.print(table_of(title, ROUND_COLUMNS, rounds[:RUNS_SHOWN], console.width))
-        if len(rounds) > RUNS_SHOWN:
-            print_plain(console, f"and {len(rounds) - RUNS_SHOWN} more")
-        print_plain(console, ROUND_LEGEND)
-    else:
-        print_plain(
-            console,
-            "No run here has recorded norms of rounds. This plain FedOpt records them:\n"
-            f"  fedgrid run --dataset {dataset.name} --algorithm sattler --set algorithm.epsilon_1=0",
-        )
+    print_plain(console, f"{LEGEND}\n\n{_proposed(proposal)}")
     print_plain(console, f"\nWritten to {folder.path} ({RECORDS}, figures/; `fedgrid run` takes {PROPOSAL})")
 
 
@@ -93,22 +62,6 @@ def _proposed(proposal: Proposal) -> str:
         f"  cooldown = {proposal.cooldown}: the epoch after which the loss falls by at most {SETTLED:.0%} of "
         f"its whole decrease{settled}\n"
         f"  {' '.join(set_options(proposal))}"
-    )
-
-
-def _relation(folder: CentralisedFolder, dataset: Dataset) -> str:
-    """Return a paragraph about how an epoch relates to a round."""
-    batch, epochs = folder.config.training.batch_size, dataset.training.local_epochs
-    share = 1 - Split().test_share
-    steps = [epochs * ceil(share * dataset.pool_size / count / batch) for count in CLIENTS]
-    few, many = CLIENTS
-    return (
-        f"The rules are about rounds, not epochs. An epoch has {ceil(dataset.pool_size / batch)} steps, "
-        f"a client's round about {steps[0]}\n"
-        f"with {few} clients and {steps[1]} with {many}. So clients' updates are shorter, and so is their "
-        "mean, most of all\n"
-        "if they disagree: an epsilon_2 that no client reaches never splits. The cooldown, too, is proposed\n"
-        "in epochs and used in rounds."
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,7 +15,7 @@ from fedgrid.algorithms import registry
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import ROOMY, duration, result_row
-from fedgrid.grids.presets.axis_keys import SETTING, value_text
+from fedgrid.grids.results.axes import name_of
 from fedgrid.grids.results.outcome import Outcome
 from fedgrid.grids.results.tally import Tally
 from fedgrid.redaction import printable
@@ -26,12 +27,31 @@ NUMBERS_WIDTH = 64
 STOPPING = "stopping after the rounds under way; Ctrl-C again stops at once"
 
 
-class Bars:
+class View:
+    """Shows the user what happens in a launch, within a `with`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        """Do nothing: there is no live view to end."""
+
+    def tally(self, tally: Tally) -> None:
+        """Do nothing: every event has been shown."""
+
+
+class Bars(View):
     """A line for the whole grid and a bar for each run under way; finished runs are listed above."""
 
     def __init__(self, console: Console, runs: Sequence[RunConfig], varied: Sequence[str] = ()) -> None:
         self._progress = Progress(
-            TextColumn("{task.description}", markup=False, table_column=_name_column(console.width)),
+            TextColumn(
+                "{task.description}",
+                markup=False,
+                table_column=Column(
+                    no_wrap=True, overflow="ellipsis", max_width=max(8, console.width - NUMBERS_WIDTH)
+                ),
+            ),
             BarColumn(bar_width=20 if console.width >= ROOMY else 10),
             MofNCompleteColumn(),
             TextColumn("{task.fields[scores]}"),
@@ -44,7 +64,7 @@ class Bars:
         self._name = _namer(runs, varied)
         self._tasks: dict[str, TaskID] = {}
 
-    def __enter__(self) -> "Bars":
+    def __enter__(self) -> Self:
         self._live.start()
         return self
 
@@ -66,7 +86,7 @@ class Bars:
 
     def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
         """Advance the run's bar."""
-        self._progress.update(self._tasks[config.run_id], completed=number, scores=_scores(scores))
+        self._progress.update(self._tasks[config.run_id], completed=number, scores=_scores(scores.as_dict()))
 
     def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
         """Remove the run's bar until it starts again."""
@@ -99,18 +119,12 @@ class Bars:
         self._live.console.print(Text.from_markup(mark) + Text(printable(text)), highlight=False)
 
 
-class Lines:
+class Lines(View):
     """A line for each round, for logs."""
 
     def __init__(self, console: Console, varied: Sequence[str] = ()) -> None:
         self._console = console
         self._varied = varied
-
-    def __enter__(self) -> "Lines":
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        """Do nothing: there is no live view to end."""
 
     def prepare(self, config: RunConfig, encoder: str) -> None:
         """Print that the run's encoder comes first."""
@@ -122,7 +136,7 @@ class Lines:
 
     def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
         """Print the round."""
-        self._say(config, f" round {number}/{config.training.rounds} {_scores(scores)}")
+        self._say(config, f" round {number}/{config.training.rounds} {_scores(scores.as_dict())}")
 
     def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
         """Print why the run is retried."""
@@ -138,31 +152,19 @@ class Lines:
 
     def stopping(self) -> None:
         """Print that the grid stops after the rounds under way."""
-        self._print(STOPPING)
-
-    def tally(self, tally: Tally) -> None:
-        """Do nothing: every round has its line."""
+        print_plain(self._console, STOPPING)
 
     def _say(self, config: RunConfig, text: str) -> None:
-        self._print(f"{config.name}{settings_of(config, self._varied)}{text}")
-
-    def _print(self, text: str) -> None:
-        print_plain(self._console, text)
+        print_plain(self._console, name_of(config, self._varied) + text)
 
 
-class JsonLines:
+class JsonLines(View):
     """A JSON object on each line, for programs. Writes to what is standard output when it is created."""
 
     def __init__(self, axes: Sequence[str] = ()) -> None:
         """Write to standard output; `axes` are the grid's further axes, which a `result` event has too."""
         self._output = sys.stdout
         self._axes = axes
-
-    def __enter__(self) -> "JsonLines":
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        """Do nothing: there is no live view to end."""
 
     def prepare(self, config: RunConfig, encoder: str) -> None:
         """Print an `encoder` event."""
@@ -191,9 +193,6 @@ class JsonLines:
     def stopping(self) -> None:
         """Print a `stopping` event."""
         self._write({"event": "stopping"})
-
-    def tally(self, tally: Tally) -> None:
-        """Do nothing: programs count for themselves."""
 
     def search(self, found: Mapping[str, object]) -> None:
         """Print a `search` event with the result of a search."""
@@ -226,11 +225,6 @@ def work_done(tally: Tally) -> str:
     return f"{tally.rounds} rounds{computed} in {duration(tally.seconds)}"
 
 
-def _name_column(width: int) -> Column:
-    """Return a column that leaves room for a run's numbers, however long its name."""
-    return Column(no_wrap=True, overflow="ellipsis", max_width=max(8, width - NUMBERS_WIDTH))
-
-
 def _namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[RunConfig], str]:
     """Return a function that names a run by its algorithm and by what differs among `runs`."""
     seeds, scenarios = {run.seed for run in runs}, {run.scenario for run in runs}
@@ -240,30 +234,18 @@ def _namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[RunCon
             registry.title(run.algorithm["name"])
             + (f" s{run.seed}" if len(seeds) > 1 else "")
             + (f" {run.scenario}" if len(scenarios) > 1 else "")
-            + settings_of(run, varied)
+            + name_of(run, varied).removeprefix(run.name)
         )
 
     return name
 
 
-def settings_of(run: RunConfig, varied: Sequence[str]) -> str:
-    """Return a run's values of some axes as they stand behind its name: ` (threshold 0.4)`."""
-    shown = [(key.removeprefix(SETTING), value_text(run, key)) for key in varied]
-    words = ", ".join(f"{key} {value}" for key, value in shown if value is not None)
-    return f" ({words})" if words else ""
-
-
-def _scores(scores: RoundScores) -> str:
-    numbers = scores.as_dict()
-    temperature, accuracy = numbers["temperature"], numbers["personalised_accuracy"]
+def _scores(numbers: Mapping[str, Any]) -> str:
+    temperature, accuracy = numbers.get("temperature"), numbers["personalised_accuracy"]
     parts = [f"temp. {temperature:.3f}"] if temperature is not None else []
     parts += [f"clusters {numbers['clusters']}", f"ARI {numbers['ari']:.2f}"]
     return "  ".join(parts + ([f"acc. {accuracy:.3f}"] if accuracy is not None else []))
 
 
 def _final(outcome: Outcome) -> str:
-    row = result_row(outcome)
-    accuracy = row["personalised_accuracy"]
-    parts = [f"clusters {row['clusters']}", f"ARI {row['ari']:.2f}"]
-    parts += [f"acc. {accuracy:.3f}"] if accuracy is not None else []
-    return "  ".join([*parts, duration(outcome.times.seconds)])
+    return f"{_scores(result_row(outcome))}  {duration(outcome.times.seconds)}"

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -15,7 +15,7 @@ from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.driver import driver_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.display.tables import duration
+from fedgrid.grids.display.tables import choice_table, duration
 from fedgrid.grids.results.axes import name_of, naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.results.outcome import state_of, trusting_times
@@ -41,7 +41,8 @@ def show_status(name: str, storage: Storage, as_json: bool, console: Console) ->
     say(f"{name}: {_driver(found)}")
     say(f"{found['total']} runs: {counts_of(found)}{_pace(found)}")
     if found["runs"]:
-        console.print(_running_table(found["runs"]))
+        rows = [(printable(run["run"]), f"{run['round']}/{run['rounds']}") for run in found["runs"]]
+        console.print(choice_table(("run", "round"), rows))
     for why in found["damaged"].values():
         say(f"{why}: the next launch sets it aside, and runs its run again")
     if found["failures"]:
@@ -72,17 +73,15 @@ def show_all(storage: Storage, as_json: bool, console: Console) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     kinds = [*COUNTS, STOPPED] if any(one.get(STOPPED) for one in found) else COUNTS
     for heading in ("grid", "runs", *(kind.replace("_", " ") for kind in kinds[1:]), "state"):
-        table.add_column(heading, justify=_side(heading), overflow="fold")
+        table.add_column(
+            heading, justify="left" if heading in ("grid", "state") else "right", overflow="fold"
+        )
     for one in found:
         counts = (one.get(kind) for kind in kinds)
         cells = ("–" if count is None else str(count) for count in counts)
         table.add_row(Text(printable(one["grid"])), *cells, Text(printable(one["state"])))
     console.print(table)
     print_plain(console, f"{storage}; more of one:  fedgrid show GRID")
-
-
-def _side(heading: str) -> Literal["left", "right"]:
-    return "left" if heading in ("grid", "state") else "right"
 
 
 def _brief(name: str, storage: Storage) -> dict[str, Any]:
@@ -107,7 +106,11 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     with trusting_times(storage):
         states = [(run, *state_of(storage, run)) for run in runs]
     damaged = {run.run_id: why for run, _, why in states if why}
-    failures = _failed([run for run, is_finished, _ in states if not is_finished], storage)
+    failures = [
+        {"run": run.name, "run_id": run.run_id, "cause": failure.cause, "attempts": failure.attempts}
+        for run, is_finished, _ in states
+        if not is_finished and (failure := RunFolder(storage, run).failure())
+    ]
     busy = {each["run_id"] for each in (*under_way, *failures)}
     stopped = {run.run_id for run, is_finished, _ in states if not is_finished} - busy
     stopped &= grid.stopped_early()
@@ -148,15 +151,6 @@ def ask_to_stop(name: str, storage: Storage, console: Console) -> None:
     )
 
 
-def _failed(runs: Sequence[RunConfig], storage: Storage) -> list[dict[str, Any]]:
-    found = ((run, RunFolder(storage, run).failure()) for run in runs)
-    return [
-        {"run": run.name, "run_id": run.run_id, "cause": failure.cause, "attempts": failure.attempts}
-        for run, failure in found
-        if failure is not None
-    ]
-
-
 def _named(found: Sequence[Mapping[str, Any]], runs: Sequence[RunConfig]) -> list[dict[str, Any]]:
     """Return what was found of some runs, with their further axes in their names."""
     by_id = {run.run_id: run for run in runs} if found else {}
@@ -178,13 +172,6 @@ def _pace(found: Mapping[str, Any]) -> str:
         return ""
     left = found["seconds_left"]
     return f"; {found['rounds_per_second']:.1f} rounds/s" + (f", {duration(left)} left" if left else "")
-
-
-def _running_table(runs: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table("run", "round", box=None, pad_edge=False, header_style="bold")
-    for run in runs:
-        table.add_row(Text(printable(run["run"])), f"{run['round']}/{run['rounds']}")
-    return table
 
 
 def _failures(failures: Sequence[Mapping[str, Any]]) -> Table:

@@ -31,7 +31,6 @@ from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.outcome import Outcome, finished, is_finished
 from fedgrid.grids.results.tally import Tally
 from fedgrid.redaction import redacted
-from fedgrid.tracking.exposure.privacy import last_sent
 
 ROWS_SHOWN = 40
 """Up to so many runs each has its own row."""
@@ -138,20 +137,10 @@ def _epsilons(outcomes: Sequence[Outcome]) -> str:
     """Return a sentence about the epsilons of runs with noise, each the largest of any of its clients."""
     tables = [pq.read_table(outcome.folder / "rounds.parquet", columns=[EPSILON]) for outcome in outcomes]
     found = [table[EPSILON][-1].as_py() for table in tables]
-    ended = [
-        last
-        for outcome, table in zip(outcomes, tables, strict=True)
-        if outcome.config.privacy.epsilon is not None
-        and (last := last_sent(table[EPSILON].to_numpy())) < table.num_rows
-    ]
-    spent = ""
-    if ended:
-        rounds = " to ".join(map(str, dict.fromkeys((min(ended), max(ended)))))
-        spent = f"; budgets are spent after round {rounds}, then nothing is sent"
     deltas = ", ".join(dict.fromkeys(f"{outcome.config.privacy.delta:g}" for outcome in outcomes))
     texts = dict.fromkeys("∞" if isinf(value) else f"{value:.3g}" for value in (min(found), max(found)))
     span = " to ".join(texts)
-    return f"epsilon of a client at the end: {span}, delta {deltas}{spent}; each run's: fedgrid report."
+    return f"epsilon of a client at the end: {span}, delta {deltas}; each run's: fedgrid report."
 
 
 def _counts(grid: Grid, done: int, failed: int, tally: Tally | None) -> str:

@@ -106,7 +106,8 @@ def result_table(outcomes: Sequence[Outcome], width: int) -> Group:
     configs = [outcome.config for outcome in outcomes]
     axes = further_axes(configs)
     for title, outcome in zip(titles(configs, axes), outcomes, strict=True):
-        sections.setdefault(_section(outcome, axes), []).append((title, outcome))
+        place = f"{outcome.config.scenario}{setting_of(outcome.config, axes)}, seed {outcome.config.seed}"
+        sections.setdefault(place, []).append((title, outcome))
     return Group(*(_section_table(name, rows, width, uncached=uncached) for name, rows in sections.items()))
 
 
@@ -122,7 +123,11 @@ def _section_table(
     for title, outcome in outcomes:
         row = result_row(outcome)
         times = [outcome.times.seconds, *([outcome.times.uncached_seconds] if uncached else [])]
-        table.add_row(title, *(_cell(row.get(name)) for name in columns), *map(_seconds, times))
+        table.add_row(
+            title,
+            *(cell(row.get(name)) for name in columns),
+            *(f"{value:.{1 if value < 100 else 0}f}" for value in times),
+        )
     return table
 
 
@@ -196,7 +201,7 @@ def _rows_table(title: str, rows: Sequence[Mapping[str, Any]], width: int, *, da
             *([row["dataset"]] if datasets else []),
             row["algorithm"],
             exact,
-            *(_cell(row[name]) + _spread(row["spread"][name]) for name in SUMMARY_COLUMNS),
+            *(cell(row[name]) + _spread(row["spread"][name]) for name in SUMMARY_COLUMNS),
         )
     return table
 
@@ -269,15 +274,8 @@ def _counts(counts_L: NDArray[np.int64]) -> list[str]:
     return [str(counts_L.sum()), *(str(count) if count else "·" for count in counts_L)]
 
 
-def _section(outcome: Outcome, axes: Sequence[str]) -> str:
-    return f"{outcome.config.scenario}{setting_of(outcome.config, axes)}, seed {outcome.config.seed}"
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.{1 if value < 100 else 0}f}"
-
-
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """Return a score, or a count, as it stands in a table."""
     if value is None:
         return "–"
     return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -1,8 +1,8 @@
 """One launch of a grid: takes the lease, starts Ray and MLflow, runs what is not finished, and shuts down."""
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import replace
 from shutil import rmtree
 
@@ -27,18 +27,15 @@ from fedgrid.grids.execution.import_meanwhile import import_meanwhile
 from fedgrid.grids.execution.interrupt import graceful
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.watch import Watch
-from fedgrid.grids.mlflow_log.mark import MARK
-from fedgrid.grids.mlflow_log.notes import Means, means_of
+from fedgrid.grids.mlflow_log.mark import push_marks
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.planning.claims import of_launch
 from fedgrid.grids.planning.cluster import actors_at_once, connected, known_nodes, placements
 from fedgrid.grids.planning.start_order import in_order
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.results.axes import further_axes
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
-from fedgrid.grids.results.outcome import finished, is_finished, unfinished
+from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.results.tally import Tally
-from fedgrid.grids.results.titles import titles
 from fedgrid.grids.round_cache.retention import Retention
 
 
@@ -74,22 +71,24 @@ def launch(
         claims = of_launch(grid.runs, todo, cached=cached, fresh=options.fresh)
         lease = stack.enter_context(Lease(storage, grid.name, claims, warn))
         stack.enter_context(log.own_process())
-        with _waiting(console, options) if with_ray else nullcontext():
-            if with_ray:
-                # Starting Ray is mostly waiting: for its own processes.
-                import_meanwhile("fedgrid.grids.execution.tune")
-                stack.enter_context(connected(workers))
-            places = _places(todo, options) if with_ray else {}
-            folder.keep(grid.runs, grid.text, grid.source)
-            folder.withdraw_stop()
-            sweep(storage, grid.name, lease)
-            claim(storage)
-            options = _with_measured_speed(options, storage) if todo else options
-            log.describe(grid.text, grid.runs)
-            if options.fresh:
-                _forget(todo, storage, options, log)
-                lease.extend(of_launch(grid.runs, todo, cached=cached))
-            stack.enter_context(log)
+        if with_ray and not options.as_json:
+            console.print("Starting Ray ...")
+        if with_ray:
+            # Starting Ray is mostly waiting: for its own processes.
+            import_meanwhile("fedgrid.grids.execution.tune")
+            stack.enter_context(connected(workers))
+        places = _places(todo, options) if with_ray else {}
+        folder.keep(grid.runs, grid.text, grid.source)
+        folder.withdraw_stop()
+        sweep(storage, grid.name, lease)
+        claim(storage)
+        if todo and options.cache is not None:
+            options = replace(options, cache=replace(options.cache, speed=speed.measure(storage, FOLDER)))
+        log.text = grid.text
+        if options.fresh:
+            _forget(todo, storage, options, log)
+            lease.extend(of_launch(grid.runs, todo, cached=cached))
+        stack.enter_context(log)
         lease.confirm()
         storage = storage.patient(warn)
         folder = GridFolder(storage, grid.name)
@@ -126,11 +125,10 @@ def launch(
                     _run(grid, todo, places, storage, options, watch)
             if retention is not None and not watch.stopping:
                 retention.conclude(grid.until)
-        watch.conclude()
+        watch.write_progress()
         summary = write_summary(folder.runs(), storage, folder.path)
-        means = _means(grid.runs, storage) if then == () else {}
-        log.summary([summary], watch.tally.done, len(watch.failures), means, stopped=watch.stopping)
-    _push_mlflow_marks(grid, storage)
+        log.summary([summary], watch.tally.done, len(watch.failures), stopped=watch.stopping)
+    push_marks(grid.runs, storage)
     return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
 
 
@@ -180,7 +178,7 @@ def _run(
         places,
         storage,
         options.data_dir,
-        watch.lease_token,
+        watch.lease.token,
         until,
         options.cache,
         plugins,
@@ -188,19 +186,6 @@ def _run(
         options.accept_changes,
     )
     run_trials(context, watch, options.retries)
-
-
-def _means(runs: Sequence[RunConfig], storage: Storage) -> Means:
-    """Return the mean scores of the finished runs by algorithm; a search has its own summary."""
-    done = [run for run in runs if is_finished(storage, run)]
-    scores = [finished(storage.root, run).scores or {} for run in done]
-    return means_of(titles(done, further_axes(runs)), scores)
-
-
-def _with_measured_speed(options: LaunchOptions, storage: Storage) -> LaunchOptions:
-    if options.cache is None:
-        return options
-    return replace(options, cache=replace(options.cache, speed=speed.measure(storage, FOLDER)))
 
 
 def _places(runs: Sequence[RunConfig], options: LaunchOptions) -> Mapping[int, Placement]:
@@ -211,12 +196,6 @@ def _places(runs: Sequence[RunConfig], options: LaunchOptions) -> Mapping[int, P
 
         request = with_measured_share(runs, nodes, request, options.data_dir, measure_on_cluster)
     return placements(runs, nodes, request, by_shared_prefix=options.cache is not None)
-
-
-def _push_mlflow_marks(grid: Grid, storage: Storage) -> None:
-    """Send to the storage which runs are in MLflow, so that the next driver does not log them again."""
-    marks = (folder_of(storage.root, run) / MARK for run in grid.runs)
-    storage.push(*(f"{mark.parent.name}/{mark.name}" for mark in marks if mark.exists()))
 
 
 def _tally(grid: Grid, todo: Sequence[RunConfig], storage: Storage) -> Tally:
@@ -268,20 +247,6 @@ def _forget(runs: Sequence[RunConfig], storage: Storage, options: LaunchOptions,
     for name in (*(folder_of(storage.root, run).name for run in runs), *sorted(shared_prefixes)):
         storage.remove_folder(name)
         rmtree(storage.root / name, ignore_errors=True)
-
-
-@contextmanager
-def _waiting(console: Console, options: LaunchOptions) -> Iterator[None]:
-    """Announce Ray's start, which takes seconds: with a spinner on a terminal, with a line in a log."""
-    what = "Starting Ray"
-    if options.as_json:
-        yield
-    elif console.is_terminal:
-        with console.status(f"{what} ..."):
-            yield
-    else:
-        console.print(f"{what} ...")
-        yield
 
 
 def _view(grid: Grid, options: LaunchOptions, console: Console) -> Bars | Lines | JsonLines:

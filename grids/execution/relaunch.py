@@ -101,5 +101,5 @@ def sync_grid(name: str, storage: Storage, console: Console) -> None:
             storage.pull(RunFolder(storage, run).path.name, skip=("state-", ASIDE))
         claim(storage)
         whole = [run for run in grid.runs if not _is_damaged(run, storage)]
-        synced = sync(whole, storage.root, log, grid.text)
-    console.print(f"{synced.rounds} rounds of {synced.runs} runs logged; MLflow has all of {name}")
+        runs, rounds = sync(whole, storage.root, log, grid.text)
+    console.print(f"{rounds} rounds of {runs} runs logged; MLflow has all of {name}")

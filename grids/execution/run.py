@@ -93,8 +93,6 @@ def launch_remaining(
         raise ConfigError(
             "--in-process has no actors: leave out either --in-process or the options about clients per actor"
         )
-    if not todo and options.request != Request():
-        warn("the options about actors have no effect: all runs are finished")
     unlogged = [run for run in done if not log.is_logged(run)]
     if not (todo or unlogged) and GridFolder(storage, grid.name).lists(grid.runs):
         return LaunchResult()

@@ -85,10 +85,10 @@ def run_to_end(
         FedgridError: if the run cannot go on. The rounds on disk remain valid.
     """
     with _logged(config, storage):
-        words = _encoder_of(config)
-        is_new = not RunFolder(storage, config).rounds_done
-    if words and is_new:
-        yield RunPreparing(words)
+        message = algorithm_of(config).message()
+        encoder = None if RunFolder(storage, config).rounds_done or message is None else message.encoder
+    if encoder is not None and encoder.words:
+        yield RunPreparing(encoder.words)
     with _logged(config, storage):
         rounds_done = runner.open(config, storage)
     yield RunStarted(rounds_done)
@@ -102,12 +102,6 @@ def run_to_end(
     with _logged(config, storage):
         scores = write_results(config, storage)
     yield RunFinished(scores)
-
-
-def _encoder_of(config: RunConfig) -> str:
-    """Return what the encoder of a run's messages is trained on; empty if on nothing, or without one."""
-    message = algorithm_of(config).message()
-    return "" if message is None or message.encoder is None else message.encoder.words
 
 
 @contextmanager

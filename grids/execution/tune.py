@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
@@ -22,7 +23,6 @@ from ray.tune.stopper import Stopper
 
 from fedgrid.engine.errors import RunError
 from fedgrid.grids.execution.run_events import RoundDone
-from fedgrid.grids.execution.scratch import scratch
 from fedgrid.grids.execution.server_deadlines import ServerDeadlines
 from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
 from fedgrid.grids.execution.watch import Watch
@@ -45,14 +45,14 @@ def run_trials(
     given, indices = 0, list(range(len(context.runs)))
     while indices and not watch.all_stopped:
         _give(indices, given, context, watch, 0 if given else retries, listener)
-        given, indices = given + 1, listener.take_left()
+        given, indices, listener.left = given + 1, listener.left, []
 
 
 def _give(
     indices: list[int], given: int, context: LaunchContext, watch: Watch, retries: int, listener: "_Listener"
 ) -> None:
     """Give Tune the runs of these indices, which have been given so many times before; it may retry them."""
-    with scratch() as folder:
+    with TemporaryDirectory(prefix="fedgrid-driver-") as folder:
         tune.run(
             tune.with_resources(
                 tune.with_parameters(ServerTrainable, context=context),
@@ -96,12 +96,8 @@ class _Listener(tune.Callback):
         self._failures = Counter[int]()
         self._recovering: set[str] = set()
         """Trials that have failed and not started again."""
-        self._left: list[int] = []
-
-    def take_left(self) -> list[int]:
-        """Return the runs that Tune has given up although retries are left."""
-        left, self._left = self._left, []
-        return left
+        self.left: list[int] = []
+        """Runs that Tune has given up although retries are left."""
 
     def on_step_end(self, iteration: int, trials: Sequence[TuneTrial], **info: Any) -> None:
         for trial_id, limit in self._deadlines.overdue():
@@ -150,14 +146,14 @@ class _Listener(tune.Callback):
     ) -> None:
         index = trial.config["index"]
         if trial.trial_id in self._recovering:
-            self._left.append(index)
+            self.left.append(index)
             return
         cause = self._count(trial)
         if self._failures[index] > self._retries:
             self._watch.fail(self._run(trial), cause, self._failures[index])
         else:
             self._watch.retry(self._run(trial), cause, self._failures[index])
-            self._left.append(index)
+            self.left.append(index)
 
     def _count(self, trial: TuneTrial) -> str:
         """Count a failure of a run, and return its cause."""

@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import warn
+from fedgrid.grids.display.progress import Bars, JsonLines, Lines
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent, RunFinished, RunPreparing, RunStarted
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.results import outcome
@@ -16,7 +16,6 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import Outcome
 from fedgrid.grids.results.tally import Tally
 from fedgrid.grids.round_cache.retention import Retention
-from fedgrid.tracking.scoring.scores import RoundScores
 
 TICK_SECONDS = 1.0
 """How often the driver checks whether it should stop, and updates the screen."""
@@ -24,34 +23,6 @@ WRITE_SECONDS = 5.0
 """How often it writes its progress, for `fedgrid status`."""
 IDLE_SECONDS = 60.0
 """If no run is under way for so long, the cluster may have lost nodes that the runs need."""
-
-
-class ProgressView(Protocol):
-    """Shows the user what happens."""
-
-    def prepare(self, config: RunConfig, encoder: str) -> None:
-        """A new run trains its encoder first, or reads one that is kept; `encoder`: on what."""
-
-    def start(self, config: RunConfig, rounds_done: int) -> None:
-        """A run starts, or resumes."""
-
-    def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
-        """A round is done; `number` counts from 1."""
-
-    def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
-        """A run failed and is retried."""
-
-    def finish(self, outcome: Outcome) -> None:
-        """A run is finished, or has failed for good."""
-
-    def stop(self, config: RunConfig) -> None:
-        """A run has stopped after a round, as asked."""
-
-    def stopping(self) -> None:
-        """The grid was asked to stop after the rounds under way."""
-
-    def tally(self, tally: Tally) -> None:
-        """The counts have changed."""
 
 
 class Watch:
@@ -64,7 +35,7 @@ class Watch:
         storage: Storage,
         tally: Tally,
         log: RunLog,
-        view: ProgressView,
+        view: Bars | Lines | JsonLines,
         lease: Lease,
         retention: Retention | None = None,
         check_cluster: Callable[[], None] = lambda: None,
@@ -83,16 +54,11 @@ class Watch:
         self._storage = storage
         self._log = log
         self._view = view
-        self._lease = lease
+        self.lease = lease
         self._retention = retention
         self._check_cluster = check_cluster
         self._now = now
         self._ticked = self._busy = self._wrote = now()
-
-    @property
-    def lease_token(self) -> str:
-        """What the servers of the runs must see in the storage before they write to it."""
-        return self._lease.token
 
     @property
     def all_stopped(self) -> bool:
@@ -153,10 +119,6 @@ class Watch:
         self._storage.patiently(self._folder.ask_to_stop)
         self._view.stopping()
 
-    def conclude(self) -> None:
-        """Write the grid's progress at the end of the launch."""
-        self._write_progress()
-
     def tick(self) -> None:
         """Check the launch as a whole; to be called often.
 
@@ -168,7 +130,7 @@ class Watch:
         if now - self._ticked < TICK_SECONDS:
             return
         self._ticked = now
-        self._lease.check()
+        self.lease.check()
         self.stopping = self.stopping or self._storage.patiently(self._folder.stop_asked)
         if self.tally.running:
             self._busy = now
@@ -178,9 +140,10 @@ class Watch:
         self._view.tally(self.tally)
         if now - self._wrote >= WRITE_SECONDS:
             self._wrote = now
-            self._write_progress()
+            self.write_progress()
 
-    def _write_progress(self) -> None:
+    def write_progress(self) -> None:
+        """Write the grid's progress, for `fedgrid status`."""
         self._storage.patiently(lambda: self._folder.write_progress(self.tally.as_dict()))
 
     def _fetch(self, config: RunConfig) -> None:

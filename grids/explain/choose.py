@@ -8,7 +8,7 @@ from typing import get_args
 from fedgrid.engine import checkpoint
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import find
-from fedgrid.engine.errors import ConfigError, hint, unknown
+from fedgrid.engine.errors import ConfigError, hint
 from fedgrid.engine.explanations.layers import named_layer
 from fedgrid.engine.explanations.settings import (
     IMAGES,
@@ -21,6 +21,7 @@ from fedgrid.engine.explanations.settings import (
 )
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.browse.find import find_run
 from fedgrid.grids.explain.job import Job
 from fedgrid.grids.presets.axes import Axes, Item, choose, filter_of
 from fedgrid.grids.presets.axis_keys import AXES, value_text
@@ -93,20 +94,12 @@ def find_runs(name: str, storage: Storage, filters: Sequence[str]) -> tuple[str,
     Raises:
         ConfigError: there is neither, or a filter leaves no run.
     """
-    grids = list_grids(storage)
-    if name in grids:
+    if name in list_grids(storage):
         return name, _filtered(GridFolder(storage, name).runs(), filters)
-    for grid in grids:
-        runs = tuple(
-            run
-            for run in GridFolder(storage, grid).runs()
-            if name in (run.run_id, run.name, f"{run.name}-{run.run_id}")
-        )
-        if runs:
-            return grid, _filtered(runs, filters)
+    run, grids = find_run(name, storage)
     if not grids:
-        raise ConfigError(f"no grid in {storage} yet; `fedgrid run {name}` starts one")
-    raise unknown("grid or run", name, grids)
+        raise ConfigError(f"the run {name} is in no grid; launch one that has it")
+    return grids[0], _filtered([run], filters)
 
 
 def _filtered(runs: Sequence[RunConfig], filters: Sequence[str]) -> tuple[RunConfig, ...]:

@@ -27,7 +27,7 @@ def note(grid: GridFolder, jobs: Iterable[Job]) -> None:
     before = _read(grid)
     found = {style: {run: dict(by_on) for run, by_on in runs.items()} for style, runs in before.items()}
     for job in jobs:
-        runs = found.setdefault(_style(job.settings), {})
+        runs = found.setdefault(AS_PUBLISHED if job.settings.as_published else PLAIN, {})
         runs.setdefault(job.config.run_id, {})[job.settings.on] = job.settings.model_dump(mode="json")
     if found != before:
         grid.write(FILE, seal(found, indent=1))
@@ -50,10 +50,6 @@ def jobs(grid: GridFolder, runs: Iterable[RunConfig]) -> dict[str, list[Job]]:
         ]
         for style, of_style in found.items()
     }
-
-
-def _style(settings: Explaining) -> str:
-    return AS_PUBLISHED if settings.as_published else PLAIN
 
 
 def _read(grid: GridFolder) -> dict[str, Any]:

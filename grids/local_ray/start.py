@@ -62,12 +62,7 @@ def light_tune() -> None:
     with suppress(ImportError):
         from ray.air._internal import usage
 
-        usage.tag_callbacks = _no_callbacks
-
-
-def _no_callbacks(callbacks: Any) -> bool:
-    """Stand in for `tag_callbacks`, which returns whether it has noted anything."""
-    return False
+        usage.tag_callbacks = lambda callbacks: False
 
 
 def _nothing(node: Any) -> None:

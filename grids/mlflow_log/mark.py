@@ -1,8 +1,12 @@
 """The mark in a run's folder that MLflow has the run, as finished."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
+from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.format import DamagedFile, unseal
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.storage import Storage
 from fedgrid.redaction import redacted
 from fedgrid.tracking.mlflow.store import database_file
 
@@ -23,3 +27,9 @@ def is_logged(uri: str, folder: Path, rounds: int) -> bool:
     same = (mark.get("uri"), mark.get("rounds")) == (redacted(uri), rounds)
     file = database_file(uri)
     return same and (file is None or file.exists())
+
+
+def push_marks(runs: Iterable[RunConfig], storage: Storage) -> None:
+    """Send to the storage which runs are in MLflow, so that the next driver does not log them again."""
+    marks = (folder_of(storage.root, run) / MARK for run in runs)
+    storage.push(*(f"{mark.parent.name}/{mark.name}" for mark in marks if mark.exists()))

@@ -1,7 +1,6 @@
 """Descriptions in MLflow, in Markdown: of a grid's experiment, of the grid's own run, and of each run."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -11,27 +10,14 @@ from urllib.parse import quote as in_address
 from fedgrid.algorithms import registry
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.registry import DATASETS
-from fedgrid.engine.format import DamagedFile, unseal
+from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.integrity.made_with import IMAGES, MADE_WITH, Parts, parts_of
 from fedgrid.grids.mlflow_log.tags import described
-from fedgrid.grids.results.outcome import SCORES
 from fedgrid.tracking.mlflow.dataset_input import DatasetInput
 from fedgrid.tracking.mlflow.view import VIEW_KEY
-from fedgrid.tracking.records import RecordsError
-from fedgrid.tracking.scoring.scores import of_run
 
-SHOWN = (
-    *("ari", "ami", "homogeneity", "completeness"),
-    *("personalised_accuracy", "personalised_f1", "generalised_accuracy", "generalised_f1"),
-)
-"""Scores in a run's description."""
-MEANS = ("ari", "personalised_accuracy", "generalised_accuracy")
-"""Scores whose means over the runs of an algorithm the grid's own run has."""
-Means: TypeAlias = Mapping[str, Mapping[str, float]]
-"""Algorithm -> score -> mean over its finished runs."""
 ScoresAsDict: TypeAlias = Mapping[str, Any]
 """`RunScores.as_dict()`."""
-FORBIDDEN = re.compile(r"[^\w. -]")
 
 
 def of_grid(name: str, experiment_id: str) -> str:
@@ -62,32 +48,10 @@ def of_metrics() -> str:
     return "\n".join(["| metric of a round | meaning |", "| --- | --- |", *rows])
 
 
-def of_means(means: Means) -> str:
-    """Return a table of means by algorithm."""
-    head = [
-        f"| algorithm | {' | '.join(_words(score) for score in MEANS)} |",
-        "| --- |" + " --- |" * len(MEANS),
-    ]
-    rows = [
-        f"| {name} | " + " | ".join(_number(scores.get(score)) for score in MEANS) + " |"
-        for name, scores in means.items()
-    ]
-    return "\n".join(["**Last round, means over the finished runs**", "", *head, *rows]) if rows else ""
-
-
-def of_run_begun(config: RunConfig) -> str:
-    """Return a run's description before it has any result."""
-    return _what(config)
-
-
-def of_run_ended(config: RunConfig, folder: Path, mlflow_run_id: str, *, finished: bool) -> str:
-    """Return a run's description: what it is, when it clustered and into what, scores and figures."""
-    parts = [_what(config)]
-    with suppress(RecordsError):
-        scores = _scores(folder, finished=finished)
-        parts += [_clustered(scores, config), _table(scores)]
+def of_run_ended(config: RunConfig, folder: Path, mlflow_run_id: str) -> str:
+    """Return a run's description: what it is, and its figures."""
     figures = sorted((folder / "figures").glob("*.png"))
-    return "\n\n".join([*parts, *(_figure(path, mlflow_run_id) for path in figures)])
+    return "\n\n".join([what(config), *(_figure(path, mlflow_run_id) for path in figures)])
 
 
 def dataset_of(config: RunConfig, folder: Path) -> DatasetInput:
@@ -104,7 +68,8 @@ def dataset_of(config: RunConfig, folder: Path) -> DatasetInput:
     return DatasetInput(config.short_dataset, digest, where, facts, "training")
 
 
-def _what(config: RunConfig) -> str:
+def what(config: RunConfig) -> str:
+    """Return what a run is, in a sentence."""
     title = registry.title(config.algorithm["name"])
     return (
         f"**{title}** (`{config.algorithm['name']}`) on {config.short_dataset}, {config.clients} clients, "
@@ -113,67 +78,7 @@ def _what(config: RunConfig) -> str:
     )
 
 
-def _scores(folder: Path, *, finished: bool) -> ScoresAsDict:
-    """Return the scores of a run: those that its server has written, if it is finished."""
-    if finished:
-        with suppress(FileNotFoundError, DamagedFile):
-            return unseal(folder / SCORES)
-    return of_run(folder).as_dict()
-
-
-def _clustered(scores: ScoresAsDict, config: RunConfig) -> str:
-    done, rounds, clusters = scores["rounds"], config.training.rounds, _clusters(scores["clusters"])
-    so_far = "" if done == rounds else f" {done} of {rounds} rounds are done."
-    if scores["clustering_round"] is None:
-        return f"It never clustered: {clusters} at the end.{so_far}"
-    right = "exactly the hidden groups" if scores["exactly_right"] else "not the hidden groups"
-    return (
-        f"It first clustered in round {scores['clustering_round']}; the partition last changed in round "
-        f"{scores['last_change_round'] or 1}. At the end: {clusters}, {right}.{so_far}"
-    )
-
-
-def _clusters(count: int) -> str:
-    return "1 cluster" if count == 1 else f"{count} clusters"
-
-
-def _table(scores: ScoresAsDict) -> str:
-    rows = [f"| {_words(name)} | {_number(scores.get(name))} |" for name in SHOWN]
-    number = scores["evaluated_round"] or scores["rounds"]
-    return "\n".join([f"| score, round {number} | |", "| --- | --- |", *rows])
-
-
 def _figure(path: Path, mlflow_run_id: str) -> str:
     """Return an image from the run's artifacts; the address is relative, for any server."""
     at = in_address(f"figures/{path.name}", safe="")
     return f"![{path.stem}](get-artifact?path={at}&run_uuid={mlflow_run_id})"
-
-
-def _words(name: str) -> str:
-    return {"ari": "ARI", "ami": "AMI"}.get(name, name.replace("_", " ").replace(" f1", " F1"))
-
-
-def _number(value: object) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else "–"
-
-
-def metrics_of(means: Means) -> dict[str, float]:
-    """Return the means as metrics of the grid's own run, without characters that MLflow refuses in a key."""
-    return {
-        f"mean_{score}/{FORBIDDEN.sub('', name)}": value
-        for name, of in means.items()
-        for score, value in of.items()
-    }
-
-
-def means_of(titles: Sequence[str], scores: Sequence[Mapping[str, Any]]) -> Means:
-    """Return algorithm -> score -> mean over its finished runs, of those of `MEANS` that they all have."""
-    found: dict[str, dict[str, float]] = {}
-    for title in dict.fromkeys(titles):
-        own = [run for name, run in zip(titles, scores, strict=True) if name == title]
-        found[title] = {
-            score: sum(run[score] for run in own) / len(own)
-            for score in MEANS
-            if all(isinstance(run.get(score), float | int) for run in own)
-        }
-    return found

@@ -10,14 +10,12 @@ from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.storage.processes import NEW_OBJECTS
-from fedgrid.grids.mlflow_log.notes import Means
 from fedgrid.grids.mlflow_log.run_writer import Round, Writer
 from fedgrid.tracking.mlflow.runs import Status
 from fedgrid.tracking.mlflow.store import TrackingError, one_line
@@ -58,11 +56,9 @@ class ProcessWriter:
         given = config, list(rounds), status, started
         return int(self._call("write", *given, plugins=plugins, resumes=resumes))
 
-    def write_summary(
-        self, files: Sequence[Path], done: int, failed: int, means: Means = MappingProxyType({})
-    ) -> None:
+    def write_summary(self, files: Sequence[Path], done: int, failed: int) -> None:
         """As `Writer.write_summary`."""
-        self._call("write_summary", list(files), done, failed, {name: dict(of) for name, of in means.items()})
+        self._call("write_summary", list(files), done, failed)
 
     def forget(self, config: RunConfig) -> None:
         """As `Writer.forget`."""

@@ -11,17 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Self
 
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.mlflow_log.mark import is_logged
-from fedgrid.grids.mlflow_log.notes import Means
 from fedgrid.grids.mlflow_log.own_process import ProcessWriter
 from fedgrid.grids.mlflow_log.run_writer import Round, Writer
-from fedgrid.grids.mlflow_log.tags import common_params
 from fedgrid.tracking.mlflow.runs import Status
 from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
 from fedgrid.tracking.scoring.scores import RoundScores
@@ -94,12 +92,13 @@ class RunLog:
         self._pauses = pauses
         self._now = now
         self._warned: float | None = None
-        self._text = ""
+        self.text = ""
+        """The preset's, for the grid's own run; to be set before the thread starts."""
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
         self._changed = threading.Condition()
         self._waiting: dict[str, _Update] = {}
         self._taken: dict[str, _Update] = {}
-        self._summary: tuple[Sequence[Path], int, int, Means] | None = None
+        self._summary: tuple[Sequence[Path], int, int] | None = None
         self._under_way: dict[str, RunConfig] = {}
         self._end: Status | None = None
         self._stopped = False
@@ -119,17 +118,9 @@ class RunLog:
             process.stop()
             self._at_work = self.writer
 
-    def describe(self, text: str, runs: Sequence[RunConfig]) -> None:
-        """Give the grid's own run the preset's `text`, and as parameters what `runs` have in common.
-
-        The thread begins with that run, its experiment and the store.
-        """
-        self._text = text
-        self.writer.common = common_params(runs)
-
-    def prepare(self, text: str, runs: Sequence[RunConfig] = ()) -> None:
-        """Do now what the thread would begin with; `text` and `runs` are as in `describe`."""
-        self.describe(text, runs)
+    def prepare(self, text: str) -> None:
+        """Do now what the thread would begin with: make the grid's own run, with the preset's `text`."""
+        self.text = text
         try:
             self._at_work.connect(text)
         except TrackingError as error:
@@ -172,17 +163,16 @@ class RunLog:
         files: Sequence[Path],
         done: int,
         failed: int,
-        means: Means = MappingProxyType({}),
         *,
         stopped: bool = False,
     ) -> None:
-        """Log files, the numbers of finished and failed runs, and `means` to the grid's own MLflow run.
+        """Log files, the numbers of finished and failed runs to the grid's own MLflow run.
 
         That run ends as KILLED if the grid was `stopped` before its runs were finished.
         """
         with self._changed:
             self._stopped = stopped
-            self._summary = (files, done, failed, means)
+            self._summary = (files, done, failed)
             self._changed.notify()
 
     def __enter__(self) -> Self:
@@ -237,7 +227,7 @@ class RunLog:
             summary, end = self._summary, self._end
             self._is_down = False
         try:
-            self._at_work.connect(self._text)
+            self._at_work.connect(self.text)
             while self._taken:
                 self._write_first()
             if summary is not None:
@@ -259,7 +249,7 @@ class RunLog:
             )
         except Exception as error:
             self._fail(error, update)
-            self._at_work.connect(self._text)
+            self._at_work.connect(self.text)
         else:
             del self._taken[update.config.run_id]
             self._written += 1

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from fedgrid.engine.configuration.algorithm_of import own_columns
 from fedgrid.engine.configuration.run_config import RunConfig
@@ -18,7 +17,6 @@ from fedgrid.engine.storage.storage_id import id_of
 from fedgrid.grids.mlflow_log import notes
 from fedgrid.grids.mlflow_log.empty_store import ensure_file
 from fedgrid.grids.mlflow_log.mark import MARK
-from fedgrid.grids.mlflow_log.notes import Means
 from fedgrid.grids.mlflow_log.tags import described, metrics, origin, run_name, source, tags, totals
 from fedgrid.grids.results.times import round_ends, started_ms
 from fedgrid.redaction import redacted
@@ -62,8 +60,6 @@ class Writer:
         self._grid_name = grid_name
         self._axes = axes
         self._searched = searched
-        self.common: Mapping[str, Any] = {}
-        """Parameters for the grid's own run when it is created: what all of its runs have in common."""
         self._storage = storage
         self._artifacts = artifacts
         self._experiment: Experiment | None = None
@@ -76,7 +72,7 @@ class Writer:
             given = {"grid": self._grid_name, **origin(), **source(self._grid_name)}
             if PARENT not in self._connected().entries:
                 given |= noted(notes.of_metrics())
-            self._parent = self._connected().start(PARENT, self._grid_name, given, self.common)
+            self._parent = self._connected().start(PARENT, self._grid_name, given, {})
             self.describe()
             if text:
                 self._connected().log_text(self._parent, text, "preset.yaml")
@@ -131,16 +127,14 @@ class Writer:
         files: Sequence[Path],
         done: int,
         failed: int,
-        means: Means = MappingProxyType({}),
     ) -> None:
-        """Log to the grid's own MLflow run files, the numbers of runs, and `means` of the finished ones."""
+        """Log to the grid's own MLflow run files, and the numbers of runs."""
         self.connect()
         assert self._parent is not None
         experiment = self._connected()
         experiment.log_artifacts(self._parent, files)
         experiment.log_totals(self._parent, {"grid/runs_done": done, "grid/runs_failed": failed})
-        experiment.log_totals(self._parent, notes.metrics_of(means))
-        experiment.describe_run(self._parent, f"{notes.of_means(means)}\n\n{notes.of_metrics()}".strip())
+        experiment.describe_run(self._parent, notes.of_metrics())
 
     def write_report(self, folder: Path) -> bool:
         """Log a folder to the grid's own run, as `report`; return whether the store has that run."""
@@ -220,7 +214,7 @@ class Writer:
         }
         folder = folder_of(self._storage, config)
         if entry is None:
-            given |= noted(notes.of_run_begun(config))
+            given |= noted(notes.what(config))
             with suppress(DamagedFile):
                 started = started_ms(folder) or started
         params = config.model_dump(mode="json")
@@ -236,7 +230,7 @@ class Writer:
             experiment.log_artifacts(entry, files)
         experiment.log_artifacts(entry, sorted((folder / "figures").glob("*")), "figures")
         experiment.log_totals(entry, totals(folder))
-        ended = notes.of_run_ended(config, folder, entry.mlflow_run_id, finished=status == "FINISHED")
+        ended = notes.of_run_ended(config, folder, entry.mlflow_run_id)
         experiment.describe_run(entry, ended)
         experiment.finish(entry, status, _ended_ms(folder, entry.rounds))
         if status != "FINISHED":

@@ -1,7 +1,6 @@
 """Logs to MLflow what it lacks of a grid's runs, from the records in their folders."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from fedgrid.engine.configuration.run_config import RunConfig
@@ -13,16 +12,7 @@ from fedgrid.tracking.mlflow.store import TrackingError
 from fedgrid.tracking.records import num_rounds
 
 
-@dataclass(frozen=True)
-class Synced:
-    """What `sync` has added."""
-
-    runs: int
-    """Runs of which something was missing."""
-    rounds: int
-
-
-def sync(runs: Sequence[RunConfig], storage: Path, log: RunLog, text: str) -> Synced:
+def sync(runs: Sequence[RunConfig], storage: Path, log: RunLog, text: str) -> tuple[int, int]:
     """Log what MLflow lacks of finished, failed and unfinished runs; runs without records are skipped.
 
     The store itself is asked, not the marks in the folders. No other process may write to it meanwhile.
@@ -38,7 +28,7 @@ def sync(runs: Sequence[RunConfig], storage: Path, log: RunLog, text: str) -> Sy
     """
     changed = rounds = 0
     try:
-        log.prepare(text, runs)
+        log.prepare(text)
         log.writer.connect(text)
         for config in runs:
             folder = folder_of(storage, config)
@@ -54,7 +44,7 @@ def sync(runs: Sequence[RunConfig], storage: Path, log: RunLog, text: str) -> Sy
         log.writer.close("FINISHED" if is_whole else "KILLED")
     except TrackingError as error:
         raise RunError(f"{error}; run the same command again when it answers") from error
-    return Synced(changed, rounds)
+    return changed, rounds
 
 
 def status_of(folder: Path) -> Status | None:

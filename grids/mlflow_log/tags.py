@@ -19,7 +19,7 @@ from fedgrid.grids.presets.variants import variant_of
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.axes import pairs_of
 from fedgrid.grids.results.times import Times, times_of
-from fedgrid.tracking.mlflow.names import flatten, plain
+from fedgrid.tracking.mlflow.names import plain
 from fedgrid.tracking.mlflow.runs import Metrics
 from fedgrid.tracking.scoring.group import Score, declared
 from fedgrid.tracking.scoring.scores import RoundScores
@@ -75,13 +75,6 @@ def tags(config: RunConfig, grid_name: str, axes: Sequence[str] = ()) -> dict[st
     }
 
 
-def common_params(runs: Sequence[RunConfig]) -> dict[str, str]:
-    """Return the parameters that are the same in all of these runs."""
-    flat = [flatten(run.model_dump(mode="json")) for run in runs]
-    shared = set(flat[0].items()).intersection(*(of.items() for of in flat)) if flat else set()
-    return dict(sorted(shared))
-
-
 def source(grid_name: str) -> dict[str, str]:
     """Return the tags of MLflow's column *Source*, and the whole command line.
 
@@ -108,7 +101,9 @@ def origin() -> dict[str, str]:
         "host": node(),
         "commit": code,
         **({} if code == UNKNOWN else {"mlflow.source.git.commit": code}),
-        "versions": ", ".join([f"python {python_version()}", *map(_version, VERSIONS)]),
+        "versions": ", ".join(
+            [f"python {python_version()}", *(f"{name} {version_of(name)}" for name in VERSIONS)]
+        ),
     }
 
 
@@ -133,11 +128,12 @@ def _git(folder: Path, *arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def _version(name: str) -> str:
+def version_of(package: str) -> str:
+    """Return the version of an installed package."""
     try:
-        return f"{name} {version(name)}"
+        return version(package)
     except PackageNotFoundError:
-        return f"{name} unknown"
+        return UNKNOWN
 
 
 def totals(folder: Path) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -10,6 +9,7 @@ from rich.console import Console
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.mlflow import ui
@@ -41,5 +41,4 @@ def serve_ui(grid: str | None, storage: Storage, port: int, console: Console) ->
 def _announce(grid: str | None, runs: Sequence[RunConfig], root: Path, port: int, console: Console) -> None:
     uri = tracking_uri(root)
     where = ui.address(port) if grid is None else ui.experiment_address(uri, port, grid)
-    say = partial(console.print, highlight=False, soft_wrap=True)
-    say(f"MLflow at [bold]{where}[/] (Ctrl-C ends it)")
+    print_plain(console, f"MLflow at {where} (Ctrl-C ends it)")

@@ -81,28 +81,6 @@ class Speed:
     """Testing, an image."""
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Seconds on one core, or on one GPU, by what takes them."""
-
-    training: float = 0.0
-    tests: float = 0.0
-    other: float = 0.0
-    """The fixed cost of clients' turns, clustering, records and files."""
-
-    @property
-    def seconds(self) -> float:
-        """All of them."""
-        return self.training + self.tests + self.other
-
-    def times(self, factor: float) -> "Cost":
-        """Return so many times this cost."""
-        return Cost(self.training * factor, self.tests * factor, self.other * factor)
-
-    def __add__(self, more: "Cost") -> "Cost":
-        return Cost(self.training + more.training, self.tests + more.tests, self.other + more.other)
-
-
 def calibrate(
     workloads: Sequence[Workload], device: str = "cpu", budget: float = BUDGET
 ) -> dict[Workload, Speed]:
@@ -126,14 +104,15 @@ def calibrate(
     return speeds
 
 
-def run_cost(config: RunConfig, images: Images, speed: Speed, rounds: int, actors: int = 1) -> Cost:
-    """Return what the last `rounds` rounds of a run, on `actors` of clients, cost without a round cache."""
+def run_seconds(config: RunConfig, images: Images, speed: Speed, rounds: int, actors: int = 1) -> float:
+    """Return the seconds of one core or GPU that a run's last `rounds` rounds, on `actors` of clients, take.
+
+    Without a round cache.
+    """
     asked = config.participation * (1 - config.dropout)
-    return Cost(
-        training=rounds * asked * config.training.local_epochs * images.train * speed.train,
-        tests=passes(config, images, rounds, actors) * speed.test,
-        other=rounds * (asked * config.clients * speed.turn + SERVER_SECONDS),
-    )
+    training = asked * config.training.local_epochs * images.train * speed.train
+    tests = passes(config, images, rounds, actors) * speed.test
+    return rounds * (training + asked * config.clients * speed.turn + SERVER_SECONDS) + tests
 
 
 def _measure(workload: Workload, device: str, budget: float) -> Speed:

@@ -7,7 +7,6 @@ import socket
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,9 +22,7 @@ from fedgrid.engine.clients.placement import (
 )
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import RunError
-from fedgrid.grids.display.plain import warn
 from fedgrid.grids.local_ray.start import few_processes, system_config
-from fedgrid.grids.planning.last_words import last_words
 from fedgrid.grids.planning.ray_token import check_accepted, make_private
 
 LOCAL = "local"
@@ -76,8 +73,7 @@ def connected(workers: int = 0) -> Iterator[None]:
     place = address()
     make_private(create=place == LOCAL)
     check_accepted(place)
-    with last_words():
-        yield from _initialised(place, workers)
+    yield from _initialised(place, workers)
 
 
 def _initialised(place: str, workers: int) -> Iterator[None]:
@@ -174,18 +170,7 @@ def _noted() -> str | None:
         socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
     except (OSError, ValueError):
         return None
-    if owner not in (os.getuid(), ROOT):
-        _warn_once(
-            f"{file} names the Ray cluster of another user ({address}), which is not used; if it is meant, "
-            f"set RAY_ADDRESS={address}"
-        )
-        return None
-    return address
-
-
-@cache
-def _warn_once(text: str) -> None:
-    warn(text)
+    return address if owner in (os.getuid(), ROOT) else None
 
 
 @contextmanager

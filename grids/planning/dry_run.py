@@ -25,7 +25,6 @@ from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.axes import name_of, naming_keys
 
 RUNS_LISTED = 20
-PARTS = ("training_hours", "test_hours", "other_hours")
 
 
 def dry_run(
@@ -101,9 +100,7 @@ def _device(capacities: Sequence[Capacity]) -> str:
 
 def _total(rows: Sequence[DatasetRow]) -> dict[str, Any]:
     names = ("runs", "shared_prefixes", "finished", "rounds_left", "download_mb", "hours", "encoders")
-    found = {name: sum(getattr(row, name) for row in rows) for name in (*names, *PARTS)}
-    shared = [row.shared_hours for row in rows]
-    return found | {"shared_hours": None if None in shared else sum(filter(None, shared))}
+    return {name: sum(getattr(row, name) for row in rows) for name in names}
 
 
 def _as_json(
@@ -136,33 +133,12 @@ def _show(
     say(f"\nHere: {describe(nodes)}.")
     if total["rounds_left"]:
         say(_about_time(capacities, device))
-        say(_about_parts(total, device))
         if count := total["encoders"]:
             say(f"With {count} encoder{'s' * (count > 1)}, each trained once, unless the storage has it.")
         if with_cache and total["shared_prefixes"] < total["runs"]:
-            say(_about_sharing(total))
-
-
-def _about_parts(total: Mapping[str, Any], device: str) -> str:
-    """Return in one line what takes the time of one core or GPU."""
-    hours = sum(total[part] for part in PARTS)
-    training, tests, other = (f"{total[part] / hours:.0%}" for part in PARTS)
-    what = "GPU" if device == "cuda" else "core"
-    return f"{_roughly(hours)} of one {what}: {training} training, {tests} tests of models, {other} the rest."
-
-
-def _about_sharing(total: Mapping[str, Any]) -> str:
-    """Return in one line what the round cache saves."""
-    prefixes = total["shared_prefixes"]
-    shared = f"{total['runs']} runs, {prefixes} shared prefix{'es' * (prefixes != 1)}"
-    found = total["shared_hours"]
-    if found is None:
-        return f"At most: shared rounds are computed once ({shared})."
-    share = found / sum(total[part] for part in PARTS)
-    return (
-        f"At most: shared rounds are computed once ({shared}). "
-        f"The published runs compute {share:.0%} of theirs: {_roughly(found)}."
-    )
+            prefixes = total["shared_prefixes"]
+            shared = f"{total['runs']} runs, {prefixes} shared prefix{'es' * (prefixes != 1)}"
+            say(f"At most: shared rounds are computed once ({shared}).")
 
 
 def _about_time(capacities: Sequence[Capacity], device: str) -> str:

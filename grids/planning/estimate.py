@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedgrid.engine.clients.placement import Node, Placement, Request, at_once, plan
-from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import find, is_here
-from fedgrid.grids.planning.calibrate import Cost, Speed, Workload, run_cost
+from fedgrid.grids.planning.calibrate import Speed, Workload, run_seconds
 from fedgrid.grids.planning.cluster import least_stacked, num_to_place
 from fedgrid.grids.planning.encoders import RoundsLeft, encoder_plans
 from fedgrid.grids.planning.images import expected_images
-from fedgrid.grids.planning.published_branches import share_computed
 
 HOUR = 3600.0
 
@@ -32,20 +30,7 @@ class DatasetRow:
     hours: float
     """A rough estimate, with all nodes at work on these runs and without a round cache."""
     encoders: int = 0
-    """How many are trained before the first rounds, which is part of `hours` and of `other_hours`."""
-    training_hours: float = 0.0
-    """Of one core or GPU, as the next two: local training."""
-    test_hours: float = 0.0
-    other_hours: float = 0.0
-    """Models passed around, clustering, records and files."""
-    shared_hours: float | None = None
-    """All three with a round cache that saves what it would have saved of the published runs; None for
-    other runs."""
-
-    @property
-    def core_hours(self) -> float:
-        """Hours of one core, or of one GPU, without a round cache."""
-        return self.training_hours + self.test_hours + self.other_hours
+    """How many are trained before the first rounds, which is part of `hours`."""
 
 
 @dataclass(frozen=True)
@@ -107,21 +92,21 @@ def dataset_rows(
         dataset = find(name, data_dir)
         runs = [run for run, _ in left if run.dataset == name]
         waiting = [(run, rounds) for run, rounds in left if run.dataset == name and rounds]
-        costs = {
-            run.run_id: run_cost(
+        shares = (
+            run_seconds(
                 run,
                 expected_images(run, dataset),
                 speeds[Workload.of(run, dataset)],
                 rounds,
                 actors[run.clients],
-            ).times(1 / HOUR)
+            )
+            / workers[run.clients]
             for run, rounds in waiting
-        }
-        total = sum(costs.values(), Cost())
+        )
         encoders = encoder_plans(waiting, dataset, data_dir)
         needed = {name, *(plan.public for plan in encoders if plan.public)} if waiting else set()
         away = [each for each in needed if not is_here(each, data_dir)]
-        encoding = sum(plan.seconds(speeds, max(workers.values())) for plan in encoders) / HOUR
+        encoding = sum(plan.seconds(speeds, max(workers.values())) for plan in encoders)
         rows.append(
             DatasetRow(
                 dataset=name,
@@ -131,25 +116,8 @@ def dataset_rows(
                 rounds_left=sum(rounds for _, rounds in waiting),
                 clients=tuple(sorted({run.clients for run in runs})),
                 download_mb=sum(find(each, data_dir).download_mb for each in away),
-                hours=encoding + sum(costs[run.run_id].seconds / workers[run.clients] for run, _ in waiting),
+                hours=(encoding + sum(shares)) / HOUR,
                 encoders=len(encoders),
-                training_hours=total.training,
-                test_hours=total.tests,
-                other_hours=total.other + sum(plan.seconds(speeds, 1) for plan in encoders) / HOUR,
-                shared_hours=_shared([run for run, _ in waiting], costs),
             )
         )
     return rows
-
-
-def _shared(runs: Sequence[RunConfig], costs: Mapping[str, Cost]) -> float | None:
-    """Return the hours that runs take with a round cache, None if some were not published."""
-    shared_prefixes: dict[str, list[RunConfig]] = {}
-    for run in runs:
-        shared_prefixes.setdefault(run.shared_prefix, []).append(run)
-    found = 0.0
-    for members in shared_prefixes.values():
-        if (share := share_computed(members)) is None:
-            return None
-        found += share * sum(costs[run.run_id].seconds for run in members)
-    return found

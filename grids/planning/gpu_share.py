@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil, prod
+from operator import itemgetter
 from pathlib import Path
 
 from fedgrid.engine.clients.placement import GPU_SHARE, SMALLEST_SHARE, Node, Request
@@ -112,7 +113,9 @@ def needs_of(runs: Sequence[RunConfig], data_dir: Path, measure: Measure) -> lis
     images: dict[Workload, tuple[int, RunConfig]] = {}
     for run in runs:
         workload = workload_of(run, data_dir)
-        images[workload] = max((_image_bytes(run, data_dir), run), images.get(workload, (0, run)), key=_first)
+        images[workload] = max(
+            (_image_bytes(run, data_dir), run), images.get(workload, (0, run)), key=itemgetter(0)
+        )
     taken = measure(tuple(images))
     return [
         Need(run, taken.total, taken.context, reserved, held)
@@ -164,10 +167,6 @@ def _image_bytes(run: RunConfig, data_dir: Path) -> int:
     dataset = find(run.dataset, data_dir)
     held = expected_images(run, dataset)
     return ceil((held.train + held.test + held.server) * (prod(dataset.shape) + LABEL_BYTES))
-
-
-def _first(pair: tuple[int, RunConfig]) -> int:
-    return pair[0]
 
 
 def _gb(size: float) -> str:

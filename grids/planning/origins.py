@@ -50,7 +50,11 @@ def check_origins(
                 run.name, path, run.dataset, partial(algorithm_of, run), data_dir, digests
             ):
                 changed.setdefault(difference, []).append(run.name)
-    return _accepted([f"{difference}: {_counted(names)}" for difference, names in changed.items()], accept)
+    notes = [
+        f"{difference}: {names[0] if len(names) == 1 else f'{len(names)} runs, the first {names[0]}'}"
+        for difference, names in changed.items()
+    ]
+    return _accepted(notes, accept)
 
 
 def check_centralised(
@@ -99,7 +103,3 @@ def _accepted(notes: list[str], accept: bool) -> list[str]:
     if notes and not accept:
         raise ConfigError(f"{'; '.join(notes)}; {ACCEPT}")
     return notes
-
-
-def _counted(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{len(names)} runs, the first {names[0]}"

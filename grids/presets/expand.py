@@ -21,7 +21,6 @@ from fedgrid.grids.presets.axes import Axes, Choice, Item, allows
 from fedgrid.grids.presets.axis_keys import AXES, has, in_run_order
 from fedgrid.grids.presets.changes import Change, with_value
 from fedgrid.grids.presets.overrides import Override, merge
-from fedgrid.grids.presets.seeds import OtherSeeds, other_seeds
 from fedgrid.grids.presets.yaml_file import Place, at
 
 INDEPENDENT = ("clients", "seed")
@@ -75,8 +74,6 @@ class Expander:
         self._description = description
         self._data_dir = data_dir
         self._templates: dict[tuple[Item | Override, ...], RunConfig] = {}
-        self._seeds: dict[tuple[int, Item], OtherSeeds | None] = {}
-        """By template and clients."""
         self._facts: dict[str, Facts] = {}
         self._checked: set[tuple[str, Split]] = set()
 
@@ -86,28 +83,18 @@ class Expander:
         Raises:
             ConfigError: if it is invalid; names the line of the key.
         """
-        template, held = self.complete(items)
-        with self._located(items, held):
-            run = self._vary(template, items)
-            self._check_split(run)
-        return run
-
-    def complete(self, items: Mapping[str, Item]) -> tuple[RunConfig, tuple[Override, ...]]:
-        """Return a run with these values up to the `INDEPENDENT` axes, and the overrides that apply.
-
-        Raises:
-            ConfigError: for a key or value that does not exist; names its line.
-        """
         labels = {axis: item.label for axis, item in items.items()}
         held = tuple(override for override in self._description.overrides if override.holds(labels))
         kind: tuple[Item | Override, ...] = (
             *(item for axis, item in items.items() if axis not in INDEPENDENT),
             *held,
         )
-        if kind not in self._templates:
-            with self._located(items, held):
+        with self._located(items, held):
+            if kind not in self._templates:
                 self._templates[kind] = self._complete(items, held)
-        return self._templates[kind], held
+            run = self._vary(self._templates[kind], items)
+            self._check_split(run)
+        return run
 
     def _complete(self, items: Mapping[str, Item], held: Sequence[Override]) -> RunConfig:
         values = {axis: item.value for axis, item in items.items() if axis in AXES}
@@ -127,18 +114,12 @@ class Expander:
 
     def _vary(self, template: RunConfig, items: Mapping[str, Item]) -> RunConfig:
         """Return `template` with the run's own values of the `INDEPENDENT` axes."""
-        seed, kind = items["seed"].value, (id(template), items["clients"])
-        if type(seed) is int and seed >= 0 and (copies := self._seeds.get(kind)) is not None:
-            return copies(seed)
         values = {key: getattr(template, key) for key in RunConfig.model_fields}
         axes = {axis: items[axis].value for axis in INDEPENDENT}
         try:
-            run = RunConfig(**{**values, **axes})
+            return RunConfig(**{**values, **axes})
         except ValidationError as error:
             raise explain(error, RunConfig) from error
-        if kind not in self._seeds:
-            self._seeds[kind] = other_seeds(run)
-        return run
 
     def _check_split(self, run: RunConfig) -> None:
         """Check, without the images, that the data set has enough classes and clients for the split."""

@@ -32,8 +32,6 @@ from fedgrid.grids.presets.yaml_file import at
 SCENARIO = re.compile(r"(.+?)-(\d+)-([a-z][a-z-]*)")
 """`Scenario.name`: data set, clients, split."""
 
-__all__ = ["AXES", "Grid", "is_scenario", "load_grid", "preset_names", "scenario_values"]
-
 
 @dataclass(frozen=True)
 class Grid:
@@ -82,7 +80,7 @@ def load_grid(
     """
     if seeds is not None and "seed" in options:
         raise ConfigError(f"--seed {options['seed']} and --seeds {seeds} both give seeds: leave one out")
-    own, preset, text, source = _read(what, options, data_dir)
+    own, preset, text, source = _read(what, options)
     if name is None and what not in preset_names() and own in preset_names():
         raise ConfigError(f"{what} would take the name of the preset {own}: name its grid with --name")
     described = replace(preset.description, overrides=(*preset.description.overrides, *overrides))
@@ -150,12 +148,12 @@ def scenario_values(name: str) -> dict[str, Any]:
     return {"dataset": dataset, "split": split, "clients": int(clients)}
 
 
-def _read(what: str | None, options: Mapping[str, Any], data_dir: Path) -> tuple[str, Preset, str, str]:
+def _read(what: str | None, options: Mapping[str, Any]) -> tuple[str, Preset, str, str]:
     """Return name, content, text and source of the preset, file or scenario that the command line names."""
     if what and (what in preset_names() or is_path(what) or file_meant(what) or not is_scenario(what)):
         file = open_preset(what)
         source = f"preset {what}" if what in preset_names() else _path(what)
-        return Path(what).stem, read_preset(file, data_dir, (what,)), file.text, source
+        return Path(what).stem, read_preset(file, (what,)), file.text, source
     values = scenario_values(what) if what else {}
     axes = {**defaults(), **{axis: items(axis, value) for axis, value in values.items()}}
     text = yaml.safe_dump({**values, **options}, sort_keys=False)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -11,12 +10,12 @@ from typing import Any
 from fedgrid.engine.configuration.complete import DEFAULTS, INNER
 from fedgrid.engine.configuration.run_config import SETTABLE, RunConfig
 from fedgrid.engine.data.registry import DATASETS
-from fedgrid.engine.errors import ConfigError, DataError, unknown, unknown_key
+from fedgrid.engine.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.plugins import active
 from fedgrid.grids.presets.axes import Axes, Choice, Item, choose, items
-from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SECTIONS, SPLIT, check_axis_key, has
-from fedgrid.grids.presets.expand import Description, Expander
-from fedgrid.grids.presets.overrides import Override, read_overrides, require_keys
+from fedgrid.grids.presets.axis_keys import AXES, SECTIONS, SPLIT, check_axis_key, has
+from fedgrid.grids.presets.expand import Description
+from fedgrid.grids.presets.overrides import read_overrides, require_keys
 from fedgrid.grids.presets.yaml_file import Place, YamlFile, at, read_yaml
 
 SEEDS, AXES_KEY, EXCLUDE = "seeds", "axes", "exclude"
@@ -100,11 +99,11 @@ def defaults() -> dict[str, tuple[Item, ...]]:
     return {axis: items(axis, DEFAULTS[axis]) for axis in AXES}
 
 
-def read_preset(file: YamlFile, data_dir: Path, trail: tuple[str, ...]) -> Preset:
+def read_preset(file: YamlFile, trail: tuple[str, ...]) -> Preset:
     """Return the content of a file on top of its base; `trail` names the files that led here, itself last.
 
     Raises:
-        ConfigError: for an invalid key or value, with its line, also in runs that a filter leaves out.
+        ConfigError: for a key that does not exist, with its line.
     """
     for key in file.values:
         if key not in KEYS:
@@ -112,10 +111,10 @@ def read_preset(file: YamlFile, data_dir: Path, trail: tuple[str, ...]) -> Prese
                 if key == SEARCH:
                     raise ConfigError(f"this file is a search: `fedgrid search {trail[-1]}` runs it")
                 raise unknown_key(key, "", KEYS, inner=INNER)
-    base = _base(file, data_dir, trail)
+    base = _base(file, trail)
     _use_plugins(file, trail)
-    own = _axes(file)
-    axes = {axis: values for axis, values in base.description.axes.items() if not _is_fixed(axis, file)} | own
+    inherited = base.description.axes.items()
+    axes = {axis: values for axis, values in inherited if not _is_fixed(axis, file)} | _axes(file)
     overrides = read_overrides(file.values.get("overrides", []), axes, Place(file, ("overrides",)))
     description = Description(
         axes,
@@ -123,11 +122,10 @@ def read_preset(file: YamlFile, data_dir: Path, trail: tuple[str, ...]) -> Prese
         (*base.description.overrides, *overrides),
         excluded=(*base.description.excluded, *_excluded(file, axes)),
     )
-    _try_each(description, own, overrides, data_dir)
     return Preset(description, _filter(file, axes) if "filter" in file.values else base.filter)
 
 
-def _base(file: YamlFile, data_dir: Path, trail: tuple[str, ...]) -> Preset:
+def _base(file: YamlFile, trail: tuple[str, ...]) -> Preset:
     if "base" not in file.values:
         return Preset(Description(defaults(), {}), {})
     name = str(file.values["base"])
@@ -138,7 +136,7 @@ def _base(file: YamlFile, data_dir: Path, trail: tuple[str, ...]) -> Preset:
         if name in trail:
             raise ConfigError(f"base = {name}: that file is based on this one; name another")
         opened = open_preset(name)
-    return read_preset(opened, data_dir, (*trail, name))
+    return read_preset(opened, (*trail, name))
 
 
 def _use_plugins(file: YamlFile, trail: tuple[str, ...]) -> None:
@@ -217,45 +215,3 @@ def _filter(file: YamlFile, axes: Axes) -> Choice:
     place = Place(file, ("filter",))
     require_keys("filter", file.values["filter"], tuple(axes), place)
     return choose(file.values["filter"], axes, place)
-
-
-def _try_each(description: Description, own: Axes, overrides: tuple[Override, ...], data_dir: Path) -> None:
-    """Complete a run for each value of a file's own axes, and for each of its own overrides.
-
-    So a typing error is found even in runs that a filter leaves out. Missing images are no error here.
-    """
-    alone = {axis: values[0] for axis, values in defaults().items()}
-    plain = Expander(Description({}, {}), data_dir)
-    expander = Expander(description, data_dir)
-    first = _first(description.axes, {})
-    for axis, values in own.items():
-        # Seeds were read one by one, and may be thousands.
-        for item in values if axis != "seed" else ():
-            with suppress(DataError):
-                if axis == ALGORITHM:
-                    # It may need what the file sets, as the reference images of the split.
-                    expander.complete({**first, axis: item})
-                elif axis in AXES:
-                    plain.complete({**alone, axis: item})
-                else:
-                    _try_value(expander, {**first, axis: item}, axis)
-    for override in overrides:
-        with suppress(DataError):
-            expander.complete(_first(description.axes, override.when))
-
-
-def _try_value(expander: Expander, values: Mapping[str, Item], axis: str) -> None:
-    """Refuse a value that a key never takes; whether it goes with other keys is checked run by run."""
-    try:
-        expander.complete(values)
-    except ConfigError as error:
-        if error.key == tuple(axis.split(".")):
-            raise
-
-
-def _first(axes: Axes, choice: Choice) -> Mapping[str, Item]:
-    """Return each axis' first value that `choice` allows."""
-    return {
-        axis: next(item for item in values if item.label in choice.get(axis, {item.label}))
-        for axis, values in axes.items()
-    }

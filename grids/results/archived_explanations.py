@@ -41,18 +41,15 @@ centralised training, which has neither clients, splits nor distribution."""
 
 
 def keep(rows: Sequence[Mapping[str, Any]], grid: GridFolder) -> None:
-    """Write the rows into the folder of an imported grid, unless they are there, or there are none.
+    """Write the rows into the folder of an imported grid.
 
     Raises:
         RunError: if they cannot be written.
     """
     path = grid.path / FILE
-    before = path.read_bytes() if path.exists() else None
-    if before is None and not rows:
-        return
     data = BytesIO()
     pq.write_table(stamped(pa.Table.from_pylist(list(rows), schema=SCHEMA)), data, write_page_checksum=True)
-    if data.getvalue() != before:
+    if rows or path.exists():
         grid.write(FILE, data.getvalue())
 
 

@@ -15,10 +15,9 @@ from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.atomic import disk_errors, write_bytes, write_text
+from fedgrid.engine.storage.atomic import disk_errors, write_bytes
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.presets.seeds import read_runs
 from fedgrid.grids.results import kept_plugins
 
 GRIDS = "grids"
@@ -105,7 +104,7 @@ class GridFolder:
         note_titles(kept_plugins.titles(self.path), kept_plugins.references(self.path))
         own_images.know_from(self.path)
         try:
-            return read_runs(lines)
+            return tuple(map(RunConfig.model_validate_json, lines.splitlines()))
         except ValidationError as error:
             raise ConfigError(
                 f"{self.path / RUNS} was written by another version of fedgrid; move {self.path} away"
@@ -209,10 +208,7 @@ class GridFolder:
         """
         with disk_errors(self.path):
             (self.path / name).parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(content, str):
-                write_text(self.path / name, content)
-            else:
-                write_bytes(self.path / name, content)
+            write_bytes(self.path / name, content.encode() if isinstance(content, str) else content)
             self._storage.push(self._name(name))
 
     def _name(self, name: str) -> str:

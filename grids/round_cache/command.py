@@ -20,9 +20,6 @@ from fedgrid.grids.round_cache.retention import waiting_runs
 from fedgrid.grids.round_cache.table import LEGEND, cache_table, readable_size
 from fedgrid.grids.round_cache.usage import Usage, cache_usage, evictable
 
-ROWS_SHOWN = 40
-"""With more shared prefixes than this, the table has a row per data set."""
-
 
 def show_cache(name: str, storage: Storage, drop: bool, as_json: bool, console: Console) -> None:
     """Show what the round cache has done for a grid; with `drop`, first evict the states that no run needs.
@@ -40,9 +37,7 @@ def show_cache(name: str, storage: Storage, drop: bool, as_json: bool, console: 
         print(json.dumps({"grid": name, **usage.as_dict(), "dropped_bytes": freed if drop else None}))
         return
     say = partial(print_plain, console)
-    rows = (
-        list(usage.shared_prefixes.values()) if len(usage.shared_prefixes) <= ROWS_SHOWN else usage.datasets
-    )
+    rows = list(usage.shared_prefixes.values())
     console.print(cache_table(f"Round cache, {name}", rows, usage.total, console.width))
     say(LEGEND)
     say()
@@ -54,11 +49,6 @@ def show_cache(name: str, storage: Storage, drop: bool, as_json: bool, console: 
         what = f"{_number(len(dropped), 'state')} of {_number(len(shared_prefixes), 'shared prefix', 'es')}"
         say(f"Freed {readable_size(freed)}: {what}.")
     say(_next_step(name, usage.total, runs, storage))
-    if usage.others_shared_prefixes:
-        say(
-            f"Other grids: {readable_size(usage.others_bytes)} "
-            f"in {_number(usage.others_shared_prefixes, 'shared prefix', 'es')}."
-        )
 
 
 def _drop(name: str, runs: Sequence[RunConfig], storage: Storage) -> list[StoredFile]:
@@ -78,11 +68,9 @@ def _next_step(name: str, total: Usage, runs: Sequence[RunConfig], storage: Stor
             f"finished. To delete them:  fedgrid cache {quote(name)} --drop"
         )
     if total.states_bytes:
-        waiting, own = waiting_runs(runs, storage), {run.run_id for run in runs}
+        waiting = waiting_runs(runs, storage)
         needed = "1 unfinished run needs" if len(waiting) == 1 else f"{len(waiting)} unfinished runs need"
-        others = sum(run.run_id not in own for run in waiting)
-        of_others = f", {others} of other grids" if others else ""
-        return f"Nothing to delete: {needed} these states{of_others}. They are deleted as the runs end."
+        return f"Nothing to delete: {needed} these states. They are deleted as the runs end."
     return "Nothing to delete: there are no states, and statistics stay for later runs."
 
 

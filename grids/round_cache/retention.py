@@ -11,7 +11,7 @@ from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.round_cache.files import StoredFile, drop, kept
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.results.grid_folder import RUNS, GridFolder, list_grids
+from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.results.outcome import unfinished
 
 
@@ -42,41 +42,16 @@ def waiting_runs(runs: Sequence[RunConfig], storage: Storage) -> list[RunConfig]
     return unfinished(found.values(), storage)
 
 
-class OtherGrids:
-    """The runs of a storage's other grids; a grid is read again once its list of runs has changed."""
-
-    def __init__(self, storage: Storage, own: str) -> None:
-        """Watch the grids of `storage`, except that of the name `own`."""
-        self._storage = storage
-        self._own = own
-        self._read: dict[str, tuple[tuple[int, ...], Mapping[str, Sequence[RunConfig]]]] = {}
-
-    def waiting_shared_prefixes(self, shared_prefixes: Collection[str]) -> set[str]:
-        """Return those of `shared_prefixes` whose states a run of theirs may still use."""
-        grids = [self._by_shared_prefix(name) for name in list_grids(self._storage) if name != self._own]
-        return {
-            shared_prefix
-            for shared_prefix in shared_prefixes
-            if any(
-                unfinished(by_shared_prefix.get(shared_prefix, ()), self._storage)
-                for by_shared_prefix in grids
-            )
-        }
-
-    def _by_shared_prefix(self, name: str) -> Mapping[str, Sequence[RunConfig]]:
-        folder = GridFolder(self._storage, name)
-        found: Mapping[str, Sequence[RunConfig]] = {}
+def waiting_elsewhere(shared_prefixes: Collection[str], storage: Storage, own: str) -> set[str]:
+    """Return those of `shared_prefixes` whose states a run of another grid than `own` may still use."""
+    found: set[str] = set()
+    for name in list_grids(storage):
         # A grid that has just been deleted, is damaged, or is of another version: its runs have other keys.
         with suppress(ConfigError, FileNotFoundError):
-            status = (folder.path / RUNS).stat()
-            version = status.st_ino, status.st_mtime_ns, status.st_size
-            if self._read.get(name, ((), ()))[0] != version:
-                by_shared_prefix: dict[str, list[RunConfig]] = {}
-                for run in folder.runs():
-                    by_shared_prefix.setdefault(run.shared_prefix, []).append(run)
-                self._read[name] = version, by_shared_prefix
-            found = self._read[name][1]
-        return found
+            runs = GridFolder(storage, name).runs() if name != own else ()
+            theirs = [run for run in runs if run.shared_prefix in shared_prefixes]
+            found |= {run.shared_prefix for run in unfinished(theirs, storage)}
+    return found
 
 
 class Retention:
@@ -92,7 +67,6 @@ class Retention:
         self._grows = grows
         self._warned = False
         self._pending: dict[str, set[str]] = {}
-        self._others = OtherGrids(storage, folder.name)
 
     def begin(self) -> None:
         """Find the unfinished runs of the grid; evict what earlier launches left."""
@@ -126,7 +100,7 @@ class Retention:
         try:
             entries = kept(self._storage, next(iter(shared_prefixes)) if len(shared_prefixes) == 1 else "")
             if found := {entry.shared_prefix for entry in states(entries, shared_prefixes)}:
-                found -= self._others.waiting_shared_prefixes(found)
+                found -= waiting_elsewhere(found, self._storage, self._folder.name)
             if unused := states(entries, found):
                 drop(self._storage, unused)
         except (OSError, RunError) as error:

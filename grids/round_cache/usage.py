@@ -1,6 +1,5 @@
 """How many rounds a grid's runs took from the round cache so far, and how much space their entries take."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -58,11 +57,7 @@ class CacheUsage:
     """The round cache from the point of view of one grid."""
 
     shared_prefixes: Mapping[str, Usage]
-    datasets: Sequence[Usage]
     total: Usage
-    others_bytes: int
-    """Size of the entries in shared prefixes that this grid does not have."""
-    others_shared_prefixes: int
 
     def as_dict(self) -> dict[str, Any]:
         """Return the values as JSON types."""
@@ -72,7 +67,6 @@ class CacheUsage:
                 for shared_prefix, usage in self.shared_prefixes.items()
             ],
             "total": self.total.as_dict(),
-            "other_grids": {"bytes": self.others_bytes, "shared_prefixes": self.others_shared_prefixes},
         }
 
 
@@ -92,11 +86,10 @@ def cache_usage(runs: Sequence[RunConfig], storage: Storage) -> CacheUsage:
     }
     for entry in entries:
         entries_by_shared_prefix.setdefault(entry.shared_prefix, []).append(entry)
-    names = _names(by_shared_prefix)
     with _timings_in(runs, storage) as root:
         usage = {
             shared_prefix: _usage(
-                names[shared_prefix],
+                f"{of_shared_prefix[0].scenario}, seed {of_shared_prefix[0].seed}",
                 of_shared_prefix,
                 entries_by_shared_prefix[shared_prefix],
                 unused,
@@ -105,35 +98,15 @@ def cache_usage(runs: Sequence[RunConfig], storage: Storage) -> CacheUsage:
             )
             for shared_prefix, of_shared_prefix in by_shared_prefix.items()
         }
-    datasets: dict[str, list[Usage]] = {}
-    for shared_prefix, of_shared_prefix in by_shared_prefix.items():
-        datasets.setdefault(of_shared_prefix[0].dataset, []).append(usage[shared_prefix])
-    others = [entry for entry in entries if entry.shared_prefix not in by_shared_prefix]
     return CacheUsage(
         usage,
-        [_total(dataset, of_dataset) for dataset, of_dataset in datasets.items()],
         _total("all", usage.values()),
-        sum(entry.size for entry in others),
-        len({entry.shared_prefix for entry in others}),
     )
 
 
 def evictable(entries: Iterable[StoredFile], runs: Sequence[RunConfig], storage: Storage) -> list[StoredFile]:
     """Return the states in the shared prefixes of these runs that no run of any grid needs any more."""
     return states(entries, idle_shared_prefixes(runs, waiting_runs(runs, storage)))
-
-
-def _names(by_shared_prefix: Mapping[str, Sequence[RunConfig]]) -> dict[str, str]:
-    """Return readable names of shared prefixes; two of a scenario and seed get a piece of their hash too."""
-    names = {
-        shared_prefix: f"{runs[0].scenario}, seed {runs[0].seed}"
-        for shared_prefix, runs in by_shared_prefix.items()
-    }
-    count = Counter(names.values())
-    return {
-        shared_prefix: name if count[name] == 1 else f"{name} ({shared_prefix.rsplit('-', 1)[1][:6]})"
-        for shared_prefix, name in names.items()
-    }
 
 
 def _usage(

@@ -58,10 +58,6 @@ def _communities(algorithm: str, rounds: int) -> Given:
     }
 
 
-def _ocfl(algorithm: str, rounds: int) -> Given:
-    return {"window": {"low": 1, "high": max(2, rounds // 5)}}
-
-
 def _when(rounds: int) -> Given:
     """Return the range of rounds to cluster in: from a tenth to six tenths of a run, in tenths.
 
@@ -76,5 +72,5 @@ FAMILIES: dict[str, Callable[[str, int], Given]] = {
     "briggs": _briggs,
     "louvain": _communities,
     "leiden": _communities,
-    "ocfl": _ocfl,
+    "ocfl": lambda algorithm, rounds: {"window": {"low": 1, "high": max(2, rounds // 5)}},
 }

@@ -24,7 +24,6 @@ from fedgrid.grids.presets.overrides import merge
 from fedgrid.grids.presets.preset_files import (
     KEYS,
     SEARCH,
-    Preset,
     is_path,
     open_preset,
     preset_names,
@@ -134,7 +133,7 @@ def load_search(
             raise ConfigError(f"--base {base}: write base: into {what} instead")
         file = open_preset(what)
         place, in_file = Place(file, (SEARCH,)), _take_own(file)
-        preset = read_preset(file, data_dir, (what,))
+        preset = read_preset(file, (what,))
         grid = load_preset(
             Path(what).stem, preset, "", options, _on_validation(changes), data_dir, filters, seeds
         )
@@ -167,7 +166,7 @@ def _grid_of(
         raise unknown("preset", base, preset_names())
     chosen = {**options, "algorithm": algorithm}
     if base is not None:
-        preset: Preset = read_preset(open_preset(base), data_dir, (base,))
+        preset = read_preset(open_preset(base), (base,))
         if algorithm in {item.label for item in preset.description.axes["algorithm"]}:
             chosen, filters = dict(options), [*filters, f"algorithm={algorithm}"]
     return load_grid(base, chosen, _on_validation(changes), data_dir, filters=filters, seeds=seeds)

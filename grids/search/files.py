@@ -94,7 +94,8 @@ def write(search: Search, trials: Sequence[Trial], complete: bool, storage: Stor
     folder = GridFolder(storage, search.name)
     text = seal(described(search, trials, complete), indent=2)
     figures = folder.path / FIGURES
-    if not _is(folder.path / FOUND, text) or not figures.exists():
+    found = folder.path / FOUND
+    if not (found.exists() and found.read_text() == text and figures.exists()):
         _draw(search, trials, figures)
         folder.write(TABLE, _table(search, trials))
         # Last: where this file exists, the others are complete.
@@ -124,10 +125,6 @@ def read_results(name: str, storage: Storage) -> dict[str, Any]:
     except DamagedFile as error:
         raise ConfigError(f"{error}; repeat the search's command to write it again") from error
     return found
-
-
-def _is(path: Path, text: str) -> bool:
-    return path.exists() and path.read_text() == text
 
 
 def _table(search: Search, trials: Sequence[Trial]) -> str:

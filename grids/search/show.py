@@ -10,8 +10,9 @@ from rich.table import Table
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.progress import work_done
-from fedgrid.grids.display.tables import titled_table
+from fedgrid.grids.display.tables import cell, titled_table
 from fedgrid.grids.execution.launch_types import LaunchResult
+from fedgrid.grids.presets.axis_keys import text_of
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.search.definition import Search
 from fedgrid.grids.search.early_stop import Rung, round_at
@@ -58,19 +59,24 @@ def trial_table(search: Search, trials: list[Trial], width: int) -> Table:
     title = f"{search.name}: best first by {search.objective}"
     more = len(ranked) - ROWS_SHOWN
     table = titled_table(title + (f"; {more} more in search.csv" if more > 0 else ""), width)
-    for heading in ["trial", *search.space, *(_heading(name) for name in columns), "runs"]:
+    for heading in [
+        "trial",
+        *search.space,
+        *("ARI\n(oracle)" if name == ARI else name for name in columns),
+        "runs",
+    ]:
         table.add_column(heading, justify="right")
     for trial in ranked[:ROWS_SHOWN]:
         style = "bold" if trial is found.get(LABEL_FREE) else ""
-        params = [_cell(trial.params[key]) for key in search.space]
-        scores = [_cell((trial.scores or {}).get(name), digits=3) for name in columns]
+        params = [text_of(trial.params[key]) for key in search.space]
+        scores = [cell((trial.scores or {}).get(name)) for name in columns]
         table.add_row(str(trial.number), *params, *scores, str(len(trial.run_ids)), style=style)
     return table
 
 
 def _line(trial: Trial, name: str) -> str:
-    params = ", ".join(f"{key} {_cell(value)}" for key, value in trial.params.items())
-    return f"trial {trial.number}, {params}: {_cell((trial.scores or {}).get(name), digits=3)}"
+    params = ", ".join(f"{key} {text_of(value)}" for key, value in trial.params.items())
+    return f"trial {trial.number}, {params}: {cell((trial.scores or {}).get(name))}"
 
 
 def _counts(search: Search, progress: SearchProgress, result: LaunchResult) -> str:
@@ -90,15 +96,3 @@ def _after(search: Search, rung: Rung) -> str:
     """Return `after round 13`; if it is another round in each run, `after 25 % of the rounds`."""
     numbers = {round_at(run, rung) for run in search.base}
     return f"after round {numbers.pop()}" if len(numbers) == 1 else f"after {rung:.0%} of the rounds"
-
-
-def _heading(name: str) -> str:
-    return "ARI\n(oracle)" if name == ARI else name
-
-
-def _cell(value: object, digits: int | None = None) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.{digits}f}" if digits else f"{value:g}"
-    return str(value)

@@ -1,6 +1,6 @@
 """The space of a search: settings of an algorithm, each with a range of numbers or a list of choices."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, isfinite, log
 from typing import Any, TypeAlias, get_args
@@ -95,7 +95,8 @@ def read_space(given: Any, algorithm: str, place: Place | None = None) -> dict[s
         with at(place and place.under(str(key))):
             kinds = _kinds_of(str(key), algorithm)
             space[str(key)] = _dimension(str(key), values, kinds)
-            for value in _extremes(space[str(key)]):
+            found = space[str(key)]
+            for value in found.values if isinstance(found, Choices) else (found.low, found.high):
                 _check(algorithm, str(key), value)
     return space
 
@@ -154,10 +155,6 @@ def _range(key: str, given: Mapping[str, Any], *, whole: bool) -> Range:
     if step is not None and not 0 < step <= high - low:
         raise ConfigError(f"{SEARCH}.{key}.step = {step}: expected more than 0, at most {high - low:g}")
     return Range(low, high, by_ratio, step, whole)
-
-
-def _extremes(dimension: Dimension) -> Sequence[Value]:
-    return dimension.values if isinstance(dimension, Choices) else (dimension.low, dimension.high)
 
 
 def _kinds_of(key: str, algorithm: str) -> set[Any]:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count, islice, product
 from math import prod
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from fedgrid.engine.errors import ConfigError
-from fedgrid.grids.search.space import Choices, Dimension, Params, Range, Space, Value
+from fedgrid.grids.search.space import Choices, Dimension, Params, Space, Value
 
 Searcher: TypeAlias = Literal["optuna", "random", "grid"]
 StartOrderKey: TypeAlias = Callable[[Params], tuple[float, ...]]
@@ -37,19 +37,9 @@ TrialResult: TypeAlias = float | StoppedEarly | None
 """Score of a trial; None if it failed."""
 
 
-class Suggestions(Protocol):
-    """Suggests settings to try."""
-
-    def ask(self, number: int) -> list[Params]:
-        """Return the settings of the next trials, at most `number`."""
-
-    def tell(self, results: Sequence[TrialResult]) -> None:
-        """Report the results of the trials of the last `ask`, in that order."""
-
-
 def suggestions(
     space: Space, searcher: Searcher, trials: int, start_order_key: StartOrderKey = lambda params: ()
-) -> Suggestions:
+) -> "GridPoints | OptunaSampler":
     """Return a searcher that will be asked for at most so many trials.
 
     The points of a grid come in the order of `start_order_key`, so that more rounds are cache hits
@@ -126,7 +116,10 @@ def grid_levels(space: Space, trials: int) -> dict[str, list[Value]]:
     Raises:
         ConfigError: if there are too many points even with only the two ends of each range.
     """
-    known = {key: _all_values(dimension) for key, dimension in space.items()}
+    known = {
+        key: list(dimension.values) if isinstance(dimension, Choices) else dimension.steps()
+        for key, dimension in space.items()
+    }
     points = prod(len(values) for values in known.values() if values)
     open_ended = sum(values is None for values in known.values())
     least = points * 2**open_ended
@@ -136,16 +129,10 @@ def grid_levels(space: Space, trials: int) -> dict[str, list[Value]]:
             f"--trials {least}, or write a file with fewer values"
         )
     most = next(more - 1 for more in count(3) if points * more**open_ended > trials) if open_ended else 0
-    return {key: known[key] or _spread(dimension, most) for key, dimension in space.items()}
-
-
-def _spread(dimension: Dimension, number: int) -> list[Value]:
-    assert isinstance(dimension, Range), "all values of choices are known"
-    return dimension.spread(number)
-
-
-def _all_values(dimension: Dimension) -> list[Value] | None:
-    return list(dimension.values) if isinstance(dimension, Choices) else dimension.steps()
+    return {
+        key: known[key] or ([] if isinstance(dimension, Choices) else dimension.spread(most))
+        for key, dimension in space.items()
+    }
 
 
 def _value(dimension: Dimension, value: Any) -> Value:

@@ -4,7 +4,7 @@ It is made from the models that read the file. It allows a little more than they
 are theirs alone, and `fedgrid run FILE --dry-run` checks them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -83,7 +83,6 @@ def _properties(properties: Mapping[str, Schema], meanings: Mapping[str, str]) -
 
 def _of_key(name: str, usual: Schema) -> Schema:
     """Return the schema of a key of a run, as a file may give it."""
-    names: Mapping[str, Iterable[str]] = {"model": MODELS}
     if name == "dataset":
         own = {"type": "string", "pattern": f"^({'|'.join(OWN_FORMATS)}):.+"}
         one: Schema = {"anyOf": [{"enum": list(DATASETS)}, own]}
@@ -93,8 +92,8 @@ def _of_key(name: str, usual: Schema) -> Schema:
         one = {"anyOf": [{"enum": list(ALGORITHMS)}, *map(_algorithm, ALGORITHMS.values())]}
     elif name == SPLIT:
         one = {"anyOf": [{"enum": list(KINDS)}, {"$ref": "#/definitions/Split"}]}
-    elif name in names:
-        one = {"enum": list(names[name])}
+    elif name == "model":
+        one = {"enum": list(MODELS)}
     else:
         one = {key: value for key, value in _local(usual).items() if key not in ("title", "default")}
     return _one_or_several(one) if name in AXES else one
@@ -169,18 +168,12 @@ def _own_key(name: str, keys: Mapping[str, Schema]) -> Schema:
         "trials": {"type": "integer", "minimum": 1, "description": "Settings to try."},
         "searcher": {"enum": list(SEARCHERS)},
         "objective": {"enum": list(OBJECTIVES), "description": "What is maximised; ari is an oracle."},
-        EARLY_STOP: _early_stop(),
+        EARLY_STOP: {
+            "anyOf": [{"type": "boolean"}, {"type": "object", "required": ["at"]}],
+            "description": "Stop the worse trials early: true, or at: [ROUND, ...] and keep: SHARE.",
+        },
     }
     return found[name]
-
-
-def _early_stop() -> Schema:
-    at = {"type": "array", "minItems": 1, "items": {"type": "number", "exclusiveMinimum": 0}}
-    rungs = {"at": {**at, "description": "Rounds, or shares of the rounds below 1, where the worse stop."}}
-    keep = {"keep": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}}
-    meaning = "Stop the worse trials early; true: half of each batch at a quarter and half of the rounds."
-    given = {**_object({**rungs, **keep}), "required": ["at"]}
-    return {"anyOf": [{"type": "boolean"}, given], "description": meaning}
 
 
 def _object(properties: Mapping[str, Schema], meaning: str = "") -> Schema:

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from rich.console import Console
 
@@ -70,7 +69,7 @@ def submit(
     """
     if (cluster is None) == (address is None):
         raise ConfigError("which cluster? either --cluster FILE, or --address http://127.0.0.1:8265")
-    if address is not None and not _is_url(address):
+    if address is not None and not address.startswith(("http://", "https://")):
         raise ConfigError(f"--address {address}: expected a job server, as in http://127.0.0.1:8265")
     if cluster is not None:
         tunnel.check_cluster_file(cluster)
@@ -117,14 +116,6 @@ def stage(arguments: Sequence[str], folder: Path) -> list[str]:
         _staged(shipment.rewrite(argument), folder, shipment, is_first=index == 0)
         for index, argument in enumerate(with_plugins)
     ]
-
-
-def _is_url(address: str) -> bool:
-    try:
-        parts = urlsplit(address)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
 
 
 def command(arguments: Sequence[str]) -> str:

@@ -1,10 +1,9 @@
 """`fedgrid delete`: a grid's folder, and the folders of its runs that no other grid has."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from shutil import rmtree
 
 from rich.console import Console
@@ -18,13 +17,11 @@ from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import id_of
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.planning.claims import of_deletion
-from fedgrid.grids.results.grid_folder import GRIDS, GridFolder, list_grids
+from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.round_cache.table import readable_size
 from fedgrid.redaction import printable, redacted
 from fedgrid.tracking.mlflow.runs import delete_runs
 from fedgrid.tracking.mlflow.store import TrackingError, database_file, tracking_uri
-
-CACHE = "cache"
 
 
 @dataclass(frozen=True)
@@ -70,19 +67,16 @@ def delete_grid(
         now = find_doomed(name, storage)
         doomed = replace(now, runs=tuple(run for run in now.runs if run in doomed.runs))
         logged = _forget(name, storage)
-        for folder in (*(folder_of(storage.root, run) for run in doomed.runs), _folder(name, storage)):
+        for folder in (
+            *(folder_of(storage.root, run) for run in doomed.runs),
+            GridFolder(storage, name).path,
+        ):
             storage.remove_folder(folder.relative_to(storage.root).as_posix())
             if folder.exists():
                 rmtree(folder)
     say(f"Deleted {name}: {doomed.words}.")
     if logged:
         say(f"MLflow: {logged} runs marked as deleted; `mlflow gc` removes such runs for good.")
-    cached = sum(storage.sizes(CACHE).values())
-    if cached:
-        say(
-            f"The round cache keeps {readable_size(cached)}, for all grids: `fedgrid cache GRID --drop` "
-            "deletes the states that no unfinished run needs."
-        )
 
 
 def find_doomed(name: str, storage: Storage) -> Doomed:
@@ -97,17 +91,9 @@ def find_doomed(name: str, storage: Storage) -> Doomed:
     }
     own = tuple(run for run in runs if run.run_id not in others)
     there = tuple(run for run in own if folder_of(storage.root, run).exists())
-    folders = [*(folder_of(storage.root, run) for run in there), _folder(name, storage)]
-    return Doomed(there, len(runs) - len(own), _size(folders, storage))
-
-
-def _folder(name: str, storage: Storage) -> Path:
-    return storage.root / GRIDS / name
-
-
-def _size(folders: Sequence[Path], storage: Storage) -> int:
-    names = (folder.relative_to(storage.root).as_posix() for folder in folders)
-    return sum(size for name in names for size in storage.sizes(name).values())
+    folders = [*(folder_of(storage.root, run) for run in there), GridFolder(storage, name).path]
+    sizes = (storage.sizes(folder.relative_to(storage.root).as_posix()) for folder in folders)
+    return Doomed(there, len(runs) - len(own), sum(size for found in sizes for size in found.values()))
 
 
 def _forget(name: str, storage: Storage) -> int:

@@ -5,21 +5,15 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from platform import platform, python_version
 
 from rich.console import Console
 
-from fedgrid.engine.clients.placement import GPU_SHARE, Request, at_once, describe, plan
-from fedgrid.engine.data.datasets import is_here
-from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.errors import FedgridError
 from fedgrid.engine.format import FORMAT
 from fedgrid.engine.plugins.installed import installed
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.mlflow_log.tags import commit
-from fedgrid.grids.planning.estimate import Capacity
+from fedgrid.grids.mlflow_log.tags import commit, version_of
 from fedgrid.grids.upkeep import machine, reach
 from fedgrid.redaction import printable, redacted
 from fedgrid.tracking.mlflow.store import TrackingError
@@ -27,10 +21,6 @@ from fedgrid.tracking.mlflow.store import TrackingError
 PACKAGES = ("torch", "torchvision", "ray", "mlflow", "numpy", "scipy", "scikit-learn", "hdbscan", "optuna")
 SETTINGS = ("FEDGRID_", "RAY_", "MLFLOW_", "OMP_", "CUDA_", "TUNE_", "PYTORCH_")
 """How the names of environment variables begin that change what fedgrid does."""
-CLIENTS = (15, 30, 100)
-"""Of the runs whose placement is shown."""
-MANY = 1000
-"""More runs than any machine holds at once."""
 
 
 @dataclass
@@ -50,9 +40,9 @@ class Findings:
         self.sections[section] = found
 
 
-def run_doctor(storage: str, data_dir: Path, as_json: bool, console: Console) -> bool:
+def run_doctor(storage: str, as_json: bool, console: Console) -> bool:
     """Print what is found here, without secrets; return whether all is well."""
-    found = examine(storage, data_dir)
+    found = examine(storage)
     if as_json:
         print(json.dumps({**found.sections, "problems": found.problems}, indent=2))
         return not found.problems
@@ -69,7 +59,7 @@ def run_doctor(storage: str, data_dir: Path, as_json: bool, console: Console) ->
     return not found.problems
 
 
-def examine(storage: str, data_dir: Path) -> Findings:
+def examine(storage: str) -> Findings:
     """Return what is found here."""
     found = Findings()
     # Before the libraries that are asked below set variables of their own.
@@ -80,8 +70,6 @@ def examine(storage: str, data_dir: Path) -> Findings:
     found.add("Ray", reach.ray)
     found.add("storage", lambda: reach.storage(storage))
     found.add("MLflow", lambda: reach.mlflow(storage))
-    found.add("data", lambda: _data(data_dir))
-    found.add("what `auto` chooses here", _placements)
     found.add("environment", lambda: settings)
     return found
 
@@ -89,45 +77,11 @@ def examine(storage: str, data_dir: Path) -> Findings:
 def _versions() -> Mapping[str, str]:
     plugins = ", ".join(plugin.source.name for plugin in installed())
     return {
-        "fedgrid": f"{_version('fedgrid')}, commit {commit()}, format {FORMAT} of runs",
+        "fedgrid": f"{version_of('fedgrid')}, commit {commit()}, format {FORMAT} of runs",
         "python": f"{python_version()} on {platform()}",
-        "packages": ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
+        "packages": ", ".join(f"{name} {version_of(name)}" for name in PACKAGES),
         "installed plugins": plugins or "none",
     }
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "missing"
-
-
-def _data(data_dir: Path) -> Mapping[str, str]:
-    here = [name for name in DATASETS if is_here(name, data_dir)]
-    missing = [name for name in DATASETS if name not in here]
-    return {
-        "folder": str(data_dir) + ("" if data_dir.exists() else " (not there yet)"),
-        "here": ", ".join(here),
-        "not here": ", ".join(missing) or "none",
-    }
-
-
-def _placements() -> Mapping[str, str]:
-    """Return what a run of so many clients reserves, alone and among many."""
-    nodes = reach.nodes()
-    if nodes is None:
-        return {"unknown": "the cluster's nodes are known once it is asked: `fedgrid run GRID --dry-run`"}
-    found = {"nodes": describe(nodes)}
-    if any(node.gpus >= 1 for node in nodes):
-        found["GPU share"] = f"at least {GPU_SHARE:g}; more if the model was measured to take more, at launch"
-    for clients in CLIENTS:
-        plans = [plan(clients, nodes, Request(), runs) for runs in (1, MANY)]
-        alone, many = (Capacity(clients, one, at_once(one, nodes), 0) for one in plans)
-        found[f"{clients} clients"] = (
-            f"one run: {alone.reserves}; many: {many.reserves}, {many.at_once} at once"
-        )
-    return found
 
 
 def _environment() -> Mapping[str, str]:

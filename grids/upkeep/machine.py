@@ -12,7 +12,6 @@ from fedgrid.engine.clients.machine import BFLOAT16, driver, this_machine
 MEMORY = Path("/proc/meminfo")
 SHARED = Path("/dev/shm")
 """Where Ray keeps its objects: updates and models."""
-PROCESSOR = Path("/proc/cpuinfo")
 GIB = 2**30
 LEAST_SHARED = 1 * GIB
 LEAST_MEMORY = 4 * GIB
@@ -23,14 +22,11 @@ UNKNOWN = "unknown"
 
 def facts() -> Mapping[str, str]:
     """Return name -> what was found."""
-    from ray._private.utils import get_num_cpus
-
     cpu = this_machine("cpu")
     free, whole = memory()
     return {
-        "processor": f"{_processor()}, {cpu['processor']}",
-        "cores": f"{os.cpu_count()}, of which this process may use {len(os.sched_getaffinity(0))}; "
-        f"Ray counts {get_num_cpus(override_docker_cpu_warning=True)}",
+        "processor": cpu["processor"],
+        "cores": f"{os.cpu_count()}, of which this process may use {len(os.sched_getaffinity(0))}",
         "bfloat16 instructions": cpu[BFLOAT16],
         "memory": f"{_gib(free)} free of {_gib(whole)}",
         "shared memory": f"{_gib(_shared())} free in {SHARED}" if SHARED.exists() else f"no {SHARED}",
@@ -74,14 +70,6 @@ def _shared() -> int:
 
 def _files() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-
-
-def _processor() -> str:
-    try:
-        found = re.search(r"^model name\s*:\s*(.+)$", PROCESSOR.read_text(), re.M)
-    except OSError:
-        return UNKNOWN
-    return found[1] if found else UNKNOWN
 
 
 def _gpus() -> str:

@@ -3,14 +3,12 @@
 import shutil
 import socket
 from collections.abc import Mapping
-from stat import S_IMODE
 
-from fedgrid.engine.clients.placement import Node
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.storage.driver import drivers
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.planning import cluster
-from fedgrid.grids.planning.ray_token import OTHERS, check_accepted, token_file
+from fedgrid.grids.planning.ray_token import check_accepted
 from fedgrid.grids.results.grid_folder import list_grids
 from fedgrid.grids.round_cache.table import readable_size
 from fedgrid.tracking.mlflow.store import check_reachable, database_file, one_line, tracking_uri
@@ -27,12 +25,8 @@ def ray() -> Mapping[str, str]:
         ConfigError: it refuses this user's token.
     """
     address = cluster.address()
-    token = token_file()
-    is_open = token.exists() and S_IMODE(token.stat().st_mode) & OTHERS
-    state = "readable for others" if is_open else "there" if token.exists() else "not there yet"
-    found = {"token": f"{token} is {state}"}
     if address == cluster.LOCAL:
-        return {"cluster": "none is running; a grid starts one on this machine alone", **found}
+        return {"cluster": "none is running; a grid starts one on this machine alone"}
     host, _, port = address.rpartition(":")
     if "://" not in address and port.isdecimal():
         try:
@@ -42,13 +36,8 @@ def ray() -> Mapping[str, str]:
                 f"no answer from the cluster at {address} ({error}); start it, or unset RAY_ADDRESS"
             ) from error
         check_accepted(address)
-        return {"cluster": f"{address} answers", **found}
-    return {"cluster": f"{address}, which is not asked here", **found}
-
-
-def nodes() -> tuple[Node, ...] | None:
-    """Return the nodes that a grid would run on, None if only a running cluster knows them."""
-    return cluster.known_nodes()
+        return {"cluster": f"{address} answers"}
+    return {"cluster": f"{address}, which is not asked here"}
 
 
 def storage(text: str) -> Mapping[str, str]:

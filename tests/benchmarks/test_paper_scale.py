@@ -1,13 +1,11 @@
 """What the round cache would save of the published runs."""
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from benchmarks.paper_scale import BYTES, STATISTICS, model_size, need, published_needs
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.grids.planning.published_branches import Branch, branch, share_computed
+from benchmarks.published_branches import Branch, branch
 from fedgrid.tracking.published.numbers import clustering
 
 SCENARIO = ("pathmnist", 15, "nonoverlapping-imbalanced")
@@ -95,37 +93,3 @@ def test_numbers_of_exact_and_never_split_runs_are_those_of_the_archive():
 @pytest.mark.parametrize(("dataset", "size"), [("mnist", 96_362), ("cifar10", 21_299_182)])
 def test_a_state_is_as_large_as_the_model(dataset, size):
     assert model_size(dataset) == size
-
-
-ALGORITHMS = tuple(
-    ["fedavg", "sattler", "briggs", "ocfl-kmeans", "ocfl-affinity", "ocfl-meanshift", "ocfl-hdbscan"]
-)
-
-
-def runs_of_scenario(*algorithms, rounds=75):
-    dataset, clients, split = SCENARIO
-    given = {"dataset": dataset, "clients": clients, "split": split}
-    return [
-        complete({**given, "algorithm": name, "training": {"rounds": rounds}}, Path("unused"))
-        for name in algorithms
-    ]
-
-
-@pytest.mark.parametrize(
-    ("algorithms", "rounds", "share"),
-    [
-        (ALGORITHMS, 75, 345 / 525),
-        (("ocfl-kmeans",), 75, 1.0),
-        (("fedavg", "sattler"), 75, 0.5),
-        (("fedavg", "briggs"), 20, 0.5),
-        (("fedavg", "ocfl-kmeans", "ocfl-hdbscan"), 4, (3 + 2) / 12),
-    ],
-    ids=["the paper's", "one run", "never splits", "ends before it splits", "both right from round 3 on"],
-)
-def test_share_of_the_rounds_that_runs_of_one_shared_prefix_compute(algorithms, rounds, share):
-    """As above; of four rounds the shared prefix's are 1, 2 and 4, KM's and HDB's, which are one, 3 and 4."""
-    assert share_computed(runs_of_scenario(*algorithms, rounds=rounds)) == pytest.approx(share)
-
-
-def test_share_of_runs_that_were_not_published_is_unknown():
-    assert share_computed(runs_of_scenario("fedavg", "ifca")) is None

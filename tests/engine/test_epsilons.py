@@ -38,19 +38,3 @@ def test_a_loss_that_still_falls_is_not_settled():
 def test_loss_that_never_falls_is_refused(losses):
     with pytest.raises(RunError, match=r"the loss, 1 in the first of \d epochs"):
         propose([1.0] * len(losses), losses)
-
-
-def test_first_split_and_reach_of_a_federation():
-    """epsilon_1 0.1, epsilon_2 0.5, cooldown 2.
-
-    Rounds 1 and 2 are too early; in round 3 the mean is not below 0.1; in round 4 no client is above 0.5;
-    round 5 is the first with both. The longest update of rounds 4 and 5 is 0.6.
-    """
-    proposal = propose([1.0, 1.0, 1.0], [1.0, 0.0, 0.0])
-    assert proposal.settings == {"epsilon_1": 0.1, "epsilon_2": 0.5, "cooldown": 2}
-    means, largest = [0.05, 0.05, 0.1, 0.05, 0.05], [0.9, 0.9, 0.9, 0.5, 0.6]
-    assert proposal.first_split(means, largest) == 5
-    assert proposal.reach(means, largest) == 0.6
-    assert proposal.first_split(means[:4], largest[:4]) is None
-    assert proposal.reach(means[:4], largest[:4]) == 0.5
-    assert proposal.reach(means[:3], largest[:3]) is None

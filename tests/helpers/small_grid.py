@@ -42,7 +42,7 @@ class Log:
 
 
 class View:
-    """Records the calls that a `ProgressView` would get."""
+    """Records the calls that a view of a launch would get."""
 
     def __init__(self):
         self.calls = []

@@ -3,7 +3,6 @@
 import inspect
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -24,7 +23,6 @@ from fedgrid.engine.models.registry import AUTOENCODERS, MODELS, ModelEntry
 from fedgrid.engine.partition.blueprint import Blueprint
 from fedgrid.engine.partition.blueprint import of as blueprint_of
 from fedgrid.engine.run_setup import prepare
-from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import choice_table, class_count_table
 from fedgrid.grids.presets.axis_keys import text_of
 from fedgrid.grids.presets.key_docs import allowed, docs_of
@@ -90,30 +88,24 @@ def convert_femnist(source: Path, data_dir: Path, console: Console) -> None:
     )
 
 
-@dataclass(frozen=True)
-class Files:
-    """Where to write the class counts of a scenario, beside the terminal; None: nowhere."""
-
-    csv: Path | None
-    figure: Path | None
-
-
-def show_scenario(config: RunConfig, data_dir: Path, files: Files, as_json: bool, console: Console) -> None:
+def show_scenario(
+    config: RunConfig, data_dir: Path, csv: Path | None, figure: Path | None, as_json: bool, console: Console
+) -> None:
     """Print the class counts per client of a scenario, and write them to files.
 
     Raises:
         DataError: if images are missing or damaged, or a file cannot be written.
         ConfigError: if the data set cannot be split like this, or a figure not be drawn in this format.
     """
-    if files.figure is not None and files.figure.suffix not in FORMATS:
-        raise ConfigError(f"--figure {files.figure}: a figure is one of {', '.join(FORMATS)}; name it so")
+    if figure is not None and figure.suffix not in FORMATS:
+        raise ConfigError(f"--figure {figure}: a figure is one of {', '.join(FORMATS)}; name it so")
     setup, groups_K = prepare(config, data_dir)
     held_K = [(client.train.labels, client.test.labels) for client in setup.clients]
     blueprint = blueprint_of(held_K, setup.server_set.labels, setup.num_classes)
-    if files.csv is not None:
-        blueprint.write(files.csv)
-    if files.figure is not None:
-        _draw(blueprint, groups_K, files.figure)
+    if csv is not None:
+        blueprint.write(csv)
+    if figure is not None:
+        _draw(blueprint, groups_K, figure)
     if as_json:
         clients = [
             {
@@ -128,11 +120,9 @@ def show_scenario(config: RunConfig, data_dir: Path, files: Files, as_json: bool
         return
     console.print(f"[bold]{escape(config.scenario)}[/], seed {config.seed}: images per class")
     console.print(class_count_table(blueprint, groups_K.tolist()))
-    for path in (files.csv, files.figure):
+    for path in (csv, figure):
         if path is not None:
             console.print(f"Written to {escape(str(path))}", soft_wrap=True)
-    if files.csv is None and files.figure is None:
-        console.print("Write this as the authors' blueprint csv with --csv FILE, draw it with --figure FILE.")
 
 
 def _draw(blueprint: Blueprint, groups_K: Labels, path: Path) -> None:
@@ -192,11 +182,7 @@ def _show_algorithm(entry: AlgorithmEntry, console: Console) -> None:
         console.print("It has no settings.")
         return
     console.print(choice_table(("setting", "default", "allowed", "meaning"), rows))
-    key, default = rows[0][:2]
-    *sections, last = key.split(".")
-    opened, closed = "".join(f"{section}: {{" for section in sections), "}" * len(sections)
-    console.print(f"\nSet one with --set algorithm.{key}=VALUE, or in a file:")
-    print_plain(console, f"  algorithm: {{name: {entry.name}, {opened}{last}: {default}{closed}}}")
+    console.print(f"\nSet one with --set algorithm.{rows[0][0]}=VALUE")
 
 
 def _settings_rows(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:

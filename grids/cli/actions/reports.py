@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.storage.atomic import disk_errors
@@ -91,7 +90,9 @@ def write_report(
     asked = () if terms == AS_USUAL else tuple(t for t in page.tables() if t.name.startswith("cost-"))
     _show((next(page.tables()), *asked), folder, written, console)
     if against == PUBLISHED:
-        _show_published(page, folder, console)
+        count = sum(table.name.startswith("against-") for table in page.tables())
+        found = f"Beside the published numbers, {count} tables: {folder / 'tables' / 'against-*.md'}"
+        print_plain(console, found if count else NOTHING_PUBLISHED)
     _show_lacking(study, console)
     if is_logged:
         print_plain(
@@ -150,10 +151,8 @@ def _read(name: str, storage: Storage, console: Console, *, sizes: bool = False)
 
 
 def _write(page: Page, folder: Path, console: Console) -> Written:
-    bar = Progress(TextColumn("Drawing"), BarColumn(), MofNCompleteColumn(), console=console, transient=True)
-    with bar, disk_errors(folder):
-        task = bar.add_task("", total=sum(1 for _ in page.plates()))
-        return write(page, folder, drawn=lambda number: bar.update(task, completed=number))
+    with console.status("Drawing ..."), disk_errors(folder):
+        return write(page, folder)
 
 
 def _push(storage: Storage, folder: Path, written: Written) -> None:
@@ -200,13 +199,6 @@ def _show(tables: Sequence[Table], folder: Path, written: Written, console: Cons
     for table in tables:
         console.print(page_table(table, console.width))
     print_plain(console, f"{len(written.files)} files; open {folder / 'index.html'}")
-
-
-def _show_published(page: Page, folder: Path, console: Console) -> None:
-    """Say where the tables beside the papers' are, or that there are none."""
-    count = sum(table.name.startswith("against-") for table in page.tables())
-    found = f"Beside the published numbers, {count} tables: {folder / 'tables' / 'against-*.md'}"
-    print_plain(console, found if count else NOTHING_PUBLISHED)
 
 
 def _show_lacking(study: Study, console: Console) -> None:

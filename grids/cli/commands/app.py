@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 if TYPE_CHECKING:
+    from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.execution.launch_types import LaunchResult
 
 FAILED = 1
@@ -31,6 +32,13 @@ def use_plugins(files: Sequence[Path] | None) -> None:
     from fedgrid.engine.plugins import active
 
     active.use(files or [])
+
+
+def open_storage(place: str) -> "Storage":
+    """Return the storage in a folder, or at a URI."""
+    from fedgrid.engine.storage.storage import Storage
+
+    return Storage.of(place)
 
 
 def data_folder(data_dir: Path | None) -> Path:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedgrid.grids.cli.commands.app import console
+from fedgrid.grids.cli.commands.app import console, open_storage
 from fedgrid.grids.cli.commands.options import AsJson, StorageAt
 
 app = typer.Typer()
@@ -33,9 +33,8 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Read the OCFL authors' archive as runs of a grid: records, MLflow runs, reports."""
-    from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.archive.importing import import_archive
 
     import_archive(
-        path, name, Storage.of(storage), published_truth=published_truth, as_json=as_json, console=console()
+        path, name, open_storage(storage), published_truth=published_truth, as_json=as_json, console=console()
     )

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from fedgrid.grids.cli.commands.app import FAILED, console, data_folder, use_plugins
+from fedgrid.grids.cli.commands.app import FAILED, console, data_folder, open_storage, use_plugins
 from fedgrid.grids.cli.commands.options import AsJson, DataDir, Filters, GridOrRun, Plugins, StorageAt
 
 app = typer.Typer()
@@ -42,13 +42,12 @@ def attack(
 
     Runs are not changed. After an interruption, the same command continues.
     """
-    from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.attack.command import attack_grid, settings_of
 
     folder = data_folder(data_dir)
     use_plugins(plugins)
     settings = settings_of(kind, clients, steps, round_)
-    store = Storage.of(storage)
+    store = open_storage(storage)
     failed = attack_grid(
         grid,
         store,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from fedgrid.grids.cli.commands.app import console, data_folder, use_plugins
+from fedgrid.grids.cli.commands.app import console, data_folder, open_storage, use_plugins
 from fedgrid.grids.cli.commands.options import (
     AcceptChanges,
     AsJson,
@@ -41,12 +41,11 @@ def centralised(
     as_json: AsJson = False,
 ) -> None:
     """Train on the whole pool, without clients, and propose epsilons and cooldown for Sattler from that."""
-    from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.centralised.command import configure, run_centralised
 
     folder = data_folder(data_dir)
     use_plugins(plugins)
     config = configure(dataset, folder, seed=seed or 0, epochs=epochs, model=model, changes=changes or [])
     run_centralised(
-        config, Storage.of(storage), folder, as_json, console(), fresh=fresh, accept=accept_changes
+        config, open_storage(storage), folder, as_json, console(), fresh=fresh, accept=accept_changes
     )

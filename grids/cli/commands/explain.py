@@ -4,7 +4,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from fedgrid.grids.cli.commands.app import FAILED, INTERRUPTED, console, data_folder, use_plugins
+from fedgrid.grids.cli.commands.app import (
+    FAILED,
+    INTERRUPTED,
+    console,
+    data_folder,
+    open_storage,
+    use_plugins,
+)
 from fedgrid.grids.cli.commands.options import (
     AsJson,
     DataDir,
@@ -64,7 +71,6 @@ def explain(
 
     Runs are not changed. After an interruption, the same command continues.
     """
-    from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.explain.choose import Asked, distributions
     from fedgrid.grids.explain.command import explain_grid
 
@@ -72,7 +78,7 @@ def explain(
     use_plugins(plugins)
     result = explain_grid(
         what,
-        Storage.of(storage),
+        open_storage(storage),
         folder,
         Asked(distributions(on), images, steps, round_, baseline, as_published),
         filters or [],

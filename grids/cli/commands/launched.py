@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from fedgrid.grids.cli.commands.app import console, exit_with, with_groups
+from fedgrid.grids.cli.commands.app import console, exit_with, open_storage, with_groups
 from fedgrid.grids.cli.commands.options import AnyGridName, AsJson, GridName, Launch, StorageAt
 
 app = typer.Typer()
@@ -13,13 +13,12 @@ app = typer.Typer()
 @app.command(epilog="Example: `fedgrid status paper`")
 def status(grid: AnyGridName = None, storage: StorageAt = "runs", as_json: AsJson = False) -> None:
     """Show the progress of a grid, or of all: runs done, running, waiting and failed, the time left."""
-    from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.display.status import show_all, show_status
 
     if grid is None:
-        show_all(Storage.of(storage), as_json, console())
+        show_all(open_storage(storage), as_json, console())
     else:
-        show_status(grid, Storage.of(storage), as_json, console())
+        show_status(grid, open_storage(storage), as_json, console())
 
 
 @app.command(epilog="Example: `fedgrid cache paper --drop`")
@@ -33,30 +32,27 @@ def cache(
     as_json: AsJson = False,
 ) -> None:
     """Show how much work the round cache has saved a grid, and how much space it takes."""
-    from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.round_cache.command import show_cache
 
-    show_cache(grid, Storage.of(storage), drop, as_json, console())
+    show_cache(grid, open_storage(storage), drop, as_json, console())
 
 
 @app.command(epilog="Example: `fedgrid retry paper`")
 @with_groups
 def retry(grid: GridName, launch: Launch) -> None:
     """Run a grid's failed runs again, from their last rounds, and no other run."""
-    from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.execution.relaunch import retry as run_failed
 
-    options, storage = launch.options(), Storage.of(launch.storage)
+    options, storage = launch.options(), open_storage(launch.storage)
     exit_with(run_failed(grid, storage, options, console(), launch.plugins or []))
 
 
 @app.command(epilog="Example: `fedgrid stop paper`")
 def stop(grid: GridName, storage: StorageAt = "runs") -> None:
     """Let every run of a grid stop after its current round; `fedgrid run` continues them."""
-    from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.display.status import ask_to_stop
 
-    ask_to_stop(grid, Storage.of(storage), console())
+    ask_to_stop(grid, open_storage(storage), console())
 
 
 @app.command(epilog="Example: `fedgrid sync paper`")
@@ -65,10 +61,9 @@ def sync(
     storage: StorageAt = "runs",
 ) -> None:
     """Log to MLflow what it lacks of a grid's runs, as after an outage of its server."""
-    from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.execution.relaunch import sync_grid
 
-    sync_grid(grid, Storage.of(storage), console())
+    sync_grid(grid, open_storage(storage), console())
 
 
 @app.command(epilog="Example: `fedgrid ui paper --port 5001`")
@@ -80,10 +75,9 @@ def ui(
     ] = 5000,
 ) -> None:
     """Open the MLflow UI on the run store, on this machine only."""
-    from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.mlflow_log.ui import serve_ui
 
-    raise typer.Exit(serve_ui(grid, Storage.of(storage), port, console()))
+    raise typer.Exit(serve_ui(grid, open_storage(storage), port, console()))
 
 
 @app.command(epilog="Example: `fedgrid delete quickstart`")
@@ -96,7 +90,6 @@ def delete(
 
     Cached rounds stay; its runs in MLflow are marked as deleted.
     """
-    from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.upkeep.delete import delete_grid
 
-    delete_grid(grid, Storage.of(storage), console(), ask=None if yes else typer.confirm)
+    delete_grid(grid, open_storage(storage), console(), ask=None if yes else typer.confirm)

@@ -1,7 +1,7 @@
 """`fedgrid data`, `fedgrid convert`, `fedgrid algorithms`, `fedgrid models` and `fedgrid presets`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -38,7 +38,7 @@ def data(
     as_json: AsJson = False,
 ) -> None:
     """List the data sets, or show the class counts per client of one scenario."""
-    from fedgrid.grids.cli.actions.listings import Files, list_datasets, show_scenario
+    from fedgrid.grids.cli.actions.listings import list_datasets, show_scenario
     from fedgrid.grids.presets.grid import is_scenario, load_grid, scenario_values
 
     folder = data_folder(data_dir)
@@ -52,12 +52,12 @@ def data(
     config, *others = load_grid(None, {**values, **axes}, changes or [], folder).runs
     if others:
         raise ConfigError(f"one split at a time, not {1 + len(others)}; leave lists out")
-    show_scenario(config, folder, Files(csv, figure), as_json, console())
+    show_scenario(config, folder, csv, figure, as_json, console())
 
 
 @app.command(epilog="Example: `fedgrid convert femnist leaf/data/femnist/data/all_data`")
 def convert(
-    dataset: Annotated[str, typer.Argument(help="femnist", show_default=False)],
+    dataset: Annotated[Literal["femnist"], typer.Argument(show_default=False)],
     source: Annotated[
         Path,
         typer.Argument(
@@ -68,11 +68,8 @@ def convert(
     data_dir: DataDir = None,
 ) -> None:
     """Make the file of a data set that is not downloaded, FEMNIST, from what LEAF or others publish."""
-    from fedgrid.engine.errors import unknown
     from fedgrid.grids.cli.actions.listings import convert_femnist
 
-    if dataset != "femnist":
-        raise unknown("data set to convert", dataset, ["femnist"])
     convert_femnist(source, data_folder(data_dir), console())
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fedgrid.grids.cli.actions import completion
-from fedgrid.grids.cli.commands.app import console, data_folder
+from fedgrid.grids.cli.commands.app import console, data_folder, open_storage
 from fedgrid.grids.cli.commands.options import AsJson, DataDir, GridName, StorageAt
 
 app = typer.Typer()
@@ -38,11 +38,19 @@ def runs(
     as_json: AsJson = False,
 ) -> None:
     """List the runs of a grid with any of their settings, scores and recorded numbers."""
-    from fedgrid.engine.storage.storage import Storage
-    from fedgrid.grids.browse.runs import Wanted, show_runs
+    from fedgrid.grids.browse.runs import show_runs
 
-    wanted = Wanted(where or (), sort, reverse, columns)
-    show_runs(grid, wanted, Storage.of(storage), console(), as_csv=as_csv, as_json=as_json)
+    show_runs(
+        grid,
+        open_storage(storage),
+        console(),
+        where=where or (),
+        sort=sort,
+        reverse=reverse,
+        columns=columns,
+        as_csv=as_csv,
+        as_json=as_json,
+    )
 
 
 @app.command(epilog="Example: `fedgrid show quickstart`, then `fedgrid show 11e257`")
@@ -60,7 +68,6 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a grid with its scores, or a run: settings, what happened by round, temperature, clusters."""
-    from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.browse.show import show as show_it
 
-    show_it(what, Storage.of(storage), data_folder(data_dir), as_json, console())
+    show_it(what, open_storage(storage), data_folder(data_dir), as_json, console())

@@ -1,7 +1,6 @@
 """Options that several commands share, each declared once; groups of them, for `with_groups`."""
 
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,30 +13,8 @@ from fedgrid.grids.cli.commands.app import data_folder
 if TYPE_CHECKING:
     from fedgrid.grids.execution.launch_types import LaunchOptions
 
-AUTO = "auto"
-"""The value that leaves the choice to fedgrid, the same as no option."""
 UNITS = ("B", "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB")
 """Units of a size that an error message names."""
-
-
-def _whole_or_auto(text: str) -> int | None:
-    if text == AUTO:
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise typer.BadParameter(f"{text!r} is neither a whole number of at least 1 nor '{AUTO}'")
-    return int(text)
-
-
-def _share_or_auto(text: str) -> float | None:
-    if text == AUTO:
-        return None
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < inf:
-        raise typer.BadParameter(f"{text!r} is neither a number of at least 0 nor '{AUTO}'")
-    return share
 
 
 def parse_size(text: str) -> int:
@@ -56,14 +33,6 @@ def parse_size(text: str) -> int:
             f"units: {', '.join(UNITS)}"
         )
     return size
-
-
-def seed_in(text: str) -> int:
-    """Return one seed."""
-    try:
-        return int(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no whole number; several seeds: --seeds 0..4") from error
 
 
 What = Annotated[
@@ -94,8 +63,7 @@ Split = Annotated[
 ]
 Clients = Annotated[int | None, typer.Option(help="Number of federated clients.")]
 Seed = Annotated[
-    int | None,
-    typer.Option(parser=seed_in, metavar="INTEGER", help="Seed of everything random in the run."),
+    int | None, typer.Option(help="Seed of everything random in the run; several: --seeds 0..4.")
 ]
 Seeds = Annotated[str | None, typer.Option(help="Several: 0..4, or 0,2,5.")]
 Filters = Annotated[
@@ -137,27 +105,19 @@ AnyGridName = Annotated[
 ]
 ClientsPerActor = Annotated[
     int | None,
-    typer.Option(
-        parser=_whole_or_auto,
-        metavar="N|auto",
-        help="Clients that share an actor. [default: fits the cluster]",
-    ),
+    typer.Option(min=1, help="Clients that share an actor. [default: fits the cluster]"),
 ]
 CpusPerActor = Annotated[
     float | None,
     typer.Option(
-        "--cpus-per-actor",
-        parser=_share_or_auto,
-        metavar="X|auto",
+        min=0,
         help="CPUs that an actor reserves. [default: fits the cluster]",
     ),
 ]
 GpusPerActor = Annotated[
     float | None,
     typer.Option(
-        "--gpus-per-actor",
-        parser=_share_or_auto,
-        metavar="X|auto",
+        min=0,
         help="Share of a GPU that an actor reserves. [default: 0.05 if there is one]",
     ),
 ]

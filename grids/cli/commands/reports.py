@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from fedgrid.grids.cli.commands.app import console
+from fedgrid.grids.cli.commands.app import console, open_storage
 from fedgrid.grids.cli.commands.options import AsJson, GridName, ReportTo, StorageAt
 
 app = typer.Typer()
@@ -47,11 +47,10 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write a grid's tables and figures (a web page, LaTeX, Markdown, csv, svg, png), also while it runs."""
-    from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.cli.actions.reports import terms_of, write_report
 
     terms = terms_of(target, unit, traffic)
-    write_report(grid, Storage.of(storage), against, terms, to, as_json, console(), plugins or [])
+    write_report(grid, open_storage(storage), against, terms, to, as_json, console(), plugins or [])
 
 
 @app.command(epilog="Example: `fedgrid compare paper ocfl-archive`")
@@ -63,7 +62,6 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare two grids, paired by scenario and algorithm."""
-    from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.cli.actions.reports import write_comparison
 
-    write_comparison(one, other, Storage.of(storage), to, as_json, console())
+    write_comparison(one, other, open_storage(storage), to, as_json, console())

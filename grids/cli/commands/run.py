@@ -6,7 +6,7 @@ import typer
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.grids.cli.actions import completion
-from fedgrid.grids.cli.commands.app import console, exit_with, use_plugins, with_groups
+from fedgrid.grids.cli.commands.app import console, exit_with, open_storage, use_plugins, with_groups
 from fedgrid.grids.cli.commands.options import (
     Changes,
     Dataset,
@@ -70,7 +70,6 @@ def run(
 
     After an interruption, the same command continues: finished runs are not repeated.
     """
-    from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.execution.run import run_grid
     from fedgrid.grids.planning.cluster import nodes_to_run_on
     from fedgrid.grids.presets.grid import load_grid
@@ -81,7 +80,7 @@ def run(
     if what is None and not axes and not changes:
         raise ConfigError("nothing to run: name a preset (quickstart), a YAML file, or options; see --help")
     use_plugins(launch.plugins)
-    storage = Storage.of(launch.storage)
+    storage = open_storage(launch.storage)
     found = read_tuned(tuned or [], storage)
     grid = load_grid(
         what,

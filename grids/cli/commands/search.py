@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fedgrid.grids.cli.actions import completion
-from fedgrid.grids.cli.commands.app import console, exit_with, use_plugins, with_groups
+from fedgrid.grids.cli.commands.app import console, exit_with, open_storage, use_plugins, with_groups
 from fedgrid.grids.cli.commands.options import (
     Changes,
     Dataset,
@@ -72,7 +72,6 @@ def search(
 
     After an interruption, the same command continues and gives the same result.
     """
-    from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.search.definition import load_search
     from fedgrid.grids.search.run import plan_search, run_search
 
@@ -91,6 +90,6 @@ def search(
         seeds=seeds,
     )
     if dry_run:
-        plan_search(found, Storage.of(launch.storage), options, console())
+        plan_search(found, open_storage(launch.storage), options, console())
         return
-    exit_with(run_search(found, Storage.of(launch.storage), options, console()))
+    exit_with(run_search(found, open_storage(launch.storage), options, console()))

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from fedgrid.grids.cli.commands.app import FAILED, console, data_folder, use_plugins
-from fedgrid.grids.cli.commands.options import AsJson, DataDir, Plugins, StorageAt
+from fedgrid.grids.cli.commands.app import FAILED, console, use_plugins
+from fedgrid.grids.cli.commands.options import AsJson, Plugins, StorageAt
 
 app = typer.Typer()
 
@@ -38,12 +38,12 @@ def schema(plugins: Plugins = None) -> None:
 
 
 @app.command(epilog="Example: `fedgrid doctor > report.txt`")
-def doctor(storage: StorageAt = "runs", data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Print what fedgrid finds here, for a bug report: versions, machine, Ray, storage, MLflow, data.
+def doctor(storage: StorageAt = "runs", as_json: AsJson = False) -> None:
+    """Print what fedgrid finds here, for a bug report: versions, machine, Ray, storage, MLflow.
 
     Starts and writes nothing; secrets are left out. Exit code 1 if something is wrong.
     """
     from fedgrid.grids.upkeep.doctor import run_doctor
 
-    if not run_doctor(storage, data_folder(data_dir), as_json, console()):
+    if not run_doctor(storage, as_json, console()):
         raise typer.Exit(FAILED)

@@ -5,7 +5,7 @@ import pytest
 from fedgrid.engine.errors import DataError
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.archive import layout
-from fedgrid.grids.archive.centralised import read_all, read_training
+from fedgrid.grids.archive.centralised import read_training
 from fedgrid.grids.results.archived_trainings import ArchivedTraining, SetScores, keep, of_dataset
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.reference import ARCHIVE
@@ -120,21 +120,11 @@ def test_second_final_test_is_malformed_and_none_is_absent(tmp_path):
     assert read_training(only(tmp_path)).final is None
 
 
-def test_trainings_that_cannot_be_read_are_named_and_the_others_are_read(tmp_path):
-    """Several trials of a data set."""
-    for name in ("a", "b", "c"):
-        write_centralised(tmp_path, "BLOODMNIST", name)
-    cut(tmp_path / "experiments/BLOODMNIST/centralised_test/b/training_loss.csv", 0)
-    trainings, [problem] = read_all(layout.trainings(tmp_path))
-    assert [training.name for training in trainings] == ["centralised_test/a", "centralised_test/c"]
-    assert "b/training_loss.csv:1: an empty file" in problem
-
-
 def test_stored_trainings_are_found_by_data_set_with_their_grid(tmp_path):
     storage = Storage(tmp_path / "runs")
     write_centralised(tmp_path)
     write_centralised(tmp_path, "BLOODMNIST", "trial")
-    trainings, _ = read_all(layout.trainings(tmp_path))
+    trainings = [read_training(each) for each in layout.trainings(tmp_path)]
     keep(trainings, GridFolder(storage, "theirs"))
     assert of_dataset("mnist", storage) == [("theirs", trainings[0])]
     assert of_dataset("bloodmnist", storage) == [("theirs", trainings[1])]
@@ -146,8 +136,7 @@ def theirs():
     """The trainings of the part of the archive that we have, by data set."""
     if not ARCHIVE.is_dir():
         pytest.skip("NOT CHECKED AGAINST THE AUTHORS' FULL ARCHIVE: shared/reference is missing")
-    trainings, problems = read_all(layout.trainings(ARCHIVE))
-    assert problems == []
+    trainings = map(read_training, layout.trainings(ARCHIVE))
     return {training.dataset: training for training in trainings}
 
 

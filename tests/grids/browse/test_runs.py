@@ -61,12 +61,6 @@ def test_conditions_select_by_settings_scores_and_state(runs, options, expected)
     assert ids(runs(*options, "--json")) == [run.run_id for run in expected]
 
 
-def test_values_of_a_column_are_named_if_no_run_meets_a_condition(runs):
-    found = runs("--where", "algorithm=hdbscan", "--where", "seed>1").out
-    assert found.endswith("\nalgorithm is briggs, fedavg\nseed is 1, 2\n"), found
-    assert "algorithm is" not in runs("--where", "algorithm=fedavg").out
-
-
 def test_numbers_are_sorted_largest_first_and_runs_without_one_last(runs):
     """Settings that a run lacks count as none, whichever way round."""
     options = ("--sort", "algorithm.round", "--json")

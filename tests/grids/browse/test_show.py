@@ -1,17 +1,15 @@
 """`fedgrid show` of a grid and of a run."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.grids.browse.run_facts import events, shown_rounds
+from fedgrid.grids.browse.run_facts import shown_rounds
 from fedgrid.tracking.records import read_records
 from tests.grids.browse.conftest import EARLY, LATE, PLAIN, WAITING
 from tests.helpers.command_line import fedgrid, strict_json
-from tests.helpers.small_grid import config
 
 
 @pytest.fixture
@@ -52,23 +50,13 @@ def test_a_run_shows_what_differs_from_the_defaults_and_what_happened(show, brow
     out = show(EARLY.run_id).out
     assert "algorithm.round = 2" in out
     assert facts["events"]["2"] in out
-    assert "group client  rounds 1 to 3" in out
     assert str(folder_of(browsed.root, EARLY)) in out
-
-
-def test_what_happened_names_who_joins_and_whose_data_change():
-    rounds = {name: np.zeros(3) for name in ("clustered", "warnings", "excluded")} | {"clusters": np.ones(3)}
-    records = SimpleNamespace(round_R=np.arange(1, 4), rounds=rounds)
-    changing = {"joins": {0: 2, 1: 2}, "drift": {2: {"round": 2, "to": 0}}}
-    found = events(records, config(seed=0, split="nonoverlapping-balanced", clients=6, **changing))
-    assert found == {2: "2 clients join, client 2 moves to group 0"}
 
 
 def test_a_run_that_has_not_started_shows_its_settings_alone(show):
     result = show(WAITING.run_id)
     assert (result.code, result.err) == (0, "")
     assert "not started" in result.out
-    assert "group client" not in result.out
     assert strict_json(show(WAITING.run_id, "--json").out)["round"] == []
 
 

@@ -11,7 +11,6 @@ from fedgrid.engine.integrity import made_with
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.centralised import folder
-from fedgrid.grids.centralised.plain_rounds import plain_rounds
 from fedgrid.grids.presets.grid import load_grid
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 
@@ -61,8 +60,6 @@ def test_centralised_training_shows_and_writes_its_proposal(finished):
         "update L2: Euclidean norm",
         "by rules of thumb, to start a search from",
         "--set algorithm.epsilon_1=",
-        "46 steps, a client's round about 9\nwith 15 clients and 6 with 30",
-        "fedgrid run --dataset digits --algorithm sattler --set algorithm.epsilon_1=0\n",
     ):
         assert part in out
     assert "of state" not in out
@@ -88,7 +85,7 @@ def test_centralised_training_as_json(finished):
     assert output["proposal"]["epsilon_2"] == float(f"{largest / 2:.3g}")
     assert output["proposal"]["epsilon_2_range"] == [float(f"{largest / 10:.3g}"), float(f"{largest:.3g}")]
     assert output["options"].split()[::2] == ["--set"] * 3
-    assert (output["was_finished"], output["mlflow"], output["rounds"]) == (True, True, [])
+    assert (output["was_finished"], output["mlflow"]) == (True, True)
     assert output["folder"] == str(next((storage / "centralised").iterdir()))
 
 
@@ -271,51 +268,6 @@ def test_mlflow_gets_the_epochs_later_if_it_was_unreachable(tmp_path):
     assert [(point.step, point.value) for point in norms] == [
         (row["epoch"], row["update_l2"]) for row in output["epochs"]
     ]
-
-
-def test_recorded_rounds_are_compared_with_the_proposal(tmp_path):
-    """A run whose epsilon_1 is 0 never splits; one with a tiny batch takes other steps and does not count."""
-    storage = new_storage(tmp_path / "runs")
-    run = ("run", "--in-process", "--storage", storage, "--clients", 3, "--set", "training.rounds=4")
-    sattler = (*run, "--algorithm", "sattler", "--set", "algorithm.epsilon_1=0")
-    for command in (sattler, (*sattler, "--set", "training.batch_size=64"), (*run, "--algorithm", "fedavg")):
-        assert fedgrid(*command).code == 0
-    result = fedgrid(*SMALL, "--storage", storage, "--json")
-    [rounds] = strict_json(result.out)["rounds"]
-    [folder] = (
-        path
-        for path in storage.glob("digits-3-*-sattler-s0-*")
-        if json.loads((path / "config.json").read_text())["training"]["batch_size"] == 32
-    )
-    config = json.loads((folder / "config.json").read_text())
-    assert (rounds["run"], rounds["rounds"]) == (folder.name, 4)
-    assert 0 < rounds["smallest_mean_norm"] <= rounds["largest_mean_norm"]
-    assert config["algorithm"]["epsilon_1"] == 0
-    assert "Rounds here before a split" in fedgrid(*SMALL, "--storage", storage).out
-
-
-def test_plain_rounds_end_at_the_first_split(tmp_path):
-    """Norms are measured before a split, so the round of the first one still counts."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from fedgrid.engine.configuration.complete import complete
-
-    config = complete({"algorithm": "sattler"}, tmp_path)
-    folder = tmp_path / "digits-15-nonoverlapping-balanced-sattler-s0-abc"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(config.model_dump(mode="json")))
-    columns = {
-        "round": [1, 2, 3],
-        "clusters": [1, 2, 2],
-        "mean_norm": [0.3, 0.2, 0.5],
-        "max_norm": [0.6, 0.7, 0.4],
-    }
-    pq.write_table(pa.table(columns), folder / "rounds.parquet")
-    [rounds] = plain_rounds(tmp_path, "digits", "digitnet", config.training)
-    assert (rounds.mean_norm_R, rounds.max_norm_R) == ((0.3, 0.2), (0.6, 0.7))
-    assert plain_rounds(tmp_path, "digits", "tinyvgg", config.training) == []
-    assert plain_rounds(tmp_path, "mnist", "digitnet", config.training) == []
 
 
 @pytest.mark.parametrize(

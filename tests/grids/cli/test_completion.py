@@ -5,7 +5,6 @@ import json
 import pytest
 
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.grids.presets.grid import load_grid
 from tests.helpers.command_line import fedgrid
 
 
@@ -51,13 +50,10 @@ def test_an_algorithm_shows_its_settings_with_defaults_and_meaning():
     assert one["settings"]["cooldown"] == ALGORITHMS["sattler"].settings.cooldown
 
 
-def test_settings_of_a_section_are_listed_and_the_example_is_a_grid_that_loads(tmp_path):
+def test_settings_of_a_section_are_listed_with_an_example():
     out = fedgrid("algorithms", "ocfl-hdbscan", COLUMNS="200").out
     assert "clusterer.min_cluster_share  0.2" in out
-    example = tmp_path / "example.yaml"
-    example.write_text(f"base: quickstart\n{out.splitlines()[-1].strip()}\n")
-    [run] = load_grid(str(example), {}, [], tmp_path).runs
-    assert run.algorithm["clusterer"]["min_cluster_share"] == 0.2
+    assert "--set algorithm.clusterer.min_cluster_share=VALUE" in out
 
 
 def test_an_unknown_algorithm_is_refused_with_the_nearest():

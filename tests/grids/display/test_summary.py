@@ -13,7 +13,6 @@ from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.uplink.accountant import epsilon
-from fedgrid.engine.uplink.privacy import Privacy
 from fedgrid.grids.display.summary import show, write_summary
 from fedgrid.grids.display.tables import result_row
 from fedgrid.grids.execution.run_events import run_to_end
@@ -62,9 +61,6 @@ def test_summary_names_the_epsilons_of_runs_with_noise(shared, tmp_path):
     expected = epsilon(noisy[0].training.rounds / 10**2, 1e-5)
     assert f"\nepsilon of a client at the end: {expected:.3g}, delta 1e-05; " in text
     assert "epsilon" not in shown(shared)
-    budget = (noisy[0].model_copy(update={"privacy": Privacy(epsilon=1.2 * epsilon(1 / 10**2, 1e-5))}),)
-    text = shown(run_all(tmp_path / "budget", None, budget), runs=budget)
-    assert "; budgets are spent after round 1, then nothing is sent; " in text
 
 
 def test_summary_file_has_both_times_of_each_run(shared, tmp_path):

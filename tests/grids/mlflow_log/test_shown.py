@@ -5,17 +5,14 @@ import sys
 
 import pytest
 
-from fedgrid.engine.format import seal
 from fedgrid.engine.integrity.made_with import MADE_WITH, Part, sealed
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.grids.mlflow_log.notes import means_of, metrics_of, of_means, of_run_ended
+from fedgrid.grids.mlflow_log.notes import of_run_ended
 from fedgrid.grids.mlflow_log.run_writer import Writer
-from fedgrid.grids.mlflow_log.tags import common_params, run_name, source
-from fedgrid.grids.results.outcome import SCORES
+from fedgrid.grids.mlflow_log.tags import run_name, source
 from fedgrid.tracking.mlflow.runs import KIND_TAG
 from fedgrid.tracking.mlflow.store import default_uri
 from fedgrid.tracking.mlflow.view import VIEW_TAG, unpacked
-from fedgrid.tracking.scoring.scores import of_run
 from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, STARTED_MS, Store, config_of, record
 
@@ -58,30 +55,15 @@ def test_run_has_its_own_times_its_data_set_and_a_description(storage, store, wr
     assert note.startswith(
         "**BNC** (`fedavg`) on digits, 4 clients, nonoverlapping-balanced; seed 0, 4 rounds"
     )
-    assert "the partition last changed in round 3. At the end: 2 clusters, exactly the hidden groups." in note
-    assert "| ARI | 1.000 |" in note
 
 
-def test_description_says_when_the_run_clustered_and_shows_its_figures(storage):
+def test_description_shows_the_figures_of_a_run(storage):
     record(storage, CONFIG, ROUNDS - 1)
     folder = folder_of(storage, CONFIG)
     (folder / "figures").mkdir()
     (folder / "figures" / "clusters.png").write_bytes(b"")
-    note = of_run_ended(CONFIG, folder, "abc", finished=False)
-    assert "3 of 4 rounds are done." in note
+    note = of_run_ended(CONFIG, folder, "abc")
     assert "![clusters](get-artifact?path=figures%2Fclusters.png&run_uuid=abc)" in note
-
-
-def test_description_of_a_finished_run_has_the_scores_that_its_server_wrote(storage):
-    record(storage, CONFIG, ROUNDS)
-    folder = folder_of(storage, CONFIG)
-    computed = of_run_ended(CONFIG, folder, "abc", finished=True)
-    scores = of_run(folder).as_dict()
-    (folder / SCORES).write_text(seal(scores))
-    assert of_run_ended(CONFIG, folder, "abc", finished=True) == computed
-    (folder / SCORES).write_text(seal({**scores, "ari": 0.25}))
-    assert "| ARI | 0.250 |" in of_run_ended(CONFIG, folder, "abc", finished=True)
-    assert "| ARI | 1.000 |" in of_run_ended(CONFIG, folder, "abc", finished=False)
 
 
 def test_description_that_the_user_wrote_stays(storage, store, writer):
@@ -118,18 +100,3 @@ def test_source_is_the_command_without_options(monkeypatch):
     assert tags["mlflow.source.name"] == "fedgrid retry mine"
     assert tags["mlflow.project.entryPoint"] == "retry"
     assert tags["command"] == "fedgrid retry mine --storage /data/runs"
-
-
-def test_grid_has_the_common_parameters_and_means_by_algorithm():
-    """Two runs of one algorithm, ARI 0 and 1, of which one has no accuracy; one of another."""
-    given = [
-        {"ari": 0.0, "personalised_accuracy": None},
-        {"ari": 1.0, "personalised_accuracy": 0.5},
-        {"ari": 1.0},
-    ]
-    means = means_of(["A (x 1)", "A (x 1)", "B"], given)
-    assert means == {"A (x 1)": {"ari": 0.5}, "B": {"ari": 1.0}}
-    assert metrics_of(means) == {"mean_ari/A x 1": 0.5, "mean_ari/B": 1.0}
-    assert "| A (x 1) | 0.500 | – | – |" in of_means(means)
-    common = common_params([config_of(0), config_of(1)])
-    assert (common["training.rounds"], "seed" in common) == ("4", False)

@@ -5,7 +5,7 @@ import pytest
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.mlflow_log.run_log import RunLog
-from fedgrid.grids.mlflow_log.sync import Synced, sync
+from fedgrid.grids.mlflow_log.sync import sync
 from fedgrid.grids.mlflow_log.tags import run_name
 from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import new_storage
@@ -35,8 +35,8 @@ def synced(storage):
 
 
 def test_sync_logs_finished_failed_and_unfinished_runs_once(storage, store):
-    assert synced(storage) == Synced(runs=3, rounds=7)
-    assert synced(storage) == Synced(runs=0, rounds=0)
+    assert synced(storage) == (3, 7)
+    assert synced(storage) == (0, 0)
     assert (store.status(FINISHED), store.steps(FINISHED)) == ("FINISHED", [1, 2, 3, 4])
     assert (store.status(FAILED), store.steps(FAILED)) == ("FAILED", [1, 2])
     assert (store.status(STOPPED), store.steps(STOPPED)) == ("KILLED", [1])
@@ -49,7 +49,7 @@ def test_sync_logs_finished_failed_and_unfinished_runs_once(storage, store):
 def test_sync_adds_only_what_is_missing(storage, store):
     synced(storage)
     record(storage, STOPPED, 3)
-    assert synced(storage) == Synced(runs=1, rounds=2)
+    assert synced(storage) == (1, 2)
     assert store.steps(STOPPED) == [1, 2, 3]
 
 
@@ -57,9 +57,9 @@ def test_sync_asks_the_store_instead_of_the_marks(storage, store):
     """Someone deleted a run in the UI, and a mark was lost."""
     synced(storage)
     store.client.delete_run(store.runs[run_name(FINISHED)].info.run_id)
-    assert synced(storage) == Synced(runs=1, rounds=4)
+    assert synced(storage) == (1, 4)
     (folder_of(storage, FINISHED) / "mlflow.json").unlink()
-    assert synced(storage) == Synced(runs=1, rounds=0)
+    assert synced(storage) == (1, 0)
     assert store.steps(FINISHED) == [1, 2, 3, 4]
 
 

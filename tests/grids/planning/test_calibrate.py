@@ -20,7 +20,7 @@ from fedgrid.grids.planning.calibrate import (
     Workload,
     calibrate,
     fit_line,
-    run_cost,
+    run_seconds,
 )
 from fedgrid.grids.planning.images import Images, expected_images, passes
 
@@ -53,22 +53,19 @@ def test_cost_of_a_run_adds_turns_epochs_tests_and_server():
     on the server's set 240, but 100 in round 1."""
     images, speed = Images(100, 40, 10), Speed(turn=1, train=0.01, test=0.001)
     config = run(training={"local_epochs": 2, "rounds": 5})
-    cost = run_cost(config, images, speed, 4)
-    assert (cost.training, cost.tests, cost.other) == pytest.approx((4 * 2, 4 * 0.09, 4 * 15.05))
-    assert cost.seconds == pytest.approx(4 * (17.05 + 0.09))
+    assert run_seconds(config, images, speed, 4) == pytest.approx(4 * (17.05 + 0.09))
     tested = run(training={"local_epochs": 2, "rounds": 5}, evaluation={"local_server": True})
-    assert run_cost(tested, images, speed, 4).seconds == pytest.approx(4 * (17.05 + 0.24))
-    assert run_cost(tested, images, speed, 5).tests == pytest.approx(4 * 0.24 + 0.10)
-    assert run_cost(tested, images, speed, 5, actors=7).tests == pytest.approx(4 * 0.24 + 0.16)
-    assert run_cost(config, images, speed, 0).seconds == 0
+    assert run_seconds(tested, images, speed, 4) == pytest.approx(4 * (17.05 + 0.24))
+    assert run_seconds(tested, images, speed, 5) == pytest.approx(5 * 17.05 + 4 * 0.24 + 0.10)
+    assert run_seconds(tested, images, speed, 5, actors=7) == pytest.approx(5 * 17.05 + 4 * 0.24 + 0.16)
+    assert run_seconds(config, images, speed, 0) == 0
 
 
 def test_only_clients_that_are_asked_train_and_test_what_they_trained():
     images, speed = Images(100, 40, 10), Speed(turn=1, train=0.01, test=0.001)
     half = run(participation=0.5, dropout=0.2, training={"local_epochs": 1})
-    cost = run_cost(half, images, speed, 1)
-    assert (cost.training, cost.other) == pytest.approx((0.4, 0.4 * 15 + 0.05))
-    assert cost.tests == pytest.approx(0.001 * (0.4 * 40 + 40 + 10))
+    tests = 0.001 * (0.4 * 40 + 40 + 10)
+    assert run_seconds(half, images, speed, 1) == pytest.approx(0.4 + 0.4 * 15 + 0.05 + tests)
     asked = run(participation=0.5, evaluation={"clients": "asked"})
     assert passes(asked, images, 1) == pytest.approx(20 + 20 + 10)
 

@@ -34,16 +34,14 @@ def test_nodes_of_a_running_cluster_are_unknown_before_connecting(address_file):
         assert known_nodes() is None
 
 
-def test_cluster_of_another_user_is_not_used(address_file, monkeypatch, capsys):
+def test_cluster_of_another_user_is_not_used(address_file, monkeypatch):
     """It would get our token and run our code."""
     monkeypatch.setattr(cluster, "ROOT", -1)
     monkeypatch.setattr(cluster.os, "getuid", lambda: os.stat(address_file).st_uid + 1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         address_file.write_text(address)
-        assert known_nodes() == known_nodes() == local_nodes()
-    said = capsys.readouterr().err
-    assert said.count(f"set RAY_ADDRESS={address}") == 1
+        assert known_nodes() == local_nodes()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "no address"])

@@ -90,9 +90,3 @@ def test_a_wrong_axis_is_refused_with_key_line_and_the_closest_key(refused, text
 )
 def test_a_wrong_filter_or_extension_is_refused(refused, how, parts):
     refused(EPOCHS, *parts, **how)
-
-
-def test_a_wrong_value_is_found_where_a_filter_leaves_its_runs_out(refused):
-    refused(
-        "axes:\n  training.rounds: [3, 0]", "line 2", "training.rounds = 0", filters=["training.rounds=3"]
-    )

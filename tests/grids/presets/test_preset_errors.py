@@ -172,17 +172,6 @@ def test_overrides_that_are_no_list_are_refused(refused):
     refused("seed: 0\noverrides: {when: 1}", "mine.yaml, line 2: overrides = {'when': 1}: expected a list of")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "dataset:\n- mnist\n- mnits\nfilter: {dataset: mnist}",
-        TWO_DATASETS + "overrides:\n- when: {dataset: cifar10}\n  then: {training: {rouns: 3}}\n",
-    ],
-)
-def test_an_invalid_key_is_found_in_runs_that_a_filter_leaves_out(refused, text):
-    assert re.match(r"mine\.yaml, line [35]: unknown", refused(text, "mine", filters=["dataset=mnist"]))
-
-
 def test_an_invalid_key_in_a_base_names_the_file_of_the_base(refused, write):
     write("seed: 0\ntraining: {rouns: 3}", "first.yaml")
     refused("base: first.yaml", "first.yaml, line 2: unknown key 'rouns' in training")

@@ -13,7 +13,7 @@ from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.round_cache.table import brief, cache_table, readable_size
+from fedgrid.grids.round_cache.table import cache_table, readable_size
 from fedgrid.grids.round_cache.usage import Usage, cache_usage
 from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.finished_runs import mark_finished
@@ -94,7 +94,7 @@ def test_states_that_another_interrupted_grid_needs_are_not_evictable(storage):
     GridFolder(storage, "theirs").keep([interrupted], "")
     assert cache_usage([BNC, OCFL, WAITING], storage).total.can_go_bytes == 0
     result = fedgrid("cache", "mine", "--drop", "--storage", storage.root)
-    assert "Nothing to delete: 2 unfinished runs need these states, 1 of other grids." in result.out
+    assert "Nothing to delete: 2 unfinished runs need these states." in result.out
     assert BNC.shared_prefix in shared_prefixes_with_states(storage)
 
 
@@ -104,13 +104,11 @@ def test_grid_of_another_version_keeps_no_states(storage):
     assert cache_usage([BNC, OCFL, WAITING], storage).total.can_go_bytes > 0
 
 
-def test_usage_sums_shared_prefixes_and_separates_other_grids(storage):
-    state, statistic = sizes(storage)
+def test_usage_sums_shared_prefixes(storage):
+    state, _ = sizes(storage)
     usage = cache_usage([BNC, OCFL, WAITING], storage)
     assert (usage.total.runs, usage.total.rounds, usage.total.taken) == (3, 6, 2)
     assert (usage.total.states_bytes, usage.total.can_go_bytes) == (2 * state, state)
-    assert usage.datasets[0].as_dict() == {**usage.total.as_dict(), "name": "digits"}
-    assert (usage.others_bytes, usage.others_shared_prefixes) == (state + statistic, 1)
 
 
 def test_timings_without_cache_columns_count_as_computed_rounds(storage):
@@ -126,26 +124,15 @@ def test_damaged_timings_count_as_no_rounds(storage):
     assert cache_usage([BNC], storage).total.rounds == 0
 
 
-def test_shared_prefixes_with_the_same_scenario_and_seed_have_different_names(storage):
-    slow = config(seed=1, training={"rounds": 3, "learning_rate": 0.001})
-    names = [usage.name for usage in cache_usage([BNC, slow], storage).shared_prefixes.values()]
-    assert names == [
-        f"digits-3-nonoverlapping-balanced, seed 1 ({run.shared_prefix.rsplit('-', 1)[1][:6]})"
-        for run in (BNC, slow)
-    ]
-
-
 def test_cache_command_prints_usage_and_next_step(storage):
     state, statistic = map(readable_size, sizes(storage))
-    both = readable_size(sum(sizes(storage)))
     result = fedgrid("cache", "mine", "--storage", storage.root)
     assert (result.code, result.err) == (0, "")
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
-    numbers = f"2/2 6 4 2 33% 8.0 s 12 s {state} {statistic} {state}"
+    numbers = f"2/2 6 2 33% 8.0 s 12 s {state} {statistic}"
     assert f"digits-3-nonoverlapping-balanced, seed 1 {numbers}" in lines
     assert any("4.0 s of 12 s" in line for line in lines)
     assert any(line.startswith(f"{state} of states ") and "cache mine --drop" in line for line in lines)
-    assert f"Other grids: {both} in 1 shared prefix." in lines
 
 
 def test_cache_command_prints_usage_as_json(storage):
@@ -203,15 +190,6 @@ def test_cache_table_fits_the_terminal(width):
     Console(width=width, file=screen).print(cache_table("Round cache, paper", [usage], usage, width))
     text = screen.getvalue()
     assert "…" not in text
-    cells = ["28/28", "28000", "14000", "50%", "4.2 d", "8.4 d", "1.0 TB", "100.0 GB"]
+    cells = ["28/28", "28000", "14000", "50%", "4 d 3 h", "8 d 10 h", "1.0 TB", "100.0 GB"]
     assert [cell for cell in cells if cell not in text] == []
     assert all(piece in text for piece in ("bloodmnist-30-", "nonoverlapping-", "imbalanced,", "seed 10"))
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [(0, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (41, "41 s"), (59.6, "1.0 min"), (252, "4.2 min"),
-     (7560, "2.1 h"), (86_399, "1.0 d"), (8.64e6, "100 d")],
-)  # fmt: skip
-def test_brief_shows_a_duration_in_a_few_characters(seconds, expected):
-    assert brief(seconds) == expected

@@ -174,23 +174,6 @@ def test_submit_refuses_images_that_are_not_here(given: list[str], tmp_path: Pat
         stage(["paper", *given], tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (LOCAL + "file_mount: {}\n", "Additional properties are not allowed ('file_mount' was unexpected)"),
-        (LOCAL + "max_workers: many\n", "not supported between instances of 'str' and 'int'"),
-        ("cluster_name: x\nprovider: {type: local}\n", "Please supply a `head_ip`"),
-        ("cluster_name: x\nprovider: {type: azur}\n", "Unsupported node provider: azur"),
-    ],
-)
-def test_cluster_file_that_ray_would_refuse_is_refused(text: str, said: str, tmp_path: Path) -> None:
-    file = tmp_path / "cluster.yaml"
-    file.write_text(text)
-    with pytest.raises(ConfigError) as refused:
-        tunnel.check_cluster_file(file)
-    assert said in str(refused.value)
-
-
 def test_submit_to_a_cluster_that_is_not_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     file = tmp_path / "cluster.yaml"

@@ -19,9 +19,7 @@ means over their clusters, so that the clients are trained again. Source: arXiv:
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fedgrid.algorithms.registry import title
-from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.tracking.published.numbers import clustering, digits_of
+from fedgrid.tracking.published.numbers import digits_of
 from fedgrid.tracking.scoring.partitions import PUBLISHED_ROUNDS, PublishedClustering
 
 GROUPS = 3
@@ -65,20 +63,3 @@ def rounds_computed(rounds: int, branches: Sequence[Branch], shared_prefix: int 
     # The first run that leaves the shared prefix in a round computes that round for it, too.
     on_shared_prefix -= len({each.start for each in branches if each.start <= on_shared_prefix})
     return on_shared_prefix + sum(rounds + 1 - each.start for each in computed(branches))
-
-
-def share_computed(runs: Sequence[RunConfig]) -> float | None:
-    """Return the share of their rounds that runs with one shared prefix compute; None if one is unknown.
-
-    Runs with fewer rounds than were published leave the shared prefix in the same round, or not at all.
-    """
-    first = runs[0]
-    scenario = (first.short_dataset, first.clients, first.split.kind)
-    known, rounds = clustering(), max(run.training.rounds for run in runs)
-    titles = [title(run.algorithm["name"]) for run in runs]
-    if len({*titles}) < len(runs) or any((scenario, name) not in known for name in titles):
-        return None
-    found = (branch(name, first.clients, known[scenario, name]) for name in titles if name != SHARED_PREFIX)
-    leaving = [each for each in found if each is not None and each.start <= rounds]
-    last = max(each.start for each in leaving) - 1 if len(leaving) == len(runs) else None
-    return rounds_computed(rounds, leaving, last) / (rounds * len(runs))
