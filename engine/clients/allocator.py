@@ -6,7 +6,7 @@ from functools import cache
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Of `malloc.h`."""
 TRIM_ABOVE, MAP_ABOVE = 512 << 20, 32 << 20
-"""Bytes: free memory at the heap's end that stays; size from which a block is mapped apart, at most 32 MiB."""
+"""Bytes: free memory at the heap's end that stays; the size from which a block is mapped apart."""
 
 
 @cache
