@@ -15,7 +15,7 @@ from fedgrid.engine import checkpoint
 from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import ConfigError, RunError
-from fedgrid.engine.format import DamagedFile, refuse_newer, seal, unseal
+from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.integrity import done_mark
 from fedgrid.engine.integrity.done_mark import CONFIG, DONE, OF_ROUNDS, TIMES, TIMES_CHECKSUM, times_mark_of
 from fedgrid.engine.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, sealed
@@ -78,13 +78,12 @@ class RunFolder:
         """Check that the stored configuration, if there is one, is this run's.
 
         Raises:
-            ConfigError: it is another one, or of a newer fedgrid.
+            ConfigError: it is another one.
         """
         stored = self.path / CONFIG
         if stored.exists() and stored.read_bytes() != self._config_text().encode():
-            refuse_newer(stored)
             raise ConfigError(
-                f"{stored} is damaged, or of another version of this run; move {self.path} away"
+                f"{stored} is damaged, or of another fedgrid; update fedgrid, or move {self.path} away"
             )
 
     def open(self) -> RunState | None:

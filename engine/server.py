@@ -49,7 +49,3 @@ class Server(Session):
         """Start or continue a run, as `Session.open`; the tasks of the client actors have its name and id."""
         self._actors.run = f"{config.name}-{config.run_id}"
         return super().open(config, storage)
-
-    def client_pids(self) -> list[int]:
-        """Return the process ids of the client actors."""
-        return self._actors.pids()

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from fedgrid.engine.data.images import Images, ImageSet, check_is_file, check_memory
+from fedgrid.engine.data.images import Images, ImageSet, check_memory
 from fedgrid.engine.data.readers import Pair
 from fedgrid.engine.data.resizing import Size
 from fedgrid.engine.errors import DataError
@@ -176,7 +176,6 @@ def _image_set(files_by_class: Files, first: Images, size: Size | None) -> Image
 
 def _pixels(path: Path, size: Size | None) -> Images:
     """Return one image as uint8, shape (1 or 3, height, width)."""
-    check_is_file(path, "an image")
     try:
         pixels = _decoded(path, size)
     except DataError:

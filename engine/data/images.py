@@ -89,13 +89,3 @@ def check_memory(path: Path, num_bytes: int) -> None:
             f"{path}: its images take {num_bytes / 1e9:.1f} GB, and this machine has {memory / 1e9:.1f} GB "
             "of memory; take fewer or smaller images"
         )
-
-
-def check_is_file(path: Path, expected: str) -> None:
-    """Check that something that exists is a file: reading a pipe or a device may never end.
-
-    Raises:
-        DataError: it is not.
-    """
-    if path.exists() and not path.is_file():
-        raise DataError(f"{path} is not a file; expected {expected} there")

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from fedgrid.engine.data.images import ClassLabels, Groups, Images, ImageSet, check_is_file, check_memory
+from fedgrid.engine.data.images import ClassLabels, Groups, Images, ImageSet, check_memory
 from fedgrid.engine.data.readers import Pair, damaged
 from fedgrid.engine.errors import DataError
 
@@ -90,7 +90,6 @@ def facts(path: Path) -> tuple[int, Shape, int, int | None]:
 @contextmanager
 def _opened(path: Path) -> Iterator[NpzFile]:
     """Open the file and check its keys; convert every error of reading it to a DataError in one line."""
-    check_is_file(path, "an npz file with MedMNIST's keys (folder:PATH names a folder of images)")
     if path.exists() and not zipfile.is_zipfile(path):
         raise DataError(
             f"{path} is no npz file, or not a whole one; expected what numpy.savez writes, with "

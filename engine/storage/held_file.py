@@ -7,11 +7,9 @@ machines' clocks are never compared.
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from os.path import samefile
 from pathlib import Path
 from secrets import token_hex
@@ -52,9 +50,6 @@ def new_token() -> str:
     return token_hex(8)
 
 
-TOKEN = re.compile(r"[\w-]{1,64}", re.ASCII)
-
-
 @dataclass(frozen=True)
 class Holder:
     """Who holds a file, as the file says."""
@@ -63,12 +58,6 @@ class Holder:
     """All of the file; it changes with each renewal."""
     found: Mapping[str, Any]
     """What it says, empty if it is damaged: `token`, the identity of the process, and more."""
-
-    @property
-    def token(self) -> str:
-        """A name of this holder, fit for that of a file; of a damaged file, a digest of it."""
-        token = str(self.found.get("token", ""))
-        return token if TOKEN.fullmatch(token) else sha256(self.text.encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
         if not self.found:

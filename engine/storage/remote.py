@@ -4,7 +4,6 @@ import os
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from secrets import token_hex
 from shutil import copyfileobj
 
 import pyarrow as pa
@@ -110,26 +109,6 @@ def send(remote: fs.FileSystem, path: Path, target: str) -> None:
 def _upload(remote: fs.FileSystem, path: Path, target: str) -> None:
     with path.open("rb") as source, remote.open_output_stream(target) as sink:
         copyfileobj(source, sink, BLOCK)
-
-
-def try_to_write(remote: fs.FileSystem, base: str) -> None:
-    """Write a small file, then delete it and the folders that were created for it."""
-    path = PurePosixPath(base)
-    folders = [str(folder) for folder in (path, *path.parents) if str(folder) not in (".", "/")]
-    missing = []
-    for folder in folders:
-        if remote.get_file_info(folder).type != NOT_FOUND:
-            break
-        missing.append(folder)
-    name = f"{base}/writable{PARTIAL}{token_hex(4)}"
-    if missing:
-        remote.create_dir(base, recursive=True)
-    with remote.open_output_stream(name) as sink:
-        sink.write(b"-")
-    remote.delete_file(name)
-    for folder in missing:
-        if not remote.get_file_info(fs.FileSelector(folder)):
-            remote.delete_dir(folder)
 
 
 def one_line(error: Exception) -> str:

@@ -6,8 +6,6 @@ digitnet on 8x8 images 1.17 times with SGD, 1.25 with Adam; LeNet-5 on 28x28 ima
 Shapes: W entries of a state vector that are parameters.
 """
 
-from typing import Protocol
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,16 +13,6 @@ from torch import Tensor
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.models.flat_vectors import FlatModule
 from fedgrid.engine.training.settings import LocalTraining
-
-
-class Optimizer(Protocol):
-    """Turns gradients into steps."""
-
-    def step(self, weights: Tensor, gradient: Tensor) -> None:
-        """Change `weights`, shape (W,), in place; `gradient` is free to be overwritten."""
-
-    def memory(self) -> Vector | None:
-        """Return what is remembered, in the layout's order."""
 
 
 class Sgd:

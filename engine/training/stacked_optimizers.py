@@ -4,7 +4,7 @@ Shapes: S slots of the stack, W parameters of a model.
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,19 +14,6 @@ from torch import Tensor
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.training.optimizers import Adam
 from fedgrid.engine.training.settings import LocalTraining
-
-
-class StackedOptimizer(Protocol):
-    """Turns gradients into steps."""
-
-    tensors: list[Tensor]
-    """All that it remembers, one row a slot, changed in place."""
-
-    def step(self, weights: Tensor, gradient: Tensor) -> None:
-        """Change `weights`, shape (S, W), in place; `gradient` is free to be overwritten."""
-
-    def memory(self) -> NDArray[Any] | None:
-        """Return what each client remembers, one row a slot, as `Optimizer.memory`."""
 
 
 class StackedSgd:
@@ -89,7 +76,5 @@ def _filled(weights: Tensor, memories: Mapping[int, Vector]) -> Tensor:
     return filled
 
 
-STACKED_OPTIMIZERS: dict[str, type[StackedSgd] | type[StackedAdam]] = {
-    "sgd": StackedSgd,
-    "adam": StackedAdam,
-}
+StackedOptimizer = StackedSgd | StackedAdam
+STACKED_OPTIMIZERS: dict[str, type[StackedOptimizer]] = {"sgd": StackedSgd, "adam": StackedAdam}

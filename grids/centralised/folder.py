@@ -101,7 +101,7 @@ class CentralisedFolder:
     def forget(self) -> None:
         """Delete all files of the training."""
         with disk_errors(self.path):
-            self._storage.remove_folder(self._name)
+            self._storage.remove(self._name)
             rmtree(self.path, ignore_errors=True)
         self._epochs = EPOCHS.empty_table()
 

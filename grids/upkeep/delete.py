@@ -71,7 +71,7 @@ def delete_grid(
         doomed = replace(now, runs=tuple(run for run in now.runs if run in doomed.runs))
         logged = _forget(name, storage)
         for folder in (*(folder_of(storage.root, run) for run in doomed.runs), _folder(name, storage)):
-            storage.remove_folder(folder.relative_to(storage.root).as_posix())
+            storage.remove(folder.relative_to(storage.root).as_posix())
             if folder.exists():
                 rmtree(folder)
     say(f"Deleted {name}: {doomed.words}.")
