@@ -5,7 +5,7 @@ newer fedgrid is refused, and nothing is changed.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -242,18 +242,13 @@ class RunFolder:
 
     def _drop_before(self, run_state: RunState) -> None:
         """Delete the states that are too old to be kept; a killed process may have left one."""
-        oldest = run_state.rounds_done - checkpoint.KEEP
-        old = (number for number in checkpoint.stored_rounds(self.path) if number <= oldest)
-        gone = checkpoint.drop(self.path, old) + checkpoint.delete_leftovers(self.path, oldest)
-        if gone:
-            self._storage.remove(*(f"{self.path.name}/{name}" for name in gone))
+        self._delete(checkpoint.drop(self.path, run_state.rounds_done - checkpoint.KEEP))
 
-    def _delete(self, names: Iterable[str]) -> None:
-        gone = list(names)
-        for name in gone:
+    def _delete(self, names: Sequence[str]) -> None:
+        for name in names:
             (self.path / name).unlink(missing_ok=True)
-        if gone:
-            self._storage.remove(*(f"{self.path.name}/{name}" for name in gone))
+        if names:
+            self._storage.remove(*(f"{self.path.name}/{name}" for name in names))
 
     def _set_aside(self, names: Iterable[str]) -> None:
         moved = set_aside(self.path, names)
@@ -267,8 +262,7 @@ class RunFolder:
 
     def _unmark(self, name: str) -> None:
         if (self.path / name).exists():
-            (self.path / name).unlink(missing_ok=True)
-            self._storage.remove(f"{self.path.name}/{name}")
+            self._delete([name])
 
     def _push(self, *names: str) -> None:
         self._storage.push(*(f"{self.path.name}/{name}" for name in names))

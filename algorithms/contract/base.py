@@ -93,6 +93,15 @@ class Conditions:
     training: Mapping[str, Any]
     """The run's section `training`, by key."""
 
+    def too_few_for(self, num_clusters: int | None) -> str | None:
+        """Return what is wrong if more clusters are asked for than there are clients."""
+        if num_clusters is None or num_clusters <= self.num_clients:
+            return None
+        return (
+            f"num_clusters {num_clusters} is more than the {self.num_clients} clients; set "
+            f"algorithm.num_clusters to {self.num_clients} or fewer"
+        )
+
 
 class Algorithm(ABC):
     """A federated algorithm: pure functions over `State`, configured by frozen settings.

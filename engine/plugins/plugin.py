@@ -22,6 +22,29 @@ LISTS = ("ALGORITHMS", "CLUSTERERS", "MODELS", "FIGURES", "TABLES")
 PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
+def _is_algorithm(entry: object) -> bool:
+    return (
+        isinstance(entry, AlgorithmEntry)
+        and isinstance(entry.algorithm, type)
+        and issubclass(entry.algorithm, Algorithm)
+        and isinstance(entry.settings, Settings)
+    )
+
+
+def _is_function(item: object) -> bool:
+    return callable(item) and hasattr(item, "__name__")
+
+
+EXPECTED: tuple[tuple[Callable[[Any], bool], str], ...] = (
+    (_is_algorithm, "AlgorithmEntry with an algorithm and its settings"),
+    (lambda item: isinstance(item, type) and issubclass(item, Clusterer), "classes derived from Clusterer"),
+    (lambda item: isinstance(item, ModelEntry) and callable(item.build), "ModelEntry with a build function"),
+    (_is_function, "functions of a study"),
+    (_is_function, "functions of a study"),
+)
+"""Of each of `LISTS`, whether an item fits there, and what fits."""
+
+
 @dataclass(frozen=True)
 class Plugin:
     """A loaded plugin: its source, and what it adds to the registries."""
@@ -84,20 +107,11 @@ def of_listed(
     Raises:
         ConfigError: if it lists nothing, something else than entries and clusterers, or an impossible name.
     """
-    for entry in algorithms:
-        if not _is_algorithm(entry):
-            raise _unfit(source, LISTS[0], entry, "AlgorithmEntry with an algorithm and its settings")
-    for clusterer in clusterers:
-        if not (isinstance(clusterer, type) and issubclass(clusterer, Clusterer)):
-            raise _unfit(source, LISTS[1], clusterer, "classes derived from Clusterer")
-    for entry in models:
-        if not (isinstance(entry, ModelEntry) and callable(entry.build)):
-            raise _unfit(source, LISTS[2], entry, "ModelEntry with a build function")
-    for name, functions in zip(LISTS[3:], (figures, tables), strict=True):
-        for function in functions:
-            if not (callable(function) and hasattr(function, "__name__")):
-                raise _unfit(source, name, function, "functions of a study")
     lists = algorithms, clusterers, models, figures, tables
+    for name, items, (fits, expected) in zip(LISTS, lists, EXPECTED, strict=True):
+        for item in items:
+            if not fits(item):
+                raise ConfigError(f"plugin {source.name}: {name} has {item!r}; expected {expected}")
     plugin = Plugin(source, *map(tuple, lists))
     if not any(lists):
         raise ConfigError(f"plugin {source.name} lists nothing; give it any of {', '.join(LISTS)} = [...]")
@@ -124,24 +138,11 @@ def clusterer_names(settings: object) -> Iterator[str]:
             yield from clusterer_names(value)
 
 
-def _is_algorithm(entry: object) -> bool:
-    return (
-        isinstance(entry, AlgorithmEntry)
-        and isinstance(entry.algorithm, type)
-        and issubclass(entry.algorithm, Algorithm)
-        and isinstance(entry.settings, Settings)
-    )
-
-
 def _listed(module: ModuleType, name: str, source: PluginSource) -> list[Any]:
     given = getattr(module, name, [])
     if not isinstance(given, list | tuple):
         raise ConfigError(f"plugin {source.name}: {name} is of type {type(given).__name__}; expected a list")
     return list(given)
-
-
-def _unfit(source: PluginSource, name: str, item: object, expected: str) -> ConfigError:
-    return ConfigError(f"plugin {source.name}: {name} has {item!r}; expected {expected}")
 
 
 def _line(error: BaseException, name: str) -> str:

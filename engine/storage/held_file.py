@@ -25,10 +25,6 @@ RENEWED = "renewed"
 """Key of a file's content: the reading of its machine's monotonic clock at the last renewal, as text."""
 
 
-class UnreadableError(ValueError):
-    """Such a file is damaged, or not completely written yet."""
-
-
 def stamped(content: Mapping[str, Any], clock: Clock) -> str:
     """Return the text of a file with `RENEWED`; the time in it is always as long."""
     return json.dumps({**content, RENEWED: f"{clock.now():020.6f}"}) + "\n"
@@ -38,7 +34,7 @@ def renew_stamp(file: TextIO, clock: Clock) -> None:
     """Write the time into an open file, whose length stays the same.
 
     Raises:
-        OSError, UnreadableError: it cannot be read or written, or is damaged.
+        OSError, ValueError: it cannot be read or written, or is damaged.
     """
     file.seek(0)
     os.pwrite(file.fileno(), stamped(read_holder(file.read()), clock).encode(), 0)
@@ -223,7 +219,7 @@ def holder_of(text: str) -> Holder:
     """Return what the text of such a file says; it may be damaged."""
     try:
         return Holder(text, read_holder(text))
-    except UnreadableError:
+    except ValueError:
         return Holder(text, {})
 
 
@@ -231,16 +227,14 @@ def read_holder(text: str) -> dict[str, Any]:
     """Return what the text of such a file says about its holder.
 
     Raises:
-        UnreadableError: it is damaged, or not completely written yet.
+        ValueError: it is damaged, or not completely written yet.
     """
     try:
         found = json.loads(text)
-    except ValueError as error:
-        raise UnreadableError(str(error)) from error
     except RecursionError as error:
-        raise UnreadableError("nested too deeply") from error
+        raise ValueError("nested too deeply") from error
     if not isinstance(found, dict):
-        raise UnreadableError("no JSON object")
+        raise ValueError("no JSON object")
     return found
 
 
