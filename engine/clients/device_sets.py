@@ -9,7 +9,6 @@ from torch import Tensor
 from fedgrid.algorithms.contract.orders import ChooseOn
 from fedgrid.engine.clients.messages import Setup
 from fedgrid.engine.data.images import HeldImages
-from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.seeds import generator
 
 Key = tuple[int, bool]
@@ -85,7 +84,8 @@ class Holdings:
         """Put the clients' images on a device, or take them to it when they are used."""
         clients, reference = setup.clients, setup.reference_set
         self._seed, self._batch_size = setup.seed, setup.training.batch_size
-        self._reference = None if reference is None else DeviceSet.of(reference, device)
+        self.reference = None if reference is None else DeviceSet.of(reference, device)
+        """The server's reference images, if it has any."""
         movers = {data.client: data.moved for data in clients if data.moved is not None}
         self._since = {client: moved.round_index for client, moved in movers.items()}
         held = {(data.client, False): data for data in clients} | {
@@ -106,27 +106,12 @@ class Holdings:
         """Return a number that clients with the same images to be tested on share."""
         return self._test.number(self._key(client, round_index))
 
-    @property
-    def has_reference(self) -> bool:
-        """Whether the server has reference images."""
-        return self._reference is not None
-
-    @property
-    def reference(self) -> DeviceSet:
-        """The server's reference images.
-
-        Raises:
-            ConfigError: there are none.
-        """
-        if self._reference is None:
-            raise ConfigError("there are no reference images: set split.reference_images")
-        return self._reference
-
     def chosen_on(self, client: int, round_index: int, choose_on: ChooseOn) -> DeviceSet:
         """Return the images on which a client chooses its model in a round, from 0."""
         if choose_on == "test":
             return self.test(client, round_index)
         if choose_on == "reference":
+            assert self.reference is not None, "there are no reference images: set split.reference_images"
             return self.reference
         held = self.train(client, round_index)
         if choose_on == "train":

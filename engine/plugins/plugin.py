@@ -1,12 +1,10 @@
 """A loaded plugin: what a file or a package adds to the registries."""
 
-import linecache
 import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import decode_source
 from types import ModuleType
 from typing import Any
 
@@ -84,13 +82,10 @@ def load(source: PluginSource) -> Plugin:
     sys.modules[name] = module
     try:
         exec(compile(source.code, source.name, "exec", dont_inherit=True), vars(module))
-        text = decode_source(source.code)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         cause = f"{type(error).__name__}: {error}"
         raise ConfigError(f"plugin {source.name}{_line(error, source.name)}: {cause}") from error
-    # Tracebacks show the lines of the file, also on machines that do not have it.
-    linecache.cache[source.name] = (len(text), None, text.splitlines(keepends=True), source.name)
     return of_listed(source, *(_listed(module, each, source) for each in LISTS))
 
 

@@ -14,7 +14,8 @@ from secrets import token_hex
 from shutil import disk_usage
 
 from fedgrid.engine.errors import FedgridError
-from fedgrid.engine.round_cache.entry import CacheEntry, Damaged, about_entry, decode, encode
+from fedgrid.engine.integrity.sealed_arrays import Damaged, about_arrays
+from fedgrid.engine.round_cache.entry import CacheEntry, decode, encode
 from fedgrid.engine.round_cache.lock import RoundLock
 from fedgrid.engine.round_cache.speed import StorageSpeed
 from fedgrid.engine.storage.atomic import PARTIAL, disk_errors, is_full
@@ -295,6 +296,6 @@ def _headroom(storage: Storage) -> int:
 def _cost(storage: Storage, entry: StoredFile) -> float:
     """Return the seconds that recomputing an entry takes, 0 if that cannot be read."""
     try:
-        return float(about_entry(storage.read(entry.file, HEADER) or b"")["cost"])
-    except (OSError, FedgridError, Damaged, ValueError, KeyError):
+        return float(about_arrays(storage.read(entry.file, HEADER) or b"")["cost"])
+    except (OSError, FedgridError, Damaged, ValueError, KeyError, TypeError):
         return 0.0

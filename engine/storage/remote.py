@@ -14,7 +14,6 @@ from fedgrid.engine.storage.atomic import PARTIAL, replacing
 
 BLOCK = 1 << 20
 NOT_FOUND = fs.FileType.NotFound
-OTHER_FOLDER = "name another folder or URI"
 
 
 @lru_cache(maxsize=4)
@@ -24,35 +23,20 @@ def connect(uri: str) -> tuple[fs.FileSystem, str]:
     Raises:
         ConfigError: the scheme is unknown, its package is missing, or the URI cannot be reached.
     """
-    scheme = uri.partition("://")[0]
     try:
-        remote, path = fs.FileSystem.from_uri(uri)
-    except pa.ArrowInvalid as error:
-        if "Unrecognized filesystem" not in str(error):
-            raise ConfigError(f"--storage {uri}: {one_line(error)}; {OTHER_FOLDER}") from error
-        remote, path = _connect_by_fsspec(uri, scheme)
-    except (OSError, ImportError, pa.ArrowException) as error:
-        raise ConfigError(
-            f"--storage {uri}: cannot be reached ({one_line(error)}); {OTHER_FOLDER}"
-        ) from error
-    return remote, path.rstrip("/")
-
-
-def _connect_by_fsspec(uri: str, scheme: str) -> tuple[fs.FileSystem, str]:
-    try:
-        opened, path = import_module("fsspec").core.url_to_fs(uri, use_listings_cache=False)
-    except ImportError as error:
-        raise ConfigError(f"--storage {uri}: {one_line(error)}") from error
-    except ValueError as error:
-        raise ConfigError(
-            f"--storage {uri}: unknown scheme '{scheme}'; known: s3, gs, hdfs, abfs and fsspec's"
-        ) from error
+        try:
+            remote, path = fs.FileSystem.from_uri(uri)
+        except pa.ArrowInvalid as error:
+            if "Unrecognized filesystem" not in str(error):
+                raise
+            opened, path = import_module("fsspec").core.url_to_fs(uri, use_listings_cache=False)
+            remote = fs.PyFileSystem(fs.FSSpecHandler(opened))
     except Exception as error:
         # Each fsspec package defines its own errors.
         raise ConfigError(
-            f"--storage {uri}: cannot be reached ({one_line(error)}); {OTHER_FOLDER}"
+            f"--storage {uri}: cannot be reached ({one_line(error)}); name another folder or URI"
         ) from error
-    return fs.PyFileSystem(fs.FSSpecHandler(opened)), str(path)
+    return remote, str(path).rstrip("/")
 
 
 def listing(remote: fs.FileSystem, base: str, folder: str) -> dict[str, fs.FileInfo]:

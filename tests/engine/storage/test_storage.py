@@ -387,15 +387,18 @@ def test_check_writable_refuses_a_read_only_folder(tmp_path):
 
 
 def test_an_unknown_scheme_is_named():
-    message = "--storage nfs4://host/runs: unknown scheme 'nfs4'; known: s3, gs, hdfs, abfs and fsspec's"
     for use in (Storage.check_writable, Storage.pull_marks):
-        with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        with pytest.raises(
+            ConfigError, match=r"^--storage nfs4://host/runs: cannot be reached \(Protocol .*nfs4"
+        ):
             use(Storage.of("nfs4://host/runs"))
 
 
 def test_a_missing_package_is_named():
     register_implementation("absent", "no_such_package.Files", errtxt="Install no_such_package", clobber=True)
-    with pytest.raises(ConfigError, match=r"^--storage absent://host/runs: Install no_such_package$"):
+    with pytest.raises(
+        ConfigError, match=r"^--storage absent://host/runs: cannot be reached \(Install no_such_package\)"
+    ):
         Storage.of("absent://host/runs").check_writable()
 
 
