@@ -124,7 +124,9 @@ class Communities(FedOpt):
         groups, score = self._communities(state, round_index, updates.layout, rng)
         placed = self._attribute(state, groups, updates.layout)
         parts = [placed.members(label) for label in range(len(groups))]
-        return split(_forget(state), 0, parts), Diagnostics(clustered=True, silhouette=score)
+        return split(state.without(*map(_name, range(len(state.labels_K)))), 0, parts), Diagnostics(
+            clustered=True, silhouette=score
+        )
 
     def _communities(
         self, state: State, round_index: int, layout: Layout, rng: np.random.Generator
@@ -247,13 +249,6 @@ def _start_K(state: State) -> Labels:
 
 def _latest(state: State, clients: Sequence[int] | Labels) -> list[Vector]:
     return [state.arrays[_name(int(client))] for client in clients]
-
-
-def _forget(state: State) -> State:
-    """Return the state without the clients' models: nothing looks at them again."""
-    models = {_name(client) for client in range(len(state.labels_K))}
-    arrays = {name: array for name, array in state.arrays.items() if name not in models}
-    return replace(state, arrays=arrays)
 
 
 def _name(client: int) -> str:

@@ -53,6 +53,10 @@ class State:
         """Return the ids of the clients in `cluster`, ascending."""
         return tuple(int(client) for client in np.flatnonzero(self.labels_K == cluster))
 
+    def without(self, *names: str) -> "State":
+        """Return the state without these arrays."""
+        return replace(self, arrays={name: self.arrays[name] for name in self.arrays if name not in names})
+
     def keep(self, **arrays: NDArray[Any]) -> "State":
         """Return the state with these arrays added or replaced."""
         return replace(self, arrays={**self.arrays, **arrays})

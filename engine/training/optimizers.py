@@ -20,21 +20,21 @@ class Sgd:
 
     def __init__(self, flat: FlatModule, training: LocalTraining, memory: Vector | None) -> None:
         self._flat, self._training = flat, training
-        self._velocity = None
+        self.tensors: list[Tensor] = []
         if training.momentum:
-            self._velocity = torch.zeros_like(flat.weights) if memory is None else flat.scatter(memory)
+            self.tensors = [torch.zeros_like(flat.weights) if memory is None else flat.scatter(memory)]
 
     def step(self, weights: Tensor, gradient: Tensor) -> None:
         """Take one step."""
         if self._training.weight_decay:
             gradient.add_(weights, alpha=self._training.weight_decay)
-        if self._velocity is not None:
-            gradient = self._velocity.mul_(self._training.momentum).add_(gradient)
+        for velocity in self.tensors:
+            gradient = velocity.mul_(self._training.momentum).add_(gradient)
         weights.add_(gradient, alpha=-self._training.learning_rate)
 
     def memory(self) -> Vector | None:
         """Return the momentum buffer, shape (W,)."""
-        return None if self._velocity is None else self._flat.gather(self._velocity)
+        return self._flat.gather(self.tensors[0]) if self.tensors else None
 
 
 class Adam:

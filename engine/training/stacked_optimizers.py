@@ -12,25 +12,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.training.optimizers import Adam
+from fedgrid.engine.training.optimizers import Adam, Sgd
 from fedgrid.engine.training.settings import LocalTraining
 
 
-class StackedSgd:
-    """As `Sgd`."""
+class StackedSgd(Sgd):
+    """As `Sgd`, whose steps are the same for rows."""
 
     def __init__(self, weights: Tensor, training: LocalTraining, memories: Mapping[int, Vector]) -> None:
         """Go on from the memories by slot; the other slots start fresh."""
         self._training = training
         self.tensors = [_filled(weights, memories)] if training.momentum else []
-
-    def step(self, weights: Tensor, gradient: Tensor) -> None:
-        """Take one step."""
-        if self._training.weight_decay:
-            gradient.add_(weights, alpha=self._training.weight_decay)
-        for velocity in self.tensors:
-            gradient = velocity.mul_(self._training.momentum).add_(gradient)
-        weights.add_(gradient, alpha=-self._training.learning_rate)
 
     def memory(self) -> NDArray[Any] | None:
         """Return the momentum buffers, shape (S, W)."""
