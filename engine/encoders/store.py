@@ -1,11 +1,11 @@
-"""Trained encoders as files of a storage: `encoders/<id>/encoder.safetensors` (`integrity.sealed_arrays`)."""
+"""Trained encoders as files of a storage: `encoders/<id>/encoder.safetensors` (`storage.sealed_arrays`)."""
 
 from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.encoders.encoder import Encoder
 from fedgrid.engine.format import FORMAT, METADATA, DamagedFile, check_format
-from fedgrid.engine.integrity import sealed_arrays
+from fedgrid.engine.storage import sealed_arrays
 from fedgrid.engine.storage.atomic import disk_errors, write_bytes
 from fedgrid.engine.storage.storage import Storage
 

@@ -1,9 +1,9 @@
-"""One entry of the round cache, and its bytes (`engine.integrity.sealed_arrays`)."""
+"""One entry of the round cache, and its bytes (`engine.storage.sealed_arrays`)."""
 
 from dataclasses import dataclass
 
 from fedgrid.algorithms.contract.source import Arrays
-from fedgrid.engine.integrity import sealed_arrays
+from fedgrid.engine.storage import sealed_arrays
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from secrets import token_hex
 from shutil import disk_usage
 
 from fedgrid.engine.errors import FedgridError
-from fedgrid.engine.integrity.sealed_arrays import Damaged, about_arrays
 from fedgrid.engine.round_cache.entry import CacheEntry, decode, encode
 from fedgrid.engine.round_cache.lock import RoundLock
 from fedgrid.engine.round_cache.speed import StorageSpeed
 from fedgrid.engine.storage.atomic import PARTIAL, disk_errors, is_full
 from fedgrid.engine.storage.clock import Patience
+from fedgrid.engine.storage.sealed_arrays import Damaged, about_arrays
 from fedgrid.engine.storage.storage import Storage
 
 FOLDER = "cache"

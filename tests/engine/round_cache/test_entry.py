@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 from safetensors.numpy import load, save
 
-from fedgrid.engine.integrity.sealed_arrays import ABOUT, CHECKSUM, Damaged, about_arrays
 from fedgrid.engine.round_cache.entry import CacheEntry, decode, encode
+from fedgrid.engine.storage.sealed_arrays import ABOUT, CHECKSUM, Damaged, about_arrays
 
 DTYPES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 NAMES = st.text('aB_é"\\ \n\0', max_size=4)
