@@ -1,6 +1,8 @@
-"""The scores of one explained image, beside those of a random order."""
+"""The scores of one explained image, beside those of a random order, and their means over images."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 import numpy as np
 from torch import Tensor
@@ -37,6 +39,20 @@ class ImageScores:
         return self.gap - (self.random_insertion - self.random_deletion)
 
 
+@dataclass(frozen=True)
+class Summary:
+    """Means over images of equal weight; NaN if one of them has a NaN."""
+
+    images: int
+    insertion: float
+    deletion: float
+    gap: float
+    excess: float
+    p_full: float
+    empty_share: float
+    """Share of empty maps, 0 to 1."""
+
+
 def score_image(
     score: Score,
     image_CHW: Tensor,
@@ -71,3 +87,18 @@ def score_image(
         is_empty=bool(map_HW.max() == map_HW.min()),
         curves=(by_map, by_chance),
     )
+
+
+def summary(scores: Sequence[ImageScores]) -> Summary:
+    """Return the means over images.
+
+    Raises:
+        ValueError: there is no image.
+    """
+    if not scores:
+        raise ValueError("no images to average: expected at least one")
+    means = {
+        name: fmean(getattr(each, name) for each in scores)
+        for name in ("insertion", "deletion", "gap", "excess", "p_full")
+    }
+    return Summary(len(scores), **means, empty_share=fmean(each.is_empty for each in scores))

@@ -16,7 +16,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from threading import Event, Lock
 from types import TracebackType
-from typing import Self
+from typing import Self, TextIO
 
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.format import FORMAT, VERSION
@@ -163,7 +163,7 @@ class Lease:
         begun = self._clock.now()
         with self._writing:
             self._storage.refresh(self._name)
-            is_ours = self._file.renew(lambda file: renew_stamp(file, self._clock))
+            is_ours = self._file.renew(self._extend)
             # A process that was stopped in between must look again: another driver may have the lease by now.
             if is_ours and self._clock.now() - begun < EXPIRES_AFTER / 2:
                 self._storage.push(self._name)
@@ -171,6 +171,9 @@ class Lease:
             self.lost.set()
             return False
         return True
+
+    def _extend(self, file: TextIO) -> None:
+        renew_stamp(file, self._clock)
 
     def _write(self, *, settled: bool) -> None:
         about = {"user": user_name(), "what": self._what, "since": self._since, VERSION: FORMAT}

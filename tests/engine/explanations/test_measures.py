@@ -1,11 +1,13 @@
-"""Scores of an image."""
+"""Scores of an image and their means."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from fedgrid.engine.explanations.curves import auc, curves
-from fedgrid.engine.explanations.measures import score_image
+from fedgrid.engine.explanations.measures import ImageScores, score_image, summary
 
 ONES, ZEROS = torch.ones(1, 2, 2), torch.zeros(1, 2, 2)
 
@@ -28,6 +30,19 @@ def test_image_is_scored_in_the_order_of_its_map_and_in_a_random_one():
 def test_constant_map_is_empty_and_scored_row_by_row():
     found = score_image(first_pixel, ONES, ZEROS, torch.zeros(2, 2), 1, np.random.default_rng(0))
     assert (found.insertion, found.is_empty) == (0.875, True)
+
+
+def test_summary_has_means_and_the_share_of_empty_maps():
+    one = ImageScores(0.75, 0.25, 0.5, 0.5, 1.0, 0.0, is_empty=False)
+    other = replace(one, insertion=0.5, deletion=0.5, p_full=0.5, is_empty=True)
+    found = summary([one, other, other, other])
+    assert (found.images, found.insertion, found.deletion) == (4, 0.5625, 0.4375)
+    assert (found.gap, found.excess, found.p_full, found.empty_share) == (0.125, 0.125, 0.625, 0.75)
+
+
+def test_summary_of_no_image_is_refused():
+    with pytest.raises(ValueError, match="at least one"):
+        summary([])
 
 
 def test_mean_of_areas_is_the_area_of_the_mean_curve():
