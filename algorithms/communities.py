@@ -19,11 +19,11 @@ from fedgrid.algorithms.clustering.graph import Groups, Library, communities, si
 from fedgrid.algorithms.clustering.trusted import symmetric_trusted_distances, trusted_distances
 from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State, split
 from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.local_method import one_model_each, rule_alone
+from fedgrid.algorithms.contract.local_method import refusal
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector
-from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
+from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, idle_settings
 
 NEVER = -1
 
@@ -84,9 +84,7 @@ class Communities(FedOpt):
     def problem(self, conditions: Conditions) -> str | None:
         """Return that of the clients' training; without `late`, models are averaged."""
         averages_models = self.settings.late is None
-        refusals = (rule_alone, one_model_each) if averages_models else (one_model_each,)
-        found = [refusal(self.settings.local) for refusal in refusals]
-        return next(filter(None, found), None) or super().problem(conditions)
+        return refusal(self.settings.local, averages_models=averages_models) or super().problem(conditions)
 
     def orders(
         self, state: State, round_index: int, present: Presence, rng: np.random.Generator
@@ -109,7 +107,7 @@ class Communities(FedOpt):
             return super().step(state, round_index, updates, rng)
         state = _refresh(state, round_index, updates)
         groups, score = self._communities(state, round_index, updates.layout, rng)
-        warnings = self._idle_settings() if round_index == 0 else ()
+        warnings = idle_settings(self.settings, "without `late`") if round_index == 0 else ()
         diagnostics = Diagnostics(clustered=True, silhouette=score, warnings=warnings)
         return self._attribute(state, groups, updates.layout), diagnostics
 
@@ -126,7 +124,9 @@ class Communities(FedOpt):
         groups, score = self._communities(state, round_index, updates.layout, rng)
         placed = self._attribute(state, groups, updates.layout)
         parts = [placed.members(label) for label in range(len(groups))]
-        return split(_forget(state), 0, parts), Diagnostics(clustered=True, silhouette=score)
+        return split(state.without(*map(_name, range(len(state.labels_K)))), 0, parts), Diagnostics(
+            clustered=True, silhouette=score
+        )
 
     def _communities(
         self, state: State, round_index: int, layout: Layout, rng: np.random.Generator
@@ -179,11 +179,6 @@ class Communities(FedOpt):
             return (symmetric_trusted_distances if symmetric else trusted_distances)(models, layout)
         view = Updates(dict(enumerate(models)), layout, similarity_over=self.settings.similarity_over)
         return view.cosine_distances_KK if self.settings.distance == "cosine" else view.euclidean_distances_KK
-
-    def _idle_settings(self) -> tuple[str, ...]:
-        if self.settings.server_optimizer == "none" and self.settings.server_learning_rate == 1:
-            return ()
-        return ("server_optimizer and server_learning_rate have no effect without `late`",)
 
 
 class Louvain(Communities):
@@ -254,13 +249,6 @@ def _start_K(state: State) -> Labels:
 
 def _latest(state: State, clients: Sequence[int] | Labels) -> list[Vector]:
     return [state.arrays[_name(int(client))] for client in clients]
-
-
-def _forget(state: State) -> State:
-    """Return the state without the clients' models: nothing looks at them again."""
-    models = {_name(client) for client in range(len(state.labels_K))}
-    arrays = {name: array for name, array in state.arrays.items() if name not in models}
-    return replace(state, arrays=arrays)
 
 
 def _name(client: int) -> str:

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 from fedgrid.algorithms.clustering import null_test, ward
 from fedgrid.algorithms.clustering.graph import Groups
 from fedgrid.algorithms.clustering.latecomers import split_among
-from fedgrid.algorithms.clustering.pooled import centred_cosines, forget, known, pool, pooled_cosines
+from fedgrid.algorithms.clustering.pooled import MET, POOLED, centred_cosines, known, pool, pooled_cosines
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.updates import Updates
@@ -108,7 +108,6 @@ def _can_place_latecomers(state: State, groups: Groups, part: Updates) -> bool:
 
 def _split(state: State, groups: Groups, updates: Updates) -> State:
     """Return the state with a cluster for each group; clients that were never seen wait."""
-    arrays = {name: array for name, array in forget(state).arrays.items() if name != FOUND}
     seen = {client for group in groups for client in group}
     view = updates.select(updates.clients, absent=set(range(len(state.labels_K))) - seen)
-    return split_among(State(state.models, state.labels_K, arrays), 0, groups, view)
+    return split_among(state.without(POOLED, MET, FOUND), 0, groups, view)

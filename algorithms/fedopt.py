@@ -222,6 +222,13 @@ class FedOpt(Algorithm):
                 second += (1 - beta2) * squares
 
 
+def idle_settings(settings: FedOptSettings, when: str) -> tuple[str, ...]:
+    """Return a warning if the server's optimizer is set `when` it has no effect, as in "without x"."""
+    if settings.server_optimizer == "none" and settings.server_learning_rate == 1:
+        return ()
+    return (f"server_optimizer and server_learning_rate have no effect {when}",)
+
+
 def moving(updates: Updates) -> Updates:
     """Return the view of the updates that are not zero: a zero update has no direction."""
     return updates.select(np.asarray(updates.clients)[updates.norms_K > 0].tolist())

@@ -67,12 +67,8 @@ class Ifca(SharedLayers):
 
     def problem(self, conditions: Conditions) -> str | None:
         """Refuse more models than clients, and a choice on images that are not there."""
-        count, num_clients = self.settings.num_clusters, conditions.num_clients
-        if count > num_clients:
-            return (
-                f"num_clusters {count} is more than the {num_clients} clients; set algorithm.num_clusters to "
-                f"{num_clients} or fewer"
-            )
+        if problem := conditions.too_few_for(self.settings.num_clusters):
+            return problem
         if self.settings.choose_on == "reference" and not conditions.has_reference_images:
             return "choose_on reference needs images that the server holds: set split.reference_images"
         return one_model_each(self.settings.local) or super().problem(conditions)

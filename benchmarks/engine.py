@@ -10,7 +10,7 @@ from fedgrid.engine.clients.placement import Request, cluster_nodes, plan
 from fedgrid.engine.clients.ray_pool import RayPool
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.records import RoundRecord
-from fedgrid.engine.server import Server
+from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.planning.cluster import connected
 
@@ -22,6 +22,7 @@ def started(run: RunConfig, storage: Path, data_dir: Path) -> Iterator[Callable[
         placement = plan(run.clients, cluster_nodes(), Request())
         group = ray.util.placement_group(placement.bundles(), strategy="PACK")
         ray.get(group.ready())
-        server = Server(RayPool(group, placement), data_dir)
-        server.open(run, Storage.of(storage))
-        yield server.next_round
+        actors = RayPool(group, placement)
+        session = Session(actors, data_dir, threads=placement.num_actors, write_behind=True)
+        session.open(run, Storage.of(storage))
+        yield session.next_round

@@ -7,7 +7,7 @@ States share the files of memories that did not change between them, so a damage
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -123,36 +123,34 @@ def load(folder: Path, rounds_done: int) -> RunState | None:
     return RunState(int(tensors["rounds_done"]), state, memories, memory_rounds, tensors.get("spent"))
 
 
-def drop(folder: Path, rounds: Iterable[int]) -> list[str]:
-    """Delete states, and the memories that no other state needs; return the names of the files."""
-    gone = files_of(folder, rounds)
+def drop(folder: Path, until: int) -> list[str]:
+    """Delete the states up to a round, and files of these rounds that no other state needs.
+
+    Returns their names; some of the files may be gone already, or left by a crash of an earlier call.
+    """
+    old = [number for number in stored_rounds(folder) if number <= until]
+    found = [path.name for path in folder.glob("state-*.safetensors") if NAME.fullmatch(path.name)]
+    left = [name for name in found if int(name.removesuffix(".safetensors").rpartition("-")[2]) <= until]
+    needed = _needed(folder, old)
+    gone = dict.fromkeys(name for name in (*files_of(folder, old), *sorted(left)) if name not in needed)
     # The checksums first: without them what is left is no state.
     for name in sorted(gone, key=lambda name: not name.endswith(".sha256")):
         (folder / name).unlink(missing_ok=True)
-    return gone
-
-
-def delete_leftovers(folder: Path, until: int) -> list[str]:
-    """Delete files of rounds up to `until` that no state needs: what a crash during `drop` leaves behind.
-
-    Returns their names.
-    """
-    needed = {name for number in stored_rounds(folder) for name in _checksums(folder, number)}
-    found = sorted(path.name for path in folder.glob("state-*.safetensors") if NAME.fullmatch(path.name))
-    left = [name for name in found if name not in needed and _round_of(name) <= until]
-    for name in left:
-        (folder / name).unlink(missing_ok=True)
-    return left
+    return list(gone)
 
 
 def files_of(folder: Path, rounds: Iterable[int]) -> list[str]:
     """Return the names of the files of states that no other state needs, whether they are there or not."""
-    going = set(rounds)
-    needed = {
-        name for number in stored_rounds(folder) if number not in going for name in _checksums(folder, number)
-    }
-    of_them = (name for number in sorted(going) for name in (*_checksums(folder, number), *names(number)))
+    going = sorted(set(rounds))
+    needed = _needed(folder, going)
+    of_them = (name for number in going for name in (*_checksums(folder, number), *names(number)))
     return [name for name in dict.fromkeys(of_them) if name not in needed]
+
+
+def _needed(folder: Path, going: Sequence[int]) -> set[str]:
+    """Return the files that states need, except those of rounds that are `going`."""
+    staying = set(stored_rounds(folder)).difference(going)
+    return {name for number in staying for name in _checksums(folder, number)}
 
 
 def _save(arrays: Arrays, path: Path) -> None:
@@ -173,10 +171,6 @@ def _memory_place(name: str) -> tuple[int, int]:
     """Return the client and the round of a memory's file."""
     client, number = name.removeprefix("state-client-").removesuffix(".safetensors").split("-")
     return int(client), int(number)
-
-
-def _round_of(name: str) -> int:
-    return int(name.removesuffix(".safetensors").rpartition("-")[2])
 
 
 def _checksums(folder: Path, rounds_done: int) -> dict[str, str]:

@@ -6,7 +6,6 @@ left as it is. JSON files are sealed: they have the keys `format`, and `sha256` 
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -49,20 +48,6 @@ def check_format(found: object, path: Path) -> None:
         raise DamagedFile(path, "it names no format")
     if int(text) != FORMAT:
         raise NewerFormat(path, f"format {text}")
-
-
-def refuse_newer(path: Path) -> None:
-    """Check that no newer fedgrid wrote a JSON file, which may be damaged.
-
-    Raises:
-        NewerFormat: one did.
-    """
-    found = None
-    with suppress(ValueError):
-        found = json.loads(path.read_bytes())
-    version = found.get(VERSION) if isinstance(found, dict) else None
-    if isinstance(version, int) and version > FORMAT:
-        raise NewerFormat(path, f"format {version}")
 
 
 def seal(values: Mapping[str, Any], indent: int | None = None) -> str:

@@ -65,14 +65,6 @@ def _temperature(outcome: RoundOutcome) -> float | None:
     return temperature(outcome.updates.cosine_distances_KK) if outcome.updates.clients else None
 
 
-def _clusters(outcome: RoundOutcome) -> int:
-    return len(set(outcome.state.labels_K.tolist()))
-
-
-def _warnings(outcome: RoundOutcome) -> int:
-    return outcome.excluded + len(outcome.diagnostics.warnings)
-
-
 ROUND_METRICS: tuple[RoundMetric, ...] = (
     RoundMetric(
         "temperature",
@@ -81,7 +73,13 @@ ROUND_METRICS: tuple[RoundMetric, ...] = (
         _temperature,
         section=CLUSTERING,
     ),
-    RoundMetric("clusters", pa.int32(), "Number of clusters after the round.", _clusters, section=CLUSTERING),
+    RoundMetric(
+        "clusters",
+        pa.int32(),
+        "Number of clusters after the round.",
+        lambda outcome: len(set(outcome.state.labels_K.tolist())),
+        section=CLUSTERING,
+    ),
     RoundMetric(
         "clustered",
         pa.bool_(),
@@ -110,7 +108,12 @@ ROUND_METRICS: tuple[RoundMetric, ...] = (
         lambda outcome: outcome.excluded,
         in_mlflow=False,
     ),
-    RoundMetric("warnings", pa.int32(), "Number of warnings in `log.txt`.", _warnings),
+    RoundMetric(
+        "warnings",
+        pa.int32(),
+        "Number of warnings in `log.txt`.",
+        lambda outcome: outcome.excluded + len(outcome.diagnostics.warnings),
+    ),
     RoundMetric(
         "mean_norm",
         pa.float64(),

@@ -5,7 +5,7 @@ newer fedgrid is refused, and nothing is changed.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -17,7 +17,7 @@ from fedgrid.engine.configuration.algorithm_of import own_columns
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import ConfigError, RunError
-from fedgrid.engine.format import DamagedFile, refuse_newer, seal, unseal
+from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.integrity import done_mark
 from fedgrid.engine.integrity.done_mark import CONFIG, DONE, OF_ROUNDS, TIMES, TIMES_CHECKSUM, times_mark_of
 from fedgrid.engine.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, sealed
@@ -79,13 +79,12 @@ class RunFolder:
         """Check that the stored configuration, if there is one, is this run's.
 
         Raises:
-            ConfigError: it is another one, or of a newer fedgrid.
+            ConfigError: it is another one.
         """
         stored = self.path / CONFIG
         if stored.exists() and stored.read_bytes() != self._config_text().encode():
-            refuse_newer(stored)
             raise ConfigError(
-                f"{stored} is damaged, or of another version of this run; move {self.path} away"
+                f"{stored} is damaged, or of another fedgrid; update fedgrid, or move {self.path} away"
             )
 
     def open(self) -> RunState | None:
@@ -244,18 +243,15 @@ class RunFolder:
 
     def _drop_before(self, run_state: RunState) -> None:
         """Delete the states that are too old to be kept; a killed process may have left one."""
-        oldest = run_state.rounds_done - checkpoint.KEEP
-        old = (number for number in checkpoint.stored_rounds(self.path) if number <= oldest)
-        gone = checkpoint.drop(self.path, old) + checkpoint.delete_leftovers(self.path, oldest)
+        gone = checkpoint.drop(self.path, run_state.rounds_done - checkpoint.KEEP)
         if gone:
             self._storage.remove(*(f"{self.path.name}/{name}" for name in gone))
 
-    def _delete(self, names: Iterable[str]) -> None:
-        gone = list(names)
-        for name in gone:
+    def _delete(self, names: Sequence[str]) -> None:
+        for name in names:
             (self.path / name).unlink(missing_ok=True)
-        if gone:
-            self._storage.remove(*(f"{self.path.name}/{name}" for name in gone))
+        if names:
+            self._storage.remove(*(f"{self.path.name}/{name}" for name in names))
 
     def _set_aside(self, names: Iterable[str]) -> None:
         moved = set_aside(self.path, names)
@@ -269,8 +265,7 @@ class RunFolder:
 
     def _unmark(self, name: str) -> None:
         if (self.path / name).exists():
-            (self.path / name).unlink(missing_ok=True)
-            self._storage.remove(f"{self.path.name}/{name}")
+            self._delete([name])
 
     def _push(self, *names: str) -> None:
         self._storage.push(*(f"{self.path.name}/{name}" for name in names))

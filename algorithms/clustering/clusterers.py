@@ -15,19 +15,18 @@ from math import ceil
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, SerializeAsAny
+from pydantic import BeforeValidator, Field, PositiveInt, SerializeAsAny
 
 from fedgrid.algorithms.contract.base import Labels
+from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.contract.updates import Matrix
 
 NOISE = -1
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
-class Clusterer(BaseModel, ABC):
+class Clusterer(Section, ABC):
     """Settings of a clustering method, and the method."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: str
 

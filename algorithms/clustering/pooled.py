@@ -74,12 +74,6 @@ def pool(state: State, moving: Updates) -> State:
     return state.keep(**{POOLED: sums_KK, MET: met_KK})
 
 
-def forget(state: State) -> State:
-    """Return the state without the sums."""
-    arrays = {name: array for name, array in state.arrays.items() if name not in (POOLED, MET)}
-    return State(state.models, state.labels_K, arrays)
-
-
 def known(state: State) -> tuple[int, ...]:
     """Return the clients that have sent an update so far, ascending."""
     return tuple(np.flatnonzero(np.diagonal(state.arrays[MET])).tolist())

@@ -53,6 +53,10 @@ class State:
         """Return the ids of the clients in `cluster`, ascending."""
         return tuple(int(client) for client in np.flatnonzero(self.labels_K == cluster))
 
+    def without(self, *names: str) -> "State":
+        """Return the state without these arrays."""
+        return replace(self, arrays={name: self.arrays[name] for name in self.arrays if name not in names})
+
     def keep(self, **arrays: NDArray[Any]) -> "State":
         """Return the state with these arrays added or replaced."""
         return replace(self, arrays={**self.arrays, **arrays})
@@ -92,6 +96,15 @@ class Conditions:
     """Whether `split.reference_images` is set."""
     training: Mapping[str, Any]
     """The run's section `training`, by key."""
+
+    def too_few_for(self, num_clusters: int | None) -> str | None:
+        """Return what is wrong if more clusters are asked for than there are clients."""
+        if num_clusters is None or num_clusters <= self.num_clients:
+            return None
+        return (
+            f"num_clusters {num_clusters} is more than the {self.num_clients} clients; set "
+            f"algorithm.num_clusters to {self.num_clients} or fewer"
+        )
 
 
 class Algorithm(ABC):

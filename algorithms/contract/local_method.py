@@ -62,6 +62,14 @@ def rule_alone(local: LocalMethod | None) -> str | None:
     )
 
 
+def refusal(local: LocalMethod | None, *, averages_models: bool = True) -> str | None:
+    """Return why an algorithm whose clients choose or change models cannot have `local`, None if it can.
+
+    `averages_models`: whether it averages models, not updates.
+    """
+    return (rule_alone(local) if averages_models else None) or one_model_each(local)
+
+
 def one_model_each(local: LocalMethod | None) -> str | None:
     """Return why a method does not fit where the server does not know which model a client will train."""
     if local is None or type(local).payloads is LocalMethod.payloads:

@@ -1,6 +1,6 @@
 """What every part of a configuration is: frozen, strict about its keys, and never a boolean for a number."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Self
 
@@ -45,8 +45,9 @@ class Section(BaseModel):
         settings = handler(given)
         problem = PydanticCustomError("boolean", "input should be a number, not true or false")
         findings = [
-            InitErrorDetails(type=problem, loc=path, input=value)
-            for path, value in _booleans_taken_for_numbers(given, settings)
+            InitErrorDetails(type=problem, loc=(key,), input=value)
+            for key, value in (given.items() if isinstance(given, Mapping) else ())
+            if isinstance(value, bool) and type(getattr(settings, key, value)) in (int, float)
         ]
         if findings:
             raise ValidationError.from_exception_data(cls.__name__, findings)
@@ -58,17 +59,3 @@ def _defaults_to_omit(section: type[Section]) -> dict[str, Any]:
     """Return the defaults that a section omits; no copies, as nothing changes them."""
     names = {name for base in section.__mro__ for name in vars(base).get("omitted_defaults", ())}
     return {name: field.get_default() for name, field in section.model_fields.items() if name in names}
-
-
-def _booleans_taken_for_numbers(given: object, taken: object) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """Yield those in `given`, with their path: pydantic takes true for 1."""
-    for key, value in given.items() if isinstance(given, Mapping) else ():
-        if isinstance(value, str | float | None) or type(value) is int:
-            continue  # Nearly all: thousands of runs are read at once.
-        stored = getattr(taken, key, None) if isinstance(key, str) else None
-        if isinstance(stored, Section):
-            continue  # It has looked itself.
-        if isinstance(value, bool) and isinstance(stored, int | float) and not isinstance(stored, bool):
-            yield (key,), value
-        for path, inner in _booleans_taken_for_numbers(value, stored):
-            yield (key, *path), inner

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Labels, State, split
+from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, split
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import Order, Payload, Presence
 from fedgrid.algorithms.contract.section import PositiveInt
@@ -40,17 +40,6 @@ class BeforeTrainingSettings(SharedLayersSettings, MessageNoise):
     whose data have changed migrate (Prigent et al., section VIII, future work: 50); None: never."""
 
     omitted_defaults: ClassVar[tuple[str, ...]] = ("recluster_every",)
-
-
-def too_many(num_clusters: int | None, conditions: Conditions) -> str | None:
-    """Return what is wrong if more clusters are asked for than there are clients."""
-    num_clients = conditions.num_clients
-    if num_clusters is None or num_clusters <= num_clients:
-        return None
-    return (
-        f"num_clusters {num_clusters} is more than the {num_clients} clients; set algorithm.num_clusters to "
-        f"{num_clients} or fewer"
-    )
 
 
 class BeforeTraining(SharedLayers):

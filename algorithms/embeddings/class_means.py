@@ -14,7 +14,7 @@ from pydantic import AfterValidator
 
 from fedgrid.algorithms.contract.orders import Payload
 from fedgrid.algorithms.embeddings.private import PrivateMessage, of_bits
-from fedgrid.algorithms.embeddings.quantiser import flipped, pack, rounded, scaled
+from fedgrid.algorithms.embeddings.quantiser import flipped, rounded, scaled
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,7 +56,7 @@ class ClassMeans(PrivateMessage):
             return {VECTOR: filled_LZ.ravel().astype(np.float32)}
         bits_D = rounded(filled_LZ.ravel(), tossing)
         flip = float(budget.choice(self.flip)) if isinstance(self.flip, tuple) else self.flip
-        return {BITS: pack(flipped(bits_D, flip, flipping))}
+        return {BITS: np.packbits(flipped(bits_D, flip, flipping))}
 
     def squared_distance(self, payload: Payload, scale: float, *, again: bool) -> float:
         """Return that of the noise or, of bits, of their flips if it is less: a bound on either is one.

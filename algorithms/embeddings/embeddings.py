@@ -20,7 +20,7 @@ from fedgrid.algorithms.contract.base import Conditions, Labels
 from fedgrid.algorithms.contract.encoder import EncoderSettings
 from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.section import PositiveInt
-from fedgrid.algorithms.embeddings.before_training import BeforeTraining, BeforeTrainingSettings, too_many
+from fedgrid.algorithms.embeddings.before_training import BeforeTraining, BeforeTrainingSettings
 from fedgrid.algorithms.embeddings.class_means import ClassMeans, Flip, vector_of
 from fedgrid.algorithms.embeddings.cut import Guards, Tree
 
@@ -80,7 +80,7 @@ class Embeddings(BeforeTraining):
 
     def problem(self, conditions: Conditions) -> str | None:
         """Refuse more clusters than clients."""
-        return too_many(self.settings.num_clusters, conditions) or super().problem(conditions)
+        return conditions.too_few_for(self.settings.num_clusters) or super().problem(conditions)
 
     def message(self) -> Message:
         """Return what clients say: bits of the mean codes of their classes."""

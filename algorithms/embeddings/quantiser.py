@@ -1,4 +1,4 @@
-"""Randomised binary quantisation of a vector, and how bits travel.
+"""Randomised binary quantisation of a vector.
 
 Source: Prigent et al. 2024, section III-B, equation 1. A bit that is flipped with probability p is
 ln((1 - p) / p)-differentially private by itself, 2.20 at p = 0.1; the paper composes no such budget.
@@ -6,7 +6,7 @@ ln((1 - p) / p)-differentially private by itself, 2.20 at p = 0.1; the paper com
 Shapes: D entries of a vector.
 """
 
-from math import inf, log
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -35,23 +35,3 @@ def rounded(vector_D: NDArray[Any], rng: np.random.Generator) -> Bits:
 def flipped(bits_D: Bits, flip: float, rng: np.random.Generator) -> Bits:
     """Return the bits, each flipped with probability `flip` in [0, 0.5], independently."""
     return bits_D ^ (rng.random(bits_D.shape) < flip).astype(np.uint8)
-
-
-def quantised(vector_D: NDArray[Any], flip: float, rng: np.random.Generator) -> Bits:
-    """Return a vector scaled to 0..1, rounded to bits, and each bit flipped with probability `flip`."""
-    return flipped(rounded(scaled(vector_D), rng), flip, rng)
-
-
-def pack(bits_D: Bits) -> NDArray[np.uint8]:
-    """Return bits as they travel, eight to a byte: shape (ceil(D / 8),)."""
-    return np.packbits(bits_D)
-
-
-def unpack(packed: NDArray[np.uint8], count: int) -> Bits:
-    """Return the first `count` bits of packed ones."""
-    return np.unpackbits(packed, count=count)
-
-
-def epsilon(flip: float) -> float:
-    """Return the local differential privacy of one bit, ln((1 - p) / p); infinite without flips."""
-    return log((1 - flip) / flip) if flip else inf

@@ -24,7 +24,7 @@ from fedgrid.algorithms.contract.base import (
     State,
 )
 from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.local_method import AnyLocalMethod, one_model_each, rule_alone
+from fedgrid.algorithms.contract.local_method import AnyLocalMethod, refusal
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import ChooseBy, ChooseOn, Order, Presence, Served
 from fedgrid.algorithms.contract.traits import Traits
@@ -92,7 +92,7 @@ class FlisDc(Algorithm):
         """Refuse a run without reference images, and a `local` that is more than a rule."""
         if not conditions.has_reference_images:
             return NEEDS_REFERENCES
-        return rule_alone(self.settings.local) or one_model_each(self.settings.local)
+        return refusal(self.settings.local)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return the state of one model for all."""

@@ -24,11 +24,11 @@ from fedgrid.algorithms.clustering.agglomerative import agglomerate
 from fedgrid.algorithms.clustering.clusterers import labels_to_groups
 from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State
 from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.local_method import one_model_each, rule_alone
+from fedgrid.algorithms.contract.local_method import refusal
 from fedgrid.algorithms.contract.orders import Order, Presence, Served
 from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.algorithms.contract.updates import Matrix, Updates
-from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
+from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, idle_settings
 from fedgrid.algorithms.flis import lists
 from fedgrid.algorithms.flis.inference import (
     CLASSES,
@@ -86,9 +86,7 @@ class FlisHc(FedOpt):
         if not conditions.has_reference_images:
             return NEEDS_REFERENCES
         averages_models = self.settings.variant == "neighbours"
-        refusals = (rule_alone, one_model_each) if averages_models else (one_model_each,)
-        found = [refusal(self.settings.local) for refusal in refusals]
-        return next(filter(None, found), None) or super().problem(conditions)
+        return refusal(self.settings.local, averages_models=averages_models) or super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return FedOpt's state; without the optimizer's moments where there are no clusters."""
@@ -119,7 +117,11 @@ class FlisHc(FedOpt):
     ) -> tuple[State, Diagnostics]:
         """Form the clusters, or place those that have waited; then average within each cluster."""
         if self.settings.variant == "neighbours":
-            return lists.step(state, updates, self._idle_settings() if round_index == 0 else ())
+            return lists.step(
+                state,
+                updates,
+                idle_settings(self.settings, "with variant neighbours") if round_index == 0 else (),
+            )
         if CLASSES not in state.arrays:
             state = self._form(state, updates)
             updates, diagnostics = updates.select(updates.sampled), Diagnostics(clustered=True)
@@ -172,11 +174,6 @@ class FlisHc(FedOpt):
         if not len(_waiting(state)):
             state = _with_rows(state, range(len(state.models) - 1))
         return state, updates.select(set(updates.clients) - set(late.clients)), reasons
-
-    def _idle_settings(self) -> tuple[str, ...]:
-        if self.settings.server_optimizer == "none" and self.settings.server_learning_rate == 1:
-            return ()
-        return ("server_optimizer and server_learning_rate have no effect with variant neighbours",)
 
 
 def _waiting(state: State) -> Labels:

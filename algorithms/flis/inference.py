@@ -115,9 +115,8 @@ def distinct(joined_NN: Joined, clients: Sequence[int]) -> tuple[list[list[int]]
     shape (N,).
     """
     places: dict[tuple[int, ...], int] = {}
-    owners = [places.setdefault(_ids(row, clients), len(places)) for row in joined_NN]
+    owners = [
+        places.setdefault(tuple(np.asarray(clients)[joined_N].tolist()), len(places))
+        for joined_N in joined_NN
+    ]
     return [list(group) for group in places], np.array(owners, np.int64)
-
-
-def _ids(joined_N: Joined, clients: Sequence[int]) -> tuple[int, ...]:
-    return tuple(client for client, joined in zip(clients, joined_N, strict=True) if joined)

@@ -25,8 +25,6 @@ from fedgrid.engine.attacks.observed import Observed
 from fedgrid.engine.models import flat_vectors
 from fedgrid.engine.training.evaluation import predict, to_inputs
 
-GUESSES = ("blind", "partition", "model", "update")
-
 
 def classes(observed: Observed) -> list[dict[str, Any]]:
     """Return a row for each client: its majority class, and the guesses, None where there is none."""

@@ -30,7 +30,7 @@ from fedgrid.engine.attacks.observed import Observed
 from fedgrid.engine.attacks.settings import Attacking
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.data.images import HeldImages
-from fedgrid.engine.encoders.encoder import Encoder, decode
+from fedgrid.engine.encoders.encoder import Codec, Encoder, decode
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.seeds import generator
 
@@ -74,7 +74,7 @@ def reconstruction(
 def from_messages(observed: Observed, encoder: Encoder) -> Iterator[tuple[dict[str, Any], Picture]]:
     """Yield what a message gives away of each class that its client holds."""
     num_classes = observed.setup.num_classes
-    codec = encoder.on("cpu")
+    codec = Codec(encoder)
     server = observed.setup.server_set
     public = torch.tensor(server.images), torch.tensor(server.labels)
     scale = Scale.of(class_means(codec.encode(public[0]), public[1], num_classes))

@@ -108,8 +108,7 @@ class Pretraining:
         try:
             return store.load_encoder(storage, encoder_id)
         except DamagedFile as error:
-            log(f"warning: {error}: it is moved aside, and trained again")
-            store.move_aside(storage, encoder_id)
+            log(f"warning: {error}: it is trained again")
             return None
 
     def _trained(self, pool: Pool) -> Encoder:

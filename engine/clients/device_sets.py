@@ -9,8 +9,10 @@ from torch import Tensor
 from fedgrid.algorithms.contract.orders import ChooseOn
 from fedgrid.engine.clients.messages import Setup
 from fedgrid.engine.data.images import HeldImages
-from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.seeds import generator
+
+Key = tuple[int, bool]
+"""A client, and whether it has moved to another hidden group."""
 
 
 class DeviceSet:
@@ -41,21 +43,21 @@ class DeviceSets:
     use is kept a second time.
     """
 
-    def __init__(self, held: Mapping[int, HeldImages], device: str) -> None:
+    def __init__(self, held: Mapping[Key, HeldImages], device: str) -> None:
         self._held = _merged(held)
         self._device = device
         self._put: dict[int, DeviceSet] = {}
         if device != "cpu":
-            for client in held:
-                self.of(client)
+            for key in held:
+                self.of(key)
 
-    def number(self, client: int) -> int:
+    def number(self, key: Key) -> int:
         """Return a number that clients with one set in common share."""
-        return id(self._held[client])
+        return id(self._held[key])
 
-    def of(self, client: int) -> DeviceSet:
-        """Return a client's images."""
-        images = self._held[client]
+    def of(self, key: Key) -> DeviceSet:
+        """Return the images that a client holds."""
+        images = self._held[key]
         if id(images) not in self._put:
             if self._device == "cpu":
                 self._put.clear()
@@ -63,16 +65,16 @@ class DeviceSets:
         return self._put[id(images)]
 
 
-def _merged(held: Mapping[int, HeldImages]) -> dict[int, HeldImages]:
+def _merged(held: Mapping[Key, HeldImages]) -> dict[Key, HeldImages]:
     """Return the sets, one object for those that are equal: on its way to an actor each becomes its own."""
     objects = {id(images): images for images in held.values()}
     first: dict[bytes, HeldImages] = {}
     kept = {}
-    for key, images in objects.items():
+    for number, images in objects.items():
         other = first.setdefault(images.labels.tobytes(), images)
         is_equal = other is images or np.array_equal(other.images, images.images)
-        kept[key] = other if is_equal else images
-    return {client: kept[id(images)] for client, images in held.items()}
+        kept[number] = other if is_equal else images
+    return {key: kept[id(images)] for key, images in held.items()}
 
 
 class Holdings:
@@ -82,48 +84,34 @@ class Holdings:
         """Put the clients' images on a device, or take them to it when they are used."""
         clients, reference = setup.clients, setup.reference_set
         self._seed, self._batch_size = setup.seed, setup.training.batch_size
-        self._reference = None if reference is None else DeviceSet.of(reference, device)
+        self.reference = None if reference is None else DeviceSet.of(reference, device)
+        """The server's reference images, if it has any."""
         movers = {data.client: data.moved for data in clients if data.moved is not None}
         self._since = {client: moved.round_index for client, moved in movers.items()}
-        self._train = DeviceSets({data.client: data.train for data in clients}, device)
-        self._test = DeviceSets({data.client: data.test for data in clients}, device)
-        self._train_later = DeviceSets({client: moved.train for client, moved in movers.items()}, device)
-        self._test_later = DeviceSets({client: moved.test for client, moved in movers.items()}, device)
+        held = {(data.client, False): data for data in clients} | {
+            (mover, True): movers[mover] for mover in movers
+        }
+        self._train = DeviceSets({key: each.train for key, each in held.items()}, device)
+        self._test = DeviceSets({key: each.test for key, each in held.items()}, device)
 
     def train(self, client: int, round_index: int) -> DeviceSet:
         """Return the images that a client trains on in a round, from 0."""
-        has_moved = round_index >= self._since.get(client, round_index + 1)
-        return (self._train_later if has_moved else self._train).of(client)
+        return self._train.of(self._key(client, round_index))
 
     def test(self, client: int, round_index: int) -> DeviceSet:
         """Return the images that a client is tested on in a round, from 0."""
-        return self._tests(client, round_index).of(client)
+        return self._test.of(self._key(client, round_index))
 
     def test_number(self, client: int, round_index: int) -> int:
         """Return a number that clients with the same images to be tested on share."""
-        return self._tests(client, round_index).number(client)
-
-    @property
-    def has_reference(self) -> bool:
-        """Whether the server has reference images."""
-        return self._reference is not None
-
-    @property
-    def reference(self) -> DeviceSet:
-        """The server's reference images.
-
-        Raises:
-            ConfigError: there are none.
-        """
-        if self._reference is None:
-            raise ConfigError("there are no reference images: set split.reference_images")
-        return self._reference
+        return self._test.number(self._key(client, round_index))
 
     def chosen_on(self, client: int, round_index: int, choose_on: ChooseOn) -> DeviceSet:
         """Return the images on which a client chooses its model in a round, from 0."""
         if choose_on == "test":
             return self.test(client, round_index)
         if choose_on == "reference":
+            assert self.reference is not None, "there are no reference images: set split.reference_images"
             return self.reference
         held = self.train(client, round_index)
         if choose_on == "train":
@@ -132,6 +120,5 @@ class Holdings:
         first = torch.from_numpy(rng.permutation(len(held.labels))[: self._batch_size])
         return DeviceSet(held.images[first], held.labels[first])
 
-    def _tests(self, client: int, round_index: int) -> DeviceSets:
-        has_moved = round_index >= self._since.get(client, round_index + 1)
-        return self._test_later if has_moved else self._test
+    def _key(self, client: int, round_index: int) -> Key:
+        return client, round_index >= self._since.get(client, round_index + 1)

@@ -31,7 +31,7 @@ from fedgrid.engine.clients.messages import (
 )
 from fedgrid.engine.clients.peak_memory import own_peak
 from fedgrid.engine.clients.stacks import StackTraining, Turn, module_of, tasks_by_stack
-from fedgrid.engine.encoders.encoder import Encoder
+from fedgrid.engine.encoders.encoder import Codec, Encoder
 from fedgrid.engine.errors import of_client
 from fedgrid.engine.models.flat_vectors import FlatModule, squared_norm
 from fedgrid.engine.seeds import generator
@@ -114,7 +114,7 @@ class ClientWorker:
         self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
     ) -> list[Described]:
         """Return what each client says about its training images, or about their codes."""
-        codec, described = encoder and encoder.on(self._device), []
+        codec, described = encoder and Codec(encoder, self._device), []
         for client in clients:
             held = self._holdings.train(client, message.round_index)
             when = {"round_index": message.round_index} if message.draws_anew else {}
@@ -131,6 +131,7 @@ class ClientWorker:
     ) -> Reply:
         with of_client(task.client, task.round_index):
             turn, started = self._begin(task, models, untrained), perf_counter()
+            reference = self._holdings.reference
             result = local.train(
                 self._flat,
                 models[turn.chosen],
@@ -141,7 +142,7 @@ class ClientWorker:
                 memory,
                 rule=task.order.rule,
                 payload=task.order.payload,
-                reference=self._holdings.reference.images if self._holdings.has_reference else None,
+                reference=None if reference is None else reference.images,
             )
             local.check_names(task.order.rule, result)
             return self._reply(task, models, memory, turn, result, perf_counter() - started)
@@ -227,8 +228,10 @@ class ClientWorker:
 
     def _infer(self, model: Vector) -> np.ndarray:
         """Return the predictions of a model on the server's reference images."""
+        reference = self._holdings.reference
+        assert reference is not None, "there are no reference images: set split.reference_images"
         self._flat.write(model)
-        return evaluation.predict(self._flat.module, evaluation.to_inputs(self._holdings.reference.images))
+        return evaluation.predict(self._flat.module, evaluation.to_inputs(reference.images))
 
     def _test_own(self, task: EvaluateTask, tested: dict[int, Counts]) -> Counts:
         """Test the loaded model on the client's own test set; `tested` has what it gave on each set."""

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from http.client import HTTPException
+from importlib import import_module
 from pathlib import Path
 
 from fedgrid.engine.errors import DataError
@@ -18,32 +19,9 @@ Fetch = Callable[[Path], None]
 """Downloads a data set's files into a folder, checks and unpacks them."""
 
 
-def mnist(folder: Path) -> None:
-    """Fetch MNIST into `MNIST/raw`."""
-    from torchvision.datasets import MNIST
-
-    MNIST(folder, download=True)
-
-
-def fmnist(folder: Path) -> None:
-    """Fetch Fashion-MNIST into `FashionMNIST/raw`."""
-    from torchvision.datasets import FashionMNIST
-
-    FashionMNIST(folder, download=True)
-
-
-def cifar10(folder: Path) -> None:
-    """Fetch CIFAR-10 into `cifar-10-batches-py`."""
-    from torchvision.datasets import CIFAR10
-
-    CIFAR10(folder, download=True)
-
-
-def cifar100(folder: Path) -> None:
-    """Fetch CIFAR-100 into `cifar-100-python`."""
-    from torchvision.datasets import CIFAR100
-
-    CIFAR100(folder, download=True)
+def torchvision(name: str, folder: Path) -> None:
+    """Fetch a data set of torchvision's, by the name of its class."""
+    getattr(import_module("torchvision.datasets"), name)(folder, download=True)
 
 
 def svhn(folder: Path) -> None:
@@ -54,14 +32,12 @@ def svhn(folder: Path) -> None:
         SVHN(folder / "SVHN", split=part, download=True)
 
 
-def pathmnist(folder: Path) -> None:
-    """Fetch `pathmnist.npz`."""
-    _medmnist("pathmnist", folder)
+def medmnist(name: str, folder: Path) -> None:
+    """Download a 28x28 npz file; MedMNIST's own downloader hides every error, even a keyboard interrupt."""
+    from medmnist import INFO
+    from torchvision.datasets.utils import download_url
 
-
-def bloodmnist(folder: Path) -> None:
-    """Fetch `bloodmnist.npz`."""
-    _medmnist("bloodmnist", folder)
+    download_url(INFO[name]["url"], folder, filename=f"{name}.npz", md5=INFO[name]["MD5"])
 
 
 def download(title: str, fetch: Fetch, files: tuple[str, ...], data_dir: Path) -> None:
@@ -84,14 +60,6 @@ def download(title: str, fetch: Fetch, files: tuple[str, ...], data_dir: Path) -
             f"{title} could not be downloaded into {data_dir} ({_one_line(error)}); "
             f"check the network and the data folder and try again, or put there yourself: {', '.join(files)}"
         ) from error
-
-
-def _medmnist(name: str, folder: Path) -> None:
-    """Download a 28x28 npz file; MedMNIST's own downloader hides every error, even a keyboard interrupt."""
-    from medmnist import INFO
-    from torchvision.datasets.utils import download_url
-
-    download_url(INFO[name]["url"], folder, filename=f"{name}.npz", md5=INFO[name]["MD5"])
 
 
 @contextlib.contextmanager

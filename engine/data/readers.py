@@ -6,6 +6,7 @@ the expected ones.
 Shapes: N images.
 """
 
+from importlib import import_module
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
@@ -67,21 +68,6 @@ def mnist(raw: Path) -> Pair:
     return (_idx_pair(train_images, train_labels), _idx_pair(test_images, test_labels))
 
 
-def cifar10(data_dir: Path) -> Pair:
-    """Read `cifar-10-batches-py`, whose files are pickles: none is opened before its checksum is verified."""
-    # Imported here because it takes seconds that other data sets do not need.
-    from torchvision.datasets import CIFAR10
-
-    return _cifar(CIFAR10, data_dir)
-
-
-def cifar100(data_dir: Path) -> Pair:
-    """Read `cifar-100-python` and its hundred fine classes; checked as `cifar10`."""
-    from torchvision.datasets import CIFAR100
-
-    return _cifar(CIFAR100, data_dir)
-
-
 def svhn(folder: Path) -> Pair:
     """Read the two Matlab files of SVHN, cropped digits; none is opened before its checksum is verified."""
     from torchvision.datasets import SVHN
@@ -97,8 +83,13 @@ def svhn(folder: Path) -> Pair:
     return pool, server
 
 
-def _cifar(kind: Any, data_dir: Path) -> Pair:
-    """Read both parts of torchvision's CIFAR10 or CIFAR100."""
+def cifar(name: str, data_dir: Path) -> Pair:
+    """Read torchvision's CIFAR10, or CIFAR100 with its fine classes.
+
+    The files are pickles: none is opened before its checksum is verified.
+    """
+    # Imported here because it takes seconds that other data sets do not need.
+    kind: Any = getattr(import_module("torchvision.datasets"), name)
     checksums = [*kind.train_list, *kind.test_list, [kind.meta["filename"], kind.meta["md5"]]]
     for name, md5 in checksums:
         _check_md5(data_dir / kind.base_folder / name, md5)

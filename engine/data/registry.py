@@ -13,6 +13,8 @@ J. Yang et al., MedMNIST v2 (2023), 28x28; Y. Netzer et al., SVHN (2011); S. Cal
 E. Alpaydin and C. Kaynak, digits (1998), as in scikit-learn.
 """
 
+from functools import partial
+
 from fedgrid.engine.data import downloads, npz_files, readers
 from fedgrid.engine.data.dataset import Dataset
 from fedgrid.engine.training.settings import Training
@@ -52,7 +54,7 @@ DATASETS: dict[str, Dataset] = {
         read=readers.mnist,
         location="MNIST/raw",
         files=tuple(f"MNIST/raw/{name}" for name in readers.MNIST_FILES),
-        fetch=downloads.mnist,
+        fetch=partial(downloads.torchvision, "MNIST"),
     ),
     "fmnist": Dataset(
         "fmnist",
@@ -67,7 +69,7 @@ DATASETS: dict[str, Dataset] = {
         read=readers.mnist,
         location="FashionMNIST/raw",
         files=tuple(f"FashionMNIST/raw/{name}" for name in readers.MNIST_FILES),
-        fetch=downloads.fmnist,
+        fetch=partial(downloads.torchvision, "FashionMNIST"),
     ),
     "cifar10": Dataset(
         "cifar10",
@@ -79,9 +81,9 @@ DATASETS: dict[str, Dataset] = {
         download_mb=171,
         model="resnet34",
         training=CIFAR10_TRAINING,
-        read=readers.cifar10,
+        read=partial(readers.cifar, "CIFAR10"),
         files=tuple(f"cifar-10-batches-py/{name}" for name in readers.CIFAR10_FILES),
-        fetch=downloads.cifar10,
+        fetch=partial(downloads.torchvision, "CIFAR10"),
     ),
     "pathmnist": Dataset(
         "pathmnist",
@@ -96,7 +98,7 @@ DATASETS: dict[str, Dataset] = {
         read=npz_files.read_images,
         location="pathmnist.npz",
         files=("pathmnist.npz",),
-        fetch=downloads.pathmnist,
+        fetch=partial(downloads.medmnist, "pathmnist"),
     ),
     "bloodmnist": Dataset(
         "bloodmnist",
@@ -111,7 +113,7 @@ DATASETS: dict[str, Dataset] = {
         read=npz_files.read_images,
         location="bloodmnist.npz",
         files=("bloodmnist.npz",),
-        fetch=downloads.bloodmnist,
+        fetch=partial(downloads.medmnist, "bloodmnist"),
     ),
     "cifar100": Dataset(
         "cifar100",
@@ -123,9 +125,9 @@ DATASETS: dict[str, Dataset] = {
         download_mb=169,
         model="resnet9",
         training=FLIS_TRAINING.model_copy(update={"rounds": 150}),
-        read=readers.cifar100,
+        read=partial(readers.cifar, "CIFAR100"),
         files=tuple(f"cifar-100-python/{name}" for name in readers.CIFAR100_FILES),
-        fetch=downloads.cifar100,
+        fetch=partial(downloads.torchvision, "CIFAR100"),
     ),
     "svhn": Dataset(
         "svhn",

@@ -66,10 +66,6 @@ class Encoder:
         """Z."""
         return int(encode(self, np.zeros((1, *self.shape), np.uint8)).shape[1])
 
-    def on(self, device: str) -> "Codec":
-        """Return the encoder on a torch device."""
-        return Codec(self, device)
-
 
 class Codec:
     """An encoder on a device."""
@@ -131,7 +127,7 @@ class Codec:
 
 def encode(encoder: Encoder, images: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Return codes, float32, shape (N, Z), of uint8 images, shape (N, channels, height, width)."""
-    codes: NDArray[np.float32] = encoder.on("cpu").encode(torch.tensor(images)).numpy()
+    codes: NDArray[np.float32] = Codec(encoder).encode(torch.tensor(images)).numpy()
     return codes
 
 
@@ -141,7 +137,7 @@ def decode(encoder: Encoder, codes: NDArray[Any]) -> NDArray[np.float32]:
     The codes need not be of any image: an attacker decodes what it has. With `pixels` they are the images.
     """
     tensor = torch.tensor(np.asarray(codes, np.float32))
-    images: NDArray[np.float32] = encoder.on("cpu").decode(tensor).numpy()
+    images: NDArray[np.float32] = Codec(encoder).decode(tensor).numpy()
     return images
 
 

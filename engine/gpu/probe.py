@@ -6,8 +6,7 @@ memory before and after the inner one, which does what client actors do and says
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
+from multiprocessing import TimeoutError, get_context
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, Tra
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.data.pixel_statistics import PixelStatistics
-from fedgrid.engine.errors import FedgridError, RunError
+from fedgrid.engine.errors import RunError
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import PluginSource
@@ -27,7 +26,6 @@ from fedgrid.engine.training.settings import LocalTraining
 
 TIMEOUT = 240.0
 """Seconds for the inner process to start, and to train a batch of each workload."""
-END_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
@@ -54,11 +52,9 @@ class Taken:
     """For each workload what torch reserved at most; None: it does not fit on the GPU at all."""
 
 
-Start = Callable[[Callable[..., None], Connection, Sequence[Workload], str], Any]
-"""Starts a function elsewhere with its arguments; returns a process, or what can be joined like one."""
-
-
-def measure(workloads: Sequence[Workload], device: str = "cuda", start: Start | None = None) -> Taken:
+def measure(
+    workloads: Sequence[Workload], device: str = "cuda", pool: Callable[[int], Any] | None = None
+) -> Taken:
     """Return what a client actor takes on the first GPU of this process; takes some ten seconds.
 
     Raises:
@@ -66,50 +62,25 @@ def measure(workloads: Sequence[Workload], device: str = "cuda", start: Start | 
         RunError: the inner process has died or does not answer.
     """
     free, total = torch.cuda.mem_get_info()
-    ours, theirs = get_context("spawn").Pipe()
-    process = (start or _as_process)(_inner, theirs, workloads, device)
-    try:
-        if not ours.poll(TIMEOUT):
-            raise RunError(f"measuring the memory of a client on the GPU took more than {TIMEOUT:g} s")
-        answer = ours.recv()
-        if isinstance(answer, FedgridError):
-            raise answer
-        peaks, still_reserved = answer
+    with (pool or get_context("spawn").Pool)(1) as inner:
+        try:
+            peaks, still_reserved = inner.apply_async(_measured, (workloads, device)).get(TIMEOUT)
+        except TimeoutError as error:
+            raise RunError(
+                f"measuring the memory of a client on the GPU took more than {TIMEOUT:g} s, "
+                "or its process died"
+            ) from error
+        # The inner process still has its context.
         context = max(0, free - torch.cuda.mem_get_info()[0] - still_reserved)
-        ours.send("done")
-    except EOFError as error:
-        raise RunError("the process that measures the memory of a client on the GPU has died") from error
-    finally:
-        ours.close()
-        process.join(END_TIMEOUT)
-        if process.is_alive():
-            process.kill()
     return Taken(total, context, tuple(peaks))
 
 
-def _as_process(
-    function: Callable[..., None], pipe: Connection, workloads: Sequence[Workload], device: str
-) -> Any:
-    process = get_context("spawn").Process(target=function, args=(pipe, workloads, device), daemon=True)
-    process.start()
-    # Its copy is then the only one, so that its death ends the other side's wait.
-    pipe.close()
-    return process
-
-
-def _inner(pipe: Connection, workloads: Sequence[Workload], device: str) -> None:
-    """Send the peak of each workload and what is reserved now; keep it until the other side has looked."""
-    with pipe:
-        if device != "cpu":
-            # Statistics cannot be reset before there is a context.
-            torch.cuda.init()  # type: ignore[no-untyped-call]
-        try:
-            peaks = [_peak(workload, device) for workload in workloads]
-        except FedgridError as error:
-            pipe.send(error)
-            return
-        pipe.send((peaks, torch.cuda.memory_reserved()))
-        pipe.poll(TIMEOUT)
+def _measured(workloads: Sequence[Workload], device: str) -> tuple[list[int | None], int]:
+    """Return the peak of each workload, and what is reserved now."""
+    if device != "cpu":
+        # Statistics cannot be reset before there is a context.
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+    return [_peak(workload, device) for workload in workloads], torch.cuda.memory_reserved()
 
 
 def _peak(workload: Workload, device: str) -> int | None:

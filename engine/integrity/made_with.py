@@ -62,7 +62,7 @@ def made_with(
     }
     parts = [] if algorithm is None else vars(algorithm.settings).values()
     kinds = [type(value) for value in parts if isinstance(value, BaseModel)]
-    code = _code_of(object if algorithm is None else type(algorithm), *kinds)
+    code = code_of(object if algorithm is None else type(algorithm), *kinds)
     return {IMAGES: images, CODE: code, **_versions(), **of_machines}
 
 
@@ -157,7 +157,7 @@ def _versions() -> dict[str, str]:
 
 
 @cache
-def _code_of(*classes: type) -> str:
+def code_of(*classes: type) -> str:
     """Return the digest of the code of ours that a run executes: of its algorithm, of parts of settings."""
     root = Path(__file__).parents[2]
     paths = {path for pattern in SOURCES for path in root.glob(pattern)}

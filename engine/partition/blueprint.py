@@ -83,62 +83,28 @@ def read_blueprint(path: Path) -> Blueprint:
     """Read a blueprint.
 
     Raises:
-        DataError: the file is missing or not a blueprint; with file and line.
+        DataError: the file is missing or not a blueprint.
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+            header, *rows = csv.reader(file)
+        counts = {(row[0], row[1]): np.array(row[2:], np.int64) for row in rows}
+        num_clients = (len(rows) - 1) // len(PARTITIONS)
+        keys = [SERVER, *((str(client), part) for client in range(num_clients) for part in PARTITIONS)]
+        counts_RL = np.stack([counts[key] for key in keys])
+    except (OSError, ValueError, IndexError, KeyError, csv.Error) as error:
         raise DataError(f"{path} cannot be read as a blueprint csv file: {error}") from error
-    classes = _classes(path, rows)
-    counts: dict[tuple[str, str], NDArray[np.int64]] = {}
-    for line, row in enumerate(rows[1:], start=2):
-        key, counts_L = _row(f"{path}, line {line}", row, len(classes))
-        if key in counts:
-            raise DataError(f"{path}, line {line}: a second row for {key[0]} {key[1]}; keep one")
-        counts[key] = counts_L
-    num_clients = max(len({client_id for client_id, _ in counts if client_id != SERVER[0]}), 1)
-    for key in [SERVER, *((str(client), part) for client in range(num_clients) for part in PARTITIONS)]:
-        if key not in counts:
-            raise DataError(
-                f"{path}, line {len(rows)}: the file ends without a row '{','.join(key)}'; a blueprint "
-                f"has one {SERVER[0]} row, and a {' and a '.join(PARTITIONS)} row for each client from 0 up"
-            )
-    train_KL, test_KL = (
-        np.stack([counts[str(client), partition] for client in range(num_clients)])
-        for partition in PARTITIONS
-    )
-    return Blueprint(train_KL, test_KL, counts[SERVER], classes)
-
-
-def _classes(path: Path, rows: list[list[str]]) -> tuple[str, ...]:
-    """Return the titles of the class columns."""
-    header = rows[0] if rows else []
-    classes = header[len(COLUMNS) :]
-    if header[: len(COLUMNS)] != COLUMNS or not classes or len(set(classes)) != len(classes):
+    classes = tuple(header[len(COLUMNS) :])
+    totals_R, counts_RL = counts_RL[:, 0], counts_RL[:, 1:]
+    if (
+        header[: len(COLUMNS)] != COLUMNS
+        or len(rows) != len(keys)
+        or counts_RL.shape[1] != len(set(classes))
+        or (counts_RL < 0).any()
+        or (counts_RL.sum(axis=1) != totals_R).any()
+    ):
         raise DataError(
-            f"{path}, line 1: expected the columns {','.join(COLUMNS)} and a unique title for each class, "
-            f"found '{','.join(header)}'"
+            f"{path} is no blueprint: expected the columns {','.join(COLUMNS)} and one for each class, a row "
+            f"of the {SERVER[0]} and {' and '.join(PARTITIONS)} of each client from 0 up, whose counts add up"
         )
-    return tuple(classes)
-
-
-def _row(where: str, row: list[str], num_classes: int) -> tuple[tuple[str, str], NDArray[np.int64]]:
-    """Return client and partition of a row, and its counts, shape (L,)."""
-    if len(row) != len(COLUMNS) + num_classes:
-        raise DataError(
-            f"{where}: expected {len(COLUMNS) + num_classes} values as in line 1, found {len(row)}"
-        )
-    key = (row[0], row[1])
-    if key != SERVER and not (row[0].isdecimal() and row[1] in PARTITIONS):
-        raise DataError(
-            f"{where}: expected '{','.join(SERVER)}' or a client number and one of {', '.join(PARTITIONS)}, "
-            f"found '{row[0]},{row[1]}'"
-        )
-    for text in row[2:]:
-        if not text.isdecimal():
-            raise DataError(f"{where}: '{text}' is not a number of images; write whole numbers from 0 up")
-    total, *counts = (int(text) for text in row[2:])
-    if total != sum(counts):
-        raise DataError(f"{where}: total_samples is {total}, but the classes add up to {sum(counts)}")
-    return key, np.array(counts, np.int64)
+    return Blueprint(counts_RL[1::2], counts_RL[2::2], counts_RL[0], classes)

@@ -120,22 +120,12 @@ def swap(held: ImageSet, group: int, num_groups: int, num_classes: int) -> Image
     return replace(held, labels=new_L[held.labels])
 
 
-def _problem_with_several(num_groups: int, facts: Facts) -> str:
-    return "" if num_groups == 1 else "has one group, all clients; leave it out"
-
-
 def _problem_with_turns(num_groups: int, facts: Facts) -> str:
     if QUARTERS % num_groups:
         return "turns by quarters of a full turn; take 4 groups (0, 90, 180, 270 degrees), 2 (0, 180) or 1"
     if num_groups == QUARTERS and facts.shape is not None and facts.shape[1] != facts.shape[2]:
         size = "x".join(map(str, facts.shape))
         return f"turns images by 90 degrees, these are {size}; make them square, or take 2 groups (0, 180)"
-    return ""
-
-
-def _problem_with_flips(num_groups: int, facts: Facts) -> str:
-    if num_groups > facts.num_classes:
-        return f"has as many different groups as classes; take at most {facts.num_classes}"
     return ""
 
 
@@ -148,7 +138,17 @@ def _problem_with_swaps(num_groups: int, facts: Facts) -> str:
     return ""
 
 
-IID = OneGroup(lambda held, group, num_groups, num_classes: held, _problem_with_several)
+IID = OneGroup(
+    lambda held, group, num_groups, num_classes: held,
+    lambda num_groups, facts: "" if num_groups == 1 else "has one group, all clients; leave it out",
+)
 ROTATED = Shifted(rotate, _problem_with_turns)
-FLIPPED = Shifted(flip, _problem_with_flips)
+FLIPPED = Shifted(
+    flip,
+    lambda num_groups, facts: (
+        ""
+        if num_groups <= facts.num_classes
+        else f"has as many different groups as classes; take at most {facts.num_classes}"
+    ),
+)
 SWAPPED = Shifted(swap, _problem_with_swaps)

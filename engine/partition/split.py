@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedgrid.engine.data.images import ClassLabels, Groups, HeldImages, ImageSet, ImageView, Positions
-from fedgrid.engine.errors import ConfigError, DataError
+from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition import kinds
 from fedgrid.engine.partition.holdouts import Cuts, cut_each, cut_for_all
 from fedgrid.engine.partition.natural import NATURAL
@@ -71,7 +71,6 @@ def split_pool(
 
     Raises:
         ConfigError: the settings do not fit the pool or one another.
-        DataError: a class without images, or a label that is no class.
     """
     scenario = scenario_of(dataset, split.kind, num_clients)
     num_groups = None if pool_groups is None else int(pool_groups.max()) + 1
@@ -164,22 +163,8 @@ def client_sets(
 
 
 def positions_by_class(pool_labels: ClassLabels, num_classes: int) -> tuple[Positions, ...]:
-    """Return the positions of each class in the pool, ascending.
-
-    Raises:
-        DataError: a class without images, or a label that is no class.
-    """
-    outside = (pool_labels < 0) | (pool_labels >= num_classes)
-    if outside.any():
-        raise DataError(
-            f"label {pool_labels[outside][0]} at position {np.flatnonzero(outside)[0]} of the pool "
-            f"is no class; allowed: 0 to {num_classes - 1}"
-        )
-    positions_L = tuple(np.flatnonzero(pool_labels == label) for label in range(num_classes))
-    for label, positions in enumerate(positions_L):
-        if len(positions) == 0:
-            raise DataError(f"class {label} has no images in the pool; remove the class or add images")
-    return positions_L
+    """Return the positions of each class in the pool, ascending."""
+    return tuple(np.flatnonzero(pool_labels == label) for label in range(num_classes))
 
 
 def leakage(splits: Sequence[ClientSplit]) -> float:

@@ -17,11 +17,8 @@ from fedgrid.engine.plugins.installed import installed
 from fedgrid.engine.plugins.plugin import Plugin, clusterer_name, clusterer_names, load
 from fedgrid.engine.plugins.source import PluginSource, read_source
 
-BUILT_IN = {
-    *(("algorithm", name) for name in ALGORITHMS),
-    *(("clusterer", name) for name in CLUSTERERS),
-    *(("model", name) for name in MODELS),
-}
+_REGISTRIES: dict[str, dict[str, Any]] = {"algorithm": ALGORITHMS, "clusterer": CLUSTERERS, "model": MODELS}
+BUILT_IN = {(kind, name) for kind, registry in _REGISTRIES.items() for name in registry}
 """What comes with the package, as kind and name."""
 
 _sources: dict[str, PluginSource] = {}
@@ -152,23 +149,13 @@ def _checked(plugin: Plugin) -> Plugin:
 def _register(plugins: Sequence[Plugin]) -> None:
     """Make these the plugins in the registries, and no others."""
     for plugin in _active:
-        for registry, (_, name) in zip(_registries(plugin), plugin.names, strict=True):
-            registry.pop(name, None)
+        for kind, name in plugin.names:
+            _REGISTRIES[kind].pop(name, None)
     _active[:] = plugins
     for plugin in _active:
         ALGORITHMS.update({entry.name: entry for entry in plugin.algorithms})
         CLUSTERERS.update({clusterer_name(clusterer): clusterer for clusterer in plugin.clusterers})
         MODELS.update({entry.name: entry for entry in plugin.models})
-
-
-def _registries(plugin: Plugin) -> list[dict[str, Any]]:
-    """Return the registry of each of `plugin.names`."""
-    registries: dict[str, dict[str, Any]] = {
-        "algorithm": ALGORITHMS,
-        "clusterer": CLUSTERERS,
-        "model": MODELS,
-    }
-    return [registries[kind] for kind, _ in plugin.names]
 
 
 def _digests(plugins: Iterable[Plugin]) -> set[str]:

@@ -1,12 +1,10 @@
 """A loaded plugin: what a file or a package adds to the registries."""
 
-import linecache
 import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import decode_source
 from types import ModuleType
 from typing import Any
 
@@ -20,6 +18,29 @@ from fedgrid.engine.plugins.source import PluginSource
 LISTS = ("ALGORITHMS", "CLUSTERERS", "MODELS", "FIGURES", "TABLES")
 """The names in a plugin's file under which it lists what it adds."""
 PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+
+
+def _is_algorithm(entry: object) -> bool:
+    return (
+        isinstance(entry, AlgorithmEntry)
+        and isinstance(entry.algorithm, type)
+        and issubclass(entry.algorithm, Algorithm)
+        and isinstance(entry.settings, Settings)
+    )
+
+
+def _is_function(item: object) -> bool:
+    return callable(item) and hasattr(item, "__name__")
+
+
+EXPECTED: tuple[tuple[Callable[[Any], bool], str], ...] = (
+    (_is_algorithm, "AlgorithmEntry with an algorithm and its settings"),
+    (lambda item: isinstance(item, type) and issubclass(item, Clusterer), "classes derived from Clusterer"),
+    (lambda item: isinstance(item, ModelEntry) and callable(item.build), "ModelEntry with a build function"),
+    (_is_function, "functions of a study"),
+    (_is_function, "functions of a study"),
+)
+"""Of each of `LISTS`, whether an item fits there, and what fits."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +82,10 @@ def load(source: PluginSource) -> Plugin:
     sys.modules[name] = module
     try:
         exec(compile(source.code, source.name, "exec", dont_inherit=True), vars(module))
-        text = decode_source(source.code)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         cause = f"{type(error).__name__}: {error}"
         raise ConfigError(f"plugin {source.name}{_line(error, source.name)}: {cause}") from error
-    # Tracebacks show the lines of the file, also on machines that do not have it.
-    linecache.cache[source.name] = (len(text), None, text.splitlines(keepends=True), source.name)
     return of_listed(source, *(_listed(module, each, source) for each in LISTS))
 
 
@@ -84,20 +102,11 @@ def of_listed(
     Raises:
         ConfigError: if it lists nothing, something else than entries and clusterers, or an impossible name.
     """
-    for entry in algorithms:
-        if not _is_algorithm(entry):
-            raise _unfit(source, LISTS[0], entry, "AlgorithmEntry with an algorithm and its settings")
-    for clusterer in clusterers:
-        if not (isinstance(clusterer, type) and issubclass(clusterer, Clusterer)):
-            raise _unfit(source, LISTS[1], clusterer, "classes derived from Clusterer")
-    for entry in models:
-        if not (isinstance(entry, ModelEntry) and callable(entry.build)):
-            raise _unfit(source, LISTS[2], entry, "ModelEntry with a build function")
-    for name, functions in zip(LISTS[3:], (figures, tables), strict=True):
-        for function in functions:
-            if not (callable(function) and hasattr(function, "__name__")):
-                raise _unfit(source, name, function, "functions of a study")
     lists = algorithms, clusterers, models, figures, tables
+    for name, items, (fits, expected) in zip(LISTS, lists, EXPECTED, strict=True):
+        for item in items:
+            if not fits(item):
+                raise ConfigError(f"plugin {source.name}: {name} has {item!r}; expected {expected}")
     plugin = Plugin(source, *map(tuple, lists))
     if not any(lists):
         raise ConfigError(f"plugin {source.name} lists nothing; give it any of {', '.join(LISTS)} = [...]")
@@ -124,24 +133,11 @@ def clusterer_names(settings: object) -> Iterator[str]:
             yield from clusterer_names(value)
 
 
-def _is_algorithm(entry: object) -> bool:
-    return (
-        isinstance(entry, AlgorithmEntry)
-        and isinstance(entry.algorithm, type)
-        and issubclass(entry.algorithm, Algorithm)
-        and isinstance(entry.settings, Settings)
-    )
-
-
 def _listed(module: ModuleType, name: str, source: PluginSource) -> list[Any]:
     given = getattr(module, name, [])
     if not isinstance(given, list | tuple):
         raise ConfigError(f"plugin {source.name}: {name} is of type {type(given).__name__}; expected a list")
     return list(given)
-
-
-def _unfit(source: PluginSource, name: str, item: object, expected: str) -> ConfigError:
-    return ConfigError(f"plugin {source.name}: {name} has {item!r}; expected {expected}")
 
 
 def _line(error: BaseException, name: str) -> str:

@@ -14,11 +14,12 @@ from secrets import token_hex
 from shutil import disk_usage
 
 from fedgrid.engine.errors import FedgridError
-from fedgrid.engine.round_cache.entry import CacheEntry, Damaged, about_entry, decode, encode
+from fedgrid.engine.round_cache.entry import CacheEntry, decode, encode
 from fedgrid.engine.round_cache.lock import RoundLock
 from fedgrid.engine.round_cache.speed import StorageSpeed
 from fedgrid.engine.storage.atomic import PARTIAL, disk_errors, is_full
 from fedgrid.engine.storage.clock import Patience
+from fedgrid.engine.storage.sealed_arrays import Damaged, about_arrays
 from fedgrid.engine.storage.storage import Storage
 
 FOLDER = "cache"
@@ -174,12 +175,12 @@ class CacheFiles:
     def _has_room(self, size: int) -> bool:
         """Return whether an entry fits, after making room; lists the cache only if its share is used up."""
         if self._limit is None:
-            return make_room(self._storage, None, size)
+            return make_room(self._storage, None, size)[0]
         at = str(self._storage), self._limit
         if size <= _SHARES.get(at, -1) and _lacking(self._storage, size) <= 0:
             _SHARES[at] -= size
             return True
-        fits, free = _made_room(self._storage, self._limit, size, force=False)
+        fits, free = make_room(self._storage, self._limit, size)
         _SHARES[at] = max(0, free - size) // WRITERS
         return fits
 
@@ -219,20 +220,18 @@ def drop(storage: Storage, entries: list[StoredFile]) -> None:
     storage.remove(*(entry.file for entry in entries))
 
 
-def make_room(storage: Storage, limit: int | None, size: int = 0, *, force: bool = False) -> bool:
-    """Evict what is cheapest to recompute, by the byte, until `size` more bytes fit; False if they cannot.
+def make_room(storage: Storage, limit: int | None, size: int = 0, *, force: bool = False) -> tuple[bool, int]:
+    """Evict what is cheapest to recompute, by the byte, until `size` more bytes fit.
 
     They fit below the limit, if there is one, and below the disk's headroom. If they cannot, nothing is
     evicted, unless by `force`: then all is, for other files on the disk.
 
+    Returns:
+        Whether they fit, and how many bytes are free below the limit before the new ones.
+
     Raises:
         OSError, RunError: if the storage cannot be read or written.
     """
-    return _made_room(storage, limit, size, force=force)[0]
-
-
-def _made_room(storage: Storage, limit: int | None, size: int, *, force: bool) -> tuple[bool, int]:
-    """Return what `make_room` does, and how many bytes are free below the limit before the new ones."""
     lacking = _lacking(storage, size)
     if limit is None and lacking <= 0:
         return True, 0
@@ -295,6 +294,6 @@ def _headroom(storage: Storage) -> int:
 def _cost(storage: Storage, entry: StoredFile) -> float:
     """Return the seconds that recomputing an entry takes, 0 if that cannot be read."""
     try:
-        return float(about_entry(storage.read(entry.file, HEADER) or b"")["cost"])
-    except (OSError, FedgridError, Damaged, ValueError, KeyError):
+        return float(about_arrays(storage.read(entry.file, HEADER) or b"")["cost"])
+    except (OSError, FedgridError, Damaged, ValueError, KeyError, TypeError):
         return 0.0

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,7 @@ from pydantic import BaseModel
 
 from fedgrid.engine.clients.messages import Memory, Setup, TrainTask
 from fedgrid.engine.data.images import ImageView
-
-CODE = ("engine/**/*.py", "algorithms/contract/*.py")
-"""What trains, tests and compares: a change of one line makes every key another one."""
+from fedgrid.engine.integrity.made_with import code_of
 
 
 def of_setup(setup: Setup, machine: object) -> str:
@@ -109,8 +106,4 @@ def _numerics() -> tuple[str, ...]:
     """Return the versions of torch, NumPy and this code, and the instruction set, where the server is."""
     import torch
 
-    root = Path(__file__).parents[2]
-    code = sha256()
-    for path in sorted(path for pattern in CODE for path in root.glob(pattern)):
-        code.update(path.read_bytes())
-    return torch.__version__, torch.backends.cpu.get_cpu_capability(), np.__version__, code.hexdigest()
+    return torch.__version__, torch.backends.cpu.get_cpu_capability(), np.__version__, code_of()

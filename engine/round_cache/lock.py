@@ -2,8 +2,11 @@
 
 The lock is a file that exists once. It is stale if its holder is a process of this machine that has ended, or
 if the file has not changed for `EXPIRES_AFTER` while another process watched it: the holder hangs, or its
-machine is gone. If two processes hold one lock nevertheless (a machine that slept), both compute the same
-round: the lock saves time, and no result depends on it.
+machine is gone. A stale file is deleted. If two processes hold one lock nevertheless (both deleted a stale
+one, or a machine slept), both compute the same round: the lock saves time, and no result depends on it.
+
+No file is locked for this: if a process deletes a file that it has locked while another one opens it, the NFS
+client of Linux 6.1 may repeat its LOCK request for ever, and all that want the file hang.
 """
 
 import json
@@ -12,8 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fedgrid.engine.storage.clock import CLOCK, Clock
-from fedgrid.engine.storage.held_file import HeldFile, Holder, Observer, current_holder, temporary_beside
-from fedgrid.engine.storage.takeover import take
+from fedgrid.engine.storage.held_file import HeldFile, Observer, current_holder, link, temporary_beside
 
 RENEW_EVERY = 10.0
 """Seconds."""
@@ -42,15 +44,15 @@ class RoundLock:
             return True
         path = self._file.path
         try:
-            found = current_holder(path)
-            if found is not None:
-                self._is_gone(found, path)  # A waiter mostly ends here, and has written nothing.
+            if (found := current_holder(path)) is not None:
+                if not self._observer.is_gone(path, found.found, (found.text, path.stat().st_mtime)):
+                    return False
+                path.unlink()
             path.parent.mkdir(parents=True, exist_ok=True)
             with temporary_beside(path, json.dumps(self._file.holder()), self._file.token) as mine:
-                while not take(mine, path, self._is_gone):
-                    pass
-        except _HeldByAnotherError:
-            return False
+                link(mine, path)
+        except (FileExistsError, FileNotFoundError):
+            return False  # Another process has just taken it, or given it back.
         except OSError:
             self.held = True
             return True
@@ -71,21 +73,3 @@ class RoundLock:
         # It goes on even if the file is not ours at present: a network file system may show an old one.
         self._file.renew(lambda file: os.utime(file.fileno()))
         return self._clock.now() - self._taken_at < LONGEST
-
-    def _is_gone(self, found: Holder, path: Path) -> bool:
-        """Return whether a holder is gone; False if its file has just disappeared.
-
-        Raises:
-            _HeldByAnotherError: it is there, as far as can be said now.
-        """
-        try:
-            content = found.text, path.stat().st_mtime
-        except FileNotFoundError:
-            return False
-        if not self._observer.is_gone(path, found.found, content):
-            raise _HeldByAnotherError
-        return True
-
-
-class _HeldByAnotherError(Exception):
-    """Another process holds the lock, or is about to."""

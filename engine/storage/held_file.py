@@ -7,11 +7,9 @@ machines' clocks are never compared.
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from os.path import samefile
 from pathlib import Path
 from secrets import token_hex
@@ -27,10 +25,6 @@ RENEWED = "renewed"
 """Key of a file's content: the reading of its machine's monotonic clock at the last renewal, as text."""
 
 
-class UnreadableError(ValueError):
-    """Such a file is damaged, or not completely written yet."""
-
-
 def stamped(content: Mapping[str, Any], clock: Clock) -> str:
     """Return the text of a file with `RENEWED`; the time in it is always as long."""
     return json.dumps({**content, RENEWED: f"{clock.now():020.6f}"}) + "\n"
@@ -40,7 +34,7 @@ def renew_stamp(file: TextIO, clock: Clock) -> None:
     """Write the time into an open file, whose length stays the same.
 
     Raises:
-        OSError, UnreadableError: it cannot be read or written, or is damaged.
+        OSError, ValueError: it cannot be read or written, or is damaged.
     """
     file.seek(0)
     os.pwrite(file.fileno(), stamped(read_holder(file.read()), clock).encode(), 0)
@@ -52,9 +46,6 @@ def new_token() -> str:
     return token_hex(8)
 
 
-TOKEN = re.compile(r"[\w-]{1,64}", re.ASCII)
-
-
 @dataclass(frozen=True)
 class Holder:
     """Who holds a file, as the file says."""
@@ -63,12 +54,6 @@ class Holder:
     """All of the file; it changes with each renewal."""
     found: Mapping[str, Any]
     """What it says, empty if it is damaged: `token`, the identity of the process, and more."""
-
-    @property
-    def token(self) -> str:
-        """A name of this holder, fit for that of a file; of a damaged file, a digest of it."""
-        token = str(self.found.get("token", ""))
-        return token if TOKEN.fullmatch(token) else sha256(self.text.encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
         if not self.found:
@@ -234,7 +219,7 @@ def holder_of(text: str) -> Holder:
     """Return what the text of such a file says; it may be damaged."""
     try:
         return Holder(text, read_holder(text))
-    except UnreadableError:
+    except ValueError:
         return Holder(text, {})
 
 
@@ -242,16 +227,14 @@ def read_holder(text: str) -> dict[str, Any]:
     """Return what the text of such a file says about its holder.
 
     Raises:
-        UnreadableError: it is damaged, or not completely written yet.
+        ValueError: it is damaged, or not completely written yet.
     """
     try:
         found = json.loads(text)
-    except ValueError as error:
-        raise UnreadableError(str(error)) from error
     except RecursionError as error:
-        raise UnreadableError("nested too deeply") from error
+        raise ValueError("nested too deeply") from error
     if not isinstance(found, dict):
-        raise UnreadableError("no JSON object")
+        raise ValueError("no JSON object")
     return found
 
 

@@ -4,7 +4,6 @@ import os
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from secrets import token_hex
 from shutil import copyfileobj
 
 import pyarrow as pa
@@ -15,7 +14,6 @@ from fedgrid.engine.storage.atomic import PARTIAL, replacing
 
 BLOCK = 1 << 20
 NOT_FOUND = fs.FileType.NotFound
-OTHER_FOLDER = "name another folder or URI"
 
 
 @lru_cache(maxsize=4)
@@ -25,35 +23,20 @@ def connect(uri: str) -> tuple[fs.FileSystem, str]:
     Raises:
         ConfigError: the scheme is unknown, its package is missing, or the URI cannot be reached.
     """
-    scheme = uri.partition("://")[0]
     try:
-        remote, path = fs.FileSystem.from_uri(uri)
-    except pa.ArrowInvalid as error:
-        if "Unrecognized filesystem" not in str(error):
-            raise ConfigError(f"--storage {uri}: {one_line(error)}; {OTHER_FOLDER}") from error
-        remote, path = _connect_by_fsspec(uri, scheme)
-    except (OSError, ImportError, pa.ArrowException) as error:
-        raise ConfigError(
-            f"--storage {uri}: cannot be reached ({one_line(error)}); {OTHER_FOLDER}"
-        ) from error
-    return remote, path.rstrip("/")
-
-
-def _connect_by_fsspec(uri: str, scheme: str) -> tuple[fs.FileSystem, str]:
-    try:
-        opened, path = import_module("fsspec").core.url_to_fs(uri, use_listings_cache=False)
-    except ImportError as error:
-        raise ConfigError(f"--storage {uri}: {one_line(error)}") from error
-    except ValueError as error:
-        raise ConfigError(
-            f"--storage {uri}: unknown scheme '{scheme}'; known: s3, gs, hdfs, abfs and fsspec's"
-        ) from error
+        try:
+            remote, path = fs.FileSystem.from_uri(uri)
+        except pa.ArrowInvalid as error:
+            if "Unrecognized filesystem" not in str(error):
+                raise
+            opened, path = import_module("fsspec").core.url_to_fs(uri, use_listings_cache=False)
+            remote = fs.PyFileSystem(fs.FSSpecHandler(opened))
     except Exception as error:
         # Each fsspec package defines its own errors.
         raise ConfigError(
-            f"--storage {uri}: cannot be reached ({one_line(error)}); {OTHER_FOLDER}"
+            f"--storage {uri}: cannot be reached ({one_line(error)}); name another folder or URI"
         ) from error
-    return fs.PyFileSystem(fs.FSSpecHandler(opened)), str(path)
+    return remote, str(path).rstrip("/")
 
 
 def listing(remote: fs.FileSystem, base: str, folder: str) -> dict[str, fs.FileInfo]:
@@ -110,26 +93,6 @@ def send(remote: fs.FileSystem, path: Path, target: str) -> None:
 def _upload(remote: fs.FileSystem, path: Path, target: str) -> None:
     with path.open("rb") as source, remote.open_output_stream(target) as sink:
         copyfileobj(source, sink, BLOCK)
-
-
-def try_to_write(remote: fs.FileSystem, base: str) -> None:
-    """Write a small file, then delete it and the folders that were created for it."""
-    path = PurePosixPath(base)
-    folders = [str(folder) for folder in (path, *path.parents) if str(folder) not in (".", "/")]
-    missing = []
-    for folder in folders:
-        if remote.get_file_info(folder).type != NOT_FOUND:
-            break
-        missing.append(folder)
-    name = f"{base}/writable{PARTIAL}{token_hex(4)}"
-    if missing:
-        remote.create_dir(base, recursive=True)
-    with remote.open_output_stream(name) as sink:
-        sink.write(b"-")
-    remote.delete_file(name)
-    for folder in missing:
-        if not remote.get_file_info(fs.FileSelector(folder)):
-            remote.delete_dir(folder)
 
 
 def one_line(error: Exception) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from fedgrid.engine.errors import ConfigError, RunError, StorageError
+from fedgrid.engine.storage.atomic import PARTIAL
 from fedgrid.engine.storage.clock import Patience
 from fedgrid.engine.storage.mirror import is_deletable, size_of, uploading
 from fedgrid.engine.storage.remote import (
@@ -26,7 +27,6 @@ from fedgrid.engine.storage.remote import (
     listing,
     one_line,
     send,
-    try_to_write,
 )
 from fedgrid.engine.storage.user_paths import absolute, cache_folder
 from fedgrid.redaction import redacted
@@ -113,7 +113,7 @@ class Storage:
                     self._at_uri("written", partial(self._send, name))
 
     def remove(self, *names: str) -> None:
-        """Delete files at the URI, not in the mirror; missing files are ignored.
+        """Delete files, or folders with their content, at the URI, not in the mirror; ignore missing ones.
 
         Raises:
             RunError: the URI cannot be written.
@@ -121,22 +121,10 @@ class Storage:
 
         def delete(remote: fs.FileSystem, base: str) -> None:
             for info in remote.get_file_info([f"{base}/{name}" for name in names]):
-                if info.type != NOT_FOUND:
+                if info.type == fs.FileType.Directory:
+                    remote.delete_dir(info.path)
+                elif info.type != NOT_FOUND:
                     remote.delete_file(info.path)
-
-        if self.uri:
-            self._at_uri("written", delete)
-
-    def remove_folder(self, name: str) -> None:
-        """Delete a folder at the URI with its content, not in the mirror.
-
-        Raises:
-            RunError: the URI cannot be written.
-        """
-
-        def delete(remote: fs.FileSystem, base: str) -> None:
-            if remote.get_file_info(f"{base}/{name}").type != NOT_FOUND:
-                remote.delete_dir(f"{base}/{name}")
 
         if self.uri:
             self._at_uri("written", delete)
@@ -233,10 +221,11 @@ class Storage:
         """
         try:
             nearest = next(path for path in (self.root, *self.root.parents) if path.exists())
-            with TemporaryFile(dir=nearest):
-                pass
-            if self.uri:
-                try_to_write(*connect(self.uri))
+            with NamedTemporaryFile(dir=nearest, prefix=PARTIAL) as empty:
+                if self.uri:
+                    remote, base = connect(self.uri)
+                    send(remote, Path(empty.name), target := f"{base}/{Path(empty.name).name}")
+                    remote.delete_file(target)
         except (OSError, pa.ArrowException) as error:
             cause = error.strerror if isinstance(error, OSError) and error.strerror else one_line(error)
             raise ConfigError(

@@ -4,8 +4,6 @@ Two storages may hold the same run. Where both report to one place, such as an M
 them apart.
 """
 
-import json
-import re
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
@@ -17,7 +15,6 @@ from fedgrid.engine.storage.held_file import link, temporary_beside
 from fedgrid.engine.storage.storage import Storage
 
 NAME = "storage.json"
-BARE = re.compile(rb'\{"id": "[0-9a-f]{16}"\}\n')
 
 
 def claim(storage: Storage) -> str:
@@ -52,9 +49,7 @@ def id_of(root: Path) -> str:
             root.mkdir(parents=True, exist_ok=True)
             _create(path, seal({"id": token_hex(8)}))
     try:
-        text = path.read_bytes()
-        # Earlier ones had neither a format nor a checksum.
-        return str((json.loads(text) if BARE.fullmatch(text) else unseal(path, text))["id"])
+        return str(unseal(path)["id"])
     except (OSError, DamagedFile, KeyError) as error:
         raise ConfigError(f"{path} is damaged; delete it, and MLflow gets these runs anew") from error
 

@@ -6,8 +6,6 @@ digitnet on 8x8 images 1.17 times with SGD, 1.25 with Adam; LeNet-5 on 28x28 ima
 Shapes: W entries of a state vector that are parameters.
 """
 
-from typing import Protocol
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -17,36 +15,26 @@ from fedgrid.engine.models.flat_vectors import FlatModule
 from fedgrid.engine.training.settings import LocalTraining
 
 
-class Optimizer(Protocol):
-    """Turns gradients into steps."""
-
-    def step(self, weights: Tensor, gradient: Tensor) -> None:
-        """Change `weights`, shape (W,), in place; `gradient` is free to be overwritten."""
-
-    def memory(self) -> Vector | None:
-        """Return what is remembered, in the layout's order."""
-
-
 class Sgd:
     """As `torch.optim.SGD`; the memory is the momentum buffer."""
 
     def __init__(self, flat: FlatModule, training: LocalTraining, memory: Vector | None) -> None:
         self._flat, self._training = flat, training
-        self._velocity = None
+        self.tensors: list[Tensor] = []
         if training.momentum:
-            self._velocity = torch.zeros_like(flat.weights) if memory is None else flat.scatter(memory)
+            self.tensors = [torch.zeros_like(flat.weights) if memory is None else flat.scatter(memory)]
 
     def step(self, weights: Tensor, gradient: Tensor) -> None:
         """Take one step."""
         if self._training.weight_decay:
             gradient.add_(weights, alpha=self._training.weight_decay)
-        if self._velocity is not None:
-            gradient = self._velocity.mul_(self._training.momentum).add_(gradient)
+        for velocity in self.tensors:
+            gradient = velocity.mul_(self._training.momentum).add_(gradient)
         weights.add_(gradient, alpha=-self._training.learning_rate)
 
     def memory(self) -> Vector | None:
         """Return the momentum buffer, shape (W,)."""
-        return None if self._velocity is None else self._flat.gather(self._velocity)
+        return self._flat.gather(self.tensors[0]) if self.tensors else None
 
 
 class Adam:

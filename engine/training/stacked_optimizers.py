@@ -4,7 +4,7 @@ Shapes: S slots of the stack, W parameters of a model.
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,38 +12,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.training.optimizers import Adam
+from fedgrid.engine.training.optimizers import Adam, Sgd
 from fedgrid.engine.training.settings import LocalTraining
 
 
-class StackedOptimizer(Protocol):
-    """Turns gradients into steps."""
-
-    tensors: list[Tensor]
-    """All that it remembers, one row a slot, changed in place."""
-
-    def step(self, weights: Tensor, gradient: Tensor) -> None:
-        """Change `weights`, shape (S, W), in place; `gradient` is free to be overwritten."""
-
-    def memory(self) -> NDArray[Any] | None:
-        """Return what each client remembers, one row a slot, as `Optimizer.memory`."""
-
-
-class StackedSgd:
-    """As `Sgd`."""
+class StackedSgd(Sgd):
+    """As `Sgd`, whose steps are the same for rows."""
 
     def __init__(self, weights: Tensor, training: LocalTraining, memories: Mapping[int, Vector]) -> None:
         """Go on from the memories by slot; the other slots start fresh."""
         self._training = training
         self.tensors = [_filled(weights, memories)] if training.momentum else []
-
-    def step(self, weights: Tensor, gradient: Tensor) -> None:
-        """Take one step."""
-        if self._training.weight_decay:
-            gradient.add_(weights, alpha=self._training.weight_decay)
-        for velocity in self.tensors:
-            gradient = velocity.mul_(self._training.momentum).add_(gradient)
-        weights.add_(gradient, alpha=-self._training.learning_rate)
 
     def memory(self) -> NDArray[Any] | None:
         """Return the momentum buffers, shape (S, W)."""
@@ -89,7 +68,5 @@ def _filled(weights: Tensor, memories: Mapping[int, Vector]) -> Tensor:
     return filled
 
 
-STACKED_OPTIMIZERS: dict[str, type[StackedSgd] | type[StackedAdam]] = {
-    "sgd": StackedSgd,
-    "adam": StackedAdam,
-}
+StackedOptimizer = StackedSgd | StackedAdam
+STACKED_OPTIMIZERS: dict[str, type[StackedOptimizer]] = {"sgd": StackedSgd, "adam": StackedAdam}

@@ -54,7 +54,7 @@ def forget(config: RunConfig, storage: Storage) -> None:
         RunError: if it cannot be deleted.
     """
     folder = folder_of(storage.root, config)
-    storage.remove_folder(folder.name)
+    storage.remove(folder.name)
     if folder.exists():
         with disk_errors(folder):
             rmtree(folder)

@@ -101,7 +101,7 @@ class CentralisedFolder:
     def forget(self) -> None:
         """Delete all files of the training."""
         with disk_errors(self.path):
-            self._storage.remove_folder(self._name)
+            self._storage.remove(self._name)
             rmtree(self.path, ignore_errors=True)
         self._epochs = EPOCHS.empty_table()
 
@@ -146,8 +146,7 @@ class CentralisedFolder:
             return EPOCHS.empty_table()
 
     def _drop(self, last: int) -> None:
-        rounds = (number for number in checkpoint.stored_rounds(self.path) if number <= last)
-        gone = checkpoint.drop(self.path, rounds)
+        gone = checkpoint.drop(self.path, last)
         self._storage.remove(*(f"{self._name}/{name}" for name in gone))
 
     def _push(self, *names: str) -> None:

@@ -245,7 +245,7 @@ def _forget(runs: Sequence[RunConfig], storage: Storage, options: LaunchOptions,
         {f"{FOLDER}/{run.shared_prefix}" for run in runs} if options.cache is not None else set()
     )
     for name in (*(folder_of(storage.root, run).name for run in runs), *sorted(shared_prefixes)):
-        storage.remove_folder(name)
+        storage.remove(name)
         rmtree(storage.root / name, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""The server actor, which Ray Tune starts for a trial. Its `Server` drives the run's rounds and clustering.
+"""The server actor, which Ray Tune starts for a trial. Its `Session` drives the run's rounds and clustering.
 
 One trial is one run. Tune keeps the actor, and with it the client actors, from one trial to the next
 (`reuse_actors`), because starting a process with torch takes seconds.
@@ -20,6 +20,7 @@ from fedgrid.engine.clients.ray_pool import RayPool
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import RunError, in_one_line
+from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.engine.storage.clock import CLOCK, backoff
@@ -30,7 +31,7 @@ from fedgrid.grids.execution.run_events import RunEvent, RunFinished, RunStopped
 from fedgrid.grids.results.grid_folder import GridFolder
 
 if TYPE_CHECKING:
-    from fedgrid.engine.server import Server
+    from fedgrid.engine.session import Session
 
 Item: TypeAlias = tuple[RunEvent | BaseException, Future[None] | None]
 """An event, or the error that ends them, and the write that must have ended before it is reported."""
@@ -75,7 +76,7 @@ class ServerTrainable(tune.Trainable):
         """Choose the first run. Nothing here can fail: Tune does not report what fails in `setup`."""
         assert context is not None, "Tune passes it"
         self._context = context
-        self._server: Server | None = None
+        self._server: Session | None = None
         self._first = context.runs[int(config["index"])].name
         self.reset_config(config)
 
@@ -116,17 +117,24 @@ class ServerTrainable(tune.Trainable):
         if self._server is None:
             group = ray.util.get_current_placement_group()
             assert group is not None, "a trial has a placement group"
-            actors = RayPool(group, context.placement(self._index))
+            self._actors = RayPool(group, context.placement(self._index))
             # Imports torch, while the client actors do. The driver, which imports this module, needs none.
-            from fedgrid.engine.server import Server
+            from fedgrid.engine.session import Session
 
             # What the first round's scores and the end need, while the client actors import torch.
             import_meanwhile("sklearn.metrics", "sklearn.cluster", "fedgrid.tracking.figures")
-            self._server = Server(
-                actors, context.data_dir, context.cache, context.plugins, context.accept_changes
+            active.know(context.plugins)
+            self._server = Session(
+                self._actors,
+                context.data_dir,
+                threads=self._actors.placement.num_actors,
+                write_behind=True,
+                cache=context.cache,
+                accept_changes=context.accept_changes,
             )
         stop_asked = GridFolder(context.storage, context.grid).stop_asked
         run = context.runs[self._index]
+        self._actors.run = f"{run.name}-{run.run_id}"
         return run_to_end(self._server, run, context.storage, stop_asked, context.until.get(run.run_id))
 
 

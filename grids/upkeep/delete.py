@@ -71,7 +71,7 @@ def delete_grid(
             *(folder_of(storage.root, run) for run in doomed.runs),
             GridFolder(storage, name).path,
         ):
-            storage.remove_folder(folder.relative_to(storage.root).as_posix())
+            storage.remove(folder.relative_to(storage.root).as_posix())
             if folder.exists():
                 rmtree(folder)
     say(f"Deleted {name}: {doomed.words}.")

@@ -106,6 +106,11 @@ def test_a_state_without_memories_is_two_files(tmp_path):
     assert checkpoint.names(10) == ("state-000010.safetensors", "state-000010.sha256")
 
 
+def give_up(folder, number):
+    for name in checkpoint.files_of(folder, [number]):
+        (folder / name).unlink()
+
+
 def test_stored_rounds_are_newest_first(tmp_path):
     for rounds_done in (8, 10, 9):
         checkpoint.save(tmp_path, progress(rounds_done), {})
@@ -115,8 +120,8 @@ def test_stored_rounds_are_newest_first(tmp_path):
 def test_a_dropped_state_leaves_nothing(tmp_path):
     for rounds_done in (1, 2):
         checkpoint.save(tmp_path, progress(rounds_done), {})
-    assert checkpoint.drop(tmp_path, [1]) == list(checkpoint.names(1))
-    checkpoint.drop(tmp_path, [7])
+    assert sorted(checkpoint.drop(tmp_path, 1)) == sorted(checkpoint.names(1))
+    checkpoint.drop(tmp_path, 1)
     assert files(tmp_path) == ["state-000002.safetensors", "state-000002.sha256"]
 
 
@@ -128,7 +133,7 @@ def test_state_without_checksums_is_deleted_only_if_it_is_old(tmp_path):
     for number in (1, 3):
         (tmp_path / checkpoint.names(number)[1]).unlink()
     left = ["state-000001.safetensors", "state-client-000001-000001.safetensors"]
-    assert checkpoint.delete_leftovers(tmp_path, 1) == left
+    assert checkpoint.drop(tmp_path, 1) == left
     assert checkpoint.load(tmp_path, 2) is not None
     assert (tmp_path / "state-000003.safetensors").exists()
 
@@ -313,7 +318,7 @@ class TestClientMemories:
         for each in (first, second):
             checkpoint.save(tmp_path, each, {})
         flip(tmp_path / "state-client-000000-000002.safetensors")
-        checkpoint.drop(tmp_path, [2])
+        give_up(tmp_path, 2)
         assert "state-client-000000-000002.safetensors" not in files(tmp_path)
         checkpoint.save(tmp_path, second, {})
         assert described(newest(tmp_path)) == described(second)
@@ -321,22 +326,22 @@ class TestClientMemories:
     def test_are_dropped_with_the_last_state_that_needs_them(self, tmp_path, three_rounds):
         for each in three_rounds:
             checkpoint.save(tmp_path, each, {})
-        assert sorted(checkpoint.drop(tmp_path, [1])) == [
+        assert sorted(checkpoint.drop(tmp_path, 1)) == [
             "state-000001.safetensors",
             "state-000001.sha256",
             "state-client-000000-000001.safetensors",
         ]
         kept = ["state-client-000000-000002.safetensors", "state-client-000001-000001.safetensors"]
         assert memory_files(tmp_path) == kept
-        checkpoint.drop(tmp_path, [2])
+        checkpoint.drop(tmp_path, 2)
         assert memory_files(tmp_path) == kept
-        checkpoint.drop(tmp_path, [3])
+        checkpoint.drop(tmp_path, 3)
         assert files(tmp_path) == []
 
     def test_are_dropped_with_a_newer_state_that_is_given_up(self, tmp_path, three_rounds):
         for each in three_rounds[:2]:
             checkpoint.save(tmp_path, each, {})
-        checkpoint.drop(tmp_path, [2])
+        give_up(tmp_path, 2)
         assert memory_files(tmp_path) == [
             "state-client-000000-000001.safetensors",
             "state-client-000001-000001.safetensors",

@@ -257,7 +257,7 @@ def test_a_folder_of_another_configuration_is_refused_and_left_alone(tmp_path):
     config_file = folder.path / "config.json"
     config_file.write_text(config_file.read_text().replace("digits", "mnist"))
     before = content(folder.path)
-    message = f"{config_file} is damaged, or of another version of this run; move {folder.path} away"
+    message = f"{config_file} is damaged, or of another fedgrid; update fedgrid, or move {folder.path} away"
     for refuse in (folder.check_config, folder.open):
         with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
             refuse()

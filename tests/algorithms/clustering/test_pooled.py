@@ -11,7 +11,6 @@ from fedgrid.algorithms.clustering.pooled import (
     CosineSettings,
     centred_cosines,
     clustering_distances,
-    forget,
     known,
     pool,
     pooled_cosines,
@@ -68,10 +67,6 @@ class TestPool:
         assert known(state) == (0, 1, 2)
         assert pooled_cosines(state, (0, 1, 2)) is None
         assert pooled_cosines(state, (0, 2)) is not None
-
-    def test_forgotten_sums_are_gone(self):
-        state = state_of(2, clients((1, 0), (0, 1)))
-        assert set(state.arrays) - set(forget(state).arrays) == {"pooled_cosines_KK", "rounds_met_KK"}
 
 
 class TestDistances:

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from fedgrid.algorithms.embeddings.class_means import class_means
-from fedgrid.algorithms.embeddings.quantiser import quantised
+from fedgrid.algorithms.embeddings.quantiser import flipped, rounded, scaled
 from fedgrid.engine import checkpoint
 from fedgrid.engine.attacks.classes import by_partition, classes, most_common
 from fedgrid.engine.attacks.inversion import invert
@@ -190,8 +190,8 @@ class TestReconstruction:
         errors = {
             name: [mse(decode(encoder, scale.codes(bits()[None]))[0], truth) for _ in range(400)]
             for name, bits in {
-                "half": lambda: quantised(truth.ravel(), 0.5, rng).astype(np.float64),
-                "none": lambda: quantised(truth.ravel(), 0.0, rng).astype(np.float64),
+                "half": lambda: flipped(rounded(scaled(truth.ravel()), rng), 0.5, rng).astype(np.float64),
+                "none": lambda: rounded(scaled(truth.ravel()), rng).astype(np.float64),
                 "random": lambda: rng.integers(2, size=16).astype(np.float64),
             }.items()
         }

@@ -1,6 +1,7 @@
 """Downloads leave all files of a data set or none, and fail in one line."""
 
 import urllib.error
+from functools import partial
 
 import pytest
 
@@ -51,8 +52,11 @@ class TestDownload:
     @pytest.mark.parametrize(
         "fetch",
         [
-            *(downloads.mnist, downloads.fmnist, downloads.cifar10, downloads.pathmnist),
-            *(downloads.cifar100, downloads.svhn),
+            *(
+                partial(downloads.torchvision, name)
+                for name in ("MNIST", "FashionMNIST", "CIFAR10", "CIFAR100")
+            ),
+            *(partial(downloads.medmnist, "pathmnist"), downloads.svhn),
         ],
     )
     def test_torchvision_errors_are_reported_in_one_line(self, tmp_path, monkeypatch, fetch):

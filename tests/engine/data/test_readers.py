@@ -98,7 +98,7 @@ class TestCifar10:
         return tmp_path
 
     def test_images_and_labels(self, batches):
-        pool, server = readers.cifar10(batches)
+        pool, server = readers.cifar("CIFAR10", batches)
         assert pool.images.shape == (5, 3, 32, 32)
         assert pool.images[4, :, 0, 0].tolist() == [5, 55, 105]
         assert pool.labels.tolist() == [1, 2, 3, 4, 5]
@@ -108,7 +108,7 @@ class TestCifar10:
         file = batches / "cifar-10-batches-py" / "data_batch_3"
         file.write_bytes(file.read_bytes()[:100])
         with pytest.raises(DataError, match="data_batch_3 is damaged or incomplete: its MD5 sum is not"):
-            readers.cifar10(batches)
+            readers.cifar("CIFAR10", batches)
 
 
 class TestCifar100:
@@ -135,7 +135,7 @@ class TestCifar100:
         return tmp_path
 
     def test_images_and_fine_classes(self, batches):
-        pool, server = readers.cifar100(batches)
+        pool, server = readers.cifar("CIFAR100", batches)
         assert pool.images.shape == (2, 3, 32, 32)
         assert pool.images[1, :, 31, 0].tolist() == [7, 57, 107]
         assert pool.labels.tolist() == [99, 7]
@@ -145,7 +145,7 @@ class TestCifar100:
         file = batches / "cifar-100-python" / "train"
         file.write_bytes(file.read_bytes()[::-1])
         with pytest.raises(DataError, match="cifar-100-python/train is damaged .* its MD5 sum is not"):
-            readers.cifar100(batches)
+            readers.cifar("CIFAR100", batches)
 
     def test_files_are_those_that_torchvision_reads(self):
         from torchvision.datasets import CIFAR100, SVHN

@@ -122,5 +122,5 @@ def test_checksums_that_name_a_file_elsewhere_delete_nothing(tmp_path):
     other.write_text("not ours")
     checkpoint.save(folder, PROGRESS, {})
     (folder / checkpoint.names(1)[1]).write_text(f"{checksum(other)}  ../{other.name}\n")
-    checkpoint.drop(folder, [1])
+    checkpoint.drop(folder, 1)
     assert other.read_text() == "not ours"

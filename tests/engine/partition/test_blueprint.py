@@ -64,33 +64,27 @@ def test_rows_may_be_in_any_order(file):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("old", "new"),
     [
-        ("client_id,", "client,", "line 1: expected the columns client_id,partition,total_samples"),
-        ("total_samples,0,1,2", "total_samples,0,1,1", "line 1: expected the columns"),
-        ("0,train_set,3,2,1,0", "0,train_set,3,2,1", "line 3: expected 6 values as in line 1, found 5"),
-        (
-            "0,train_set,3,2,1,0",
-            "0,train_set,4,2,1,0",
-            "line 3: total_samples is 4, but the classes add up to 3",
-        ),
-        ("0,test_set,1,0,1,0", "0,test_set,1,0,one,0", "line 4: 'one' is not a number of images"),
-        ("0,test_set,1,0,1,0", "0,test_set,1,-1,2,0", "line 4: '-1' is not a number of images"),
-        ("0,test_set", "0,val_set", "line 4: expected 'orchestrator,central_test_set' or a client number"),
-        ("1,train_set", "0,train_set", "line 5: a second row for 0 train_set"),
-        ("1,test_set,2,0,0,2\n", "", "line 5: the file ends without a row '1,test_set'"),
-        ("1,train_set", "2,train_set", "line 6: the file ends without a row '1,train_set'"),
-        ("orchestrator,central_test_set,3,1,0,2\n", "", "without a row 'orchestrator,central_test_set'"),
-        (TEXT, "", "line 1: expected the columns"),
-        (TEXT, "\n".join(TEXT.splitlines()[:2]), "line 2: the file ends without a row '0,train_set'"),
+        ("client_id,", "client,"),
+        ("total_samples,0,1,2", "total_samples,0,1,1"),
+        ("0,train_set,3,2,1,0", "0,train_set,3,2,1"),
+        ("0,train_set,3,2,1,0", "0,train_set,4,2,1,0"),
+        ("0,test_set,1,0,1,0", "0,test_set,1,0,one,0"),
+        ("0,test_set,1,0,1,0", "0,test_set,1,-1,2,0"),
+        ("0,test_set", "0,val_set"),
+        ("1,train_set", "0,train_set"),
+        ("1,test_set,2,0,0,2\n", ""),
+        ("1,train_set", "2,train_set"),
+        ("orchestrator,central_test_set,3,1,0,2\n", ""),
+        (TEXT, ""),
+        (TEXT, "\n".join(TEXT.splitlines()[:1])),
     ],
 )
-def test_malformed_blueprint_is_named_with_its_line(file, old, new, message):
+def test_malformed_blueprint_is_refused_in_one_line(file, old, new):
     assert old in TEXT
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=r"blueprint\.csv (is no|cannot be read as a) blueprint") as caught:
         read_blueprint(file(TEXT.replace(old, new, 1)))
-    assert message in str(caught.value)
-    assert "blueprint.csv, line" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

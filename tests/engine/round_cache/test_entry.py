@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 from safetensors.numpy import load, save
 
-from fedgrid.engine.round_cache.entry import CHECKSUM, CacheEntry, Damaged, about_entry, decode, encode
+from fedgrid.engine.round_cache.entry import CacheEntry, decode, encode
+from fedgrid.engine.storage.sealed_arrays import ABOUT, CHECKSUM, Damaged, about_arrays
 
 DTYPES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 NAMES = st.text('aB_é"\\ \n\0', max_size=4)
@@ -148,31 +149,31 @@ class TestDamage:
 
     def test_swapped_values_are_noticed(self):
         first, second = np.float32([1, 2]), np.float32([3, 4])
-        about = about_entry(encoded(entry(a=first, b=second)))
+        about = about_arrays(encoded(entry(a=first, b=second)))
         for arrays in ({"a": second, "b": first}, {"a": first}, {"a": first, "c": second}):
             with pytest.raises(Damaged):
-                decoded(save(arrays, about))
+                decoded(save(arrays, {ABOUT: json.dumps(about)}))
 
     @pytest.mark.parametrize("array", [np.int32([1, 2]), np.float32([[1, 2]]), np.float32([1, 2, 0])])
     def test_another_type_or_shape_is_noticed(self, array):
-        about = about_entry(encoded(entry(values=np.array([1, 2], np.float32))))
+        about = about_arrays(encoded(entry(values=np.array([1, 2], np.float32))))
         with pytest.raises(Damaged):
-            decoded(save({"values": array}, about))
+            decoded(save({"values": array}, {ABOUT: json.dumps(about)}))
 
     @pytest.mark.parametrize(
-        "change", [{"cost": "1.0"}, {"seconds": "9.0"}, {"computed_by": "other"}, {CHECKSUM: "0" * 64}]
+        "change", [{"cost": 1.0}, {"seconds": 9.0}, {"computed_by": "other"}, {CHECKSUM: "0" * 64}]
     )
     def test_other_metadata_is_noticed(self, change):
         whole = encoded(small())
         with pytest.raises(Damaged):
-            decoded(save(load(whole), {**about_entry(whole), **change}))
+            decoded(save(load(whole), {ABOUT: json.dumps({**about_arrays(whole), **change})}))
 
     @pytest.mark.parametrize("missing", ["cost", "seconds", "computed_by", CHECKSUM])
     def test_missing_metadata_is_noticed(self, missing):
         whole = encoded(small())
-        about = {name: value for name, value in about_entry(whole).items() if name != missing}
+        about = {name: value for name, value in about_arrays(whole).items() if name != missing}
         with pytest.raises(Damaged):
-            decoded(save(load(whole), about))
+            decoded(save(load(whole), {ABOUT: json.dumps(about)}))
 
     @pytest.mark.parametrize(
         "data",
@@ -213,14 +214,14 @@ class TestDamage:
 class TestAbout:
     def test_description_is_read_from_the_first_bytes_alone(self):
         whole = encoded(entry(mean_P=np.ones(100_000, np.float32)))
-        about = about_entry(whole[:1024])
-        assert (about["computed_by"], about["seconds"], about["cost"]) == ("1f3870be274f", "0.1", "12.5")
+        about = about_arrays(whole[:1024])
+        assert (about["computed_by"], about["seconds"], about["cost"]) == ("1f3870be274f", 0.1, 12.5)
 
     @pytest.mark.parametrize("data", [b"", b"\xff" * 8, with_header([]), with_header({"__metadata__": 1})])
     def test_bytes_that_are_no_entry_have_no_description(self, data):
         with pytest.raises(Damaged):
-            about_entry(data)
+            about_arrays(data)
 
     def test_entry_cut_within_its_description_has_none(self):
         with pytest.raises(Damaged):
-            about_entry(encoded(small())[:100])
+            about_arrays(encoded(small())[:100])

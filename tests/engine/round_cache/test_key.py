@@ -18,6 +18,7 @@ from fedgrid.engine.clients import worker
 from fedgrid.engine.clients.messages import ClientData, Moved, Setup, TrainTask
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.data.pixel_statistics import PixelStatistics
+from fedgrid.engine.integrity import made_with
 from fedgrid.engine.models import flat_vectors, networks, normalisation
 from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.round_cache import key
@@ -308,11 +309,12 @@ class TestCode:
         root = Path(key.__file__).parents[2]
         for package in ("engine", "algorithms"):
             copytree(root / package, tmp_path / package, ignore=ignore_patterns("__pycache__"))
-        monkeypatch.setattr(key, "__file__", str(tmp_path / "engine" / "round_cache" / "key.py"))
-        before = key._numerics.__wrapped__()
+        monkeypatch.setattr(made_with, "__file__", str(tmp_path / "engine" / "integrity" / "made_with.py"))
+        before = made_with.code_of.__wrapped__()
         copied = tmp_path.joinpath(*module.__name__.split(".")[1:]).with_suffix(".py")
         copied.write_text(copied.read_text() + "\n# another line\n")
-        assert key._numerics.__wrapped__() != before
+        assert made_with.code_of.__wrapped__() != before
+        assert made_with.code_of() in key._numerics()
 
     def test_module_of_a_rule_is_part_of_the_key(self, tmp_path, monkeypatch):
         monkeypatch.syspath_prepend(tmp_path)

@@ -120,7 +120,7 @@ def test_plain_folder_needs_no_push_or_pull(tmp_path):
     write(storage, "run/done.json", "{}")
     storage.push("run/done.json", "run/not-there")
     storage.remove("run/done.json")
-    storage.remove_folder("run")
+    storage.remove("run")
     storage.refresh("run/not-there")
     storage.pull("run")
     storage.pull_marks()
@@ -184,7 +184,7 @@ def test_pull_from_an_empty_uri_creates_nothing(machine):
     here.pull_marks()
     here.refresh("storage.json")
     here.remove("run/done.json")
-    here.remove_folder("run")
+    here.remove("run")
     assert files(here.root) == {}
 
 
@@ -245,7 +245,7 @@ def test_remove_folder_deletes_its_content(machine, bucket):
     for name in ("run/log.txt", "run/figures/a.svg", "other/log.txt"):
         write(here, name, "text")
         here.push(name)
-    here.remove_folder("run")
+    here.remove("run")
     assert set(files(bucket)) == {"other/log.txt"}
 
 
@@ -358,8 +358,8 @@ def test_files_pushed_by_another_process_are_seen(machine, uri, tmp_path):
 
 def test_check_writable_leaves_no_file(machine, bucket, tmp_path):
     machine("here").check_writable()
-    assert list(tmp_path.iterdir()) == []
-    bucket.mkdir(parents=True)
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+    bucket.mkdir(parents=True, exist_ok=True)
     machine("here").check_writable()
     assert list(bucket.iterdir()) == []
     Storage.of(tmp_path / "a" / "b").check_writable()
@@ -387,15 +387,18 @@ def test_check_writable_refuses_a_read_only_folder(tmp_path):
 
 
 def test_an_unknown_scheme_is_named():
-    message = "--storage nfs4://host/runs: unknown scheme 'nfs4'; known: s3, gs, hdfs, abfs and fsspec's"
     for use in (Storage.check_writable, Storage.pull_marks):
-        with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        with pytest.raises(
+            ConfigError, match=r"^--storage nfs4://host/runs: cannot be reached \(Protocol .*nfs4"
+        ):
             use(Storage.of("nfs4://host/runs"))
 
 
 def test_a_missing_package_is_named():
     register_implementation("absent", "no_such_package.Files", errtxt="Install no_such_package", clobber=True)
-    with pytest.raises(ConfigError, match=r"^--storage absent://host/runs: Install no_such_package$"):
+    with pytest.raises(
+        ConfigError, match=r"^--storage absent://host/runs: cannot be reached \(Install no_such_package\)"
+    ):
         Storage.of("absent://host/runs").check_writable()
 
 

@@ -40,11 +40,6 @@ def test_drivers_that_start_together_get_one_id(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["storage.json"]
 
 
-def test_id_without_format_is_of_an_earlier_fedgrid_and_stays(tmp_path):
-    (tmp_path / "storage.json").write_text('{"id": "0123456789abcdef"}\n')
-    assert id_of(tmp_path) == "0123456789abcdef"
-
-
 def test_id_of_a_newer_fedgrid_is_refused(tmp_path):
     (tmp_path / "storage.json").write_text(json.dumps({"id": "ab", "format": FORMAT + 1}))
     with pytest.raises(NewerFormat):

@@ -7,18 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.server import Server
-from fedgrid.engine.session import Session
 from fedgrid.grids.execution import server_trainable
 from fedgrid.grids.execution.run_events import RunFinished, RunStarted
 from fedgrid.grids.execution.server_trainable import EventReader, ServerTrainable
 from tests.helpers.time import Time
-
-
-def test_trainable_is_named_after_the_server_that_it_runs():
-    """Ray shows the class of an actor by name, and benchmarks and tests find it by that name."""
-    assert issubclass(Server, Session)
-    assert ServerTrainable.__name__.startswith(Server.__name__)
 
 
 def test_events_arrive_in_order_and_none_is_lost():

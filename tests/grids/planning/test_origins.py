@@ -140,8 +140,8 @@ def test_run_goes_on_with_another_torch_only_if_that_is_accepted(made, monkeypat
 def test_other_code_is_noticed_when_the_run_is_finished(made, monkeypatch, tmp_path):
     config, storage, _, check = made
     run_one(config, storage=storage, data_dir=tmp_path)
-    code = module._code_of
-    monkeypatch.setattr(module, "_code_of", lambda *classes: code(*classes)[::-1])
+    code = module.code_of
+    monkeypatch.setattr(module, "code_of", lambda *classes: code(*classes)[::-1])
     for refuse in (check, partial(run_one, config, storage=storage, data_dir=tmp_path)):
         with pytest.raises(ConfigError, match="made with other code: .*--accept-changes"):
             refuse()
