@@ -52,8 +52,7 @@ class ClientWorker:
         keep_freed_memory()
         self._flat = FlatModule(module_of(setup, device))
         self._stacks = StackTraining(setup, device) if setup.training.stacked > 1 else None
-        self._setup, self._device = setup, device
-        self._holdings = Holdings(setup, device)
+        self._setup, self._device, self._holdings = setup, device, Holdings(setup, device)
         self._factors = {data.client: data.factor for data in setup.clients}
         self._server_set = DeviceSet.of(setup.server_set, device)
         self._server_parts = {
