@@ -74,8 +74,8 @@ class OwnRuleSettings(FedOptSettings):
     def _has_its_rule(self) -> Self:
         if self.local is not None:
             raise ValueError(
-                f"local = {self.local.name}: clients train by this algorithm's own rule already; leave it "
-                "out, or take it under another algorithm, such as fedavg"
+                f"local = {self.local.name}: clients already train by this algorithm's own rule; leave it "
+                "out, or use it with another algorithm, such as fedavg"
             )
         return self
 
@@ -87,8 +87,8 @@ class OwnAdaptationSettings(OwnRuleSettings):
     def _adapts_itself(self) -> Self:
         if self.fine_tune:
             raise ValueError(
-                f"fine_tune = {self.fine_tune}: this algorithm says itself what clients do before a test; "
-                "leave it out, or take it under another algorithm, such as fedavg"
+                f"fine_tune = {self.fine_tune}: this algorithm defines what clients do before a test; "
+                "leave it out, or use it with another algorithm, such as fedavg"
             )
         return self
 

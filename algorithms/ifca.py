@@ -70,7 +70,7 @@ class Ifca(SharedLayers):
         if problem := conditions.too_few_for(self.settings.num_clusters):
             return problem
         if self.settings.choose_on == "reference" and not conditions.has_reference_images:
-            return "choose_on reference needs images that the server holds: set split.reference_images"
+            return "choose_on reference needs images that the server has: set split.reference_images"
         return one_model_each(self.settings.local) or super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:

@@ -98,7 +98,7 @@ class Ocfl(FedOpt):
         with threadpool_limits(limits=1):
             labels = self.settings.clusterer.fit(distances_KK, rng)
         if (labels == NOISE).all() and not self.settings.unclustered_consumes_shot:
-            warning = f"{self.settings.clusterer.name} found no clusters: the next rise is tried instead"
+            warning = f"{self.settings.clusterer.name} found no clusters: the next rise is tried"
             return state, Diagnostics(warnings=(warning,))
         groups = labels_to_groups(labels, distances_KK, self.settings.noise)
         shots_taken = int(state.arrays["shots_taken"][0])

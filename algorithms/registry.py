@@ -58,7 +58,7 @@ _ENTRIES = (
     AlgorithmEntry(
         "sattler",
         "SCL",
-        "splits a cluster when its mean update vanishes, its members' not",
+        "splits a cluster when its mean update vanishes but its members' updates do not",
         SATTLER_SOURCE,
         Sattler,
         SattlerSettings(),
@@ -159,7 +159,7 @@ _ENTRIES = (
     AlgorithmEntry(
         "briggs-as-published",
         "BCL as published",
-        "similarities in the place of distances: joins unlike clients",
+        "similarities in place of distances: merges dissimilar clients",
         BRIGGS_SOURCE,
         BriggsAsPublished,
         BriggsAsPublishedSettings(),
@@ -167,7 +167,7 @@ _ENTRIES = (
     _ocfl(
         "ocfl-affinity-as-published",
         "OCFL-AFF as published",
-        "distances in the place of similarities: trades members between clusters",
+        "distances in place of similarities: mixes members of clusters",
         _ocfl_as_published(AffinityAsPublished()),
     ),
     _ocfl(

@@ -45,7 +45,7 @@ def check_format(found: object, path: Path) -> None:
     """
     text = str(found)
     if isinstance(found, bool) or not (text.isascii() and text.isdecimal()):
-        raise DamagedFile(path, "it names no format")
+        raise DamagedFile(path, "it has no format")
     if int(text) != FORMAT:
         raise NewerFormat(path, f"format {text}")
 
@@ -69,12 +69,12 @@ def unseal(path: Path, text: str | bytes | None = None) -> dict[str, Any]:
     except FileNotFoundError:
         raise
     except (OSError, ValueError, RecursionError) as error:
-        raise DamagedFile(path, "it is no JSON" if isinstance(error, ValueError) else str(error)) from error
+        raise DamagedFile(path, "it is not JSON" if isinstance(error, ValueError) else str(error)) from error
     if not isinstance(values, dict):
-        raise DamagedFile(path, "it is no JSON object")
+        raise DamagedFile(path, "it is not a JSON object")
     check_format(values.get(VERSION), path)
     if values.pop(CHECKSUM, None) != _checksum(values):
-        raise DamagedFile(path, "its checksum is another one")
+        raise DamagedFile(path, "its checksum differs")
     del values[VERSION]
     return values
 

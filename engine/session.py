@@ -101,7 +101,7 @@ class Session:
         federation = Federation.of(config, setup, truth_K, threads=self._threads, encoder=encoder)
         if run_state is None:
             run_state = federation.begin(fresh_models(config, setup))
-        folder.log(f"goes on after round {run_state.rounds_done}" if run_state.rounds_done else "starts")
+        folder.log(f"continues after round {run_state.rounds_done}" if run_state.rounds_done else "starts")
         if (slow := slow_precision(machines, config.training.precision)) is not None:
             folder.log(f"warning: {slow}")
         cache = self._open_cache(config, storage, setup, machines)

@@ -24,7 +24,7 @@ class EncoderSettings(Section):
     second for images with several channels, as the paper does. `pca`: principal components; `pixels`: the
     images themselves."""
     public: str | None = None
-    """A data set, as `fmnist`, or `reference`: the reference images that the server holds
+    """A data set, as `fmnist`, or `reference`: the reference images that the server has
     (`split.reference_images`). The server trains on it; nothing is sent but the encoder."""
     epochs: PositiveInt = 20
     """On the public set."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def _is_flip(given: "float | tuple[float, ...]") -> "float | tuple[float, ...]":
     budgets = given if isinstance(given, tuple) else (given,)
     if not budgets or not all(0 <= each <= 0.5 for each in budgets):
-        raise ValueError(f"{given} given; expected a probability from 0 to 0.5, or a list of such (budgets)")
+        raise ValueError(f"{given} given; expected a probability from 0 to 0.5, or a list of them (budgets)")
     return given
 
 

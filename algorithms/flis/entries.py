@@ -10,7 +10,7 @@ FLIS = (
     AlgorithmEntry(
         "flis-dc",
         "FLIS-DC",
-        "overlapping clusters each round, of models that predict alike; clients choose one",
+        "overlapping clusters in each round, of models that predict alike; clients choose one",
         SOURCE,
         FlisDc,
         FlisDcSettings(),
@@ -18,7 +18,7 @@ FLIS = (
     AlgorithmEntry(
         "flis-hc",
         "FLIS-HC",
-        "clusters once, in round 1, by the predictions of everybody's models",
+        "clusters once, in round 1, by the predictions of all clients' models",
         SOURCE,
         FlisHc,
         FlisHcSettings(),

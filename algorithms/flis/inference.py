@@ -31,7 +31,7 @@ CLASSES = "classes_KM"
 UNKNOWN = -1
 """The class in the row of a model that has predicted nothing."""
 NEEDS_REFERENCES = (
-    "compares models by their predictions on images that the server holds: set split.reference_images, to "
+    "compares models by their predictions on images that the server has: set split.reference_images, to "
     "2500 as in the paper or to fewer (they are taken from the official test set and are in no test)"
 )
 

@@ -56,7 +56,7 @@ LOCAL_ENTRIES = (
     AlgorithmEntry(
         "per-fedavg",
         "Per-FedAvg",
-        "one model for all, from which a client gets far in a few steps of its own before the test",
+        "one model for all, which each client adapts in a few steps before the test",
         "Fallah et al. 2020, arXiv:2002.07948",
         PerFedAvg,
         PerFedAvgSettings(),

@@ -70,7 +70,7 @@ def slow_precision(machines: Sequence[Machine], precision: str) -> str | None:
         return None
     return (
         "training.precision = bfloat16: the device has no instructions for it and emulates them, which may "
-        "take longer than float32; choose float32, or nodes with AVX512_BF16, AMX or a GPU from Ampere on"
+        "be slower than float32; choose float32, or nodes with AVX512_BF16, AMX or a GPU from Ampere on"
     )
 
 

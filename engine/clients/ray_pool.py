@@ -197,7 +197,7 @@ class RayPool:
         hosted = ", ".join(str(client) for client, home in self._home.items() if home == index)
         if self._deaths[index] >= MAX_DEATHS:
             raise RunError(
-                f"client {hosted}, {when}: its actor died or hung {MAX_DEATHS} times, at last: {cause}. "
+                f"client {hosted}, {when}: its actor died or hung {MAX_DEATHS} times, last: {cause}. "
                 "It may be out of memory: fewer actors at a time (--clients-per-actor) need less"
             )
         ray.kill(self._actors[index])
@@ -210,8 +210,9 @@ class RayPool:
             self._replace(index, str(again).splitlines()[0], when)
         except GetTimeoutError as again:
             raise RunError(
-                f"client {hosted}, {when}: its actor died and no other started within {START_TIMEOUT:g} s; "
-                "look at the cluster's nodes, then give the same command to go on"
+                f"client {hosted}, {when}: its actor died and no replacement started within "
+                f"{START_TIMEOUT:g} s; "
+                "check the cluster's nodes, then repeat the command to continue"
             ) from again
 
     def _check_machine(self, index: int, hosted: str, when: str) -> None:
@@ -225,7 +226,7 @@ class RayPool:
         if len(that_matter([before, machine], precision)) > 1:
             was, now = (sorted(one.items() - other.items()) for one, other in permutations((before, machine)))
             raise RunError(
-                f"client {hosted}, {when}: its actor died, and the next one is on another kind of machine "
+                f"client {hosted}, {when}: its actor died, and its replacement is on another kind of machine "
                 f"({dict(now)} in the place of {dict(was)}); the same command goes on where the machines are "
                 "as before, or with --accept-changes"
             )

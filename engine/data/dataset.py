@@ -70,7 +70,7 @@ def check_images(dataset: Dataset, part: str, image_set: ImageSet) -> None:
     outside = labels[(labels < 0) | (labels > last)]
     if len(outside):
         raise DataError(
-            f"{dataset.name}: label {outside[0]} of a {part} image is no class; allowed: 0 to {last}"
+            f"{dataset.name}: label {outside[0]} of a {part} image is not a class; allowed: 0 to {last}"
         )
     counts_L = np.bincount(labels, minlength=dataset.num_classes)
     if not counts_L.all():

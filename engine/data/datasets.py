@@ -43,7 +43,7 @@ def find(name: str, data_dir: Path) -> Dataset:
     if given_path.startswith(SHIPPED) and not path.exists():
         raise DataError(
             f"{name}: these images came with a job; `fedgrid submit` it again from the machine that has "
-            "them, or name their place as an absolute path"
+            "them, or give their location as an absolute path"
         )
     reader, source = OWN_FORMATS[kind]
     if size and reader is not image_folders:
@@ -96,7 +96,7 @@ def load(name: str, data_dir: Path, download: bool = True) -> Pair:
         otherwise = f"make it with `{dataset.made_by}`" if dataset.made_by else download_it
         raise DataError(
             f"{dataset.title}: {data_dir / missing[0]} is missing; put it there, or {otherwise}, "
-            "or point FEDGRID_DATA or --data-dir to where it is"
+            "or set FEDGRID_DATA or --data-dir to its folder"
         )
     if missing and dataset.fetch:
         downloads.download(dataset.title, dataset.fetch, dataset.files, data_dir)

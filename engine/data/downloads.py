@@ -58,7 +58,8 @@ def download(title: str, fetch: Fetch, files: tuple[str, ...], data_dir: Path) -
     except (OSError, RuntimeError, EOFError, HTTPException) as error:
         raise DataError(
             f"{title} could not be downloaded into {data_dir} ({_one_line(error)}); "
-            f"check the network and the data folder and try again, or put there yourself: {', '.join(files)}"
+            "check the network and the data folder and try again, or put these files there: "
+            f"{', '.join(files)}"
         ) from error
 
 

@@ -126,7 +126,7 @@ def _of_leaf(file: Path) -> Iterator[Part]:
         for writer, data in users.items():
             values = np.array(data["x"], np.float64).reshape(-1, SIDE, SIDE)
             if not ((values >= 0) & (values <= 1)).all():
-                raise ValueError("a pixel that is not from 0 to 1")
+                raise ValueError("a pixel outside 0 to 1")
             yield _checked(writer, np.rint(255 * values).astype(np.uint8), data["y"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{file} is not one of LEAF's files for FEMNIST: {_cause(error)}") from error
@@ -163,7 +163,7 @@ def _image(given: Any) -> Images:
     if not isinstance(encoded, bytes):
         values = np.array(given)
         if not ((values >= 0) & (values <= 255) & (values == np.rint(values))).all():
-            raise ValueError("a grey value that is no whole number from 0 to 255")
+            raise ValueError("a grey value that is not a whole number from 0 to 255")
         return values.astype(np.uint8).reshape(SIDE, SIDE)
     with Image.open(BytesIO(encoded), formats=("PNG", "JPEG")) as image:
         if image.size != (SIDE, SIDE):
@@ -176,7 +176,7 @@ def _checked(writer: str, images: Images, labels: list[int]) -> Part:
         raise ValueError(f"{len(labels)} labels for {len(images)} images of writer {writer}")
     for label in labels:
         if not isinstance(label, int) or not 0 <= label < NUM_CLASSES:
-            raise ValueError(f"label {label!r} of writer {writer} is no class from 0 to {NUM_CLASSES - 1}")
+            raise ValueError(f"label {label!r} of writer {writer} is not a class from 0 to {NUM_CLASSES - 1}")
     return writer, images, labels
 
 

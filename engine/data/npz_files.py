@@ -93,8 +93,8 @@ def _opened(path: Path) -> Iterator[NpzFile]:
     check_is_file(path, "an npz file with MedMNIST's keys (folder:PATH names a folder of images)")
     if path.exists() and not zipfile.is_zipfile(path):
         raise DataError(
-            f"{path} is no npz file, or not a whole one; expected what numpy.savez writes, with "
-            "train_images, train_labels, test_images and test_labels; was it downloaded or copied whole?"
+            f"{path} is not a complete npz file; expected what numpy.savez writes, with "
+            "train_images, train_labels, test_images and test_labels; was it downloaded or copied completely?"
         )
     try:
         with np.load(path, allow_pickle=False) as file:

@@ -68,7 +68,7 @@ def place(dataset: str) -> Path:
     """
     if dataset not in _known:
         raise DataError(
-            f"{dataset}: it is not known here where these images lie; give the run again with their path, as "
+            f"{dataset}: the location of these images is not known here; repeat the run with their path, as "
             f"in --dataset {dataset.partition(':')[0]}:PATH"
         )
     return _known[dataset]

@@ -128,7 +128,7 @@ def _idx(file: Path, num_dims: int) -> NDArray[np.uint8]:
         raise DataError(f"{file} cannot be read: {error.strerror}; expected an idx file there") from error
     header = 4 * (1 + num_dims)
     if len(data) < header or data[:4].tolist() != [0, 0, 8, num_dims]:
-        raise damaged(file, f"it does not begin like an idx file of bytes in {num_dims} dimensions")
+        raise damaged(file, f"it does not start like an idx file of bytes in {num_dims} dimensions")
     shape = data[4:header].view(">u4").tolist()
     if len(data) != header + prod(shape):
         raise damaged(file, f"{len(data)} bytes instead of {header + prod(shape)}")

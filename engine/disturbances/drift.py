@@ -61,7 +61,7 @@ def problem_with(
         if move.to >= split.num_clusters:
             return f"client {client} moves to group {move.to}, but the last one is {split.num_clusters - 1}"
         if move.to == groups_K[client]:
-            return f"client {client} is in group {move.to} from the start; name another one"
+            return f"client {client} is in group {move.to} from the start; choose another one"
         if move.round > rounds:
             return f"client {client} moves in round {move.round}, but the last one is {rounds}"
         if move.round <= joins.get(client, 1):

@@ -35,7 +35,7 @@ class Faults(Section):
     @classmethod
     def _each_client_once(cls, clients: tuple[int, ...]) -> tuple[int, ...]:
         if len(set(clients)) < len(clients):
-            raise ValueError(f"{list(clients)} names a client twice")
+            raise ValueError(f"{list(clients)} lists a client twice")
         return tuple(sorted(clients))
 
     @property

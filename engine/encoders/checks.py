@@ -28,7 +28,7 @@ def check_encoder(
     where, key = f"encoder.public = {settings.public}", ("algorithm", "encoder", "public")
     if settings.public == REFERENCE:
         if not has_reference_images:
-            raise ConfigError(f"{where}: the server holds none; set split.reference_images", key)
+            raise ConfigError(f"{where}: the server has none; set split.reference_images", key)
         return
     own, public = find(dataset, data_dir), find(settings.public, data_dir)
     if public.name == own.name:

@@ -51,7 +51,7 @@ def _decoded(data: bytes, path: Path, encoder_id: str) -> Encoder:
     try:
         arrays, about = sealed_arrays.decode(data, encoder_id)
     except sealed_arrays.Damaged as error:
-        raise DamagedFile(path, "it is no encoder, or another one") from error
+        raise DamagedFile(path, "it is not this encoder") from error
     check_format(about[METADATA], path)
     lists = {key: tuple(about[key]) for key in ("shape", "losses")}
     return Encoder(**{key: about[key] for key in KEPT} | lists, arrays=arrays, id=encoder_id)

@@ -44,7 +44,7 @@ def checksums(folder: Path, config: RunConfig) -> dict[str, str]:
     listed = found.get("files")
     named = {"run_id": config.run_id, "rounds": config.training.rounds, "files": listed}
     if found != named or not isinstance(listed, dict):
-        raise DamagedFile(folder / DONE, "it is not of this run")
+        raise DamagedFile(folder / DONE, "it belongs to another run")
     return listed | _of_times(folder)
 
 
@@ -59,7 +59,7 @@ def check(path: Path, listed: Mapping[str, str]) -> None:
     except OSError as error:
         raise DamagedFile(path, f"it cannot be read: {error.strerror}") from error
     if not same:
-        raise DamagedFile(path, "its bytes are not those of the finished run")
+        raise DamagedFile(path, "its bytes differ from those of the finished run")
 
 
 def damage(folder: Path, config: RunConfig, *, everything: bool) -> str | None:
@@ -91,7 +91,7 @@ def _of_times(folder: Path) -> dict[str, str]:
             raise DamagedFile(path, "it is missing") from None
         return {}
     except (OSError, ValueError) as error:
-        raise DamagedFile(path, "it is no line of sha256sum") from error
+        raise DamagedFile(path, "it is not a line of sha256sum") from error
     if name != TIMES:
         raise DamagedFile(path, f"it does not name {TIMES}")
     return {name: digest}

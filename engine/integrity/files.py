@@ -41,7 +41,7 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     found = about.get(METADATA.encode())
     check_format(None if found is None else found.decode("ascii", "replace"), path)
     if about.get(COLUMNS.encode()) != _digest(names).encode():
-        raise DamagedFile(path, "its columns are others than were written")
+        raise DamagedFile(path, "its columns differ from those written")
     if missing is not None:
         raise DamagedFile(path, f"{missing} fewer values than were written")
     unknown = [name for name in names if name not in schema.names]
@@ -52,7 +52,7 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
             table = table.append_column(column, pa.nulls(len(table), schema.field(column).type))
     table = table.select(schema.names)
     if not table.schema.equals(schema):
-        raise DamagedFile(path, "its columns have other types than were written")
+        raise DamagedFile(path, "its columns have other types than those written")
     # The cast drops what Parquet adds to the columns' metadata: written again, they are the same bytes.
     return table.cast(schema)
 

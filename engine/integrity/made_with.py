@@ -28,7 +28,7 @@ PACKAGES = ("fedgrid", "torch", "numpy", "scipy", "scikit-learn", "hdbscan")
 SOURCES = ("engine/**/*.py", "algorithms/contract/*.py")
 """Code of every run. Of `algorithms` a run has what its algorithm imports."""
 OURS = "fedgrid.algorithms."
-ACCEPT = "--accept-changes goes on and notes it, --fresh starts over"
+ACCEPT = "--accept-changes continues and notes it, --fresh starts over"
 
 MadeWith = Mapping[str, str]
 """Name -> digest, version or model: `images`, `code`, `python`, packages, and those of a `Machine`."""
@@ -104,8 +104,8 @@ def check_images(run: str, before: MadeWith, now: MadeWith) -> None:
     """
     if before.get(IMAGES) != now[IMAGES]:
         raise DataError(
-            f"{run} was trained on other images than its data set has now (digest "
-            f"{before.get(IMAGES, 'none')[:8]} then, {now[IMAGES][:8]} now): put those back, give the new "
+            f"{run} was trained on images other than those its data set has now (digest "
+            f"{before.get(IMAGES, 'none')[:8]} then, {now[IMAGES][:8]} now): restore those, give the new "
             "data set another name, or start over with --fresh"
         )
 

@@ -104,7 +104,8 @@ def read_blueprint(path: Path) -> Blueprint:
         or (counts_RL.sum(axis=1) != totals_R).any()
     ):
         raise DataError(
-            f"{path} is no blueprint: expected the columns {','.join(COLUMNS)} and one for each class, a row "
-            f"of the {SERVER[0]} and {' and '.join(PARTITIONS)} of each client from 0 up, whose counts add up"
+            f"{path} is not a blueprint: expected the columns {','.join(COLUMNS)} and one for each class, a "
+            f"row of the {SERVER[0]}, and {' and '.join(PARTITIONS)} rows of each client from 0 up; counts "
+            "must add up"
         )
     return Blueprint(counts_RL[1::2], counts_RL[2::2], counts_RL[0], classes)

@@ -117,8 +117,8 @@ def _plugin(digest: str) -> Plugin:
         source = _sources.get(digest)
         if source is None:
             raise ConfigError(
-                f"this run has a plugin of digest {digest[:12]}, which was not given or has changed; "
-                "name its file, as it was, with --plugin"
+                f"this run has a plugin of digest {digest[:12]}, which is missing or has changed; "
+                "name its unchanged file with --plugin"
             )
         if source.code is None:
             raise ConfigError(
@@ -141,7 +141,7 @@ def _checked(plugin: Plugin) -> Plugin:
         own = plugin.source.name
         owner = own if (kind, name) in plugin.names[:index] else owners.get((kind, name))
         if owner is not None:
-            where = f"stands in {own} twice" if owner == own else f"is both of {owner} and of {own}"
+            where = f"is in {own} twice" if owner == own else f"is both of {owner} and of {own}"
             raise ConfigError(f"{kind} '{name}' {where}; give one of them another name")
     return plugin
 

@@ -109,7 +109,9 @@ def of_listed(
                 raise ConfigError(f"plugin {source.name}: {name} has {item!r}; expected {expected}")
     plugin = Plugin(source, *map(tuple, lists))
     if not any(lists):
-        raise ConfigError(f"plugin {source.name} lists nothing; give it any of {', '.join(LISTS)} = [...]")
+        raise ConfigError(
+            f"plugin {source.name} lists nothing; define at least one of {', '.join(LISTS)} = [...]"
+        )
     for kind, name in plugin.names:
         if not PLAIN_NAME.fullmatch(name):
             raise ConfigError(

@@ -140,9 +140,7 @@ def _step(
 def _stepped(federation: Federation, plan: Plan, updates: Updates) -> tuple[State, Diagnostics]:
     """Run the algorithm's step; without any update nothing changes."""
     if not updates.clients:
-        return plan.state, Diagnostics(
-            warnings=("every client that was asked dropped out: nothing has changed",)
-        )
+        return plan.state, Diagnostics(warnings=("every sampled client dropped out: nothing has changed",))
     rng = generator(federation.seed, "algorithm", round_index=plan.round_index)
     state, diagnostics = federation.algorithm.step(plan.state, plan.round_index, updates, rng)
     if diagnostics.silhouette is None:

@@ -31,7 +31,7 @@ class Driver(Holder):
     name: str
     """Of its file, relative to the storage's root."""
     claims: Claims | None
-    """None if it may do anything: of a newer version, or damaged."""
+    """None if it may change any run: of a newer version, or damaged."""
 
     @property
     def token(self) -> str:

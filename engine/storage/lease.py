@@ -117,7 +117,7 @@ class Lease:
             RunError: one has.
         """
         if self.lost.is_set():
-            raise RunError("another fedgrid has taken over this storage, so this one ends; nothing is lost")
+            raise RunError("another fedgrid has taken over this storage, so this one stops; nothing is lost")
 
     def confirm(self) -> None:
         """Look once more at a URI, some time after taking the lease and before anything is computed.
@@ -243,7 +243,11 @@ class Lease:
 
     def _clash(self, other: Driver) -> str | None:
         if other.claims is None:
-            return "is of another version, which has the storage alone" if other.found else "may do anything"
+            return (
+                "is of another version, which uses the storage exclusively"
+                if other.found
+                else "may change any run"
+            )
         return self._claims.clash(other.claims)
 
     def _delete(self, gone: Driver) -> None:

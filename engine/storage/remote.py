@@ -55,7 +55,7 @@ def listing(remote: fs.FileSystem, base: str, folder: str) -> dict[str, fs.FileI
     for name in found:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or "\0" in name:
-            raise RunError(f"{base} has a file named {name!r}, which is none of fedgrid's; delete it there")
+            raise RunError(f"{base} has a file named {name!r}, which fedgrid did not write; delete it there")
     return found
 
 

@@ -59,7 +59,7 @@ class LocalTraining(Section):
     @classmethod
     def _augment_is_a_set(cls, augment: tuple[Augment, ...]) -> tuple[Augment, ...]:
         if len(set(augment)) < len(augment):
-            raise ValueError(f"{list(augment)} names something twice; name each once")
+            raise ValueError(f"{list(augment)} lists something twice; list each once")
         return tuple(sorted(augment))
 
     @model_validator(mode="after")

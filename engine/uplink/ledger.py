@@ -196,5 +196,5 @@ class PrivacyLedger(Ledger):
         if budget is not None and (last := len(orders) - len(self._within(budget, orders))):
             yield (
                 f"{last} of the {len(orders)} clients asked have spent their budget of epsilon "
-                f"{budget:g}: they send nothing any more"
+                f"{budget:g}: they send nothing from now on"
             )

@@ -153,7 +153,7 @@ def parse_step(given: object) -> object:
         return given
     if not isinstance(given, Mapping) or len(given) != 1 or next(iter(given)) not in STEPS:
         known = ", ".join(STEPS)
-        raise ValueError(f"{given!r} is no step; expected one key of {known}, as in {{clip: 1.0}}")
+        raise ValueError(f"{given!r} is not a step; expected one key of {known}, as in {{clip: 1.0}}")
     return STEPS[next(iter(given))].model_validate(given)
 
 
@@ -167,9 +167,9 @@ def in_order(uplink: "Sequence[Step]") -> "Sequence[Step]":
     order = list(STEPS)
     for before, after in pairwise(names):
         if order.index(after) < order.index(before):
-            raise ValueError(f"{after} after {before} makes no sense; the order is {', '.join(order)}")
+            raise ValueError(f"{after} after {before} is in the wrong order; expected {', '.join(order)}")
         if after == before != "clip":
-            raise ValueError(f"{after} stands there twice; leave one out")
+            raise ValueError(f"{after} is there twice; leave one out")
     if "noise" in names and "clip" not in names:
         raise ValueError(
             "noise without clip: its size is a multiple of the clip before it; add one, as in "

@@ -63,7 +63,7 @@ def whole(path: Path, line: int, name: str, text: str) -> int:
         DataError: the cell is not such a number.
     """
     if not text.isdecimal() or len(text) > MOST_DIGITS:
-        raise malformed(path, line, f"{name} '{text[:MOST_SHOWN]}'", "a whole number from 0 on")
+        raise malformed(path, line, f"{name} '{text[:MOST_SHOWN]}'", "a whole number of at least 0")
     return int(text)
 
 

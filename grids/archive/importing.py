@@ -76,7 +76,9 @@ def import_archive(
     found = {name: layout.experiments(path), f"{name}-temperature": layout.temperatures(path)}
     grids = [Imported(name, runs, RunLog(name, storage.root, warn)) for name, runs in found.items() if runs]
     if not grids:
-        raise ConfigError(f"{path} has folders of the authors' archive, but no run in them; unpack it whole")
+        raise ConfigError(
+            f"{path} has folders of the authors' archive, but no run in them; unpack the whole archive"
+        )
     trainings = list(_readable(read_training, layout.trainings(path)))
     rows = [row for rows in _readable(read_explanations, layout.explanations(path)) for row in rows]
     storage.pull_marks()

@@ -73,10 +73,10 @@ def attack_grid(
     if not done:
         raise ConfigError(
             f"none of the {len(chosen)} runs of {name} is finished, so there is nothing to attack; "
-            "`fedgrid run` goes on"
+            "`fedgrid run` continues the grid"
         )
     if len(done) < len(chosen):
-        warn(f"{len(chosen) - len(done)} of {len(chosen)} runs are not finished, so not attacked")
+        warn(f"{len(chosen) - len(done)} of {len(chosen)} runs are not finished and were skipped")
     grid = GridFolder(storage, grid_name)
     with Lease(storage, grid_name, of_further_results("attacks", done), warn) as lease:
         lease.confirm()
@@ -92,7 +92,7 @@ def attack_grid(
         return failed
     _show(settings, summary, console)
     if not attacked and not failed:
-        print_plain(console, "attacked before: nothing to do")
+        print_plain(console, "already attacked")
     print_plain(console, f"Every client: {path}")
     return failed
 

@@ -15,7 +15,7 @@ from fedgrid.tracking.tables.table import Table
 MESSAGES = "error from messages MSE"
 TEXT = (
     "What a server, or whoever has the clusters' models, learns of the clients' images: docs/attacks.md. Of "
-    "the runs that were finished when `fedgrid attack` was given last."
+    "the runs that were finished when `fedgrid attack` last ran."
 )
 
 

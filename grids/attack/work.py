@@ -94,7 +94,7 @@ def _encoder(files: AttackFiles) -> "Encoder | None":
     encoder_id = str(parts[0].made_with.get(ENCODER, "")) if parts else ""
     encoder = store.load_encoder(files.storage, encoder_id) if encoder_id else None
     if encoder is None:
-        raise RunError(f"{files.config.name}: its encoder {encoder_id} is not in {files.storage} any more")
+        raise RunError(f"{files.config.name}: its encoder {encoder_id} is no longer in {files.storage}")
     return encoder
 
 

@@ -70,7 +70,7 @@ def print_grid(facts: Mapping[str, Any], storage: Storage, console: Console) -> 
     say(f"Its runs, with their ids:  fedgrid runs {name} --sort ari")
     say(f"One of them:               fedgrid show {facts['runs'][0]['run_id']}")
     if not is_complete:
-        say(f"How far it is:             fedgrid status {name}")
+        say(f"Its progress:              fedgrid status {name}")
     if facts["done"]:
         say(f"Tables and figures:        fedgrid report {name}")
 

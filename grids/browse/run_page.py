@@ -72,7 +72,7 @@ def _pace(facts: Mapping[str, Any]) -> str:
 def _settings(facts: Mapping[str, Any]) -> str:
     changed = facts["changed"]
     if changed is None:
-        return "Its images are not here, nor what is usual for them; config.json has all settings."
+        return "Its images are not on this machine, so defaults are unknown; config.json has all settings."
     if not changed:
         return f"Model {facts['model']}; all settings have their defaults."
     lines = [

@@ -43,7 +43,7 @@ def show_runs(
         RunError: if the storage cannot be read.
     """
     if as_csv and as_json:
-        raise ConfigError("--csv and --json: choose one")
+        raise ConfigError("choose one of --csv and --json")
     storage.pull_marks()
     every = rows_of(GridFolder(storage, grid).runs(), storage)
     conditions = read_conditions(where)

@@ -62,7 +62,7 @@ def _added(found: list[Condition], column: str, operator: str, value: str) -> li
         try:
             float(value)
         except ValueError as error:
-            raise ConfigError(f"--where {column}{operator}{value}: '{value}' is no number") from error
+            raise ConfigError(f"--where {column}{operator}{value}: '{value}' is not a number") from error
         return [*found, Condition(column, operator, (value,))]
     value = text_of(value)
     for place, other in enumerate(found):

@@ -112,7 +112,7 @@ def run_centralised(
     show(folder, proposal, find(config.dataset, data_dir), console)
     show_beside(beside, config.dataset, console)
     if was_finished:
-        print_plain(console, "finished before: nothing to do")
+        print_plain(console, "already finished")
 
 
 def _trained(

@@ -133,7 +133,7 @@ def run_command() -> None:
     except OSError as error:
         # The disk, rights or the network: nothing that a traceback explains.
         place = f"{error.filename}: " if error.filename else ""
-        _fail(f"{place}{error.strerror or error}; mend that, and the same command continues", FAILED)
+        _fail(f"{place}{error.strerror or error}; fix it, and the same command continues", FAILED)
     except Exception as error:
         if not isinstance(error.__cause__, KeyboardInterrupt):
             raise

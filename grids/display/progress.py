@@ -128,11 +128,11 @@ class Lines(View):
 
     def prepare(self, config: RunConfig, encoder: str) -> None:
         """Print that the run's encoder comes first."""
-        self._say(config, f": trains its encoder first, if there is none yet ({encoder})")
+        self._say(config, f": trains its encoder first, unless the storage has it ({encoder})")
 
     def start(self, config: RunConfig, rounds_done: int) -> None:
         """Print that a run starts, or after which round it resumes."""
-        self._say(config, ": " + (f"goes on after round {rounds_done}" if rounds_done else "starts"))
+        self._say(config, ": " + (f"continues after round {rounds_done}" if rounds_done else "starts"))
 
     def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
         """Print the round."""

@@ -144,7 +144,7 @@ def ask_to_stop(name: str, storage: Storage, console: Console) -> None:
     grid.runs()
     driver = driver_of(storage, name)
     if driver is None or driver.what != name:
-        raise ConfigError(f"{name} is not running; `fedgrid status {name}` shows how far it is")
+        raise ConfigError(f"{name} is not running; `fedgrid status {name}` shows its progress")
     grid.ask_to_stop()
     print_plain(
         console, f"{name} on {driver.process} stops after the rounds under way; `fedgrid run` continues it"

@@ -119,7 +119,7 @@ def _show_scores(outcomes: Sequence[Outcome], console: Console, per_run: bool) -
         console.print(result_table(outcomes, console.width))
     elif len(outcomes) <= ROWS_SHOWN:
         console.print(seeds_table(outcomes, console.width))
-        console.print(f"{EXACT}; every run by itself:  --per-run", highlight=False)
+        console.print(f"{EXACT}; each run:  --per-run", highlight=False)
     else:
         console.print(summary_table(summary_rows(outcomes), console.width))
         console.print(EXACT, highlight=False)
@@ -145,7 +145,7 @@ def _epsilons(outcomes: Sequence[Outcome]) -> str:
 
 def _counts(grid: Grid, done: int, failed: int, tally: Tally | None) -> str:
     if tally is None:
-        return f"{done} of {len(grid.runs)} runs were finished before: nothing to do"
+        return f"{done} of {len(grid.runs)} runs were already finished"
     failures = f", {failed} failed" if failed else ""
     share = tally.share_outside_clients
     outside = "" if share is None else f", {share:.0%} of the time outside training and tests"

@@ -57,7 +57,7 @@ def retry(
     grid = launched(name, storage)
     failed = [run for run in grid.runs if RunFolder(storage, run).failure()]
     if not failed:
-        raise ConfigError(f"no run of {name} failed; `fedgrid status {name}` shows how far it is")
+        raise ConfigError(f"no run of {name} failed; `fedgrid status {name}` shows its progress")
     active.use(plugins)
     if plugins:
         _check_given(failed)

@@ -101,7 +101,7 @@ class _Listener(tune.Callback):
 
     def on_step_end(self, iteration: int, trials: Sequence[TuneTrial], **info: Any) -> None:
         for trial_id, limit in self._deadlines.overdue():
-            self._hung[trial_id] = f"its server gave no sign for {limit:.0f} s, and was killed"
+            self._hung[trial_id] = f"its server did not respond for {limit:.0f} s, and was killed"
             actor = self._running[trial_id].temporary_state.ray_actor
             if actor is not None:
                 ray.kill(actor)

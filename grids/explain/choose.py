@@ -134,7 +134,8 @@ def jobs_of(
     finished = [run for run in runs if is_finished(storage, run)]
     if not finished:
         raise ConfigError(
-            f"none of the {len(runs)} runs is finished, so there is nothing to explain; `fedgrid run` goes on"
+            f"none of the {len(runs)} runs is finished, so there is nothing to explain; `fedgrid run` "
+            "continues the grid"
         )
     for run in finished:
         _check_model(run, asked, data_dir)

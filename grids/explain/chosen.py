@@ -58,4 +58,4 @@ def _read(grid: GridFolder) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except DamagedFile as error:
-        raise RunError(f"{error}: move it away, and give the grid's `fedgrid explain` again") from error
+        raise RunError(f"{error}: move it away, and repeat the grid's `fedgrid explain`") from error

@@ -81,7 +81,7 @@ def explain_grid(
         show_plan(jobs, todo, waiting, data_dir, nodes_to_run_on(), as_json=as_json, console=console)
         return Explanation()
     if waiting:
-        warn(f"{len(waiting)} of {len(runs)} runs are not finished, so not explained: {_named(waiting)}")
+        warn(f"{len(waiting)} of {len(runs)} runs are not finished and were skipped: {_named(waiting)}")
     claims = of_further_results("explanations", (job.config for job in jobs))
     with Lease(storage, grid_name, claims, warn) as lease:
         lease.confirm()
@@ -168,7 +168,7 @@ def _show(name: str, summary: ExplainedGrid, todo: Sequence[Job], console: Conso
             if text:
                 print_plain(console, text)
     if not todo:
-        print_plain(console, "explained before: nothing to do")
+        print_plain(console, "already explained")
     print_plain(console, f"Curves, maps and tests:  fedgrid report {name}")
 
 

@@ -36,7 +36,7 @@ algorithm; the icon of a chart above the list shows curves. `fedgrid ui {grid}` 
 ```
 fedgrid status {grid}      # runs done, running, waiting, failed
 fedgrid report {grid}      # tables, figures and tests
-fedgrid run {grid}         # goes on after an interruption
+fedgrid run {grid}         # continues after an interruption
 fedgrid sync {grid}        # logs here what is missing
 ```
 """

@@ -194,7 +194,7 @@ class RunLog:
         lacking = len(self._waiting.keys() | self._taken.keys())
         if lacking:
             self._warn(
-                f"{lacking} {'run is' if lacking == 1 else 'runs are'} not in MLflow yet, or not whole; "
+                f"{lacking} {'run is' if lacking == 1 else 'runs are'} not, or not completely, in MLflow; "
                 f"`fedgrid sync {self._grid_name}` logs what is missing"
             )
 
@@ -268,4 +268,4 @@ class RunLog:
         if self._warned is None or self._now() - self._warned >= self._pauses.warn:
             self._warned = self._now()
             cause = str(error) if isinstance(error, TrackingError) else f"MLflow: {error!r}"
-            self._warn(f"{cause}; training goes on, and what MLflow lacks is logged when it is back")
+            self._warn(f"{cause}; training goes on, and what MLflow has missed is logged when it is back")

@@ -93,7 +93,7 @@ def _initialised(place: str, workers: int) -> Iterator[None]:
         # Ray raises a bare one if its processes take longer to start than 30 seconds.
         cause = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise RunError(
-            f"no Ray cluster to run on ({cause}); `ray stop` ends the rest of an old one, and "
+            f"no Ray cluster is available ({cause}); `ray stop` ends the rest of an old one, and "
             "RAY_raylet_start_wait_time_s=120 waits longer on a busy machine"
         ) from error
     try:

@@ -143,7 +143,7 @@ def _show(
 
 def _about_time(capacities: Sequence[Capacity], device: str) -> str:
     what = "GPU" if device == "cuda" else "core"
-    note = f"Time: estimated from some seconds of training on random images on a {what} here"
+    note = f"Time: estimated from a few seconds of training on random images on a {what} here"
     on_gpu = any(capacity.placement.gpus_per_actor for capacity in capacities)
     return f"{note};\nwith the cluster's GPUs it is much less." if on_gpu and what == "core" else f"{note}."
 

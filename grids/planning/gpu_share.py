@@ -153,7 +153,7 @@ def measure_on_cluster(workloads: tuple[Workload, ...]) -> Taken:
         taken: Taken = ray.get(task, timeout=2 * TIMEOUT)
     except ray.exceptions.GetTimeoutError as error:
         ray.cancel(task, force=True)
-        raise RunError("no GPU was free to measure what a client takes on it") from error
+        raise RunError("no GPU was free to measure the memory that a client takes") from error
     except ray.exceptions.RayTaskError as error:
         cause = error.cause
         if isinstance(cause, FedgridError):

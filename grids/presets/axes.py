@@ -92,7 +92,7 @@ def seeds_in(text: str) -> list[int]:
         first = int(match[1])
         last = int(match[2] or first)
         if not first <= last < first + MOST_SEEDS:
-            raise ConfigError(f"seeds = '{text}': a range goes up, by less than {MOST_SEEDS}, as in 0..4")
+            raise ConfigError(f"seeds = '{text}': a range ascends, by less than {MOST_SEEDS}, as in 0..4")
         seeds.extend(range(first, last + 1))
     return seeds
 
@@ -166,7 +166,7 @@ def extend(axes: Axes, text: str) -> Axes:
     has = {item.label for item in axes[axis]}
     for item in (added := _added(axis, values)):
         if item.label in has:
-            raise ConfigError(f"the grid has {axis} {item.label} already; leave it out")
+            raise ConfigError(f"the grid already has {axis} {item.label}; leave it out")
         has.add(item.label)
     return {**axes, axis: (*axes[axis], *added)}
 

@@ -48,5 +48,5 @@ def with_value(values: Mapping[str, Any], path: Sequence[str], value: Any, sourc
         return {**values, key: value}
     inner = values.get(key, {})
     if not isinstance(inner, Mapping):
-        raise ConfigError(f"{source}: {key} is {inner!r}, it has no keys")
+        raise ConfigError(f"{source}: {key} is {inner!r} and has no keys")
     return {**values, key: with_value(inner, rest, value, source)}

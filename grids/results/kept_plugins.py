@@ -53,7 +53,7 @@ def read_index(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except DamagedFile as error:
-        raise ConfigError(f"{error}; move it away, and give the grid's `fedgrid run` again") from error
+        raise ConfigError(f"{error}; move it away, and repeat the grid's `fedgrid run`") from error
 
 
 def titles(folder: Path) -> dict[str, str]:
@@ -104,7 +104,7 @@ def _source(path: Path, digest: str, name: str | None) -> PluginSource:
     if digest_of(code) != digest:
         raise ConfigError(
             f"{path} is not what its name says: it was changed after the grid was launched, and is not "
-            "executed; name the file, as it was, with --plugin"
+            "executed; name its unchanged file with --plugin"
         )
     return PluginSource(str(path), digest, code)
 

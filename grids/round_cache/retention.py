@@ -106,4 +106,4 @@ class Retention:
         except (OSError, RunError) as error:
             if not self._warned:
                 self._warned = True
-                self._warn(f"states that no run needs any more stay in the round cache: {error}")
+                self._warn(f"states that no run needs any longer stay in the round cache: {error}")

@@ -193,14 +193,14 @@ def _own(key: str, in_file: Mapping[str, Any], own: Mapping[str, Any], place: Pl
         if allowed is not None and value not in allowed:
             raise unknown(key, str(value), allowed)
         if key == "trials" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise ConfigError(f"trials = {value!r}: expected a whole number from 1 on")
+            raise ConfigError(f"trials = {value!r}: expected a whole number of at least 1")
         return read_early_stop(value) if key == EARLY_STOP else value
 
 
 def _algorithm(runs: Sequence[RunConfig]) -> str:
     names = list(dict.fromkeys(run.algorithm["name"] for run in runs))
     if len(names) > 1:
-        raise ConfigError(f"a search is for one algorithm, not {', '.join(names)}; name one")
+        raise ConfigError(f"a search takes one algorithm, not {', '.join(names)}; name one")
     return str(names[0])
 
 

@@ -40,7 +40,7 @@ def check_same(search: Search, storage: Storage) -> None:
     except (OSError, yaml.YAMLError):
         stored = None
     if not isinstance(stored, dict) or SEARCH not in stored:
-        raise ConfigError(f"{search.name} is the name of a grid already; give the search another --name")
+        raise ConfigError(f"{search.name} is already the name of a grid; give the search another --name")
     other = [
         key
         for key, value in search.described.items()
@@ -48,8 +48,8 @@ def check_same(search: Search, storage: Storage) -> None:
     ]
     if other:
         raise ConfigError(
-            f"{storage} has a search {search.name} with another {' and '.join(other)}; give this one another "
-            "--name"
+            f"{storage} has a search {search.name} with another {' and '.join(other)}; give this one "
+            "another --name"
         )
 
 

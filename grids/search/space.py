@@ -120,7 +120,7 @@ def _dimension(key: str, given: Any, kinds: set[Any]) -> Dimension:
         ):
             raise ConfigError(f"{SEARCH}.{key} = {given!r}: expected a list of plain values")
         if len({repr(value) for value in given}) < len(given):
-            raise ConfigError(f"{SEARCH}.{key} = {given!r}: a value is given twice")
+            raise ConfigError(f"{SEARCH}.{key} = {given!r}: a value is listed twice")
         return Choices(tuple(given))
     if not isinstance(given, Mapping):
         raise ConfigError(

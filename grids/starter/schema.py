@@ -165,7 +165,7 @@ def _own_key(name: str, keys: Mapping[str, Schema]) -> Schema:
             "additionalProperties": {"anyOf": [space, {"type": "array", "minItems": 1}]},
             "description": "Settings of the algorithm, each with a range or a list of values.",
         },
-        "trials": {"type": "integer", "minimum": 1, "description": "Settings to try."},
+        "trials": {"type": "integer", "minimum": 1, "description": "Number of settings to try."},
         "searcher": {"enum": list(SEARCHERS)},
         "objective": {"enum": list(OBJECTIVES), "description": "What is maximised; ari is an oracle."},
         EARLY_STOP: {

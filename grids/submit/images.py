@@ -54,7 +54,7 @@ class Shipment:
         self._size += sum(file.stat().st_size for file in files)
         if self._size > LIMIT:
             raise ConfigError(
-                f"{name}: the images of this job are {self._size >> 20} MiB with these, and at most "
+                f"{name}: the job's images are {self._size >> 20} MiB with these, and at most "
                 f"{LIMIT >> 20} MiB travel with a job; put them on a disk that all machines of the cluster "
                 "have, and name the absolute path there"
             )

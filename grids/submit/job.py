@@ -68,7 +68,7 @@ def submit(
         RunError: if the cluster no longer answers; a job that has started goes on.
     """
     if (cluster is None) == (address is None):
-        raise ConfigError("which cluster? either --cluster FILE, or --address http://127.0.0.1:8265")
+        raise ConfigError("name the cluster: --cluster FILE, or --address http://127.0.0.1:8265")
     if address is not None and not address.startswith(("http://", "https://")):
         raise ConfigError(f"--address {address}: expected a job server, as in http://127.0.0.1:8265")
     if cluster is not None:
@@ -89,12 +89,12 @@ def submit(
                         "env_vars": {**ENVIRONMENT, "FEDGRID_COMMIT": commit(), **_source(arguments)},
                     },
                 )
-            print_plain(console, f"job {job} runs on the cluster; this machine may be switched off")
+            print_plain(console, f"job {job} runs on the cluster; you may switch this machine off")
             print_plain(
                 console, f"  to follow it  {by_hand(cluster, address, f'ray job logs --follow {job}')}"
             )
             print_plain(console, f"  to stop it    {by_hand(cluster, address, f'ray job stop {job}')}")
-            with _one_line_errors(url, RunError, f"the job goes on: {look}", runs=True):
+            with _one_line_errors(url, RunError, f"the job continues: {look}", runs=True):
                 return _follow(client, job, console) if follow else 0
 
 
@@ -181,7 +181,7 @@ def _client(url: str) -> "JobSubmissionClient":
     try:
         return JobSubmissionClient(url, headers=_authorization())
     except (KeyError, TypeError, ValueError) as error:
-        raise ConnectionError("what answers there is no job server of Ray") from error
+        raise ConnectionError("what answers there is not Ray's job server") from error
 
 
 def _authorization() -> dict[str, str]:
@@ -227,7 +227,7 @@ def _follow(client: "JobSubmissionClient", job: str, console: Console) -> int:
     try:
         asyncio.run(_show(client, job, console))
     except KeyboardInterrupt:
-        print_plain(console, f"job {job} goes on")
+        print_plain(console, f"job {job} continues")
         return 0
     info = client.get_job_info(job)
     if info.status == JobStatus.SUCCEEDED:

@@ -33,7 +33,7 @@ def check_cluster_file(path: Path) -> None:
     try:
         config = read_yaml(path).values
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}; which file did ray up take?") from error
+        raise ConfigError(f"cannot read {path}: {error.strerror}; name the file that ray up took") from error
     if not isinstance(config.get("provider"), dict):
         raise ConfigError(f"{path} describes no cluster for ray up: it has no provider:")
 
@@ -105,9 +105,10 @@ def _wait(process: "subprocess.Popen[bytes]", port: int, cluster: Path, output: 
             return
         # Another program took the port first. It must get neither the token nor the code.
         raise ConfigError(
-            f"port {port} of this machine belongs to another program; the same command takes another"
+            f"port {port} of this machine belongs to another program; run the same command again to use "
+            "another port"
         )
-    raise ConfigError(f"no way to the head of {cluster}: {_cause(output)}; is it up? ray up {cluster}")
+    raise ConfigError(f"no connection to the head of {cluster}: {_cause(output)}; is it up? ray up {cluster}")
 
 
 def _answers(address: str) -> bool:

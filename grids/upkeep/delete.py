@@ -58,7 +58,9 @@ def delete_grid(
     doomed = find_doomed(name, storage)
     if ask is not None:
         if not sys.stdin.isatty():
-            raise ConfigError(f"delete {name} ({doomed.words})? there is no terminal to ask on: add --yes")
+            raise ConfigError(
+                f"delete {name} ({doomed.words})? there is no terminal to confirm on: add --yes"
+            )
         if not ask(printable(redacted(f"Delete the grid {name} in {storage}: {doomed.words}?"))):
             say("Nothing was deleted.")
             return

@@ -55,7 +55,7 @@ def run_doctor(storage: str, as_json: bool, console: Console) -> bool:
     say()
     for problem in found.problems:
         say(f"problem: {problem}")
-    say("No problem found." if not found.problems else f"{len(found.problems)} to mend.")
+    say("No problem found." if not found.problems else f"{len(found.problems)} to fix.")
     return not found.problems
 
 

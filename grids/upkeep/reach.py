@@ -26,7 +26,7 @@ def ray() -> Mapping[str, str]:
     """
     address = cluster.address()
     if address == cluster.LOCAL:
-        return {"cluster": "none is running; a grid starts one on this machine alone"}
+        return {"cluster": "not running; a grid starts one on this machine"}
     host, _, port = address.rpartition(":")
     if "://" not in address and port.isdecimal():
         try:

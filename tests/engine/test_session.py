@@ -325,7 +325,7 @@ def full(monkeypatch, after):
 
 
 def test_a_round_that_could_not_be_written_stops_the_run_in_the_next(tmp_path, monkeypatch):
-    """Round 2 is lost, round 3 not kept upon it: the run goes on after round 1, to the same numbers."""
+    """Round 2 is lost, round 3 not kept upon it: the run continues after round 1, to the same numbers."""
     run, opened = config(), Session(InProcessPool(), NOWHERE, write_behind=True)
     opened.open(run, Storage.of(tmp_path / "full"))
     with monkeypatch.context() as patch:
@@ -418,7 +418,7 @@ def test_a_run_goes_on_on_another_machine(tmp_path, monkeypatch):
     kept = numbers(folder_of(tmp_path / "bucket", run))
     assert kept == numbers(folder_of(there.root, run)) == numbers(finish(run, tmp_path / "plain"))
     log = (folder_of(tmp_path / "bucket", run) / "log.txt").read_text().splitlines()
-    assert [line.split(" ", 2)[2] for line in log] == ["starts", "goes on after round 2", "finished"]
+    assert [line.split(" ", 2)[2] for line in log] == ["starts", "continues after round 2", "finished"]
     here.pull_marks()
     assert RunFolder(here, run).is_done
     assert session().open(run, here) == 3

@@ -82,7 +82,7 @@ def convert_femnist(source: Path, data_dir: Path, console: Console) -> None:
     with console.status(f"Reading {escape(str(source))} ..."):
         made = convert(source, target)
     console.print(
-        f"{made.writers:,} writers, {made.pool:,} images to train on and {made.test:,} of the server: "
+        f"{made.writers:,} writers, {made.pool:,} training images and {made.test:,} for the server: "
         f"{escape(str(target))}",
         soft_wrap=True,
     )
@@ -98,7 +98,7 @@ def show_scenario(
         ConfigError: if the data set cannot be split like this, or a figure not be drawn in this format.
     """
     if figure is not None and figure.suffix not in FORMATS:
-        raise ConfigError(f"--figure {figure}: a figure is one of {', '.join(FORMATS)}; name it so")
+        raise ConfigError(f"--figure {figure}: expected a file name that ends with {' or '.join(FORMATS)}")
     setup, groups_K = prepare(config, data_dir)
     held_K = [(client.train.labels, client.test.labels) for client in setup.clients]
     blueprint = blueprint_of(held_K, setup.server_set.labels, setup.num_classes)

@@ -110,7 +110,7 @@ def write_comparison(
         RunError: if it cannot be written.
     """
     if one == other:
-        raise ConfigError(f"compare {one} with what? name two grids of one storage")
+        raise ConfigError(f"compare {one} with another grid: name two grids of one storage")
     _check_known(storage, one, other)
     studies = _read(one, storage, console), _read(other, storage, console)
     if not set(studies[0].scenarios) & set(studies[1].scenarios) or not paired_algorithms(*studies):

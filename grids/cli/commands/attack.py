@@ -20,19 +20,22 @@ def attack(
     filters: Filters = None,
     clients: Annotated[
         int | None,
-        typer.Option(min=1, help="Reconstruction: invert the updates of so many clients.", show_default="3"),
+        typer.Option(min=1, help="Reconstruction: clients whose updates are inverted.", show_default="3"),
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(min=1, help="Reconstruction: steps of the optimizer a client.", show_default="300"),
+        typer.Option(min=1, help="Reconstruction: optimizer steps per client.", show_default="300"),
     ] = None,
     round_: Annotated[
         int | None,
         typer.Option(
-            "--round", min=1, help="The state after this round, if it is kept.", show_default="last"
+            "--round",
+            min=1,
+            help="Attack the state after this round, if its checkpoint is kept.",
+            show_default="last",
         ),
     ] = None,
-    processes: Annotated[int, typer.Option(min=1, help="Attack so many runs at the same time.")] = 1,
+    processes: Annotated[int, typer.Option(min=1, help="Runs to attack in parallel.")] = 1,
     plugins: Plugins = None,
     storage: StorageAt = "runs",
     data_dir: DataDir = None,

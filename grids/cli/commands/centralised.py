@@ -21,13 +21,13 @@ app = typer.Typer()
 @app.command(epilog="Example: `fedgrid centralised mnist --epochs 30`")
 def centralised(
     dataset: Annotated[
-        str, typer.Argument(help="A name of `fedgrid data`, folder:PATH or npz:PATH.", show_default=False)
+        str, typer.Argument(help="A data set of `fedgrid data`, folder:PATH or npz:PATH.", show_default=False)
     ],
     epochs: Annotated[
         int | None, typer.Option(min=2, help="Passes over the pool. [default: the data set's rounds]")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="A name of `fedgrid models`. [default: the data set's]")
+        str | None, typer.Option(help="A model of `fedgrid models`. [default: the data set's]")
     ] = None,
     seed: Seed = None,
     changes: Changes = None,
@@ -35,7 +35,7 @@ def centralised(
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Delete what there is of this training, and start over.")
+        bool, typer.Option("--fresh", help="Delete what is stored of this training, and start over.")
     ] = False,
     accept_changes: AcceptChanges = False,
     as_json: AsJson = False,

@@ -38,18 +38,19 @@ def explain(
     filters: Filters = None,
     images: Annotated[
         int | None,
-        typer.Option(min=1, help="Images of each client.", show_default="24, or all if a client has fewer"),
+        typer.Option(min=1, help="Images per client.", show_default="24, or all if a client has fewer"),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, help="Most steps of a curve.", show_default="32")
+        int | None, typer.Option(min=1, help="Steps of a curve, at most.", show_default="32")
     ] = None,
     round_: Annotated[
-        str, typer.Option("--round", help="The state after this round: last, or a number.")
+        str, typer.Option("--round", help="Explain the state after this round: last, or a number.")
     ] = "last",
     baseline: Annotated[
         Literal["mean", "black", "blur"] | None,
         typer.Option(
-            help="Absent pixels: mean colour of the client's images, black, or blurred.", show_default="mean"
+            help="What removed pixels become: the mean colour of the client's images, black, or blurred.",
+            show_default="mean",
         ),
     ] = None,
     as_published: Annotated[

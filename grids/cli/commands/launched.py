@@ -83,7 +83,7 @@ def ui(
 @app.command(epilog="Example: `fedgrid delete quickstart`")
 def delete(
     grid: GridName,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     storage: StorageAt = "runs",
 ) -> None:
     """Delete a grid: its folder, and those of its runs that no other grid has.

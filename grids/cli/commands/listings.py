@@ -32,7 +32,7 @@ def data(
         Path | None, typer.Option(help="Write the class counts per client here, as a blueprint csv.")
     ] = None,
     figure: Annotated[
-        Path | None, typer.Option(help="Draw who holds which classes here: .pdf, .png or .svg.")
+        Path | None, typer.Option(help="Draw the classes of each client here: .pdf, .png or .svg.")
     ] = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -45,7 +45,7 @@ def data(
     axes = scenario.axes()
     if dataset is None:
         if axes or changes or csv or figure:
-            raise ConfigError("a split of which data set? name one, as in fedgrid data digits")
+            raise ConfigError("--split needs a data set, as in fedgrid data digits")
         list_datasets(folder, as_json, console())
         return
     values = scenario_values(dataset) if is_scenario(dataset) else {"dataset": dataset}
@@ -78,7 +78,9 @@ def algorithms(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="One of them: show its settings.", show_default=False, autocompletion=completion.algorithms
+            help="Show the settings of this algorithm.",
+            show_default=False,
+            autocompletion=completion.algorithms,
         ),
     ] = None,
     plugins: Plugins = None,

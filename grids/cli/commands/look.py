@@ -21,9 +21,10 @@ def runs(
         ),
     ] = None,
     sort: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Largest number first, text from A to Z.")
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column to sort by: largest number first, text from A to Z."),
     ] = None,
-    reverse: Annotated[bool, typer.Option("--reverse", help="The other way round.")] = False,
+    reverse: Annotated[bool, typer.Option("--reverse", help="Reverse the order.")] = False,
     columns: Annotated[
         str | None,
         typer.Option(
@@ -58,7 +59,7 @@ def show(
     what: Annotated[
         str,
         typer.Argument(
-            help="A grid; or a run: its name, or the beginning of its id.",
+            help="A grid, or a run: its name, or the beginning of its id.",
             show_default=False,
             autocompletion=completion.grids_and_runs,
         ),

@@ -51,7 +51,7 @@ GridOrRun = Annotated[
     ),
 ]
 Dataset = Annotated[
-    str | None, typer.Option(help="A name of `fedgrid data`, folder:PATH, folder:PATH#64x64 or npz:PATH.")
+    str | None, typer.Option(help="A data set of `fedgrid data`, folder:PATH, folder:PATH#64x64 or npz:PATH.")
 ]
 Split = Annotated[
     str | None,
@@ -65,12 +65,14 @@ Clients = Annotated[int | None, typer.Option(help="Number of federated clients."
 Seed = Annotated[
     int | None, typer.Option(help="Seed of everything random in the run; several: --seeds 0..4.")
 ]
-Seeds = Annotated[str | None, typer.Option(help="Several: 0..4, or 0,2,5.")]
+Seeds = Annotated[str | None, typer.Option(help="Several seeds: 0..4, or 0,2,5.")]
 Filters = Annotated[
     list[str] | None,
     typer.Option("--filter", help="Only these runs: AXIS=VALUE[,AXIS=VALUE], as in dataset=mnist."),
 ]
-Changes = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE, as in training.rounds=5.")]
+Changes = Annotated[
+    list[str] | None, typer.Option("--set", help="Set a key of the run: KEY=VALUE, as in training.rounds=5.")
+]
 Plugins = Annotated[
     list[Path] | None,
     typer.Option(
@@ -121,8 +123,10 @@ GpusPerActor = Annotated[
         help="Share of a GPU that an actor reserves. [default: 0.05 if there is one]",
     ),
 ]
-Retries = Annotated[int, typer.Option(min=0, help="How often to retry a run that fails.")]
-InProcess = Annotated[bool, typer.Option("--in-process", help="Without Ray, for debugging.")]
+Retries = Annotated[int, typer.Option(min=0, help="Retries of a run that fails.")]
+InProcess = Annotated[
+    bool, typer.Option("--in-process", help="Run in this process, without Ray: for debugging.")
+]
 Cache = Annotated[
     bool,
     typer.Option(
@@ -142,13 +146,13 @@ AcceptChanges = Annotated[
     bool,
     typer.Option(
         "--accept-changes",
-        help="Go on with runs that were made with other code, versions or processors; it is noted.",
+        help="Continue runs that were made with other code, versions or processors, and note it.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 ReportTo = Annotated[
     Path | None,
-    typer.Option("--to", help="Write here. [default: the grid's folder in the storage]"),
+    typer.Option("--to", help="Output folder. [default: the grid's folder in the storage]"),
 ]
 
 

@@ -33,14 +33,15 @@ def run(
     algorithm: Annotated[
         list[str] | None,
         typer.Option(
-            help="A name of `fedgrid algorithms`; may be repeated.", autocompletion=completion.algorithms
+            help="An algorithm of `fedgrid algorithms`; may be repeated.",
+            autocompletion=completion.algorithms,
         ),
     ] = None,
     seeds: Seeds = None,
     filters: Filters = None,
     extends: Annotated[
         list[str] | None,
-        typer.Option("--extend", help="More on an axis: AXIS+=VALUE[,VALUE], as in seeds+=5..9."),
+        typer.Option("--extend", help="Add values to an axis: AXIS+=VALUE[,VALUE], as in seeds+=5..9."),
     ] = None,
     changes: Changes = None,
     tuned: Annotated[
@@ -63,7 +64,8 @@ def run(
         typer.Option("--dry-run", help="Show what would run, with which resources, and roughly how long."),
     ] = False,
     per_run: Annotated[
-        bool, typer.Option("--per-run", help="At the end a row for each run, not means over seeds.")
+        bool,
+        typer.Option("--per-run", help="Show a row for each run at the end, in place of means over seeds."),
     ] = False,
 ) -> None:
     """Run a grid (a preset or a YAML file), or the run that the options describe.

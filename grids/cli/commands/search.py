@@ -40,10 +40,10 @@ def search(
         ),
     ] = None,
     filters: Annotated[
-        list[str] | None, typer.Option("--filter", help="Only these of its scenarios: AXIS=VALUE[,...].")
+        list[str] | None, typer.Option("--filter", help="Only these scenarios: AXIS=VALUE[,...].")
     ] = None,
     changes: Changes = None,
-    trials: Annotated[int | None, typer.Option(help="Settings to try. [default: 32]")] = None,
+    trials: Annotated[int | None, typer.Option(help="Number of settings to try. [default: 32]")] = None,
     searcher: Annotated[str | None, typer.Option(help="optuna, random or grid. [default: optuna]")] = None,
     objective: Annotated[
         str | None,

@@ -27,9 +27,9 @@ def submit(
     options: Annotated[
         list[str] | None, typer.Argument(help="Options of `fedgrid run`.", show_default=False)
     ] = None,
-    cluster: Annotated[Path | None, typer.Option(help="The file that `ray up` took.")] = None,
+    cluster: Annotated[Path | None, typer.Option(help="The cluster file given to `ray up`.")] = None,
     address: Annotated[
-        str | None, typer.Option(help="Or the address of the dashboard, as http://127.0.0.1:8265.")
+        str | None, typer.Option(help="Or the address of Ray's dashboard, such as http://127.0.0.1:8265.")
     ] = None,
     follow: Annotated[bool, typer.Option(help="Show the job's output until it ends.")] = True,
 ) -> None:

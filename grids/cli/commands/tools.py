@@ -13,9 +13,7 @@ app = typer.Typer()
 
 @app.command(epilog="Example: `fedgrid init my-study`")
 def init(
-    folder: Annotated[
-        Path, typer.Argument(help="A new folder; its name is the study's.", show_default=False)
-    ],
+    folder: Annotated[Path, typer.Argument(help="A new folder, named after the study.", show_default=False)],
 ) -> None:
     """Write a study to start from: a grid, an algorithm and a model of your own, a search, a notebook."""
     from fedgrid.grids.starter.init import init as write_study

@@ -200,7 +200,7 @@ class TestLoad:
         [
             (range(9), (1, 8, 8), "has 9 images to draw from instead of 10; replace its files"),
             (range(10), (3, 8, 8), r"images of shape \(3, 8, 8\) where \(1, 8, 8\)"),
-            ([*range(9), 10], (1, 8, 8), "label 10 of a training image is no class; allowed: 0 to 9"),
+            ([*range(9), 10], (1, 8, 8), "label 10 of a training image is not a class; allowed: 0 to 9"),
             ([*range(9), 8], (1, 8, 8), "class 9 has no training images"),
         ],
     )

@@ -524,7 +524,7 @@ def test_a_round_in_which_all_drop_out_changes_nothing_and_says_so():
     assert two.state is one.state
     assert two.memories == one.memories
     assert two.rounds_done == 2
-    assert record.warnings == ("round 2: every client that was asked dropped out: nothing has changed",)
+    assert record.warnings == ("round 2: every sampled client dropped out: nothing has changed",)
     assert record.round["warnings"] == 1
     assert record.round["clustered"] is False
     assert (record.round["temperature"], record.round["silhouette"]) == (None, None)

@@ -162,7 +162,7 @@ class TestNoNumberChanges:
                 play(run, tmp_path, until=number)
         for run in runs:
             assert differing(run, tmp_path) == [], ids(run)
-            assert f"goes on after round {ROUNDS - 1}" in log(run, tmp_path)
+            assert f"continues after round {ROUNDS - 1}" in log(run, tmp_path)
 
     @pytest.mark.parametrize("limit", [0, 250_000])
     def test_small_limits_leave_the_same_files(self, tmp_path, limit):

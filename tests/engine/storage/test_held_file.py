@@ -55,8 +55,8 @@ def test_only_our_file_is_deleted(held):
     [
         ("", "Expecting"),
         ("{", "Expecting"),
-        ("[]", "no JSON object"),
-        ("1", "no JSON object"),
+        ("[]", "not a JSON object"),
+        ("1", "not a JSON object"),
         ("[" * 100_000, "nested too deeply"),
         ("\0", "Expecting"),
     ],

@@ -197,7 +197,7 @@ class TestRuns:
         line, *_ = [line for line in log(run, tmp_path) if "budget" in line]
         assert line.endswith(
             "5 of the 6 clients asked have spent their budget of epsilon "
-            f"{limit:g}: they send nothing any more"
+            f"{limit:g}: they send nothing from now on"
         )
         assert not differing(run, tmp_path)
 

@@ -94,7 +94,7 @@ def test_all_columns_hold_settings_scores_and_times(runs):
         (["--columns", "arri"], "did you mean 'ari'?"),
         (["--columns", ","], "--columns names none"),
         (["--where", "ari"], "expected COLUMN=VALUE"),
-        (["--where", "ari>high"], "'high' is no number"),
+        (["--where", "ari>high"], "'high' is not a number"),
         (["--csv", "--json"], "choose one"),
     ],
 )

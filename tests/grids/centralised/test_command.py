@@ -71,7 +71,7 @@ def test_finished_training_is_shown_and_not_repeated(finished, monkeypatch):
     monkeypatch.setattr("fedgrid.engine.centralised.prepare", None)
     again = fedgrid(*SMALL, "--storage", storage)
     assert (again.code, again.err) == (0, "")
-    assert again.out.splitlines() == [*out.splitlines()[3:], "finished before: nothing to do"]
+    assert again.out.splitlines() == [*out.splitlines()[3:], "already finished"]
     assert files_of(storage) == before
 
 

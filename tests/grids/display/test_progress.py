@@ -52,7 +52,7 @@ def test_log_has_a_line_for_each_event(run):
     assert lines[0] == f"{name}1: starts"
     assert lines[1].startswith(f"{name}1 round 1/3 temp. 0.")
     assert lines[2] == f"{name}1: failed (its server died), is retried"
-    assert lines[3] == f"{name}1: goes on after round 1"
+    assert lines[3] == f"{name}1: continues after round 1"
     assert lines[5].startswith(f"{name}1: finished clusters 1  ARI 0.00  acc. 0.")
     assert lines[7] == f"{name}2: out of [memory]"
     assert lines[-2:] == [

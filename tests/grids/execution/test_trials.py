@@ -130,7 +130,7 @@ def test_killed_hanging_and_failed_runs_change_no_number(ray_session, undisturbe
     causes = [(call[1], call[3], call[2][:23]) for call in view.calls if call[0] == "retry"]
     assert causes == [
         (GOOD.seed, 1, "the run's server died: "),
-        (BAD.seed, 1, "its server gave no sign"),
+        (BAD.seed, 1, "its server did not respond"),
         (BAD.seed, 2, "the run's server died: "),
     ]
     assert (watch.tally.done, watch.tally.failed, watch.tally.waiting) == (1, 1, 0)

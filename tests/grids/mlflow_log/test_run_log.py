@@ -165,7 +165,7 @@ def test_outage_of_the_store_loses_nothing(storage, store, log, warnings, outage
         assert (store.status(config), store.steps(config)) == ("FINISHED", [1, 2, 3, 4])
     [warning] = warnings
     assert warning.endswith(
-        "connection refused; training goes on, and what MLflow lacks is logged when it is back"
+        "connection refused; training goes on, and what MLflow has missed is logged when it is back"
     )
 
 
@@ -194,7 +194,7 @@ def test_unreachable_store_warns_and_counts_the_missing_runs(storage, warnings, 
     assert not log.is_logged(A)
     away, lacking = warnings
     assert away.startswith(f"no MLflow server answers at {NOWHERE} ")
-    assert lacking == "2 runs are not in MLflow yet, or not whole; `fedgrid sync mine` logs what is missing"
+    assert lacking == "2 runs are not, or not completely, in MLflow; `fedgrid sync mine` logs what is missing"
 
 
 def test_warnings_are_at_least_a_minute_apart(storage, warnings, monkeypatch):
@@ -220,7 +220,7 @@ def test_failure_to_log_one_run_does_not_stop_the_others(storage, store, log, wa
     assert log.is_logged(B)
     fault, lacking = warnings
     assert "Is a directory" in fault
-    assert lacking.startswith("1 run is not in MLflow yet, or not whole; ")
+    assert lacking.startswith("1 run is not, or not completely, in MLflow; ")
 
 
 def test_finished_runs_need_no_memory(storage, log):

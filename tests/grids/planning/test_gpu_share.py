@@ -93,7 +93,7 @@ def test_nothing_is_measured_where_no_gpu_would_be_used(runs, nodes, request_):
 @pytest.mark.parametrize("given", [None, 0.2])
 def test_failed_measurement_is_told_and_the_request_stays(given, capsys):
     def fail(workloads):
-        raise RunError("no GPU was free to measure what a client takes on it")
+        raise RunError("no GPU was free to measure the memory that a client takes")
 
     assert share([SMALL], Request(gpus_per_client=given), measured=fail) == Request(gpus_per_client=given)
     told = capsys.readouterr().err

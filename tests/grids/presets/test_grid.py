@@ -195,7 +195,7 @@ def test_a_file_that_is_no_utf8_text_is_refused(tmp_path):
     [
         ("training.rounds", "--set training.rounds: expected KEY=VALUE, as in training.rounds=5"),
         ("=5", "--set =5: expected KEY=VALUE"),
-        ("seed.first=5", "--set seed.first=5: seed is 0, it has no keys"),
+        ("seed.first=5", "--set seed.first=5: seed is 0 and has no keys"),
         ("seed=[0", "--set seed=[0 is not YAML: "),
         ("training.round=5", "unknown key 'round' in training; did you mean 'rounds'?"),
         ("training.rounds=many", "training.rounds = 'many': input should be a valid integer"),

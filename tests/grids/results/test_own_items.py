@@ -41,7 +41,7 @@ def test_section_follows_the_first_one_of_the_report():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("MODELS = []\n", "mine.py lists nothing; give it any of .*FIGURES, TABLES"),
+        ("MODELS = []\n", "mine.py lists nothing; define at least one of .*FIGURES, TABLES"),
         ("TABLES = [1]\n", "TABLES has 1; expected functions of a study"),
         ("def f(study):\n    return 1\nTABLES = [f]\n", "mine.py: f returned int; expected a Table"),
         ("def f(study):\n    return 1 / 0\nTABLES = [f]\n", "mine.py: f failed: ZeroDivisionError: division"),

@@ -269,7 +269,7 @@ def test_command_line_overrides_the_file_of_a_search(write):
             "algorithm: briggs\nsearch:\n  treshold: [1]\n",
             "line 3: unknown key 'treshold' in search; did you",
         ),
-        ("algorithm: briggs\ntrials: 0\n", "line 2: trials = 0: expected a whole number from 1 on"),
+        ("algorithm: briggs\ntrials: 0\n", "line 2: trials = 0: expected a whole number of at least 1"),
         (
             "algorithm: briggs\nsearcher: optima\n",
             "line 2: unknown searcher 'optima'; did you mean 'optuna'?",
@@ -320,7 +320,7 @@ def test_error_in_a_search_file_names_its_line(write, text, message):
     [
         (["brigs"], "no algorithm or file 'brigs'; did you mean 'briggs'? known: fedavg, "),
         (["briggs", "--base", "papr"], "unknown preset 'papr'; did you mean 'paper'?"),
-        (["briggs", "--trials", 0], "--trials: trials = 0: expected a whole number from 1 on"),
+        (["briggs", "--trials", 0], "--trials: trials = 0: expected a whole number of at least 1"),
         (["briggs", "--searcher", "tpe"], "--searcher: unknown searcher 'tpe'; known: optuna, random, grid"),
         (["briggs", "--objective", "ARI"], "--objective: unknown objective 'ARI'; "),
         (["briggs", "--searcher", "grid"], "or more, and this search 32 trials: use --trials"),
@@ -356,7 +356,7 @@ def test_search_with_the_name_of_a_grid_is_refused(undisturbed, tmp_path):
     (storage / "grids" / "briggs-digits" / "preset.yaml").write_text("dataset: digits\n")
     refused = fedgrid(*SEARCH, "--storage", storage)
     assert refused.code == 2
-    assert "briggs-digits is the name of a grid already; give the search another --name" in refused.err
+    assert "briggs-digits is already the name of a grid; give the search another --name" in refused.err
 
 
 @pytest.mark.parametrize("split", ["label-skew", "rotated"])

@@ -46,7 +46,7 @@ def test_optional_setting_can_be_null_or_a_range():
         ({"threshold": 0.4}, "search.threshold = 0.4: expected a list of values, or {low: ..., high: ...}"),
         ({"threshold": []}, "search.threshold = []: expected a list of plain values"),
         ({"threshold": [[0.1]]}, "expected a list of plain values"),
-        ({"threshold": [0.1, 0.1]}, "a value is given twice"),
+        ({"threshold": [0.1, 0.1]}, "a value is listed twice"),
         ({"threshold": [-0.1]}, "briggs: threshold = -0.1: input should be greater than or equal to 0"),
         ({"threshold": [True]}, "threshold = True: input should be a number, not true or false"),
         ({"linkage": ["avrage"]}, "linkage = 'avrage': input should be 'average', 'complete', "),

@@ -118,12 +118,12 @@ def test_tunnel_runs_ray_dashboard() -> None:
 @pytest.mark.parametrize(
     ("arguments", "cluster", "address", "said"),
     [
-        (["paper"], None, None, "which cluster? either --cluster FILE, or --address"),
+        (["paper"], None, None, "name the cluster: --cluster FILE, or --address"),
         (
             ["paper"],
             "cluster.yaml",
             "http://127.0.0.1:8265",
-            "which cluster? either --cluster FILE, or --address",
+            "name the cluster: --cluster FILE, or --address",
         ),
         (["paper"], None, "127.0.0.1:8265", "expected a job server, as in http://127.0.0.1:8265"),
         (["paper"], "nowhere.yaml", None, "cannot read nowhere.yaml: No such file or directory"),
@@ -218,7 +218,7 @@ VERSION = {"/api/version": (200, json.dumps({"ray_version": ray.__version__}))}
         (
             {"/api/version": (200, "[1]")},
             ConfigError,
-            "what answers there is no job server of Ray; nothing was",
+            "what answers there is not Ray's job server; nothing was",
         ),
         ({"/api/version": (404, "")}, ConfigError, "Version check returned 404"),
         (VERSION | {"/api/packages/": (500, "full")}, ConfigError, "code 500: full; nothing was started"),
@@ -348,7 +348,7 @@ def test_ctrl_c_ends_the_output_and_not_the_job(
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=END_SECONDS)
     assert (process.returncode, err) == (0, "")
-    assert f"job {job} goes on" in out
+    assert f"job {job} continues" in out
     client = JobSubmissionClient(job_server, headers={"Authorization": "Bearer right"})
     assert client.get_job_status(job) == JobStatus.RUNNING
     client.stop_job(job)
