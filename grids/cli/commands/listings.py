@@ -45,7 +45,7 @@ def data(
     axes = scenario.axes()
     if dataset is None:
         if axes or changes or csv or figure:
-            raise ConfigError("--split needs a data set, as in fedgrid data digits")
+            raise ConfigError("these options need a data set, as in fedgrid data digits")
         list_datasets(folder, as_json, console())
         return
     values = scenario_values(dataset) if is_scenario(dataset) else {"dataset": dataset}

@@ -40,7 +40,7 @@ class TestDownload:
         message = str(caught.value)
         assert message.startswith(f"Set could not be downloaded into {tmp_path} (")
         assert "no route to host" in message
-        assert message.endswith("put there yourself: SET/raw/a, SET/raw/b")
+        assert message.endswith("put these files there: SET/raw/a, SET/raw/b")
         assert "\n" not in message
         assert list(tmp_path.iterdir()) == []
 

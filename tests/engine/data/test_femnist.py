@@ -87,7 +87,7 @@ class TestLeaf:
             ("[]", "is not one of LEAF's files"),
             ('{"users": []}', "'user_data' is missing"),
             ('{"user_data": {"a": {"x": [[0.5]], "y": [1]}}}', "cannot reshape"),
-            ('{"user_data": {"a": {"x": [[1.5' + ", 0" * 783 + ']], "y": [1]}}}', "not from 0 to 1"),
+            ('{"user_data": {"a": {"x": [[1.5' + ", 0" * 783 + ']], "y": [1]}}}', "outside 0 to 1"),
             ('{"user_data": {"a": {"x": [[1.0' + ", 0" * 783 + ']], "y": [62]}}}', "label 62 of writer a"),
             ('{"user_data": {"a": {"x": [[1.0' + ", 0" * 783 + ']], "y": []}}}', "0 labels for 1 images"),
         ],
@@ -127,8 +127,8 @@ class TestParquet:
             ({"writer": ["a"], "label": [0], "image": [png(0, side=32)]}, "32x32 pixels"),
             ({"writer": ["a"], "label": [0], "image": [b"nothing"]}, "cannot identify"),
             ({"writer": ["a"], "label": [0], "image": [png(0)[:50]]}, "is not a Parquet file of FEMNIST"),
-            ({"writer": ["a"], "label": [0], "image": [[256] * 784]}, "no whole number from 0 to 255"),
-            ({"writer": ["a"], "label": ["0"], "image": [png(0)]}, "label '0' of writer a is no class"),
+            ({"writer": ["a"], "label": [0], "image": [[256] * 784]}, "not a whole number from 0 to 255"),
+            ({"writer": ["a"], "label": ["0"], "image": [png(0)]}, "label '0' of writer a is not a class"),
         ],
     )
     def test_other_columns_are_refused(self, tmp_path, columns, cause):
@@ -166,7 +166,7 @@ class TestCommand:
     def test_command_says_what_it_has_written(self, source, tmp_path):
         result = fedgrid("convert", "femnist", source, "--data-dir", tmp_path / "data")
         assert result.code == 0, result.err
-        assert result.out.startswith("62 writers, 558 images to train on and 62 of the server: ")
+        assert result.out.startswith("62 writers, 558 training images and 62 for the server: ")
         assert result.out.rstrip().endswith("data/femnist.npz")
         check(tmp_path / "data")
 

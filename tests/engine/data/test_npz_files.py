@@ -123,7 +123,7 @@ class TestNpz:
     def test_truncated_file_is_refused(self, save_npz, look):
         path = save_npz()
         path.write_bytes(path.read_bytes()[:-50])
-        with pytest.raises(DataError, match=r"own\.npz is no npz file, or not a whole one"):
+        with pytest.raises(DataError, match=r"own\.npz is not a complete npz file"):
             look(path)
 
     @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.facts])
@@ -139,14 +139,14 @@ class TestNpz:
     @pytest.mark.parametrize("content", [b"", b"hello", b"\x93NUMPY"])
     def test_file_of_another_format_is_refused_without_a_word_of_damage(self, tmp_path, content):
         (tmp_path / "x.npz").write_bytes(content)
-        with pytest.raises(DataError, match=r"x\.npz is no npz file, or not a whole one"):
+        with pytest.raises(DataError, match=r"x\.npz is not a complete npz file"):
             npz_files.read_images(tmp_path / "x.npz")
 
     def test_npy_file_is_refused(self, tmp_path):
         buffer = io.BytesIO()
         np.save(buffer, np.zeros(3))
         (tmp_path / "x.npz").write_bytes(buffer.getvalue())
-        with pytest.raises(DataError, match=r"x\.npz is no npz file, or not a whole one"):
+        with pytest.raises(DataError, match=r"x\.npz is not a complete npz file"):
             npz_files.read_images(tmp_path / "x.npz")
 
     def test_missing_file_is_named(self, tmp_path):

@@ -85,7 +85,7 @@ class TestName:
 
 class TestPlace:
     def test_of_a_name_that_nobody_has_given_is_refused_with_the_next_step(self, tmp_path, nowhere_known):
-        with pytest.raises(DataError, match="not known here where .* lie; .* --dataset npz:PATH"):
+        with pytest.raises(DataError, match="location of .* is not known here; .* --dataset npz:PATH"):
             datasets.find("npz:mine.npz@0123456789ab", tmp_path)
 
     def test_stands_beside_the_configuration_of_a_run(self, images, tmp_path, nowhere_known):

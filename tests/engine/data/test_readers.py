@@ -60,7 +60,7 @@ class TestMnist:
     def test_file_of_another_format_is_refused(self, raw, content):
         (raw / "t10k-labels-idx1-ubyte").write_bytes(content)
         with pytest.raises(
-            DataError, match="t10k-labels-idx1-ubyte is damaged .* does not begin like an idx file"
+            DataError, match="t10k-labels-idx1-ubyte is damaged .* does not start like an idx file"
         ):
             readers.mnist(raw)
 

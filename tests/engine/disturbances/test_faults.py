@@ -114,7 +114,7 @@ def test_no_faults_are_written_nowhere_and_the_order_of_clients_does_not_matter(
     ("faults", "message"),
     [
         ({"label_flip": [6]}, "faults: client 6 does not exist, the last one is 5"),
-        ({"sign_flip": [1, 1]}, "faults.sign_flip: [1, 1] names a client twice"),
+        ({"sign_flip": [1, 1]}, "faults.sign_flip: [1, 1] lists a client twice"),
         ({"sign_flip": [-1]}, "faults.sign_flip.0 = -1: input should be greater than or equal to 0"),
         ({"sign_flip": 3}, "faults.sign_flip = 3: expected a list, as in [3]"),
         ({"scale": {3: 0}}, "faults.scale.3 = 0: input should be greater than 0"),

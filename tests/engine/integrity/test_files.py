@@ -102,7 +102,7 @@ def test_list_table_with_a_flipped_bit_anywhere_is_damaged_or_read_as_it_was(bit
 
 def test_table_without_a_format_is_damaged(tmp_path):
     pq.write_table(TABLE, tmp_path / "a.parquet")
-    with pytest.raises(DamagedFile, match="names no format"):
+    with pytest.raises(DamagedFile, match="has no format"):
         read_table(tmp_path / "a.parquet", SCHEMA)
 
 

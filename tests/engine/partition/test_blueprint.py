@@ -83,7 +83,7 @@ def test_rows_may_be_in_any_order(file):
 )
 def test_malformed_blueprint_is_refused_in_one_line(file, old, new):
     assert old in TEXT
-    with pytest.raises(DataError, match=r"blueprint\.csv (is no|cannot be read as a) blueprint") as caught:
+    with pytest.raises(DataError, match=r"blueprint\.csv (is not a|cannot be read as a) blueprint") as caught:
         read_blueprint(file(TEXT.replace(old, new, 1)))
     assert "\n" not in str(caught.value)
 

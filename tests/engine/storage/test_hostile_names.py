@@ -51,7 +51,7 @@ def test_name_that_leads_out_of_the_mirror_is_refused(storage, tmp_path, name, r
     if read is not Storage.pull_marks and not name.startswith("digits"):
         read(storage)  # It is not in that folder.
     else:
-        with pytest.raises(RunError, match="none of fedgrid's; delete it there"):
+        with pytest.raises(RunError, match="which fedgrid did not write; delete it there"):
             read(storage)
     inside = storage.root.relative_to(tmp_path).as_posix()
     assert all(path.startswith(f"{inside}/") for path in written(tmp_path))

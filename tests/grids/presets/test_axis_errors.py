@@ -82,7 +82,7 @@ def test_a_wrong_axis_is_refused_with_key_line_and_the_closest_key(refused, text
         ),
         ({"filters": ["training.local_epochs=6"]}, ["--filter", "'6'", "1, 5"]),
         ({"filters": ["split.majority=1"]}, ["--filter", "'split.majority'"]),
-        ({"extends": ["training.local_epochs+=5"]}, ["--extend", "5 already"]),
+        ({"extends": ["training.local_epochs+=5"]}, ["--extend", "already has training.local_epochs 5"]),
         ({"extends": ["training.local_epochs+=[1"]}, ["--extend", "not YAML"]),
         ({"extends": ["training.local_epochs+=0"]}, ["training.local_epochs = 0"]),
         ({"extends": ["training.rounds+=5"]}, ["--extend", "'training.rounds'"]),

@@ -277,7 +277,7 @@ def test_command_line_overrides_the_file_of_a_search(write):
         ("algorithm: briggs\nobjective: f1\n", "line 2: unknown objective 'f1'; known: validation, "),
         (
             "algorithm: [fedavg, briggs]\nsearch: {}\n",
-            "a search is for one algorithm, not fedavg, briggs; name one",
+            "a search takes one algorithm, not fedavg, briggs; name one",
         ),
         ("algorithm: fedavg\n", "fedavg has no built-in search space"),
         ("algorithm: briggs\nearly_stop: 1\n", "line 2: early_stop = 1: expected true or false, or {at: "),

@@ -180,7 +180,7 @@ def test_submit_to_a_cluster_that_is_not_up(tmp_path: Path, monkeypatch: pytest.
     file.write_text(LOCAL + "auth: {ssh_user: nobody}\n")
     with pytest.raises(ConfigError) as refused:
         submit(["paper"], cluster=file, address=None, name="paper", follow=True, console=console())
-    assert f"no way to the head of {file}" in str(refused.value)
+    assert f"no connection to the head of {file}" in str(refused.value)
     assert "Head node of cluster (nobody) not found!" in str(refused.value)
 
 

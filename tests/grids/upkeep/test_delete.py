@@ -97,7 +97,7 @@ def test_status_of_all_grids_has_a_row_for_each(storage):
     result = fedgrid("status", "--storage", storage.root)
     mine = result.out.splitlines()[1]
     assert mine.split() == ["mine", "2", "2", "0", "0", "0", "finished"]
-    assert "damaged(itisnoJSON)" in "".join(result.out.split())
+    assert "damaged(itisnotJSON)" in "".join(result.out.split())
 
 
 def test_status_of_an_empty_storage_says_how_to_start(tmp_path):

@@ -30,7 +30,7 @@ def test_secrets_stay_out_and_problems_come_last(tmp_path):
     last = result.out.splitlines()[-3:]
     assert last[0].startswith("problem: Ray: no answer from the cluster at 127.0.0.1:9")
     assert last[1].startswith("problem: MLflow: no MLflow server answers at http://***@127.0.0.1:9")
-    assert last[2] == "2 to mend."
+    assert last[2] == "2 to fix."
 
 
 def test_little_memory_and_few_files_are_named_with_what_to_do(monkeypatch, tmp_path):
