@@ -242,8 +242,8 @@ def _temperature(study: Study) -> Section:
             Plate(
                 f"temperature-{name}",
                 f"Temperature, {label}",
-                "Mean over the scenarios with its 95 % interval (Figures 3 and 4), of all data sets together in "
-                "the rounds that all have. Dashed: mean rounds in which the OCFL algorithms cluster.",
+                "Mean over the scenarios with its 95 % interval (Figures 3 and 4), of all data sets together "
+                "in the rounds that all have. Dashed: mean rounds in which the OCFL algorithms cluster.",
                 partial(figures.temperature_bands, study, normalised=normalised, together=together),
             ),
         )

@@ -16,7 +16,7 @@ from fedgrid.tracking import records
 from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring.frames import Frames
 from fedgrid.tracking.scoring.partitions import (
-    ClusteringScores,
+    Clustering,
     PublishedClustering,
     clustering,
     published_clustering,
@@ -94,7 +94,7 @@ class Result:
     """The scores and partitions of one finished run, a few kilobytes."""
 
     run: Run
-    clustering: ClusteringScores
+    clustering: Clustering
     published: PublishedClustering
     round_R: Array
     curves: Mapping[str, Array]

@@ -344,7 +344,9 @@ def picture(axes):
 
 def test_maps_of_equal_partitions_look_alike_whatever_their_labels():
     renamed = [[2, 2, 2, 0, 0, 0]] * 2
-    figure = figures.cluster_maps(study(finished("OCFL-KM", WHOLE), finished("OCFL-HDB", renamed)))
+    figure = figures.cluster_maps(
+        study(result_of(run_of("OCFL-KM"), WHOLE), result_of(run_of("OCFL-HDB"), renamed))
+    )
     one, other = figure.axes
     assert np.array_equal(picture(one), picture(other))
     assert picture(one).shape == (6, 2, 3)
