@@ -115,7 +115,7 @@ def heat_map(tried: Sequence[Tried], x: Axis, y: Axis, scores: Panels) -> Figure
             _lay(panel, "x", x)
             _lay(panel, "y", y)
             low, high = _range(known, score, least)
-            look = {"s": 60, "cmap": "viridis", "vmin": low, "vmax": high, "clip_on": False}
+            look: dict[str, Any] = {"s": 60, "cmap": "viridis", "vmin": low, "vmax": high, "clip_on": False}
             at = [[trial.params[axis.name] for trial in known[::-1]] for axis in (x, y)]
             dots = panel.scatter(*at, c=[trial.scores[score] for trial in known[::-1]], **look)
             best = _best(known, score)
