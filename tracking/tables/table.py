@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_UP, Decimal
-from html import escape
 from string import ascii_lowercase
 from typing import Literal
 
@@ -80,22 +79,11 @@ class Table:
     part: str = "part"
     """The kind of the sections, as `data set`: heading of their column in a csv file."""
 
-    def _repr_html_(self) -> str:
+    def _repr_markdown_(self) -> str:
         """Return the table for a cell of a notebook; a report's page has more."""
-        names = [f"{column.group}: {column.name}".removeprefix(": ") for column in self.columns]
-        lines = [_html_row("th", [self.corner, *names])]
-        section = ""
-        for row in self.rows:
-            if row.section != section:
-                lines.append(_html_row("th", [row.section, *[""] * len(names)]))
-                section = row.section
-            lines.append(_html_row("td", [row.name, *(cell.text for cell in row.cells)]))
-        title = f"<b>{escape(self.title)}</b>. {escape(self.caption)}"
-        return f"<p>{title}</p><table>{''.join(lines)}</table>"
+        from fedgrid.tracking.tables.formats import to_markdown
 
-
-def _html_row(kind: str, texts: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<{kind}>{escape(text)}</{kind}>" for text in texts) + "</tr>"
+        return to_markdown(self)
 
 
 def number(values: Sequence[float], *, expected: int = 1, digits: int = 2) -> Cell:
@@ -118,6 +106,25 @@ def mean(value: float, spread: float | None, *, count: int, expected: int, seeds
     """Return the cell of a mean of `count` out of `expected` values, of so many seeds."""
     text = fixed(value, digits) + (f" ± {fixed(spread, digits)}" if spread is not None else "")
     return _counted(Cell(text, value, spread, count, seeds), count, expected)
+
+
+def median(values: Sequence[float], digits: int, printed: str | None = None, *, never: str = NONE) -> Cell:
+    """Return the cell of a median over the runs that have a value, or `never` if half of them have infinity.
+
+    Beside it stands the published number if it is given as `printed`, a dash for an empty one. A median of
+    whole numbers that is none has a digit.
+    """
+    known = [value for value in values if not np.isnan(value)]
+    middle = float(np.median(known)) if known else np.inf
+    text = never if known else NONE
+    if np.isfinite(middle):
+        text = fixed(middle, 0 if digits == 0 and middle.is_integer() else max(digits, 1))
+    return Cell(
+        (text if printed is None else f"{text} / {printed or NONE}") if values else "",
+        middle if np.isfinite(middle) else None,
+        count=len(known),
+        reference=float(printed) if printed else None,
+    )
 
 
 def dash(value: float | None = None, *, expected: int, finished: int) -> Cell:
