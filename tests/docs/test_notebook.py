@@ -20,5 +20,5 @@ def test_notebook_runs_and_its_values_show_themselves(monkeypatch: pytest.Monkey
     assert shown[0] is of
     assert shown[1].to_dict() == {"ari": {"BNC": 1.0}, "personalised_accuracy": {"BNC": 0.75}}
     assert shown[2]["ari"].tolist() == [0.0, 1.0]
-    assert shown[3]._repr_markdown_().startswith("**")
+    assert "<table>" in shown[3]._repr_html_()
     assert [figure._repr_png_()[:4] for figure in shown[4:]] == [PNG, PNG]

@@ -6,6 +6,7 @@ They use their own settings and no pyplot, so that the same records give the sam
 from fedgrid.tracking.figures.axes import over_axis, over_epsilon, sweep
 from fedgrid.tracking.figures.boxes import explanation_boxes
 from fedgrid.tracking.figures.centralised import update_norms
+from fedgrid.tracking.figures.cost import cost_to_target
 from fedgrid.tracking.figures.curves import per_round
 from fedgrid.tracking.figures.holdings import class_counts
 from fedgrid.tracking.figures.maps import cluster_maps
@@ -21,6 +22,7 @@ __all__ = [
     "cluster_map",
     "cluster_maps",
     "communities",
+    "cost_to_target",
     "critical_difference",
     "explanation_boxes",
     "over_axis",

@@ -77,7 +77,8 @@ def per_round(study: Study, kind: str) -> Figure:
         study: runs of one data set and number of clients.
         kind: a key of `KINDS`. `ari` is Figure 1 of the OCFL conference paper; `gap-loss` the learning gap of
             Definition 8 of the journal paper, `gap-published` its notebooks' DIST; `silhouette` and `global`
-            are Figures 5b and 5a of Bettinelli et al. `f1` is over the classes in the test set, and as
+            are Figures 5b and 5a of Bettinelli et al. `sizes` leaves out the clients alone if
+            none ever is. `f1` is over the classes in the test set, and as
             published if no run has that, as in the authors' archive.
 
     Raises:
@@ -85,6 +86,8 @@ def per_round(study: Study, kind: str) -> Figure:
     """
     require_one(study, "dataset", "clients")
     scores = KINDS[kind]
+    if kind == "sizes" and not any((result.curves["clients_alone"] > 0).any() for result in study.finished):
+        scores = scores[:1]
     if kind == "f1" and not _recorded(study, F1) and _recorded(study, PUBLISHED_F1):
         scores = PUBLISHED_F1
     rows = _recorded(study, scores) or scores[:1]

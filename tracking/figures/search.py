@@ -99,8 +99,8 @@ def score_curves(
 def heat_map(tried: Sequence[Tried], x: Axis, y: Axis, scores: Panels) -> Figure:
     """Draw scores over two settings, one panel per score: a dot in the colour of its score for each trial.
 
-    Of trials at the same place, which differ in other settings, the first covers the others; the best has a
-    ring.
+    Of trials at the same place, which differ in other settings, the best covers the others. The best of all
+    has a ring.
     """
     margins = Margins(left=0.5, right=0.55, head=0.26, gap=0.85)
     with paper_style():
@@ -116,8 +116,9 @@ def heat_map(tried: Sequence[Tried], x: Axis, y: Axis, scores: Panels) -> Figure
             _lay(panel, "y", y)
             low, high = _range(known, score, least)
             look: dict[str, Any] = {"s": 60, "cmap": "viridis", "vmin": low, "vmax": high, "clip_on": False}
-            at = [[trial.params[axis.name] for trial in known[::-1]] for axis in (x, y)]
-            dots = panel.scatter(*at, c=[trial.scores[score] for trial in known[::-1]], **look)
+            upwards = sorted(known, key=lambda trial: trial.scores[score])
+            along_x, along_y = ([trial.params[axis.name] for trial in upwards] for axis in (x, y))
+            dots = panel.scatter(along_x, along_y, c=[trial.scores[score] for trial in upwards], **look)
             best = _best(known, score)
             panel.plot([best.params[x.name]], [best.params[y.name]], **RING)
             scale = figure.colorbar(dots, cax=panel.inset_axes((1.04, 0, 0.045, 1)), ticks=MaxNLocator(5))

@@ -86,7 +86,7 @@ PARTITIONS = (
         "sizes of clusters",
         "sizes",
         "Sizes of clusters by round",
-        "Number of clients in the smallest cluster; below, of clients whose cluster has no "
+        "Number of clients in the smallest cluster; below, if there are any, of clients whose cluster has no "
         f"other client. {LINES}",
         partial(figures.per_round, kind="sizes"),
     ),
@@ -109,6 +109,10 @@ TEMPERATURE = (
         "of the first clustering.",
         figures.temperatures,
     ),
+)
+COST = (
+    "Rounds, and bytes sent up and down, until a score first reaches the target: a dot for each run, bars at "
+    "the medians."
 )
 GAP = "Mean over clients of the absolute difference between personalised"
 GAPS = (
@@ -220,8 +224,14 @@ def _block(study: Study, terms: Terms, published: bool) -> Section:
     )
     curves = (_alternatives(tuple(_plates(study, kinds, name, title))) for kinds in BY_ROUND)
     maps = Choice(tuple(_maps(study, name, title)))
+    spent = Plate(
+        f"cost-{name}",
+        f"Cost of a target score: {title}",
+        COST,
+        partial(figures.cost_to_target, study, terms),
+    )
     said = (before_training(study),) if has_messages(study) else ()
-    items = (_in_order(tables, published), *curves, cost(study, terms), *said, maps)
+    items = (_in_order(tables, published), *curves, spent, cost(study, terms), *said, maps)
     return Section(name, title, items=items)
 
 

@@ -179,9 +179,9 @@ PUBLISHED_CLIENTS = (
 )
 """The published personalisation and generalisation: means over rounds and clients, from `TestColumns`.
 
-    Before aggregation means: in the first round the initial model, which no client has trained, and later the
-    locally trained one. The authors' archive has such a first row in all of its runs, ours records it so.
-    """
+Before aggregation means: in the first round the initial model, which no client has trained, and later the
+locally trained one. The authors' archive has such a first row in all of its runs, ours records it so.
+"""
 
 
 TRAINING = (

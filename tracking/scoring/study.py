@@ -14,7 +14,7 @@ import numpy as np
 
 from fedgrid.tracking import records
 from fedgrid.tracking.records import Array
-from fedgrid.tracking.scoring.frames import frame
+from fedgrid.tracking.scoring.frames import frame, html
 from fedgrid.tracking.scoring.partitions import (
     Clustering,
     PublishedClustering,
@@ -149,8 +149,8 @@ class Study:
         return frame(self.finished, by_round=by_round)
 
     def _repr_html_(self) -> str:
-        """Return the runs for a cell of a notebook."""
-        return self.to_pandas().to_html(index=False, max_rows=40, max_cols=20, border=0)
+        """Return a table of the runs, for a cell of a notebook."""
+        return html(self.name, len(self.runs), self.finished)
 
     def where(self, **wanted: Any) -> "Study":
         """Return the study of the runs that are all of this, by any of a `Run`'s names: `dataset="mnist"`."""

@@ -30,11 +30,11 @@ def test_search_figures_have_the_same_bytes_every_time(tmp_path):
             assert (tmp_path / f"{name}.{kind}").read_bytes() == first
 
 
-def test_heat_map_has_a_dot_in_its_colour_for_each_trial_the_first_of_a_place_on_top():
+def test_heat_map_has_a_dot_in_its_colour_for_each_trial_the_best_of_a_place_on_top():
     free, oracle = heat_map(TRIED, X, Y, SCORES).axes
     (dots,) = free.collections
-    assert dots.get_offsets().tolist() == [[0.1, 9], [1, 1], [1, 1], [0.01, 1]]
-    assert dots.get_array().tolist() == [0.6, 0.9, 0.7, 0.5]
+    assert dots.get_offsets().tolist() == [[0.01, 1], [0.1, 9], [1, 1], [1, 1]]
+    assert dots.get_array().tolist() == [0.5, 0.6, 0.7, 0.9]
     assert (free.get_title(), oracle.get_title()) == (FREE, ORACLE)
     assert oracle.collections[0].get_clim() == (0.0, 1.0)
     assert dots.get_clim() == (0.5, 0.9)

@@ -16,6 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from fedgrid.tracking import figures
 from fedgrid.tracking.figures.curves import KINDS
 from fedgrid.tracking.figures.style import styles
+from fedgrid.tracking.scoring.cost import Target, Terms
 from fedgrid.tracking.scoring.study import SPLITS
 from tests.helpers.reference import REFERENCE, rows_of
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
@@ -34,7 +35,7 @@ RECORDED = (
     *("learning_gap", "published_learning_gap", "learning_gap_loss", "personalised_accuracy"),
     *("generalised_accuracy", "worst_client_accuracy", "jain_index"),
 )
-OF_DATASETS = ("bands", "bands, scaled", "bands, all data sets")
+OF_DATASETS = ("bands", "bands, scaled", "bands, all data sets", "cost")
 """Figures that take several data sets."""
 OF_STUDIES = {
     "segments": figures.segments,
@@ -45,6 +46,7 @@ OF_STUDIES = {
     "bands, all data sets": partial(figures.temperature_bands, normalised=True, together=True),
     "communities": figures.communities,
     "maps": figures.cluster_maps,
+    "cost": figures.cost_to_target,
     **{kind: partial(figures.per_round, kind=kind) for kind in KINDS},
 }
 
@@ -327,6 +329,12 @@ def test_the_sizes_of_clusters_have_axes_from_0_to_the_number_of_clients():
     assert smallest.get_yticks().tolist() == alone.get_yticks().tolist() == [0, 5, 10, 15]
 
 
+def test_without_a_client_alone_there_is_no_row_of_clients_alone():
+    run = result_of(run_of(), WHOLE)
+    [axes] = OF_STUDIES["sizes"](study(run)).axes
+    assert lines(axes) == {"BNC": [[1, 3], [2, 3]]}
+
+
 def test_a_seed_that_lacks_a_round_does_not_end_the_mean_or_the_band():
     """Round 2 has 0.2 and 0.4: their deviation is 0.2 / sqrt 2; round 1 has 0.5 alone and no deviation."""
     results = [
@@ -370,6 +378,56 @@ def test_maps_are_of_the_first_seed_and_say_which_run_is_not_finished():
     figure = figures.cluster_maps(study(*results, lacking=[run_of("SCL", seed=3)]))
     assert [bool(axes.images) for axes in figure.axes] == [True, False]
     assert texts(figure.axes[1]) == ["no run is finished"]
+
+
+def test_the_cost_is_the_first_round_and_the_bytes_at_95_percent_of_the_scenarios_best():
+    """The best last score is SCL's mean over the seeds, 0.8: BNC's 0.7 is below 0.76, SCL's 0.8 is not."""
+    results = [
+        finished(curves={"personalised_f1": (0.1, 0.7), "bytes": (1e6, 2e6)}),
+        finished("SCL", curves={"personalised_f1": (0.8, 0.8), "bytes": (3e6, 6e6)}),
+        finished("SCL", curves={"personalised_f1": (0.1, 0.8), "bytes": (3e6, 6e6)}, seed=1),
+    ]
+    figure = figures.cost_to_target(study(*results))
+    rounds, megabytes = figure.axes
+    assert [x for x, _ in lines(rounds)["SCL"]] == [1, 2]
+    assert [x for x, _ in lines(megabytes)["SCL"]] == [3, 6]
+    assert lines(rounds)["BNC"] == []
+    assert texts(rounds) == texts(megabytes) == ["never: 1", ""]
+    assert [axes.get_xlabel() for axes in figure.axes] == ["rounds", "sent up and down, MB"]
+    assert figure.texts[0].get_text() == (
+        "until personalised F1 (own classes)\nreaches 95 % of the scenario's best (bars: medians)"
+    )
+
+
+def test_the_cost_of_the_best_competitor_counts_where_a_reference_is_better_and_another_sends_nothing():
+    """SCL's last score is 0.6, so the target is 0.57: SOLO reaches it in round 2 for no bytes at all."""
+    results = [
+        finished("ORACLE", curves={"personalised_f1": (0.9, 1.0), "bytes": (1e6, 2e6)}, is_reference=True),
+        finished("SOLO", curves={"personalised_f1": (0.1, 0.57), "bytes": (0, 0)}, is_reference=True),
+        finished("SCL", curves={"personalised_f1": (0.1, 0.6), "bytes": (1e6, 2e6)}),
+    ]
+    rounds, megabytes = figures.cost_to_target(study(*results)).axes
+    assert {name: [x for x, _ in points] for name, points in lines(rounds).items()} == {
+        "SCL": [2],
+        "ORACLE": [1],
+        "SOLO": [2],
+    }
+    assert [x for x, _ in lines(megabytes)["SOLO"]] == [0]
+
+
+def test_the_cost_of_references_alone_has_no_target():
+    results = [finished("SOLO", curves={"personalised_f1": (0.1, 0.5), "bytes": (0, 0)}, is_reference=True)]
+    rounds, _ = figures.cost_to_target(study(*results)).axes
+    assert texts(rounds) == ["never: 1"]
+
+
+def test_the_cost_of_a_given_target_falls_back_to_the_published_f1_and_leaves_unknown_bytes_out():
+    both = {"personalised_f1": (0.1, 0.9), "published_pf1": (0.6, 0.7), "bytes": (1e6, 2e6)}
+    results = [finished(curves=both), finished("SCL", curves={"published_pf1": (0.4, 0.5)})]
+    figure = figures.cost_to_target(study(*results), Terms(Target("personalised_f1", 0.5)))
+    [axes] = figure.axes
+    assert {name: [x for x, _ in points] for name, points in lines(axes).items()} == {"BNC": [1], "SCL": [2]}
+    assert figure.texts[0].get_text().startswith("until PF1 (union of classes, as published)\nreaches 0.5")
 
 
 def test_critical_difference_leads_from_ranks_to_names_the_best_first_and_joins_cliques():
@@ -470,7 +528,7 @@ def test_the_same_study_gives_the_same_bytes_whatever_matplotlib_is_set_to(suffi
     path = tmp_path / f"figure.{suffix}"
 
     def drawn():
-        for name in ("segments", "temperatures", "bands", "accuracy", "maps"):
+        for name in ("segments", "temperatures", "bands", "accuracy", "maps", "cost"):
             figures.save(OF_STUDIES[name](results), path)
             yield hashlib.sha256(path.read_bytes()).hexdigest()
 

@@ -77,7 +77,10 @@ def test_figures_that_are_alternatives_are_a_choice_and_a_single_one_is_none():
         ["of the clusters' models", "in loss", "as published"],
         ["nonoverlapping balanced"],
     ]
-    assert [item.name for item in items if isinstance(item, Plate)] == ["temperature-mnist-15"]
+    assert [item.name for item in items if isinstance(item, Plate)] == [
+        "temperature-mnist-15",
+        "cost-mnist-15",
+    ]
 
 
 def test_a_data_set_has_a_table_of_fairness():

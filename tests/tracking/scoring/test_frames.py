@@ -1,8 +1,7 @@
-"""A study and a table in a notebook."""
+"""A study as a frame and as HTML."""
 
 from math import isnan
 
-from fedgrid.tracking.tables.formats import to_markdown
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 
@@ -36,9 +35,19 @@ def test_frame_by_round_has_a_row_a_round():
 def test_frame_of_a_study_without_results_is_empty():
     nothing = two().only([])
     assert (len(nothing.to_pandas()), len(nothing.to_pandas(by_round=True))) == (0, 0)
+    assert "0 of 0 runs finished" in nothing._repr_html_()
 
 
-def test_a_study_and_a_table_show_themselves_in_a_notebook():
-    assert "<th>algorithm</th>" in two()._repr_html_()
-    table = Table("t", "A & B", "c", (Column("x"),), (Row("r", (Cell("1.5"),)),))
-    assert table._repr_markdown_() == to_markdown(table)
+def test_html_of_a_study_has_the_columns_in_which_its_runs_differ():
+    html = two()._repr_html_()
+    assert "2 of 2 runs finished" in html
+    assert "<th>algorithm</th>" in html
+    assert "<th>dataset</th>" not in html
+
+
+def test_html_of_a_table_is_escaped():
+    table = Table("t", "A & B", "c", (Column("x", "group"),), (Row("<r>", (Cell("1.5"),), "part"),))
+    assert table._repr_html_() == (
+        "<p><b>A &amp; B</b>. c</p><table><tr><th></th><th>group: x</th></tr>"
+        "<tr><th>part</th><th></th></tr><tr><td>&lt;r&gt;</td><td>1.5</td></tr></table>"
+    )
