@@ -68,7 +68,7 @@ def make_grid(storage: Storage) -> tuple[RunConfig, ...]:
         rounds, clients = make_records(run, np.random.default_rng(index))
         pq.write_table(rounds, folder / "rounds.parquet")
         pq.write_table(clients, folder / "clients.parquet")
-        (folder / FINAL_SCORES).write_text(dumps(of_run(folder).as_dict(), sort_keys=True))
+        (folder / FINAL_SCORES).write_text(dumps(of_run(folder), sort_keys=True))
         (folder / DONE).write_text(dumps({"run_id": run.run_id, "rounds": NUM_ROUNDS}))
     GridFolder(storage, grid.name).keep(grid.runs, grid.text)
     return grid.runs

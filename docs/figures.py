@@ -24,7 +24,7 @@ def main() -> None:
     figures.save(figures.cluster_maps(block.where(split=block.splits[0])), asked.out / "clusters.svg")
 
     # A figure is an ordinary one of matplotlib: everything in it can be changed before it is saved.
-    gap = figures.learning_gap(block)
+    gap = figures.per_round(block, "gap")
     gap.set_size_inches(7, 2.8)
     for axes, split in zip(gap.axes, block.splits, strict=True):
         axes.set_title(", ".join(split), fontsize=6.5, style="italic")

@@ -130,11 +130,15 @@ def read_records(run_folder: Path) -> Records:
             shape[:1],
             {
                 **{name: rounds[name].to_numpy() for name in numbers},
-                **{name: _of_rounds(by_round, whole_R, name) for name in _of_messages(by_round)},
+                **{
+                    name: _of_rounds(by_round, whole_R, name)
+                    for name in OF_MESSAGES
+                    if any(name in row for row in by_round.values())
+                },
             },
         ),
         Columns(shape, {name: values.reshape(shape) for name, values in _client_columns(columns).items()}),
-        _seconds(by_round, whole_R),
+        _of_rounds(by_round, whole_R, "uncached_seconds"),
     )
 
 
@@ -162,24 +166,13 @@ def _timings(run_folder: Path) -> Mapping[int, Mapping[str, Any]]:
     """Return round -> its row of `timings.parquet`, with those columns that are read; empty without one."""
     if not (run_folder / "timings.parquet").exists():
         return {}
-    timings = table(run_folder, "timings", ("round", "seconds"), ("uncached_seconds", *OF_MESSAGES))
+    timings = table(run_folder, "timings", columns=("uncached_seconds", *OF_MESSAGES))
     return {row["round"]: row for row in timings.to_pylist()}
-
-
-def _of_messages(by_round: Mapping[int, Mapping[str, Any]]) -> list[str]:
-    return [name for name in OF_MESSAGES if any(name in row for row in by_round.values())]
 
 
 def _of_rounds(by_round: Mapping[int, Mapping[str, Any]], rounds_R: Array, name: str) -> Array:
     found = [_number(by_round.get(number, {}).get(name)) for number in rounds_R.tolist()]
     return np.array(found, np.float64)
-
-
-def _seconds(by_round: Mapping[int, Mapping[str, Any]], rounds_R: Array) -> Array:
-    """Return the seconds of these rounds, NaN for one that is not in `timings.parquet`."""
-    alone_R = _of_rounds(by_round, rounds_R, "uncached_seconds")
-    # Records of a version without a round cache lack `uncached_seconds`.
-    return np.where(np.isnan(alone_R), _of_rounds(by_round, rounds_R, "seconds"), alone_R)
 
 
 def table(

@@ -102,10 +102,9 @@ def summary_of(
             (run.scenario, run.algorithm),
             {"scenario": _scenario(run), "algorithm": run.algorithm, LEVEL: level_of(run)},
         )
-        final = results[run_id].clustering.final
         numbers = {
-            "partition ARI": final.ari,
-            "partition alone": final.clients_alone,
+            "partition ARI": results[run_id].last("ari"),
+            "partition alone": results[run_id].last("clients_alone"),
             **{" ".join(heading): of(of_run) for heading, of in COLUMNS[kind].items()},
         }
         for name, value in numbers.items():

@@ -19,7 +19,6 @@ from fedgrid.grids.results.axes import name_of
 from fedgrid.grids.results.outcome import Outcome
 from fedgrid.grids.results.tally import Tally
 from fedgrid.redaction import printable
-from fedgrid.tracking.scoring.scores import RoundScores
 
 NUMBERS_WIDTH = 64
 """Columns of a narrow bar and the numbers beside it, right of a run's name."""
@@ -84,9 +83,9 @@ class Bars(View):
             self._name(config), total=config.training.rounds, completed=rounds_done, scores=""
         )
 
-    def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
+    def round(self, config: RunConfig, number: int, scores: Mapping[str, Any]) -> None:
         """Advance the run's bar."""
-        self._progress.update(self._tasks[config.run_id], completed=number, scores=_scores(scores.as_dict()))
+        self._progress.update(self._tasks[config.run_id], completed=number, scores=_scores(scores))
 
     def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
         """Remove the run's bar until it starts again."""
@@ -134,9 +133,9 @@ class Lines(View):
         """Print that a run starts, or after which round it resumes."""
         self._say(config, ": " + (f"continues after round {rounds_done}" if rounds_done else "starts"))
 
-    def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
+    def round(self, config: RunConfig, number: int, scores: Mapping[str, Any]) -> None:
         """Print the round."""
-        self._say(config, f" round {number}/{config.training.rounds} {_scores(scores.as_dict())}")
+        self._say(config, f" round {number}/{config.training.rounds} {_scores(scores)}")
 
     def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
         """Print why the run is retried."""
@@ -174,9 +173,9 @@ class JsonLines(View):
         """Print a `start` event."""
         self._print("start", config, rounds_done=rounds_done)
 
-    def round(self, config: RunConfig, number: int, scores: RoundScores) -> None:
+    def round(self, config: RunConfig, number: int, scores: Mapping[str, Any]) -> None:
         """Print a `round` event with all of the round's scores."""
-        self._print("round", config, round=number, **scores.as_dict())
+        self._print("round", config, round=number, **scores)
 
     def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
         """Print a `retry` event."""

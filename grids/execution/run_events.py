@@ -16,7 +16,7 @@ from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.atomic import disk_errors, flush, set_aside, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.outcome import SCORES, damage
-from fedgrid.tracking.scoring.scores import RoundScores, of_round, of_run
+from fedgrid.tracking.scoring.scores import of_round, of_run
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class RoundDone:
     """A round is done; `number` counts from 1."""
 
     number: int
-    scores: RoundScores
+    scores: Mapping[str, Any]
     timing: Mapping[str, Any]
 
 
@@ -48,7 +48,7 @@ class RunFinished:
     """All rounds are done and on disk; scores and figures are written."""
 
     scores: Mapping[str, Any]
-    """`RunScores.as_dict()`: the driver may see the file later, over a network."""
+    """Those of `tracking.scoring.scores.of_run`: the driver may see the file later, over a network."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def write_results(config: RunConfig, storage: Storage) -> Mapping[str, Any]:
     with disk_errors(folder):
         for path in figures.write(folder):
             flush(path)
-        scores = of_run(folder).as_dict()
+        scores = of_run(folder)
         if damage(storage, config):
             set_aside(folder, [SCORES])
         write_text(folder / SCORES, seal(scores, indent=2))

@@ -17,7 +17,7 @@ from fedgrid.tracking.mlflow.dataset_input import DatasetInput
 from fedgrid.tracking.mlflow.view import VIEW_KEY
 
 ScoresAsDict: TypeAlias = Mapping[str, Any]
-"""`RunScores.as_dict()`."""
+"""Those of `tracking.scoring.scores.of_run`."""
 
 
 def of_grid(name: str, experiment_id: str) -> str:

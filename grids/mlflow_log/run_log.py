@@ -7,12 +7,12 @@ lacks is logged from them when the store is back, or by `fedgrid sync`.
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
@@ -22,7 +22,6 @@ from fedgrid.grids.mlflow_log.own_process import ProcessWriter
 from fedgrid.grids.mlflow_log.run_writer import Round, Writer
 from fedgrid.tracking.mlflow.runs import Status
 from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
-from fedgrid.tracking.scoring.scores import RoundScores
 
 
 def artifact_root(storage: Path) -> Path:
@@ -145,7 +144,7 @@ class RunLog:
             update = self._update(config)
             update.status, update.started, update.resumes = None, int(time.time() * 1000), resumes
 
-    def round(self, config: RunConfig, number: int, scores: RoundScores, ended_ms: int) -> None:
+    def round(self, config: RunConfig, number: int, scores: Mapping[str, Any], ended_ms: int) -> None:
         """A round is done and on disk; `number` counts from 1, `ended_ms` is the Unix time of its end."""
         with self._changed:
             update = self._update(config)

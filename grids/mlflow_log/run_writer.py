@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from fedgrid.engine.configuration.algorithm_of import own_columns
 from fedgrid.engine.configuration.run_config import RunConfig
@@ -25,13 +25,13 @@ from fedgrid.tracking.mlflow.runs import TOTALS, Experiment, LoggedRun, Status
 from fedgrid.tracking.mlflow.store import one_line
 from fedgrid.tracking.mlflow.view import view
 from fedgrid.tracking.records import RecordsError
-from fedgrid.tracking.scoring.scores import RoundScores, of_rounds
+from fedgrid.tracking.scoring.scores import of_rounds
 
 ARTIFACTS = ("config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "log.txt")
 PARENT = "grid"
 """Takes the place of a run id for the grid's own MLflow run."""
 
-Round: TypeAlias = tuple[int, RoundScores, int]
+Round: TypeAlias = tuple[int, Mapping[str, Any], int]
 """Number, scores, and the Unix time of its end in milliseconds."""
 
 

@@ -3,17 +3,17 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import node, python_version
+from typing import Any
 
 from fedgrid.engine import round_metrics
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.format import DamagedFile
-from fedgrid.engine.round_metrics import RoundMetric
 from fedgrid.grids.presets.axis_keys import AXES, SETTING
 from fedgrid.grids.presets.variants import variant_of
 from fedgrid.grids.results.archived import is_archived
@@ -21,8 +21,7 @@ from fedgrid.grids.results.axes import pairs_of
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.tracking.mlflow.names import plain
 from fedgrid.tracking.mlflow.runs import Metrics
-from fedgrid.tracking.scoring.group import Score, declared
-from fedgrid.tracking.scoring.scores import RoundScores
+from fedgrid.tracking.scoring.scores import OF_ROUNDS
 
 VERSIONS = ("fedgrid", "torch", "ray", "scikit-learn", "hdbscan", "numpy")
 ARCHIVE = {"source": "the OCFL authors' archive"}
@@ -36,15 +35,14 @@ def described() -> dict[str, str]:
     `engine.round_metrics` and in `tracking.scoring.scores`. They are few because MLflow's UI slows down with
     more; the others are in the Parquet artifacts.
     """
-    of_rounds = (*round_metrics.ROUND_METRICS, *round_metrics.NOISE_METRICS)
-    known: list[RoundMetric | Score] = [*of_rounds, *declared(RoundScores)]
-    return {f"{each.section}/{each.name}": each.meaning for each in known if each.in_mlflow}
+    recorded = (*round_metrics.ROUND_METRICS, *round_metrics.NOISE_METRICS)
+    shown = {f"{each.section}/{each.name}": each.meaning for each in recorded if each.in_mlflow}
+    return shown | {f"{each.section}/{each.name}": each.meaning for each in OF_ROUNDS if each.section}
 
 
-def metrics(scores: RoundScores) -> Metrics:
+def metrics(scores: Mapping[str, Any]) -> Metrics:
     """Return the metrics of a round by key, None where the round has none."""
-    values = scores.as_dict()
-    return {key: values.get(plain(key)) for key in described()}
+    return {key: scores.get(plain(key)) for key in described()}
 
 
 def run_name(config: RunConfig, axes: Sequence[str] = ()) -> str:

@@ -31,7 +31,7 @@ class Outcome:
     config: RunConfig
     folder: Path
     scores: Mapping[str, Any] | None
-    """Of a finished run: `RunScores.as_dict()`."""
+    """Of a finished run: those of `tracking.scoring.scores.of_run`."""
     times: Times
     error: str | None = None
 

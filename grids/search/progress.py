@@ -146,6 +146,6 @@ class SearchProgress:
             folder = folder_of(self._storage.root, run)
             self._storage.pull(folder.name, skip=("state-", "figures/"))
             last = round_at(run, rung)
-            tested = {number: scores.as_dict() for number, scores in of_rounds(folder) if number <= last}
+            tested = {number: scores for number, scores in of_rounds(folder) if number <= last}
             found.append(tested[last])
         return score(found)

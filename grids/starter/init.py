@@ -20,9 +20,8 @@ SCHEMA = "fedgrid.schema.json"
 CELLS = (
     "%matplotlib inline\nimport fedgrid\n\nstudy = fedgrid.load('STUDY', 'runs')",
     "for result in study.finished:\n"
-    "    final = result.clustering.final\n"
-    "    accuracy = result.last('personalised_accuracy')\n"
-    "    print(result.run.algorithm, result.run.seed, f'ARI {final.ari:.2f}, accuracy {accuracy:.3f}')",
+    "    ari, accuracy = (result.last(name) for name in ('ari', 'personalised_accuracy'))\n"
+    "    print(result.run.algorithm, result.run.seed, f'ARI {ari:.2f}, accuracy {accuracy:.3f}')",
     "fedgrid.figures.temperatures(study)",
     "fedgrid.figures.cluster_maps(study)",
 )

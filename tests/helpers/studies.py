@@ -63,10 +63,7 @@ def result_of(
         Columns(
             rounds.shape,
             {
-                **{
-                    name: np.array([getattr(part, name) for part in parts], np.float64)
-                    for name in ("clusters", "smallest_cluster", "clients_alone")
-                },
+                **{name: np.array([part[name] for part in parts], np.float64) for name in parts[0]},
                 **{name: np.asarray(values, np.float64) for name, values in (curves or {}).items()},
             },
         ),

@@ -8,8 +8,6 @@ runs in its setting: 100 clients, a tenth of them asked, its splits, tested on o
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-import numpy as np
-
 from fedgrid.tracking.against.ocfl import beside
 from fedgrid.tracking.published import numbers
 from fedgrid.tracking.scoring.cost import Cost, cost
@@ -24,8 +22,8 @@ from fedgrid.tracking.tables.table import (
     Column,
     Row,
     Table,
-    fixed,
     lettered,
+    median,
 )
 
 SETTING = {"clients": "100", "participation": "0.1", "split.tested_on": "official"}
@@ -158,7 +156,8 @@ def _cost(study: Study) -> Table:
             scenario, place, of = parts[heading]
             own = _of(part.where(dataset=dataset), scenario)
             spent = [cost(result, curve_of(result.run), TARGETS[dataset]) for result in own.finished]
-            cells.append(_spent([of(each) for each in spent], printed[place] if printed else None))
+            found = median([of(each) for each in spent], 2 * place, printed[place] if printed else None)
+            cells.append(found if own.runs else Cell(ABSENT))
         rows.append(Row(algorithm, tuple(cells)))
     table = Table(
         "against-flis-cost",
@@ -172,13 +171,3 @@ def _cost(study: Study) -> Table:
         corner="algorithm",
     )
     return explained(table, study)
-
-
-def _spent(values: list[float], printed: str | None) -> Cell:
-    if not values:
-        return Cell(ABSENT)
-    middle = float(np.median(values))
-    ours = fixed(middle, 2).removesuffix(".00") if np.isfinite(middle) else NONE
-    reference = float(printed) if printed else None
-    text = ours if printed is None else f"{ours} / {printed or NONE}"
-    return Cell(text, middle if np.isfinite(middle) else None, reference=reference)

@@ -13,7 +13,7 @@ from fedgrid.tracking.published import numbers
 from fedgrid.tracking.scoring.cost import cost, sent
 from fedgrid.tracking.scoring.study import Result, Run, Study
 from fedgrid.tracking.tables.cells import explained
-from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, fixed, lettered
+from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, fixed, lettered, median
 
 SETTINGS = {"mnist": ("rotated", 100), "cifar10": ("flipped", 100), "femnist": ("natural", 3550)}
 """Data set -> kind of scenario and number of clients."""
@@ -97,7 +97,7 @@ def _costs(study: Study, dataset: str) -> Table:
             known = printed[key]
             if known and key.startswith("seconds"):
                 known = fixed(float(known) / whole, digits)
-            cells.append(_beside([of(result) for result in part.finished], known, digits))
+            cells.append(median([of(result) for result in part.finished], digits, known))
         notes = OF_EMBEDDINGS if encoder_of(run) else OF_ROWS.get(str(run.published), ())
         rows.append(Row(algorithm, tuple(cells), notes=notes))
     of_all = ("bytes", "softmax") if dataset == "mnist" else ("bytes",)
@@ -131,7 +131,8 @@ def _flips(study: Study, dataset: str) -> Table:
             )
             known = numbers.prigent_flips().get((dataset, encoder, flip))
             values = [result.last("ari") for result in part.finished]
-            cells.append(_beside(values, "" if known is None else f"{known:g}", 3))
+            found = median(values, 3, "" if known is None else f"{known:g}")
+            cells.append(found if part.runs else Cell(ABSENT))
         rows.append(Row(f"{flip:g}", tuple(cells)))
     table = Table(
         f"against-prigent-flips-{dataset}",
@@ -179,12 +180,3 @@ def against_attack(errors: Mapping[str, Sequence[float]]) -> Table | None:
 def _median(study: Study, published: str, of: Of) -> float:
     values = [of(result) for result in study.finished if result.run.published == published]
     return float(np.median(values)) if values else np.nan
-
-
-def _beside(values: Sequence[float], printed: str, digits: int) -> Cell:
-    if not values:
-        return Cell(ABSENT)
-    middle = float(np.median(values))
-    ours = fixed(middle, digits) if np.isfinite(middle) else NONE
-    reference = float(printed) if printed else None
-    return Cell(f"{ours} / {printed or NONE}", middle if np.isfinite(middle) else None, reference=reference)

@@ -7,6 +7,7 @@ comparable.
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 
 import numpy as np
 
@@ -54,26 +55,31 @@ def variant(name: str) -> Callable[[Run], bool]:
 
 
 def _at(study: Study, measure: Measure, name: str, *, rate: str | None = None) -> ScoreBySeed:
-    fits = variant(name)
+    fits = named(name) if name == "IFCA" else variant(name)
     return scores(study, measure.of, fits if rate is None else having(RATE, rate, fits))
 
 
-def _best_value(study: Study, key: str, best: str, measures: tuple[Measure, ...]) -> Iterator[Check]:
-    """Yield checks of one value of a key against all others."""
+def _against_others(
+    study: Study, key: str, value: str, measures: tuple[Measure, ...], low: float, high: float = np.inf
+) -> Iterator[Check]:
+    """Yield checks of one value of a key against each other."""
     for measure in measures:
-        mine = scores(study, measure.of, having(key, best, COMMUNITIES), key)
+        mine = scores(study, measure.of, having(key, value, COMMUNITIES), key)
         for other in values_of(study, key, COMMUNITIES):
-            if other != best:
+            if other != value:
                 theirs = scores(study, measure.of, having(key, other, COMMUNITIES), key)
-                yield from above(f"{measure.name}: {key} {best} - {other}", mine, theirs, low=TIE)
+                yield from above(f"{measure.name}: {key} {value} - {other}", mine, theirs, low=low, high=high)
 
 
-def _flat_in_resolution(study: Study) -> Iterator[Check]:
-    first = scores(study, GA_LAST.of, having(RESOLUTION, "1", COMMUNITIES), RESOLUTION)
-    for value in values_of(study, RESOLUTION, COMMUNITIES):
-        if value != "1":
-            other = scores(study, GA_LAST.of, having(RESOLUTION, value, COMMUNITIES), RESOLUTION)
-            yield from above(f"resolution {value} - 1", other, first, low=-LIKE, high=LIKE)
+def _differences(
+    study: Study,
+    pairs: tuple[tuple[str, str], ...],
+    limits: tuple[tuple[Measure, float, float], ...],
+) -> Iterator[Check]:
+    """Yield checks of pairs of variants, or of one and IFCA, by measures with the limits of the claim."""
+    for (name, against), (measure, low, high) in product(pairs, limits):
+        one, other = _at(study, measure, name), _at(study, measure, against)
+        yield from above(f"{measure.name}: {name} - {against}", one, other, low=low, high=high)
 
 
 def _depends_on_majority(study: Study) -> Iterator[Check]:
@@ -98,47 +104,9 @@ def _lost_at_half(study: Study) -> Iterator[Check]:
     yield from alone("ARI of 1nn", _at(study, FINAL_ARI, "1nn", rate="0.5"), low=-0.2, high=0.2)
 
 
-def _nearest_beats_weighted(study: Study) -> Iterator[Check]:
-    for measure in (GA_LAST, FINAL_ARI, SILHOUETTE_LAST):
-        one, other = _at(study, measure, "1nn"), _at(study, measure, "wnn")
-        yield from above(f"{measure.name}: 1nn - wnn", one, other)
-
-
-def _average_beside_nearest(study: Study) -> Iterator[Check]:
-    for name in ("avg", "late"):
-        for measure, low, high in (
-            (GA_LAST, -LIKE, LIKE),
-            (FINAL_ARI, TIE, np.inf),
-            (SILHOUETTE_LAST, -np.inf, 0.0),
-        ):
-            one, other = _at(study, measure, name), _at(study, measure, "1nn")
-            yield from above(f"{measure.name}: {name} - 1nn", one, other, low=low, high=high)
-
-
-def _above_ifca(study: Study) -> Iterator[Check]:
-    for measure in (GA_LAST, FINAL_ARI):
-        ifca = scores(study, measure.of, named("IFCA"))
-        for name in ("avg", "1nn", "late"):
-            yield from above(f"{measure.name}: {name} - IFCA", _at(study, measure, name), ifca)
-
-
-def _global_order(study: Study) -> Iterator[Check]:
-    avg, nearest = _at(study, GLOBAL_LAST, "avg"), _at(study, GLOBAL_LAST, "1nn")
-    yield from above("avg - 1nn", avg, nearest)
-    yield from above("1nn - IFCA", nearest, scores(study, GLOBAL_LAST.of, named("IFCA")))
-
-
 def _above_global(study: Study) -> Iterator[Check]:
     one, other = (scores(study, measure.of, COMMUNITIES) for measure in (PA_LAST, GLOBAL_OWN_LAST))
     yield from above("communities - global", one, other)
-
-
-def _any_distance(study: Study) -> Iterator[Check]:
-    first = scores(study, FINAL_ARI.of, having(DISTANCE, "trusted", COMMUNITIES))
-    for value in values_of(study, DISTANCE, COMMUNITIES):
-        if value != "trusted":
-            other = scores(study, FINAL_ARI.of, having(DISTANCE, value, COMMUNITIES))
-            yield from above(f"{value} - trusted", other, first, low=-0.05, high=0.05)
 
 
 def _smoother(study: Study) -> Iterator[Check]:
@@ -169,7 +137,7 @@ CLAIMS = (
         "Figure 3, V-B1",
         "resolution 1 - each other",
         "0 or more",
-        partial(_best_value, key=RESOLUTION, best="1", measures=BEST),
+        partial(_against_others, key=RESOLUTION, value="1", measures=BEST, low=TIE),
     ),
     Claim(
         PAPER,
@@ -177,15 +145,15 @@ CLAIMS = (
         "Figure 3, V-B1",
         "majority 1 - each other",
         "0 or more",
-        partial(_best_value, key=MAJORITY, best="1", measures=BEST),
+        partial(_against_others, key=MAJORITY, value="1", measures=BEST, low=TIE),
     ),
     Claim(
         PAPER,
         "accuracy does not depend on the resolution",
         "Figure 3a",
-        "accuracy, each resolution - 1",
+        "accuracy, resolution 1 - each other",
         f"within {LIKE}",
-        _flat_in_resolution,
+        partial(_against_others, key=RESOLUTION, value="1", measures=(GA_LAST,), low=-LIKE, high=LIKE),
     ),
     Claim(
         PAPER,
@@ -217,7 +185,11 @@ CLAIMS = (
         "Figure 4",
         "accuracy, ARI and silhouette, 1NN - WNN",
         "above 0",
-        _nearest_beats_weighted,
+        partial(
+            _differences,
+            pairs=(("1nn", "wnn"),),
+            limits=((GA_LAST, 0, np.inf), (FINAL_ARI, 0, np.inf), (SILHOUETTE_LAST, 0, np.inf)),
+        ),
     ),
     Claim(
         PAPER,
@@ -225,7 +197,11 @@ CLAIMS = (
         "Figure 4; the text also calls AVG equally effective",
         "accuracy, ARI and silhouette, AVG and Late - 1NN",
         f"within {LIKE}; 0 or more; below 0",
-        _average_beside_nearest,
+        partial(
+            _differences,
+            pairs=(("avg", "1nn"), ("late", "1nn")),
+            limits=((GA_LAST, -LIKE, LIKE), (FINAL_ARI, TIE, np.inf), (SILHOUETTE_LAST, -np.inf, 0.0)),
+        ),
     ),
     Claim(
         PAPER,
@@ -233,7 +209,11 @@ CLAIMS = (
         "Figures 4a, 4b and 5a",
         "accuracy and ARI, communities - IFCA",
         "above 0",
-        _above_ifca,
+        partial(
+            _differences,
+            pairs=(("avg", "IFCA"), ("1nn", "IFCA"), ("late", "IFCA")),
+            limits=((GA_LAST, 0, np.inf), (FINAL_ARI, 0, np.inf)),
+        ),
     ),
     Claim(
         PAPER,
@@ -241,7 +221,7 @@ CLAIMS = (
         "Figure 5a",
         "global model's accuracy",
         "above 0",
-        _global_order,
+        partial(_differences, pairs=(("avg", "1nn"), ("1nn", "IFCA")), limits=((GLOBAL_LAST, 0, np.inf),)),
     ),
     Claim(
         PAPER,
@@ -255,9 +235,9 @@ CLAIMS = (
         PAPER,
         "the choice of the distance is not crucial",
         "text, IV-A",
-        "ARI, another distance - trusted",
+        "ARI, trusted distance - each other",
         "within 0.05",
-        _any_distance,
+        partial(_against_others, key=DISTANCE, value="trusted", measures=(FINAL_ARI,), low=-0.05, high=0.05),
     ),
     Claim(
         PAPER,

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedgrid.tracking.scoring.study import Result, Study
 from fedgrid.tracking.tables.cells import block_of, explained, title_of
-from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, fixed
+from fedgrid.tracking.tables.table import NONE, Column, Row, Table, median
 
 BITS, MEGA = 8, 1e6
 
@@ -37,7 +37,7 @@ def before_training(study: Study) -> Table:
     rows = []
     for algorithm in study.algorithms:
         part = study.where(algorithm=algorithm)
-        cells = (_median([of(result) for result in part.finished], digits) for _, digits, of in columns)
+        cells = (median([of(result) for result in part.finished], digits) for _, digits, of in columns)
         rows.append(Row(algorithm, tuple(cells), is_reference=algorithm in study.references))
     table = Table(
         f"before-training-{dataset}-{clients}",
@@ -92,13 +92,3 @@ def _mean(result: Result, name: str) -> float:
 
 def _total(result: Result, name: str) -> float:
     return float(np.nansum(result.curves[name]))
-
-
-def _median(values: Sequence[float], digits: int) -> Cell:
-    known = [value for value in values if not np.isnan(value)]
-    if not values:
-        return Cell()
-    if not known:
-        return Cell(NONE)
-    middle = float(np.median(known))
-    return Cell(fixed(middle, digits), middle, count=len(known))

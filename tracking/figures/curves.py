@@ -39,128 +39,80 @@ class Score:
     """Whether the y axis ends at 1, at the number of clients, or above the largest value."""
 
 
-ARI = Score("ari", "adjusted Rand index")
-GAP = Score("learning_gap", "learning gap (accuracy)")
-PUBLISHED_GAP = Score("published_learning_gap", "learning gap (DIST)")
-LOSS_GAP = Score("learning_gap_loss", "learning gap (loss, nats)", "amount")
-ACCURACY = (
-    Score("personalised_accuracy", "personalised accuracy"),
-    Score("generalised_accuracy", "generalised accuracy"),
-)
 F1 = (Score("personalised_f1", "personalised F1"), Score("generalised_f1", "generalised F1"))
 PUBLISHED_F1 = (Score("published_pf1", "PF1, as published"), Score("published_gf1", "GF1, as published"))
-FAIRNESS = (Score("worst_client_accuracy", "worst client's accuracy"), Score("jain_index", "Jain's index"))
-SILHOUETTE = Score("silhouette", "silhouette")
-GLOBAL = (
-    Score("global_accuracy", "accuracy, server's images"),
-    Score("global_own_accuracy", "accuracy, own images"),
-)
-SIZES = (
-    Score("smallest_cluster", "smallest cluster, clients", "clients"),
-    Score("clients_alone", "clients alone", "clients"),
-)
+KINDS: Mapping[str, Sequence[Score]] = {
+    "ari": [Score("ari", "adjusted Rand index")],
+    "accuracy": [
+        Score("personalised_accuracy", "personalised accuracy"),
+        Score("generalised_accuracy", "generalised accuracy"),
+    ],
+    "f1": F1,
+    "fairness": [
+        Score("worst_client_accuracy", "worst client's accuracy"),
+        Score("jain_index", "Jain's index"),
+    ],
+    "gap": [Score("learning_gap", "learning gap (accuracy)")],
+    "gap-loss": [Score("learning_gap_loss", "learning gap (loss, nats)", "amount")],
+    "gap-published": [Score("published_learning_gap", "learning gap (DIST)")],
+    "global": [
+        Score("global_accuracy", "accuracy, server's images"),
+        Score("global_own_accuracy", "accuracy, own images"),
+    ],
+    "silhouette": [Score("silhouette", "silhouette")],
+    "sizes": [
+        Score("smallest_cluster", "smallest cluster, clients", "clients"),
+        Score("clients_alone", "clients alone", "clients"),
+    ],
+}
 
 
-def ari_per_round(study: Study) -> Figure:
-    """Draw the adjusted Rand index of each round's partition, one panel per split.
+def per_round(study: Study, kind: str) -> Figure:
+    """Draw scores by round, a row of panels a score, one panel per split.
 
-    Lines are means over the seeds; bands reach one standard deviation (n - 1) of the seeds to either side.
-    Source: Figure 1 of the OCFL conference paper.
+    Lines are means over the seeds; bands reach one standard deviation (n - 1) of the seeds to either side. A
+    row that no run recorded is left out.
 
-    Raises:
-        ValueError: if the study has several data sets or numbers of clients.
-    """
-    return _by_split(study, [ARI])
-
-
-def accuracy_per_round(study: Study) -> Figure:
-    """Draw personalised accuracy by round, below it the generalised; panels, lines and bands as for the ARI.
-
-    A row that no run recorded is left out, here and in the figures below.
-
-    Raises:
-        ValueError: if the study has several data sets or numbers of clients.
-    """
-    return _by_split(study, ACCURACY)
-
-
-def f1_per_round(study: Study) -> Figure:
-    """Draw personalised and generalised F1 by round, over the classes in the test set; else as the accuracy.
-
-    If no run has them, as in the authors' archive, the published F1 over the union of classes are drawn.
-
-    Raises:
-        ValueError: if the study has several data sets or numbers of clients.
-    """
-    has_right = any(is_recorded(study, score.curve) for score in F1)
-    has_published = any(is_recorded(study, score.curve) for score in PUBLISHED_F1)
-    return _by_split(study, PUBLISHED_F1 if has_published and not has_right else F1)
-
-
-def learning_gap(study: Study, *, published: bool = False) -> Figure:
-    """Draw |personalised - generalised| accuracy by round; panels, lines and bands as for the ARI.
-
-    `published` draws the notebooks' DIST, in which the generalised accuracy is of the local model before
-    aggregation.
+    Args:
+        study: runs of one data set and number of clients.
+        kind: a key of `KINDS`. `ari` is Figure 1 of the OCFL conference paper; `gap-loss` the learning gap of
+            Definition 8 of the journal paper, `gap-published` its notebooks' DIST; `silhouette` and `global`
+            are Figures 5b and 5a of Bettinelli et al. `sizes` leaves out the clients alone if
+            none ever is. `f1` is over the classes in the test set, and as
+            published if no run has that, as in the authors' archive.
 
     Raises:
         ValueError: if the study has several data sets or numbers of clients.
     """
-    return _by_split(study, [PUBLISHED_GAP if published else GAP])
+    require_one(study, "dataset", "clients")
+    scores = KINDS[kind]
+    if kind == "sizes" and not any((result.curves["clients_alone"] > 0).any() for result in study.finished):
+        scores = scores[:1]
+    if kind == "f1" and not _recorded(study, F1) and _recorded(study, PUBLISHED_F1):
+        scores = PUBLISHED_F1
+    rows = _recorded(study, scores) or scores[:1]
+    splits = study.splits
+    clients = study.blocks[0][1] if study.blocks else 0
+    columns = max(1, len(splits))
+    with paper_style():
+        style = styles(study.algorithms)
+        figure, places = panels(len(rows) * columns, columns, 1.35, legend=entries(style))
+        for start, score in enumerate(rows):
+            row = places[start * columns : (start + 1) * columns]
+            for axes, split in zip(row, splits, strict=False):
+                _draw(axes, study.where(split=split), score, style)
+            _scale(row, score, clients)
+        for axes, split in zip(places, splits, strict=False):
+            title(axes, split)
+        for axes in places[:-columns]:
+            axes.xaxis.set_visible(False)
+        if not splits:
+            say(places[0], NO_RUN)
+    return figure
 
 
-def loss_gap(study: Study) -> Figure:
-    """Draw |personalised - generalised| loss by round, in nats; panels, lines and bands as for the ARI.
-
-    Source: the learning gap of Definition 8 of the OCFL journal paper, which is of the loss.
-
-    Raises:
-        ValueError: if the study has several data sets or numbers of clients.
-    """
-    return _by_split(study, [LOSS_GAP])
-
-
-def fairness_per_round(study: Study) -> Figure:
-    """Draw the worst client's accuracy and Jain's index of all clients' accuracies; else as the accuracy.
-
-    Raises:
-        ValueError: if the study has several data sets or numbers of clients.
-    """
-    return _by_split(study, FAIRNESS)
-
-
-def silhouette_per_round(study: Study) -> Figure:
-    """Draw the silhouette of each round's partition; panels, lines and bands as for the ARI.
-
-    Source: Figure 5b of Bettinelli et al.; scikit-learn's silhouette on the algorithm's distances.
-
-    Raises:
-        ValueError: if the study has several data sets or numbers of clients.
-    """
-    return _by_split(study, [SILHOUETTE])
-
-
-def global_accuracy_per_round(study: Study) -> Figure:
-    """Draw the global model's accuracy on the server's test set, below it on the clients'; else as the ARI.
-
-    Source: Figure 5a of Bettinelli et al.
-
-    Raises:
-        ValueError: if the study has several data sets or numbers of clients.
-    """
-    return _by_split(study, GLOBAL)
-
-
-def cluster_sizes_per_round(study: Study) -> Figure:
-    """Draw the number of clients in the smallest cluster, and of clients alone; else as the accuracy.
-
-    If no client ever is alone, the row for it is left out.
-
-    Raises:
-        ValueError: if the study has several data sets or numbers of clients.
-    """
-    has_alone = any((result.curves["clients_alone"] > 0).any() for result in study.finished)
-    return _by_split(study, SIZES if has_alone else SIZES[:1])
+def _recorded(study: Study, scores: Sequence[Score]) -> list[Score]:
+    return [score for score in scores if is_recorded(study, score.curve)]
 
 
 def is_recorded(study: Study, curve: str) -> bool:
@@ -194,30 +146,6 @@ def band(axes: Axes, round_R: Array, low_R: Array, high_R: Array, colour: str) -
     """Shade the area between two curves."""
     around = np.concatenate([round_R, round_R[::-1]]), np.concatenate([low_R, high_R[::-1]])
     axes.add_patch(Polygon(np.column_stack(around), facecolor=colour, alpha=0.12, linewidth=0))
-
-
-def _by_split(study: Study, scores: Sequence[Score]) -> Figure:
-    """Draw a row of panels for each score that was recorded, a panel for each split."""
-    require_one(study, "dataset", "clients")
-    rows = [score for score in scores if is_recorded(study, score.curve)] or list(scores[:1])
-    splits = study.splits
-    clients = study.blocks[0][1] if study.blocks else 0
-    columns = max(1, len(splits))
-    with paper_style():
-        style = styles(study.algorithms)
-        figure, places = panels(len(rows) * columns, columns, 1.35, legend=entries(style))
-        for start, score in enumerate(rows):
-            row = places[start * columns : (start + 1) * columns]
-            for axes, split in zip(row, splits, strict=False):
-                _draw(axes, study.where(split=split), score, style)
-            _scale(row, score, clients)
-        for axes, split in zip(places, splits, strict=False):
-            title(axes, split)
-        for axes in places[:-columns]:
-            axes.xaxis.set_visible(False)
-        if not splits:
-            say(places[0], NO_RUN)
-    return figure
 
 
 def _draw(axes: Axes, study: Study, score: Score, style: Mapping[str, Style]) -> None:

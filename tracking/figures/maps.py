@@ -47,7 +47,7 @@ def cluster_maps(study: Study) -> Figure:
     algorithms = study.algorithms
     first_seed = [result for result in study.finished if result.run.seed == study.runs[0].seed]
     results = {result.run.algorithm: result for result in first_seed}
-    scores = {name: f"\nARI {result.clustering.final.ari:.2f}" for name, result in results.items()}
+    scores = {name: f"\nARI {result.last('ari'):.2f}" for name, result in results.items()}
     titles = [fill(name, TITLE) + scores.get(name, "") for name in algorithms]
     head = 0.08 + LINE * max((title.count("\n") + 1 for title in titles), default=1)
     num_clients = study.runs[0].clients if study.runs else 0

@@ -60,16 +60,19 @@ def temperatures(study: Study) -> Figure:
     return figure
 
 
-def temperature_bands(study: Study, *, normalised: bool) -> Figure:
+def temperature_bands(study: Study, *, normalised: bool, together: bool = False) -> Figure:
     """Draw the mean temperature over splits and seeds, one panel per data set (or number of clients of one).
 
     Bands are 95 % bootstrap intervals of the mean over the runs. The runs are those that never cluster (BNC)
     and have a temperature in every round. If there are none, they are the runs of the OCFL algorithms, which
     may have a temperature only until they cluster; then only rounds with at least half of the runs are drawn.
     `normalised` scales each run to its own least and greatest value. Dashed lines are mean clustering rounds
-    of the OCFL algorithms. Source: Figures 3 and 4 of the OCFL journal paper.
+    of the OCFL algorithms. With `together` there is one panel, of all data sets, in the rounds that all of
+    them have. Source: Figures 3 and 4 of the OCFL journal paper.
     """
-    parts = _parts(study)
+    count = len(study.datasets)
+    whole = {f"mean of {count} data {'set' if count == 1 else 'sets'}": study}
+    parts = whole if together else _parts(study)
     with paper_style():
         style = styles([name for name in study.algorithms if name.startswith(FAMILY)])
         margins = Margins(head=0.22, gap=0.4, row_gap=0.62)
@@ -81,22 +84,6 @@ def temperature_bands(study: Study, *, normalised: bool) -> Figure:
         for axes, (name, part) in zip(places, parts.items(), strict=False):
             axes.set_title(name)
             _draw_band(axes, part, style, normalised=normalised)
-    return figure
-
-
-def temperature_over_datasets(study: Study) -> Figure:
-    """Draw the mean temperature over all data sets, each run scaled to its own least and greatest value.
-
-    One panel; runs, band and dashed lines are those of `temperature_bands`, of all data sets together: only
-    rounds that all of them have are drawn. Source: Figure 4 of the OCFL journal paper.
-    """
-    with paper_style():
-        style = styles([name for name in study.algorithms if name.startswith(FAMILY)])
-        figure, [axes] = panels(1, 1, 1.6, margins=Margins(head=0.22), legend=_legend(style))
-        axes.set_ylabel("temperature, min-max scaled")
-        count = len(study.datasets)
-        axes.set_title(f"mean of {count} data {'set' if count == 1 else 'sets'}")
-        _draw_band(axes, study, style, normalised=True)
     return figure
 
 

@@ -46,7 +46,7 @@ SCORES = (
         "Accuracy by round",
         "Accuracy of the clusters' models, mean over clients: on the clients' own test sets (personalised), "
         f"and on the server's (generalised). {LINES}",
-        figures.accuracy_per_round,
+        partial(figures.per_round, kind="accuracy"),
     ),
     FigureKind(
         "F1",
@@ -54,7 +54,7 @@ SCORES = (
         "F1 by round",
         "Macro F1 of the clusters' models, mean over clients: on the clients' own test sets (personalised), "
         f"and on the server's (generalised). {LINES}",
-        figures.f1_per_round,
+        partial(figures.per_round, kind="f1"),
     ),
     FigureKind(
         "fairness",
@@ -62,7 +62,7 @@ SCORES = (
         "Fairness by round",
         "Least accuracy of a cluster's model on the own test set of one of its clients; Jain's index of the "
         f"accuracies of all clients, 1 if all are equal. {LINES}",
-        figures.fairness_per_round,
+        partial(figures.per_round, kind="fairness"),
     ),
     FigureKind(
         "global model",
@@ -70,7 +70,7 @@ SCORES = (
         "Accuracy of the global model by round",
         "Accuracy of the algorithm's global model: on the server's test set, and on the clients' own, mean "
         f"over clients. {LINES}",
-        figures.global_accuracy_per_round,
+        partial(figures.per_round, kind="global"),
         "global_accuracy",
     ),
 )
@@ -80,7 +80,7 @@ PARTITIONS = (
         "ari",
         "ARI by round",
         f"Adjusted Rand index of each round's partition. {LINES}",
-        figures.ari_per_round,
+        partial(figures.per_round, kind="ari"),
     ),
     FigureKind(
         "sizes of clusters",
@@ -88,7 +88,7 @@ PARTITIONS = (
         "Sizes of clusters by round",
         "Number of clients in the smallest cluster; below, if there are any, of clients whose cluster has no "
         f"other client. {LINES}",
-        figures.cluster_sizes_per_round,
+        partial(figures.per_round, kind="sizes"),
     ),
     FigureKind(
         "silhouette",
@@ -96,7 +96,7 @@ PARTITIONS = (
         "Silhouette by round",
         "Mean silhouette of each round's partition, on the distances that the algorithm uses; it needs no "
         f"hidden groups, and there is none for one cluster. {LINES}",
-        figures.silhouette_per_round,
+        partial(figures.per_round, kind="silhouette"),
         "silhouette",
     ),
 )
@@ -121,7 +121,7 @@ GAPS = (
         "gap",
         "Learning gap by round",
         f"{GAP} and generalised accuracy, both of the clusters' models. {LINES}",
-        figures.learning_gap,
+        partial(figures.per_round, kind="gap"),
         "learning_gap",
     ),
     FigureKind(
@@ -129,7 +129,7 @@ GAPS = (
         "gap-loss",
         "Learning gap in loss by round",
         f"{GAP} and generalised loss (cross-entropy), both of the clusters' models. {LINES}",
-        figures.loss_gap,
+        partial(figures.per_round, kind="gap-loss"),
         "learning_gap_loss",
     ),
     FigureKind(
@@ -138,7 +138,7 @@ GAPS = (
         "Learning gap by round",
         f"{GAP} accuracy and accuracy of the local model on the server's test set (the notebooks' DIST). "
         f"{LINES}",
-        partial(figures.learning_gap, published=True),
+        partial(figures.per_round, kind="gap-published"),
         "published_learning_gap",
     ),
 )

@@ -233,33 +233,20 @@ def _beside(one: Study, other: Study) -> Section:
 
 
 def _temperature(study: Study) -> Section:
-    kinds = (("as recorded", False), ("each run scaled to 0..1", True))
+    kinds = [("raw", "as recorded", False, False), ("normalised", "each run scaled to 0..1", True, False)]
+    if len(study.datasets) > 1:
+        kinds.append(("all", "all data sets, each run scaled to 0..1", True, True))
     plates = tuple(
         (
             label,
             Plate(
-                f"temperature-{'normalised' if normalised else 'raw'}",
+                f"temperature-{name}",
                 f"Temperature, {label}",
-                "Mean over the scenarios with its 95 % interval (Figure 3). Dashed: mean rounds in "
-                "which the OCFL algorithms cluster.",
-                partial(figures.temperature_bands, study, normalised=normalised),
+                "Mean over the scenarios with its 95 % interval (Figures 3 and 4), of all data sets together "
+                "in the rounds that all have. Dashed: mean rounds in which the OCFL algorithms cluster.",
+                partial(figures.temperature_bands, study, normalised=normalised, together=together),
             ),
         )
-        for label, normalised in kinds
+        for name, label, normalised, together in kinds
     )
-    return Section("temperature", "Temperature", items=(Choice((*plates, *_over_datasets(study))),))
-
-
-def _over_datasets(study: Study) -> Iterator[tuple[str, Plate]]:
-    if len(study.datasets) > 1:
-        yield (
-            "all data sets",
-            Plate(
-                "temperature-all",
-                "Temperature, all data sets",
-                "Mean over the scenarios of all data sets, each run scaled to 0..1, with its 95 % interval, "
-                "in the rounds that all data sets have (Figure 4). Dashed: mean rounds in which the OCFL "
-                "algorithms cluster.",
-                partial(figures.temperature_over_datasets, study),
-            ),
-        )
+    return Section("temperature", "Temperature", items=(Choice(plates),))

@@ -6,14 +6,13 @@ say. Shapes: R rounds, K clients.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedgrid.tracking.records import Array
-from fedgrid.tracking.scoring.group import Group, score
+from fedgrid.tracking.scoring.group import Score
 
 TestColumns: TypeAlias = Mapping[str, ArrayLike]
 """`cluster_own_accuracy` and so on: the columns of tests in the records, clients on the last axis."""
@@ -62,126 +61,152 @@ OWN = "of the clusters' models on their clients' own test sets, mean over client
 SERVER = "of the clusters' models on the server's test set, mean over clients"
 
 
-@dataclass(frozen=True)
-class ClientScores(Group):
-    """Means over the clients of one round, from `TestColumns`; F1 is over the classes in the test set."""
-
-    section = "clients"
-    personalised_accuracy: float = score(f"Accuracy {OWN}.", _mean_of("cluster_own_accuracy"), in_mlflow=True)
-    personalised_f1: float = score(
-        f"Macro F1 over the classes in the test set, {OWN}.", _mean_of("cluster_own_f1_own"), in_mlflow=True
-    )
-    personalised_f1_union: float = score(
-        f"Macro F1 over the true and predicted classes, {OWN}.", _mean_of("cluster_own_f1_union")
-    )
-    personalised_balanced_accuracy: float = score(
-        f"Balanced accuracy {OWN}.", _mean_of("cluster_own_balanced_accuracy")
-    )
-    personalised_loss: float = score(f"Loss {OWN}.", _mean_of("cluster_own_loss"), in_mlflow=True)
-    generalised_accuracy: float = score(
-        f"Accuracy {SERVER}.", _mean_of("cluster_server_accuracy"), in_mlflow=True
-    )
-    generalised_f1: float = score(
+CLIENTS = (
+    Score("personalised_accuracy", f"Accuracy {OWN}.", _mean_of("cluster_own_accuracy"), section="clients"),
+    Score(
+        "personalised_f1",
+        f"Macro F1 over the classes in the test set, {OWN}.",
+        _mean_of("cluster_own_f1_own"),
+        section="clients",
+    ),
+    Score(
+        "personalised_f1_union",
+        f"Macro F1 over the true and predicted classes, {OWN}.",
+        _mean_of("cluster_own_f1_union"),
+    ),
+    Score(
+        "personalised_balanced_accuracy",
+        f"Balanced accuracy {OWN}.",
+        _mean_of("cluster_own_balanced_accuracy"),
+    ),
+    Score("personalised_loss", f"Loss {OWN}.", _mean_of("cluster_own_loss"), section="clients"),
+    Score(
+        "generalised_accuracy", f"Accuracy {SERVER}.", _mean_of("cluster_server_accuracy"), section="clients"
+    ),
+    Score(
+        "generalised_f1",
         f"Macro F1 over the classes in the test set, {SERVER}.",
         _mean_of("cluster_server_f1_own"),
-        in_mlflow=True,
-    )
-    generalised_f1_union: float = score(
-        f"Macro F1 over the true and predicted classes, {SERVER}.", _mean_of("cluster_server_f1_union")
-    )
-    generalised_balanced_accuracy: float = score(
-        f"Balanced accuracy {SERVER}.", _mean_of("cluster_server_balanced_accuracy")
-    )
-    generalised_loss: float = score(f"Loss {SERVER}.", _mean_of("cluster_server_loss"), in_mlflow=True)
-    learning_gap: float = score(
+        section="clients",
+    ),
+    Score(
+        "generalised_f1_union",
+        f"Macro F1 over the true and predicted classes, {SERVER}.",
+        _mean_of("cluster_server_f1_union"),
+    ),
+    Score(
+        "generalised_balanced_accuracy",
+        f"Balanced accuracy {SERVER}.",
+        _mean_of("cluster_server_balanced_accuracy"),
+    ),
+    Score("generalised_loss", f"Loss {SERVER}.", _mean_of("cluster_server_loss"), section="clients"),
+    Score(
+        "learning_gap",
         "Absolute difference of personalised and generalised accuracy, mean over clients.",
         _gap_between("cluster_own_accuracy", "cluster_server_accuracy"),
-        in_mlflow=True,
-    )
-    learning_gap_f1: float = score(
+        section="clients",
+    ),
+    Score(
+        "learning_gap_f1",
         "Absolute difference of personalised and generalised F1, mean over clients.",
         _gap_between("cluster_own_f1_own", "cluster_server_f1_own"),
-    )
-    learning_gap_loss: float = score(
+    ),
+    Score(
+        "learning_gap_loss",
         "Absolute difference of personalised and generalised loss (cross-entropy, nats), mean over clients.",
         _gap_between("cluster_own_loss", "cluster_server_loss"),
-    )
-    worst_client_accuracy: float = score(
-        "Least personalised accuracy of a client.", _least("cluster_own_accuracy"), in_mlflow=True
-    )
-    jain_index: float = score(
+    ),
+    Score(
+        "worst_client_accuracy",
+        "Least personalised accuracy of a client.",
+        _least("cluster_own_accuracy"),
+        section="clients",
+    ),
+    Score(
+        "jain_index",
         "Jain's index of the clients' personalised accuracies: 1 if all are equal, 1/K if one of K has all.",
         _jain("cluster_own_accuracy"),
-        in_mlflow=True,
-    )
-    asked_accuracy: float = score(
+        section="clients",
+    ),
+    Score(
+        "asked_accuracy",
         "Accuracy of the clusters' models on their clients' own test sets, mean over the clients that were "
         "asked to train in the round.",
         _mean_of_asked("cluster_own_accuracy"),
-    )
-    global_accuracy: float = score(
+    ),
+    Score(
+        "global_accuracy",
         "Accuracy of the algorithm's global model on the server's test set (`evaluation.global_model`).",
         _mean_of("global_server_accuracy"),
-        in_mlflow=True,
-    )
-    global_own_accuracy: float = score(
+        section="clients",
+    ),
+    Score(
+        "global_own_accuracy",
         "Accuracy of the algorithm's global model on the clients' own test sets, mean over clients.",
         _mean_of("global_own_accuracy"),
-        in_mlflow=True,
-    )
+        section="clients",
+    ),
+)
+"""Means over the clients of one round, from `TestColumns`; F1 is over the classes in the test set."""
 
 
-@dataclass(frozen=True)
-class PublishedClients(Group):
-    """The published personalisation and generalisation: means over rounds and clients, from `TestColumns`.
-
-    Before aggregation means: in the first round the initial model, which no client has trained, and later the
-    locally trained one. The authors' archive has such a first row in all of its runs, ours records it so.
-    """
-
-    published_pf1: float = score(
+PUBLISHED_CLIENTS = (
+    Score(
+        "published_pf1",
         "F1 over the union of classes, of the cluster's model on the client's test set.",
         _mean_of("cluster_own_f1_union"),
-    )
-    published_gf1: float = score(
+    ),
+    Score(
+        "published_gf1",
         "F1 over the union of classes, of the local model before aggregation on the server's test set.",
         _mean_of("local_server_f1_union"),
-    )
-    published_pa: float = score(
-        "Accuracy of the cluster's model on the client's test set.", _mean_of("cluster_own_accuracy")
-    )
-    published_ga: float = score(
+    ),
+    Score(
+        "published_pa",
+        "Accuracy of the cluster's model on the client's test set.",
+        _mean_of("cluster_own_accuracy"),
+    ),
+    Score(
+        "published_ga",
         "Accuracy of the local model before aggregation on the server's test set.",
         _mean_of("local_server_accuracy"),
-    )
-    published_learning_gap: float = score(
+    ),
+    Score(
+        "published_learning_gap",
         "The notebooks' DIST: |accuracy behind PA - accuracy behind GA|, row by row.",
         _gap_between("cluster_own_accuracy", "local_server_accuracy"),
-    )
+    ),
+)
+"""The published personalisation and generalisation: means over rounds and clients, from `TestColumns`.
+
+Before aggregation means: in the first round the initial model, which no client has trained, and later the
+locally trained one. The authors' archive has such a first row in all of its runs, ours records it so.
+"""
 
 
-@dataclass(frozen=True)
-class TrainScores(Group):
-    """Local training in one round, computed from the columns of `clients.parquet`."""
+TRAINING = (
+    Score(
+        "train_loss", "Loss in local training, mean over clients.", _mean_of("train_loss"), section="training"
+    ),
+    Score(
+        "train_accuracy",
+        "Accuracy in local training, mean over clients.",
+        _mean_of("train_accuracy"),
+        section="training",
+    ),
+)
+"""Local training in one round, computed from the columns of `clients.parquet`."""
 
-    section = "training"
-    train_loss: float = score(
-        "Loss in local training, mean over clients.", _mean_of("train_loss"), in_mlflow=True
-    )
-    train_accuracy: float = score(
-        "Accuracy in local training, mean over clients.", _mean_of("train_accuracy"), in_mlflow=True
-    )
 
-
-@dataclass(frozen=True)
-class LastModels(Group):
-    """Scores of what clients keep between their rounds, computed from columns of shape (R, K)."""
-
-    last_local_accuracy: float = score(
+LAST_MODELS = (
+    Score(
+        "last_local_accuracy",
         "Accuracy of each client's own last model, as it was after its last local training, on its own test "
         "set; mean over all clients that have trained by then.",
         lambda tests: mean(latest(tests["local_own_accuracy"])),
-    )
+    ),
+)
+"""Scores of what clients keep between their rounds, computed from columns of shape (R, K)."""
 
 
 def latest(values_RK: ArrayLike) -> Array:

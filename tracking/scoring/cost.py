@@ -13,9 +13,8 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from fedgrid.tracking.records import Array
-from fedgrid.tracking.scoring.client_scores import ClientScores, LastModels, PublishedClients
-from fedgrid.tracking.scoring.group import declared
-from fedgrid.tracking.scoring.partitions import PartitionScores
+from fedgrid.tracking.scoring.client_scores import CLIENTS, LAST_MODELS, PUBLISHED_CLIENTS
+from fedgrid.tracking.scoring.partitions import PARTITION
 from fedgrid.tracking.scoring.study import Result, Scenario, Study
 
 Traffic: TypeAlias = Literal["training", "with-test"]
@@ -28,8 +27,7 @@ PREFIXES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 NO_TARGETS = ("clusters", "smallest_cluster", "clients_alone")
 SCORES = tuple(
     each.name
-    for group in (ClientScores, LastModels, PartitionScores, PublishedClients)
-    for each in declared(group)
+    for each in (*CLIENTS, *LAST_MODELS, *PARTITION, *PUBLISHED_CLIENTS)
     if each.name not in NO_TARGETS and "loss" not in each.name and "gap" not in each.name
 )
 """Curves that can be a target: shares, of which more is better."""

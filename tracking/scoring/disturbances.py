@@ -9,14 +9,13 @@ Runs without either have none of these scores. Shapes: R rounds, K clients.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring.client_scores import mean
-from fedgrid.tracking.scoring.group import Group, computed, score
+from fedgrid.tracking.scoring.group import Score, computed
 from fedgrid.tracking.scoring.partitions import of_partitions
 
 ATTACKER = "attacker"
@@ -32,7 +31,7 @@ def _of_honest(column: str) -> Callable[[Clients], Array]:
 def _honest_ari(clients: Clients) -> Array:
     honest_K = clients[ATTACKER][0] != 1
     parts = of_partitions(clients["cluster"][:, honest_K], clients["true_cluster"][:, honest_K])
-    return np.array([part.ari for part in parts])
+    return np.array([part["ari"] for part in parts])
 
 
 def attackers_apart(labels_RK: ArrayLike, attacker_K: ArrayLike) -> Array:
@@ -42,51 +41,59 @@ def attackers_apart(labels_RK: ArrayLike, attacker_K: ArrayLike) -> Array:
     return np.asarray(np.mean(apart_RK, axis=1, dtype=np.float64))
 
 
-@dataclass(frozen=True)
-class FaultScores(Group):
-    """Scores of a round with attackers, computed from `Clients`."""
-
-    attackers_apart: float = score(
+FAULTS = (
+    Score(
+        "attackers_apart",
         "Share of the attackers whose cluster has no honest client.",
         lambda clients: attackers_apart(clients["cluster"], clients[ATTACKER][0] == 1),
-    )
-    honest_ari: float = score(
-        "Adjusted Rand index of the partition and the hidden groups, attackers left out.", _honest_ari
-    )
-    honest_personalised_accuracy: float = score(
-        "`personalised_accuracy`, mean over the honest clients.", _of_honest("cluster_own_accuracy")
-    )
-    honest_generalised_accuracy: float = score(
-        "`generalised_accuracy`, mean over the honest clients.", _of_honest("cluster_server_accuracy")
-    )
+    ),
+    Score(
+        "honest_ari",
+        "Adjusted Rand index of the partition and the hidden groups, attackers left out.",
+        _honest_ari,
+    ),
+    Score(
+        "honest_personalised_accuracy",
+        "`personalised_accuracy`, mean over the honest clients.",
+        _of_honest("cluster_own_accuracy"),
+    ),
+    Score(
+        "honest_generalised_accuracy",
+        "`generalised_accuracy`, mean over the honest clients.",
+        _of_honest("cluster_server_accuracy"),
+    ),
+)
+"""Scores of a round with attackers, computed from `Clients`."""
 
 
-@dataclass(frozen=True)
-class DriftScores(Group):
-    """Scores of the clients whose data have changed by a round, computed from `Clients`."""
-
-    with_new_group: float = score(
+DRIFT = (
+    Score(
+        "with_new_group",
         "Share of the moved clients that sit with their new group.",
         lambda clients: mean(sits_with_new_group(clients["cluster"], clients["true_cluster"])),
-    )
-    moved_found: float = score(
+    ),
+    Score(
+        "moved_found",
         "Share of the moved clients that have sat with their new group in some round since their move.",
         lambda clients: mean(_found(clients)),
-    )
-    moved: float = score(
+    ),
+    Score(
+        "moved",
         "Rounds from the move until a client sits with its new group, 0 if it does at once: mean over the "
         "moved clients that have been found.",
         lambda clients: mean(rounds_until_found(clients["cluster"], clients["true_cluster"])),
-    )
+    ),
+)
+"""Scores of the clients whose data have changed by a round, computed from `Clients`."""
 
 
 def scores_of(clients: Clients) -> dict[str, Array]:
     """Return name -> score of each round, shape (R,), of what the run has: attackers, moved clients."""
     found: dict[str, Array] = {}
     if ATTACKER in clients:
-        found |= computed(FaultScores, clients)
+        found |= computed(FAULTS, clients)
     if (clients["true_cluster"] != clients["true_cluster"][0]).any():
-        found |= computed(DriftScores, clients)
+        found |= computed(DRIFT, clients)
     return found
 
 

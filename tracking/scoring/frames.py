@@ -1,5 +1,6 @@
 """A study in a notebook: as a pandas frame, and as the HTML that a cell shows."""
 
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -8,70 +9,45 @@ import numpy as np
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+IDENTITY = ("run_id", "name", "dataset", "split", "clients", "algorithm", "seed")
 SHOWN = ("clusters", "ari", "personalised_accuracy", "generalised_accuracy")
 """Scores that a cell of a notebook shows of each run."""
 ROWS = 40
 """Runs that it shows."""
 
 
-class Frames:
-    """What `Study` has for notebooks; `name`, `runs` and `finished` are its own."""
+def frame(results: Sequence[Any], *, by_round: bool = False) -> "DataFrame":
+    """Return a frame of results, as `Study.to_pandas`."""
+    from pandas import DataFrame, concat
 
-    name: str
-    runs: tuple[Any, ...]
+    if not by_round:
+        return DataFrame([_identity(result.run) | _last(result) for result in results])
+    parts = [
+        DataFrame({**_identity(result.run), "round": result.round_R, **result.curves}) for result in results
+    ]
+    return concat(parts, ignore_index=True) if parts else DataFrame()
 
-    @property
-    def finished(self) -> tuple[Any, ...]:
-        """The results of the finished runs."""
-        raise NotImplementedError
 
-    def to_pandas(self, *, by_round: bool = False) -> "DataFrame":
-        """Return a frame with a row for each finished run and the last value of each score.
-
-        With `by_round` it has a row for each round, and the scores of that round, NaN where there is none.
-        The columns are what identifies the run, the grid's further axes, then the scores as in
-        `Result.curves`. A run's row also has `clustering_round`, `last_change_round` and `exactly_right`.
-        """
-        from pandas import DataFrame, concat
-
-        if by_round:
-            parts = [
-                DataFrame({**_identity(result.run), "round": result.round_R, **result.curves})
-                for result in self.finished
-            ]
-            return concat(parts, ignore_index=True) if parts else DataFrame()
-        return DataFrame([_row(result) for result in self.finished])
-
-    def _repr_html_(self) -> str:
-        """Return a table of the runs, for a notebook."""
-        head = f"<b>{escape(self.name)}</b>: {len(self.finished)} of {len(self.runs)} runs finished"
-        if not self.finished:
-            return head
-        frame = self.to_pandas()
-        varied = [name for name in _identity(self.finished[0].run) if frame[name].nunique() > 1]
-        columns = dict.fromkeys(["algorithm", *varied, *SHOWN])
-        shown = frame[[name for name in columns if name in frame and name not in ("run_id", "name")]]
-        html = shown.to_html(index=False, max_rows=ROWS, float_format=lambda value: f"{value:.3g}", border=0)
-        return f"{head}{html}"
+def html(name: str, num_runs: int, results: Sequence[Any]) -> str:
+    """Return a table of results with what they differ in and a few scores."""
+    head = f"<b>{escape(name)}</b>: {len(results)} of {num_runs} runs finished"
+    if not results:
+        return head
+    found = frame(results)
+    varied = [key for key in _identity(results[0].run) if found[key].nunique() > 1]
+    columns = dict.fromkeys(["algorithm", *varied, *SHOWN])
+    shown = found[[key for key in columns if key in found and key not in ("run_id", "name")]]
+    table = shown.to_html(index=False, max_rows=ROWS, float_format=lambda value: f"{value:.3g}", border=0)
+    return f"{head}{table}"
 
 
 def _identity(run: Any) -> dict[str, Any]:
-    return {
-        "run_id": run.run_id,
-        "name": run.name,
-        "dataset": run.dataset,
-        "split": run.split,
-        "clients": run.clients,
-        "algorithm": run.algorithm,
-        "seed": run.seed,
-        **dict(run.axes),
-    }
+    return {name: getattr(run, name) for name in IDENTITY} | dict(run.axes)
 
 
-def _row(result: Any) -> dict[str, Any]:
+def _last(result: Any) -> dict[str, Any]:
     found = result.clustering
     return {
-        **_identity(result.run),
         "rounds": len(result.round_R),
         "clustering_round": np.nan if found.clustering_round is None else found.clustering_round,
         "last_change_round": np.nan if found.last_change_round is None else found.last_change_round,

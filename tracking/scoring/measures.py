@@ -52,27 +52,25 @@ def _round(number: int | None) -> float:
     return float("nan") if number is None else float(number)
 
 
-FINAL_ARI = Measure("final ARI", lambda result: result.clustering.final.ari)
-FINAL_AMI = Measure("final AMI", lambda result: result.clustering.final.ami)
-FINAL_HOMOGENEITY = Measure("final homogeneity", lambda result: result.clustering.final.homogeneity)
-FINAL_COMPLETENESS = Measure("final completeness", lambda result: result.clustering.final.completeness)
-MEAN_ARI = Measure("mean ARI", lambda result: result.clustering.mean_ari)
-MEAN_AMI = Measure("mean AMI", lambda result: result.clustering.mean_ami)
-MEAN_HOMOGENEITY = Measure("mean homogeneity", lambda result: result.clustering.mean_homogeneity)
-MEAN_COMPLETENESS = Measure("mean completeness", lambda result: result.clustering.mean_completeness)
+FINAL_ARI = last_round("final ARI", "ari")
+FINAL_AMI = last_round("final AMI", "ami")
+FINAL_HOMOGENEITY = last_round("final homogeneity", "homogeneity")
+FINAL_COMPLETENESS = last_round("final completeness", "completeness")
+MEAN_ARI = mean_over_rounds("mean ARI", "ari")
+MEAN_AMI = mean_over_rounds("mean AMI", "ami")
+MEAN_HOMOGENEITY = mean_over_rounds("mean homogeneity", "homogeneity")
+MEAN_COMPLETENESS = mean_over_rounds("mean completeness", "completeness")
 CLUSTERING_ROUND = Measure(
     "clustering round", lambda result: _round(result.clustering.clustering_round), None, 1
 )
 LAST_CHANGE = Measure(
     "round of the last change", lambda result: _round(result.clustering.last_change_round), None, 1
 )
-CLUSTERS = Measure("clusters at the end", lambda result: float(result.clustering.final.clusters), None, 1)
+CLUSTERS = Measure("clusters at the end", lambda result: result.last("clusters"), None, 1)
 SMALLEST_CLUSTER = Measure(
-    "smallest cluster at the end", lambda result: float(result.clustering.final.smallest_cluster), None, 1
+    "smallest cluster at the end", lambda result: result.last("smallest_cluster"), None, 1
 )
-CLIENTS_ALONE = Measure(
-    "clients alone at the end", lambda result: float(result.clustering.final.clients_alone), None, 1
-)
+CLIENTS_ALONE = Measure("clients alone at the end", lambda result: result.last("clients_alone"), None, 1)
 
 RAND_PUBLISHED = Measure("RAND as published", lambda result: result.published.published_rand, digits=2)
 AMI_PUBLISHED = Measure("AMI as published", lambda result: result.published.published_ami, digits=2)

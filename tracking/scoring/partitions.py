@@ -6,7 +6,7 @@ strings. Shapes: R rounds, K clients.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedgrid.tracking.records import Array
-from fedgrid.tracking.scoring.group import Group, computed, score
+from fedgrid.tracking.scoring.group import Score, computed
 
 PUBLISHED_ROUNDS = 50
 """The published means are over these rounds, also for runs of 75 and 80 rounds."""
@@ -39,53 +39,54 @@ def _sizes(groups_K: Labels) -> list[int]:
     return list(Counter(groups_K).values())
 
 
-@dataclass(frozen=True)
-class PartitionScores(Group):
-    """One partition against the hidden groups; 1 is perfect. Computed from (truth_K, groups_K)."""
-
-    section = "clustering"
-    clusters: int = score("Number of clusters.", lambda truth_K, groups_K: len(set(groups_K)), in_mlflow=True)
-    smallest_cluster: int = score(
+PARTITION = (
+    Score(
+        "clusters", "Number of clusters.", lambda truth_K, groups_K: len(set(groups_K)), section="clustering"
+    ),
+    Score(
+        "smallest_cluster",
         "Number of clients in the smallest cluster.",
         lambda _, groups_K: min(_sizes(groups_K)),
-        in_mlflow=True,
-    )
-    clients_alone: int = score(
+        section="clustering",
+    ),
+    Score(
+        "clients_alone",
         "Number of clients whose cluster has no other client.",
         lambda _, groups_K: _sizes(groups_K).count(1),
-        in_mlflow=True,
-    )
-    ari: float = score(
+        section="clustering",
+    ),
+    Score(
+        "ari",
         "Adjusted Rand index of the partition and the hidden groups.",
         _against_truth("adjusted_rand_score"),
-        in_mlflow=True,
-    )
-    ami: float = score(
+        section="clustering",
+    ),
+    Score(
+        "ami",
         "Adjusted mutual information of the partition and the hidden groups.",
         _against_truth("adjusted_mutual_info_score"),
-        in_mlflow=True,
-    )
-    homogeneity: float = score(
+        section="clustering",
+    ),
+    Score(
+        "homogeneity",
         "1 if no cluster mixes hidden groups, as when every client is alone.",
         _against_truth("homogeneity_score"),
-        in_mlflow=True,
-    )
-    completeness: float = score(
+        section="clustering",
+    ),
+    Score(
+        "completeness",
         "1 if no hidden group is split, as when all clients are in one cluster.",
         _against_truth("completeness_score"),
-        in_mlflow=True,
-    )
+        section="clustering",
+    ),
+)
+"""One partition against the hidden groups; 1 is perfect. Computed from (truth_K, groups_K)."""
 
 
 @dataclass(frozen=True)
-class ClusteringScores(Group):
-    """The partitions of a run: scores of the last one, and means over all rounds."""
+class Clustering:
+    """When a run has found its partition; its scores are curves."""
 
-    final: PartitionScores
-    mean_ari: float
-    mean_ami: float
-    mean_homogeneity: float
-    mean_completeness: float
     clustering_round: int | None
     """First round, from 1, in which the algorithm decided on a partition, even an unchanged one."""
     last_change_round: int | None
@@ -95,7 +96,7 @@ class ClusteringScores(Group):
 
 
 @dataclass(frozen=True)
-class PublishedClustering(Group):
+class PublishedClustering:
     """A row of the published Tables 1 and 2."""
 
     published_rand: float
@@ -109,19 +110,19 @@ class PublishedClustering(Group):
     none."""
 
 
-def of_partition(labels_K: ArrayLike, truth_K: ArrayLike) -> PartitionScores:
+def of_partition(labels_K: ArrayLike, truth_K: ArrayLike) -> Mapping[str, float]:
     """Score one partition."""
     groups_K, true_groups_K = (_by_first_member(np.asarray(labels)) for labels in (labels_K, truth_K))
     return _scored(tuple(groups_K.tolist()), tuple(true_groups_K.tolist()))
 
 
 @lru_cache(maxsize=256)
-def _scored(groups_K: Labels, truth_K: Labels) -> PartitionScores:
+def _scored(groups_K: Labels, truth_K: Labels) -> Mapping[str, float]:
     """Score one partition; cached, since most rounds keep the partition of the round before."""
-    return PartitionScores(**computed(PartitionScores, truth_K, groups_K))
+    return computed(PARTITION, truth_K, groups_K)
 
 
-def of_partitions(labels_RK: ArrayLike, truth: ArrayLike) -> list[PartitionScores]:
+def of_partitions(labels_RK: ArrayLike, truth: ArrayLike) -> list[Mapping[str, float]]:
     """Score each round's partition; one that equals that of the round before is not scored again.
 
     `truth` are the hidden groups, shape (K,), or (R, K) if clients' data move from one to another.
@@ -134,24 +135,16 @@ def of_partitions(labels_RK: ArrayLike, truth: ArrayLike) -> list[PartitionScore
     return [scored[place] for place in np.cumsum(is_new_R) - 1]
 
 
-def clustering(
-    labels_RK: ArrayLike, truth: ArrayLike, clustered_R: ArrayLike | None = None
-) -> ClusteringScores:
-    """Score a run's partitions in the right conventions; `truth` as in `of_partitions`.
+def clustering(labels_RK: ArrayLike, truth: ArrayLike, clustered_R: ArrayLike | None = None) -> Clustering:
+    """Return when a run has found its partition; `truth` as in `of_partitions`.
 
     `clustered_R` says in which rounds the algorithm decided on a partition; without it, these are the rounds
     in which the labels changed. Before the first round all clients are in one cluster.
     """
     labels_RK = np.asarray(labels_RK)
-    parts = of_partitions(labels_RK, truth)
     last_truth_K = np.broadcast_to(np.asarray(truth), labels_RK.shape)[-1]
     groups_RK = np.stack([_by_first_member(row_K) for row_K in labels_RK])
-    return ClusteringScores(
-        final=parts[-1],
-        mean_ari=_mean([part.ari for part in parts]),
-        mean_ami=_mean([part.ami for part in parts]),
-        mean_homogeneity=_mean([part.homogeneity for part in parts]),
-        mean_completeness=_mean([part.completeness for part in parts]),
+    return Clustering(
         clustering_round=clustering_round(labels_RK, clustered_R),
         last_change_round=max(_rounds(_changes(groups_RK)), default=None),
         exactly_right=np.array_equal(groups_RK[-1], _by_first_member(last_truth_K)),
@@ -171,17 +164,15 @@ def published_clustering(
 ) -> PublishedClustering:
     """Score a run's partitions as Tables 1 and 2 did; `ami_is_ari` for the row of OCFL-HDB."""
     parts = of_partitions(labels_RK, truth)[:PUBLISHED_ROUNDS]
-    rand = _mean([part.ari for part in parts])
+    rand, ami, com = (
+        float(np.mean([part[name] for part in parts])) for name in ("ari", "ami", "homogeneity")
+    )
     return PublishedClustering(
         published_rand=rand,
-        published_ami=rand if ami_is_ari else _mean([part.ami for part in parts]),
-        published_com=_mean([part.homogeneity for part in parts]),
+        published_ami=rand if ami_is_ari else ami,
+        published_com=com,
         published_round=max(_rounds(_changes(np.asarray(labels_RK))), default=1),
     )
-
-
-def _mean(values: list[float]) -> float:
-    return float(np.mean(values))
 
 
 def _by_first_member(labels_K: Array) -> Array:

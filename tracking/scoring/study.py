@@ -8,20 +8,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from fedgrid.tracking import records
 from fedgrid.tracking.records import Array
-from fedgrid.tracking.scoring.frames import Frames
+from fedgrid.tracking.scoring.frames import frame, html
 from fedgrid.tracking.scoring.partitions import (
-    ClusteringScores,
+    Clustering,
     PublishedClustering,
     clustering,
     published_clustering,
 )
 from fedgrid.tracking.scoring.scores import curves
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 SPLITS = (
     "nonoverlapping-balanced",
@@ -94,7 +97,7 @@ class Result:
     """The scores and partitions of one finished run, a few kilobytes."""
 
     run: Run
-    clustering: ClusteringScores
+    clustering: Clustering
     published: PublishedClustering
     round_R: Array
     curves: Mapping[str, Array]
@@ -124,7 +127,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Study(Frames):
+class Study:
     """The runs of a grid in its order, and the results of the finished runs."""
 
     name: str
@@ -136,27 +139,22 @@ class Study(Frames):
     notes: tuple[str, ...] = ()
     """What a reader must know of the runs, as that some went on with other code."""
 
-    def where(
-        self,
-        *,
-        dataset: str | None = None,
-        clients: int | None = None,
-        split: str | None = None,
-        algorithm: str | None = None,
-        setting: tuple[AxisValue, ...] | None = None,
-    ) -> "Study":
-        """Return the study of the runs that are all of this."""
-        wanted = {
-            "dataset": dataset,
-            "clients": clients,
-            "split": split,
-            "algorithm": algorithm,
-            "setting": setting,
-        }
-        asked = {name: value for name, value in wanted.items() if value is not None}
-        return self.only(
-            run for run in self.runs if all(getattr(run, name) == value for name, value in asked.items())
-        )
+    def to_pandas(self, *, by_round: bool = False) -> "DataFrame":
+        """Return a frame with a row for each finished run and the last value of each score.
+
+        With `by_round` it has a row for each round, and the scores of that round, NaN where there is none.
+        The columns are what identifies the run, the grid's further axes, then the scores as in
+        `Result.curves`. A run's row also has `clustering_round`, `last_change_round` and `exactly_right`.
+        """
+        return frame(self.finished, by_round=by_round)
+
+    def _repr_html_(self) -> str:
+        """Return a table of the runs, for a cell of a notebook."""
+        return html(self.name, len(self.runs), self.finished)
+
+    def where(self, **wanted: Any) -> "Study":
+        """Return the study of the runs that are all of this, by any of a `Run`'s names: `dataset="mnist"`."""
+        return self.only(run for run in self.runs if all(getattr(run, key) == wanted[key] for key in wanted))
 
     def only(self, runs: Iterable[Run]) -> "Study":
         """Return the study of these of its runs."""

@@ -8,7 +8,7 @@ import numpy as np
 from fedgrid.tracking.scoring.cost import AS_USUAL, Cost, Terms, costs, recorded, scale
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.cells import block_of, explained, title_of
-from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, bold_columns, fixed, share
+from fedgrid.tracking.tables.table import Column, Row, Table, bold_columns, median, share
 
 NEVER = "never"
 SENT = {
@@ -43,7 +43,7 @@ def cost(study: Study, terms: Terms = AS_USUAL) -> Table:
         reached = sum(np.isfinite(each.rounds) for each in found)
         cells = (
             share(int(reached), len(part.finished), len(part.runs)),
-            *(_median([of(each) for each in found], digits) for _, of, digits in columns),
+            *(median([of(each) for each in found], digits, never=NEVER) for _, of, digits in columns),
         )
         rows.append(Row(algorithm, cells, is_reference=algorithm in study.references))
     table = Table(
@@ -57,16 +57,3 @@ def cost(study: Study, terms: Terms = AS_USUAL) -> Table:
         corner="algorithm",
     )
     return explained(table, study)
-
-
-def _median(values: Sequence[float], digits: int) -> Cell:
-    """Return the cell of a median, which is infinite if half of the runs never arrive."""
-    if not values:
-        return Cell()
-    middle = float(np.median(values))
-    if np.isnan(middle):
-        return Cell(NONE)
-    if np.isinf(middle):
-        return Cell(NEVER)
-    exact = 0 if digits == 0 and middle == int(middle) else max(digits, 1)
-    return Cell(fixed(middle, exact), middle, count=len(values))

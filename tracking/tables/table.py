@@ -120,6 +120,25 @@ def mean(value: float, spread: float | None, *, count: int, expected: int, seeds
     return _counted(Cell(text, value, spread, count, seeds), count, expected)
 
 
+def median(values: Sequence[float], digits: int, printed: str | None = None, *, never: str = NONE) -> Cell:
+    """Return the cell of a median over the runs that have a value, or `never` if half of them have infinity.
+
+    Beside it stands the published number if it is given as `printed`, a dash for an empty one. A median of
+    whole numbers that is none has a digit.
+    """
+    known = [value for value in values if not np.isnan(value)]
+    middle = float(np.median(known)) if known else np.inf
+    text = never if known else NONE
+    if np.isfinite(middle):
+        text = fixed(middle, 0 if digits == 0 and middle.is_integer() else max(digits, 1))
+    return Cell(
+        (text if printed is None else f"{text} / {printed or NONE}") if values else "",
+        middle if np.isfinite(middle) else None,
+        count=len(known),
+        reference=float(printed) if printed else None,
+    )
+
+
 def dash(value: float | None = None, *, expected: int, finished: int) -> Cell:
     """Return the cell of a number that the finished runs do not have; csv files show `value` for it."""
     return _counted(Cell(NONE, value, count=finished), finished, expected)

@@ -1,7 +1,7 @@
 """The tables that people read."""
 
 import io
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,16 +23,10 @@ from fedgrid.grids.display.tables import (
 )
 from fedgrid.grids.results.outcome import Outcome
 from fedgrid.grids.results.times import Times
-from fedgrid.tracking.scoring.client_scores import ClientScores, PublishedClients
-from fedgrid.tracking.scoring.partitions import ClusteringScores, PartitionScores, PublishedClustering
-from fedgrid.tracking.scoring.scores import RunScores
+from fedgrid.tracking.scoring.client_scores import CLIENTS, PUBLISHED_CLIENTS
+from fedgrid.tracking.scoring.partitions import PARTITION
 from fedgrid.tracking.tables.table import Column, Row, number
 from fedgrid.tracking.tables.table import Table as PageTable
-
-
-def filled(kind, value=0.12345, **values):
-    """Return a group of scores that are all `value`, but for `values`."""
-    return kind(**{field.name: value for field in fields(kind)} | values)
 
 
 def outcome(
@@ -47,22 +41,20 @@ def outcome(
 ):
     """Return how a run ended; with `uncached` seconds it took one of its 15 rounds from the cache."""
     times = Times(seconds, seconds if uncached is None else uncached, 15, 15 if uncached is None else 14)
-    clustering = filled(
-        ClusteringScores,
-        final=filled(PartitionScores, 1.0, clusters=3),
-        clustering_round=clustering_round,
-    )
-    scores = RunScores(
-        rounds=15,
-        silhouette=0.5,
-        evaluated_round=15,
-        clustering=clustering,
-        clients=filled(ClientScores),
-        published_clustering=filled(PublishedClustering),
-        published_clients=filled(PublishedClients),
-    )
+    scores = {
+        **dict.fromkeys((each.name for each in (*CLIENTS, *PUBLISHED_CLIENTS)), 0.12345),
+        **dict.fromkeys(("published_rand", "published_ami", "published_com", "published_round"), 0.12345),
+        **{each.name: 1.0 for each in PARTITION},
+        **dict.fromkeys(("mean_ari", "mean_ami", "mean_homogeneity", "mean_completeness"), 0.12345),
+        **dict.fromkeys(("last_change_round", "exactly_right"), 0.12345),
+        "clustering_round": clustering_round,
+        "clusters": 3,
+        "rounds": 15,
+        "silhouette": 0.5,
+        "evaluated_round": 15,
+    }
     config = complete({"algorithm": algorithm, "seed": seed}, Path("unused"))
-    return Outcome(config, Path(name), None if error else scores.as_dict(), times, error)
+    return Outcome(config, Path(name), None if error else scores, times, error)
 
 
 def printed(table, width):

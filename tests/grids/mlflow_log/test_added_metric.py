@@ -22,7 +22,6 @@ from fedgrid.tracking import records
 from fedgrid.tracking.mlflow.names import plain
 from fedgrid.tracking.mlflow.runs import Metrics
 from fedgrid.tracking.scoring import scores
-from fedgrid.tracking.scoring.group import declared
 from tests.helpers.small_runs import ROUNDS, config, play
 
 DOCS = Path(__file__).parents[3] / "docs" / "reports.md"
@@ -118,7 +117,7 @@ def documented() -> list[str]:
     in_mlflow = {plain(key): f"`{key}`" for key in described()}
     metrics = (*round_metrics.ROUND_METRICS, *round_metrics.NOISE_METRICS)
     recorded = {metric.name: metric.meaning for metric in metrics}
-    scored = {each.name: each.meaning for each in declared(scores.RoundScores) if each.name not in recorded}
+    scored = {each.name: each.meaning for each in scores.OF_ROUNDS if each.name not in recorded}
     blocks = []
     for heading, meanings in (("recorded", recorded), ("score", scored)):
         rows = [f"| {heading} | in MLflow | meaning |", "| --- | --- | --- |"]

@@ -4,6 +4,7 @@ import hashlib
 import runpy
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -13,6 +14,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fedgrid.tracking import figures
+from fedgrid.tracking.figures.curves import KINDS
 from fedgrid.tracking.figures.style import styles
 from fedgrid.tracking.scoring.cost import Target, Terms
 from fedgrid.tracking.scoring.study import SPLITS
@@ -41,20 +43,11 @@ OF_STUDIES = {
     "temperatures": figures.temperatures,
     "bands": lambda study: figures.temperature_bands(study, normalised=False),
     "bands, scaled": lambda study: figures.temperature_bands(study, normalised=True),
-    "ari": figures.ari_per_round,
-    "bands, all data sets": figures.temperature_over_datasets,
-    "accuracy": figures.accuracy_per_round,
-    "f1": figures.f1_per_round,
-    "fairness": figures.fairness_per_round,
-    "sizes": figures.cluster_sizes_per_round,
-    "gap, loss": figures.loss_gap,
-    "silhouette": figures.silhouette_per_round,
-    "global model": figures.global_accuracy_per_round,
+    "bands, all data sets": partial(figures.temperature_bands, normalised=True, together=True),
     "communities": figures.communities,
     "maps": figures.cluster_maps,
-    "gap": figures.learning_gap,
-    "gap, published": lambda study: figures.learning_gap(study, published=True),
     "cost": figures.cost_to_target,
+    **{kind: partial(figures.per_round, kind=kind) for kind in KINDS},
 }
 
 
@@ -215,7 +208,7 @@ def test_the_temperature_over_all_data_sets_is_the_mean_of_the_authors_scaled_ru
         )
         for (dataset, overlap, balance, n), values in runs.items()
     ]
-    [axes] = figures.temperature_over_datasets(study(*results)).axes
+    [axes] = OF_STUDIES["bands, all data sets"](study(*results)).axes
     assert axes.get_title() == "mean of 2 data sets"
     assert lines(axes) == {}
     assert axes.lines[0].get_xdata().tolist() == list(range(1, 51))
@@ -226,7 +219,7 @@ def test_the_temperature_over_all_data_sets_is_the_mean_of_the_authors_scaled_ru
 def test_the_temperature_over_all_data_sets_ends_with_the_shortest_runs():
     short = finished(curves={"temperature": (0.2, 0.4)})
     long = result_of(run_of(dataset="cifar10"), [ONE[0]] * 3, curves={"temperature": (3, 2, 1)})
-    [axes] = figures.temperature_over_datasets(study(short, long)).axes
+    [axes] = OF_STUDIES["bands, all data sets"](study(short, long)).axes
     assert axes.lines[0].get_xydata().tolist() == [[1, 0.5], [2, 0.75]]
 
 
@@ -243,7 +236,7 @@ def test_bands_have_a_panel_a_data_set_or_a_number_of_clients_of_one():
 def test_the_ari_is_a_mean_over_the_seeds_in_a_band_of_their_standard_deviation():
     """0.5, 0.7 and 0.9 have the standard deviation sqrt((0.04 + 0.04) / 2) = 0.2."""
     results = [finished(curves={"ari": (0, value)}, seed=seed) for seed, value in enumerate((0.5, 0.7, 0.9))]
-    figure = figures.ari_per_round(study(*results, finished("SCL", curves={"ari": (0, 1)})))
+    figure = OF_STUDIES["ari"](study(*results, finished("SCL", curves={"ari": (0, 1)})))
     [axes] = figure.axes
     assert lines(axes) == {"BNC": [[1, 0], pytest.approx([2, 0.7])], "SCL": [[1, 0], [2, 1]]}
     [band] = axes.patches
@@ -256,7 +249,7 @@ def test_lines_that_coincide_have_their_markers_in_different_rounds():
     labels_RK = [TRUTH_K] * 14
     curves = {"ari": [1.0] * 14}
     results = [result_of(run_of(name), labels_RK, curves=curves) for name in SEVEN]
-    [axes] = figures.ari_per_round(study(*results)).axes
+    [axes] = OF_STUDIES["ari"](study(*results)).axes
     marked = [round for line in axes.lines for round in line.get_xdata()[slice(*_every(line))]]
     assert sorted(marked) == list(range(1, 15))
 
@@ -267,14 +260,14 @@ def _every(line):
 
 
 def test_an_ari_below_0_is_inside_the_axes():
-    [axes] = figures.ari_per_round(study(finished(curves={"ari": (0, -0.3)}))).axes
+    [axes] = OF_STUDIES["ari"](study(finished(curves={"ari": (0, -0.3)}))).axes
     assert axes.get_ylim()[0] < -0.3
 
 
 def test_the_learning_gap_is_drawn_in_the_right_or_the_published_convention():
     curves = {"learning_gap": (0.1, 0.2), "published_learning_gap": (0.3, NAN)}
-    [right] = figures.learning_gap(study(finished(curves=curves))).axes
-    [published] = figures.learning_gap(study(finished(curves=curves)), published=True).axes
+    [right] = OF_STUDIES["gap"](study(finished(curves=curves))).axes
+    [published] = OF_STUDIES["gap-published"](study(finished(curves=curves))).axes
     assert lines(right) == {"BNC": [[1, 0.1], [2, 0.2]]}
     assert lines(published) == {"BNC": [[1, 0.3]]}
     assert (right.get_ylabel(), published.get_ylabel()) == ("learning gap (accuracy)", "learning gap (DIST)")
@@ -283,7 +276,7 @@ def test_the_learning_gap_is_drawn_in_the_right_or_the_published_convention():
 def test_accuracy_has_a_row_on_the_own_tests_above_one_on_the_servers():
     curves = {"personalised_accuracy": (0.5, 0.8), "generalised_accuracy": (0.4, 0.3)}
     other = finished(curves=curves, split="overlapping-balanced")
-    figure = figures.accuracy_per_round(study(finished(curves=curves), other))
+    figure = OF_STUDIES["accuracy"](study(finished(curves=curves), other))
     own, _, server, _ = figure.axes
     assert (lines(own), lines(server)) == ({"BNC": [[1, 0.5], [2, 0.8]]}, {"BNC": [[1, 0.4], [2, 0.3]]})
     assert [axes.get_title() for axes in figure.axes] == [
@@ -295,7 +288,7 @@ def test_accuracy_has_a_row_on_the_own_tests_above_one_on_the_servers():
 
 
 def test_a_row_that_no_run_recorded_is_left_out():
-    [axes] = figures.accuracy_per_round(study(finished(curves={"personalised_accuracy": (0.5, NAN)}))).axes
+    [axes] = OF_STUDIES["accuracy"](study(finished(curves={"personalised_accuracy": (0.5, NAN)}))).axes
     assert lines(axes) == {"BNC": [[1, 0.5]]}
     assert axes.get_xlabel() == "round"
 
@@ -303,9 +296,9 @@ def test_a_row_that_no_run_recorded_is_left_out():
 def test_f1_is_over_own_classes_and_as_published_only_if_no_run_has_that():
     right = {"personalised_f1": (0.5, 0.6), "published_pf1": (0.1, 0.2)}
     archived = {"published_pf1": (0.3, 0.4), "published_gf1": (0.2, 0.1)}
-    mixed = figures.f1_per_round(study(finished(curves=right), finished("SCL", curves=archived)))
+    mixed = OF_STUDIES["f1"](study(finished(curves=right), finished("SCL", curves=archived)))
     assert [lines(axes) for axes in mixed.axes] == [{"BNC": [[1, 0.5], [2, 0.6]]}]
-    old = figures.f1_per_round(study(finished(curves=archived)))
+    old = OF_STUDIES["f1"](study(finished(curves=archived)))
     assert [axes.get_ylabel() for axes in old.axes] == ["PF1, as published", "GF1, as published"]
     assert lines(old.axes[1]) == {"BNC": [[1, 0.2], [2, 0.1]]}
 
@@ -315,7 +308,7 @@ def test_a_gap_in_loss_ends_above_its_largest_value_and_leaves_out_an_infinite_o
         finished(curves={"learning_gap_loss": (2.0, 4.0)}),
         finished("SCL", curves={"learning_gap_loss": (1.0, float("inf"))}, split="overlapping-balanced"),
     ]
-    one, other = figures.loss_gap(study(*results)).axes
+    one, other = OF_STUDIES["gap-loss"](study(*results)).axes
     assert (lines(one), lines(other)) == ({"BNC": [[1, 2], [2, 4]]}, {"SCL": [[1, 1]]})
     assert one.get_ylim()[1] == other.get_ylim()[1] == pytest.approx(1.03 * 4)
     assert one.get_ylabel() == "learning gap (loss, nats)"
@@ -323,7 +316,7 @@ def test_a_gap_in_loss_ends_above_its_largest_value_and_leaves_out_an_infinite_o
 
 def test_fairness_is_the_worst_client_above_jains_index():
     curves = {"worst_client_accuracy": (0.1, 0.2), "jain_index": (0.8, 0.9)}
-    worst, jain = figures.fairness_per_round(study(finished(curves=curves))).axes
+    worst, jain = OF_STUDIES["fairness"](study(finished(curves=curves))).axes
     assert lines(worst) == {"BNC": [[1, 0.1], [2, 0.2]]}
     assert lines(jain) == {"BNC": [[1, 0.8], [2, 0.9]]}
 
@@ -331,14 +324,14 @@ def test_fairness_is_the_worst_client_above_jains_index():
 def test_the_sizes_of_clusters_have_axes_from_0_to_the_number_of_clients():
     """Round 1: all six together; round 2: one of them alone."""
     run = result_of(run_of(), [ONE[0], (0, 0, 0, 0, 0, 1)])
-    smallest, alone = figures.cluster_sizes_per_round(study(run)).axes
+    smallest, alone = OF_STUDIES["sizes"](study(run)).axes
     assert (lines(smallest), lines(alone)) == ({"BNC": [[1, 6], [2, 1]]}, {"BNC": [[1, 0], [2, 1]]})
     assert smallest.get_yticks().tolist() == alone.get_yticks().tolist() == [0, 5, 10, 15]
 
 
 def test_without_a_client_alone_there_is_no_row_of_clients_alone():
     run = result_of(run_of(), WHOLE)
-    [axes] = figures.cluster_sizes_per_round(study(run)).axes
+    [axes] = OF_STUDIES["sizes"](study(run)).axes
     assert lines(axes) == {"BNC": [[1, 3], [2, 3]]}
 
 
@@ -347,7 +340,7 @@ def test_a_seed_that_lacks_a_round_does_not_end_the_mean_or_the_band():
     results = [
         finished(curves={"ari": values}, seed=seed) for seed, values in enumerate([(NAN, 0.2), (0.5, 0.4)])
     ]
-    [axes] = figures.ari_per_round(study(*results)).axes
+    [axes] = OF_STUDIES["ari"](study(*results)).axes
     assert lines(axes) == {"BNC": [[1, 0.5], pytest.approx([2, 0.3])]}
     low = 0.3 - 0.2 / np.sqrt(2)
     assert axes.patches[0].get_xy()[:2].tolist() == [[1, 0.5], pytest.approx([2, low])]
@@ -359,7 +352,9 @@ def picture(axes):
 
 def test_maps_of_equal_partitions_look_alike_whatever_their_labels():
     renamed = [[2, 2, 2, 0, 0, 0]] * 2
-    figure = figures.cluster_maps(study(finished("OCFL-KM", WHOLE), finished("OCFL-HDB", renamed)))
+    figure = figures.cluster_maps(
+        study(result_of(run_of("OCFL-KM"), WHOLE), result_of(run_of("OCFL-HDB"), renamed))
+    )
     one, other = figure.axes
     assert np.array_equal(picture(one), picture(other))
     assert picture(one).shape == (6, 2, 3)
@@ -521,7 +516,7 @@ def test_a_figure_of_one_data_set_refuses_two(name):
 
 def test_panels_are_the_splits_there_are_in_the_papers_order():
     results = [finished(curves={"ari": (0, 1)}, split=split) for split in reversed(SPLITS)]
-    figure = figures.ari_per_round(study(*results))
+    figure = OF_STUDIES["ari"](study(*results))
     assert [axes.get_title().replace("\n", "-") for axes in figure.axes] == list(SPLITS)
 
 

@@ -5,8 +5,9 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from fedgrid.tracking.scoring.partitions import clustering, of_partition, published_clustering
-from fedgrid.tracking.scoring.scores import published_clients
+from fedgrid.tracking.scoring.client_scores import PUBLISHED_CLIENTS
+from fedgrid.tracking.scoring.group import computed
+from fedgrid.tracking.scoring.partitions import clustering, of_partition, of_partitions, published_clustering
 from tests.helpers.reference import (
     ARCHIVE,
     FOLDERS,
@@ -45,20 +46,22 @@ def test_a_published_row_is_reproduced_to_its_four_digits(row):
     labels_RK = labels_of(row)
     truth_K = np.repeat([0, 1, 2], SIZES[row["balance"], num_clients])
     tables = published_clustering(labels_RK, truth_K, ami_is_ari=row["algorithm"] == "OCFL-HDB")
-    first_50, whole = clustering(labels_RK[:50], truth_K), clustering(labels_RK, truth_K)
+    parts = of_partitions(labels_RK, truth_K)
+    final = parts[-1]
+    mean_50 = {name: float(np.mean([part[name] for part in parts[:50]])) for name in final}
     assert {
         "RAND_published": four_digits(tables.published_rand),
         "AMI_published": four_digits(tables.published_ami),
         "COM_published": four_digits(tables.published_com),
         "round_published": tables.published_round,
-        "k_final": whole.final.clusters,
-        "ARI50_true": four_digits(first_50.mean_ari),
-        "AMI50_true": four_digits(first_50.mean_ami),
-        "COM50_true": four_digits(first_50.mean_completeness),
-        "ARI_final": four_digits(whole.final.ari),
-        "AMI_final": four_digits(whole.final.ami),
-        "COM_final": four_digits(whole.final.completeness),
-        "HOM_final": four_digits(whole.final.homogeneity),
+        "k_final": final["clusters"],
+        "ARI50_true": four_digits(mean_50["ari"]),
+        "AMI50_true": four_digits(mean_50["ami"]),
+        "COM50_true": four_digits(mean_50["completeness"]),
+        "ARI_final": four_digits(final["ari"]),
+        "AMI_final": four_digits(final["ami"]),
+        "COM_final": four_digits(final["completeness"]),
+        "HOM_final": four_digits(final["homogeneity"]),
     } == {name: float(value) for name, value in list(row.items())[5:]}
 
 
@@ -67,7 +70,7 @@ def test_of_all_published_runs_only_those_of_briggs_on_a_resnet_end_with_every_c
     alone = {}
     for row in published():
         labels_K = labels_of(row)[-1]
-        alone[run_of(row)] = of_partition(labels_K, np.zeros(len(labels_K))).clients_alone
+        alone[run_of(row)] = of_partition(labels_K, np.zeros(len(labels_K)))["clients_alone"]
     all_alone = {run for run, count in alone.items() if count == int(run[3])}
     assert all_alone == {run for run in alone if (run[0], run[4]) == ("CIFAR10", "BCL")}
     assert len(all_alone) == 8
@@ -128,12 +131,11 @@ def test_personalisation_of_a_whole_run_is_what_its_csv_files_say(algorithm):
             values_RK[round_index, client] = value
         return values_RK
 
-    ours = published_clients(
-        {
-            "cluster_own_accuracy": table_RK(own, "accuracy"),
-            "cluster_own_f1_union": table_RK(own, "f1score"),
-            "local_server_accuracy": table_RK(server, "accuracy"),
-            "local_server_f1_union": table_RK(server, "f1score"),
-        }
-    )
-    assert ours.as_dict() == pytest.approx(expected, rel=1e-12)
+    columns = {
+        "cluster_own_accuracy": table_RK(own, "accuracy"),
+        "cluster_own_f1_union": table_RK(own, "f1score"),
+        "local_server_accuracy": table_RK(server, "accuracy"),
+        "local_server_f1_union": table_RK(server, "f1score"),
+    }
+    ours = computed(PUBLISHED_CLIENTS, {name: values.ravel() for name, values in columns.items()})
+    assert ours == pytest.approx(expected, rel=1e-12)
