@@ -194,10 +194,11 @@ class RayPool:
 
     def _replace(self, index: int, cause: str, when: str) -> None:
         self._deaths[index] += 1
-        hosted = ", ".join(str(client) for client, home in self._home.items() if home == index)
+        here = [str(client) for client, home in self._home.items() if home == index]
+        hosted = f"client{'s' * (len(here) > 1)} {', '.join(here)}"
         if self._deaths[index] >= MAX_DEATHS:
             raise RunError(
-                f"client {hosted}, {when}: its actor died or hung {MAX_DEATHS} times, last: {cause}. "
+                f"{hosted}, {when}: the actor died or hung {MAX_DEATHS} times, last: {cause.rstrip('.')}. "
                 "It may be out of memory: fewer actors at a time (--clients-per-actor) need less"
             )
         ray.kill(self._actors[index])
@@ -210,7 +211,7 @@ class RayPool:
             self._replace(index, str(again).splitlines()[0], when)
         except GetTimeoutError as again:
             raise RunError(
-                f"client {hosted}, {when}: its actor died and no replacement started within "
+                f"{hosted}, {when}: its actor died and no replacement started within "
                 f"{START_TIMEOUT:g} s; "
                 "check the cluster's nodes, then repeat the command to continue"
             ) from again
@@ -226,7 +227,7 @@ class RayPool:
         if len(that_matter([before, machine], precision)) > 1:
             was, now = (sorted(one.items() - other.items()) for one, other in permutations((before, machine)))
             raise RunError(
-                f"client {hosted}, {when}: its actor died, and its replacement is on another kind of machine "
+                f"{hosted}, {when}: its actor died, and its replacement is on another kind of machine "
                 f"({dict(now)} in the place of {dict(was)}); the same command goes on where the machines are "
                 "as before, or with --accept-changes"
             )

@@ -163,11 +163,11 @@ def test_after_too_many_deaths_the_run_fails_and_can_be_continued(
     session.next_round()
     orders.kill("train", client=4, times=99)
     with pytest.raises(
-        RunError, match=r"^client .*\b4\b.*, round 2: its actor died or hung 2 times, at last: "
+        RunError, match=r"^clients? .*\b4\b.*, round 2: the actor died or hung 2 times, last: "
     ):
         session.next_round()
     assert orders.deaths() == 2
-    assert "round 2: its actor died or hung 2 times" in (folder_of(tmp_path, RUN) / "log.txt").read_text()
+    assert "round 2: the actor died or hung 2 times" in (folder_of(tmp_path, RUN) / "log.txt").read_text()
 
     orders.forget()
     assert session.open(RUN, Storage.of(tmp_path)) == 1

@@ -80,7 +80,10 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["data", "digits", "--set", "seed=[1, 2]"], "one split at a time, not 2"),
         (["data", "--csv", "x.csv"], "need a data set, as in fedgrid data digits"),
         (["data", "--figure", "x.svg"], "need a data set, as in fedgrid data digits"),
-        (["data", "digits", "--figure", "x.bmp"], "--figure x.bmp: expected a file name that ends with .pdf or .png or .svg"),
+        (
+            ["data", "digits", "--figure", "x.bmp"],
+            "--figure x.bmp: expected a file name that ends with .pdf or .png or .svg",
+        ),
         (["data", "digits", "--figure", "none/x.svg"], "none/x.svg cannot be written: No such file"),
         (["run", "--split", "label-skew", "--set", "split.labels_share=2"], "less than or equal to 1"),
         (["run", "--split", "label-skew", "--set", "split.labels_share=0.01"], "is not one label a client"),

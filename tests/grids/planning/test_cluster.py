@@ -59,7 +59,9 @@ def test_cluster_that_does_not_start_is_one_line(monkeypatch, error):
 
     monkeypatch.setattr("ray.init", init)
     first = str(error).splitlines()[0]
-    with pytest.raises(RunError, match=f"no Ray cluster is available .{first}.; .*RAY_raylet_start_wait_time_s"):
+    with pytest.raises(
+        RunError, match=f"no Ray cluster is available .{first}.; .*RAY_raylet_start_wait_time_s"
+    ):
         next(cluster._initialised("head:6379", 1))
 
 

@@ -97,7 +97,9 @@ def test_run_whose_images_were_replaced_is_refused(made, images):
     before = (folder / "rounds.parquet").read_bytes()
     write_images(images, seed=1)
     for refuse in (check, partial(go_on, 1), partial(check, accept=True), partial(go_on, 1, accept=True)):
-        with pytest.raises(DataError, match=f"{config.name} was trained on images other than .*--fresh") as error:
+        with pytest.raises(
+            DataError, match=f"{config.name} was trained on images other than .*--fresh"
+        ) as error:
             refuse()
         assert "\n" not in str(error.value)
     assert (folder / "rounds.parquet").read_bytes() == before
