@@ -11,7 +11,7 @@ from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.clock import CLOCK, Clock, backoff
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.execution.run_events import RunEvent, run_to_end
+from fedgrid.grids.execution.run_events import RoundDone, RunEvent, run_to_end
 from fedgrid.grids.execution.watch import Watch
 
 
@@ -33,11 +33,13 @@ def run_in_process(
     Raises:
         RunError: what `watch` raises, for instance if another driver has taken over the storage.
     """
-    session = Session(InProcessPool(), data_dir, cache=cache, accept_changes=accept_changes)
+    session = Session(
+        InProcessPool(), data_dir, write_behind=True, cache=cache, accept_changes=accept_changes
+    )
     for config in runs:
         for attempt in range(1, retries + 2):
             events = run_to_end(session, config, storage, lambda: watch.stopping, until.get(config.run_id))
-            cause = _run(config, events, watch)
+            cause = _run(config, _once_on_disk(events, session), watch)
             if cause is None:
                 break
             if attempt <= retries:
@@ -47,6 +49,23 @@ def run_in_process(
                 watch.fail(config, cause, attempt)
         if watch.all_stopped:
             return
+
+
+def _once_on_disk(events: Iterator[RunEvent], session: Session) -> Iterator[RunEvent]:
+    """Yield events; that of a round once it is on disk, which it gets while the next one trains."""
+    held: RunEvent | None = None
+    write = None
+    try:
+        for event in events:
+            if held is not None:
+                yield held
+            held, write = (event, session.round_write()) if isinstance(event, RoundDone) else (None, None)
+            if held is None:
+                yield event
+    except Exception:
+        if held is not None and (write is None or write.exception() is None):
+            yield held
+        raise
 
 
 def _run(config: RunConfig, events: Iterator[RunEvent], watch: Watch) -> str | None:

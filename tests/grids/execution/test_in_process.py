@@ -103,6 +103,20 @@ def test_runs_go_one_after_another(run, storage):
         assert RunFolder(storage, run_config).is_done
 
 
+def test_round_is_reported_once_it_is_on_disk_and_never_if_it_cannot_be_written(run, monkeypatch):
+    save = RunFolder.save
+
+    def save_two(folder, record, run_state):
+        if run_state.rounds_done == 2:
+            raise RunError("the disk is gone")
+        save(folder, record, run_state)
+
+    monkeypatch.setattr(RunFolder, "save", save_two)
+    watch, calls = run()
+    assert calls[:3] == [("start", 1, 0), ("round", 1, 1), ("finish", 1, "the disk is gone")]
+    assert [failure.error for failure in watch.failures] == ["the disk is gone"] * 2
+
+
 def test_failed_run_resumes_from_its_last_round(run):
     watch, calls = run(RunError("its actor died"), at=(1, 3), retries=1)
     assert calls[:6] == [
@@ -171,14 +185,14 @@ def test_next_launch_resumes_a_failed_run(run, storage):
     assert RunFolder(storage, RUNS[0]).failure() is None
 
 
-def test_stop_ends_after_the_round_and_starts_no_other_run(run):
-    watch, calls = run(stop_after=2)
+def test_stop_ends_after_the_round_under_way_and_starts_no_other_run(run):
+    watch, calls = run(stop_after=1)
     assert watch.all_stopped
     assert calls == [
         ("start", 1, 0),
         ("round", 1, 1),
-        ("round", 1, 2),
         ("stopping",),
+        ("round", 1, 2),
         ("stop", 1),
     ]
     _, calls = run()
