@@ -17,7 +17,14 @@ from fedgrid.engine.plugins.installed import installed
 from fedgrid.engine.plugins.plugin import Plugin, clusterer_name, clusterer_names, load
 from fedgrid.engine.plugins.source import PluginSource, read_source
 
-_REGISTRIES: dict[str, dict[str, Any]] = {"algorithm": ALGORITHMS, "clusterer": CLUSTERERS, "model": MODELS}
+ANALYSES: dict[str, Any] = dict.fromkeys(("attack", "explain"))
+"""By name: those of plugins, and those of the package, which have commands of their own."""
+_REGISTRIES: dict[str, dict[str, Any]] = {
+    "algorithm": ALGORITHMS,
+    "clusterer": CLUSTERERS,
+    "model": MODELS,
+    "analysis": ANALYSES,
+}
 BUILT_IN = {(kind, name) for kind, registry in _REGISTRIES.items() for name in registry}
 """What comes with the package, as kind and name."""
 
@@ -85,6 +92,11 @@ def plugin_digests(algorithm: Mapping[str, Any], model: str) -> tuple[str, ...]:
     names = {("algorithm", algorithm["name"]), ("model", model)}
     names |= {("clusterer", name) for name in clusterer_names(settings)}
     return tuple(sorted(plugin.source.digest for plugin in _active if not names.isdisjoint(plugin.names)))
+
+
+def digest_of(kind: str, name: str) -> str | None:
+    """Return the digest of the plugin in use that a name is of, None if it is of the package."""
+    return next((plugin.source.digest for plugin in _active if (kind, name) in plugin.names), None)
 
 
 def sources(digests: Iterable[str]) -> tuple[PluginSource, ...]:
@@ -156,6 +168,7 @@ def _register(plugins: Sequence[Plugin]) -> None:
         ALGORITHMS.update({entry.name: entry for entry in plugin.algorithms})
         CLUSTERERS.update({clusterer_name(clusterer): clusterer for clusterer in plugin.clusterers})
         MODELS.update({entry.name: entry for entry in plugin.models})
+        ANALYSES.update({analysis.name: analysis for analysis in plugin.analyses})
 
 
 def _digests(plugins: Iterable[Plugin]) -> set[str]:

@@ -15,7 +15,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.plugins.plugin import Plugin, of_listed
 from fedgrid.engine.plugins.source import PluginSource
 
-GROUPS = ("fedgrid.algorithms", "fedgrid.clusterers", "fedgrid.models")
+GROUPS = ("fedgrid.algorithms", "fedgrid.clusterers", "fedgrid.models", "fedgrid.analyses")
 
 
 @cache

@@ -15,7 +15,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.registry import ModelEntry
 from fedgrid.engine.plugins.source import PluginSource
 
-LISTS = ("ALGORITHMS", "CLUSTERERS", "MODELS", "FIGURES", "TABLES")
+LISTS = ("ALGORITHMS", "CLUSTERERS", "MODELS", "ANALYSES", "FIGURES", "TABLES")
 """The names in a plugin's file under which it lists what it adds."""
 PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
@@ -29,6 +29,11 @@ def _is_algorithm(entry: object) -> bool:
     )
 
 
+def _is_analysis(item: object) -> bool:
+    named = not isinstance(item, type) and isinstance(getattr(item, "name", None), str)
+    return named and callable(getattr(item, "compute", None))
+
+
 def _is_function(item: object) -> bool:
     return callable(item) and hasattr(item, "__name__")
 
@@ -37,6 +42,7 @@ EXPECTED: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (_is_algorithm, "AlgorithmEntry with an algorithm and its settings"),
     (lambda item: isinstance(item, type) and issubclass(item, Clusterer), "classes derived from Clusterer"),
     (lambda item: isinstance(item, ModelEntry) and callable(item.build), "ModelEntry with a build function"),
+    (_is_analysis, "instances of classes derived from Analysis, with a name"),
     (_is_function, "functions of a study"),
     (_is_function, "functions of a study"),
 )
@@ -51,6 +57,8 @@ class Plugin:
     algorithms: tuple[AlgorithmEntry, ...] = ()
     clusterers: tuple[type[Clusterer], ...] = ()
     models: tuple[ModelEntry, ...] = ()
+    analyses: tuple[Any, ...] = ()
+    """Instances of `fedgrid.Analysis`, of which this package knows the name only."""
     figures: tuple[Callable[..., Any], ...] = ()
     """Functions of a study for its report."""
     tables: tuple[Callable[..., Any], ...] = ()
@@ -63,6 +71,7 @@ class Plugin:
             *(("algorithm", entry.name) for entry in self.algorithms),
             *(("clusterer", clusterer_name(clusterer)) for clusterer in self.clusterers),
             *(("model", entry.name) for entry in self.models),
+            *(("analysis", analysis.name) for analysis in self.analyses),
         )
 
 
@@ -94,6 +103,7 @@ def of_listed(
     algorithms: list[Any],
     clusterers: list[Any],
     models: list[Any],
+    analyses: list[Any],
     figures: Sequence[Any] = (),
     tables: Sequence[Any] = (),
 ) -> Plugin:
@@ -102,7 +112,7 @@ def of_listed(
     Raises:
         ConfigError: if it lists nothing, something else than entries and clusterers, or an impossible name.
     """
-    lists = algorithms, clusterers, models, figures, tables
+    lists = algorithms, clusterers, models, analyses, figures, tables
     for name, items, (fits, expected) in zip(LISTS, lists, EXPECTED, strict=True):
         for item in items:
             if not fits(item):

@@ -9,12 +9,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedgrid.engine.attacks.settings import AttackKind
-from fedgrid.grids.attack.results import Row as Found
+from fedgrid.grids.analyses.default_table import scenario_of
 from fedgrid.tracking.against.prigent import encoder_of, is_in_setting
-from fedgrid.tracking.scoring.axes import setting_words
 from fedgrid.tracking.scoring.study import Result, Run
 from fedgrid.tracking.tables.table import Column, Row, Table, number
 
+Found = Mapping[str, Any]
+"""A row of results."""
 Number: TypeAlias = Callable[[Sequence[Found]], float]
 NAN = float("nan")
 Summary = list[dict[str, Any]]
@@ -100,7 +101,7 @@ def summary_of(
         run = runs[run_id]
         row = rows.setdefault(
             (run.scenario, run.algorithm),
-            {"scenario": _scenario(run), "algorithm": run.algorithm, LEVEL: level_of(run)},
+            {"scenario": scenario_of(run), "algorithm": run.algorithm, LEVEL: level_of(run)},
         )
         numbers = {
             "partition ARI": results[run_id].last("ari"),
@@ -147,8 +148,3 @@ def level_of(run: Run) -> str | None:
     if run.dataset != "mnist" or not is_in_setting(run) or encoder_of(run) != "federated":
         return None
     return "none" if run.keys.get("algorithm.quantise") == "false" else run.keys.get("algorithm.flip")
-
-
-def _scenario(run: Run) -> str:
-    words = [run.dataset, str(run.clients), run.split, *setting_words(run.setting)]
-    return " ".join(words)

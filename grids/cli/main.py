@@ -21,10 +21,9 @@ from typer.exceptions import TyperException
 from fedgrid.engine.errors import ConfigError, DataError, FedgridError
 from fedgrid.engine.storage.processes import NEW_OBJECTS
 from fedgrid.grids.cli.commands import (
+    analyses,
     archive,
-    attack,
     centralised,
-    explain,
     launched,
     listings,
     look,
@@ -52,9 +51,8 @@ for group in (
     search,
     launched,
     look,
-    explain,
+    analyses,
     reports,
-    attack,
     archive,
     submit,
     centralised,

@@ -1,1 +1,1 @@
-"""Explanations of finished runs: `fedgrid explain`, and what a report reads of them."""
+"""Explanations of finished runs: what is the own of `fedgrid explain`."""

@@ -13,19 +13,15 @@ import pyarrow as pa
 
 from fedgrid.engine.explanations.records import CURVES, SCHEMA
 from fedgrid.engine.explanations.settings import PUBLISHED_BATCH, Explaining
-from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.integrity.files import read_table
-from fedgrid.engine.storage.atomic import ASIDE
-from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.explain import chosen
-from fedgrid.grids.explain.job import Job, JobFiles
-from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.study import describe
+from fedgrid.grids.analyses.analysis import Found
 from fedgrid.tracking.explained.results import Band, ExplainedGrid, ImageKey, Shown
 from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring.explanations import DISTRIBUTIONS, Explained
 from fedgrid.tracking.scoring.study import Run
 
+RECORDS = ".parquet"
+"""The end of the name of a job's records."""
 SHOWN_CLIENTS = 3
 """Clients of a scenario whose maps are drawn: the first, the last and those between, evenly."""
 
@@ -47,35 +43,10 @@ class ReadJob:
         )
 
 
-def own_explained(grid: GridFolder, storage: Storage) -> dict[str, ExplainedGrid]:
-    """Return by style what `fedgrid explain` has of a grid's runs, as the report shows it.
-
-    Raises:
-        RunError: a file is damaged.
-        NewerFormat: a newer fedgrid wrote one.
-    """
-    runs = grid.runs()
-    found = {}
-    for style, jobs in chosen.jobs(grid, runs).items():
-        read = list(read_jobs(jobs, runs, storage))
-        if read:
-            found[style] = summarised(read, missing=len(jobs) - len(read))
-    return found
-
-
-def read_jobs(jobs: Sequence[Job], runs: Sequence[Any], storage: Storage) -> Iterator[ReadJob]:
-    """Yield the records of those jobs that are done; `runs` are all of the grid, for their titles."""
-    described = {run.run_id: run for run in describe(runs, storage)}
-    for job in jobs:
-        files = JobFiles(storage, job)
-        storage.pull(files.run.name, skip=("state-", "figures/", ASIDE))
-        try:
-            about = files.about()
-            table = None if about is None else read_table(files.records, SCHEMA)
-        except (FileNotFoundError, DamagedFile):
-            continue
-        if about is not None and table is not None:
-            yield ReadJob(described[job.config.run_id], job.settings, table, tuple(about["shape"]))
+def read_of(found: Found) -> ReadJob:
+    """Return the records of a job that is done."""
+    table = read_table(found.files[RECORDS], SCHEMA)
+    return ReadJob(found.run, found.job.settings, table, tuple(found.about["shape"]))
 
 
 def summarised(read: Sequence[ReadJob], missing: int = 0) -> ExplainedGrid:
@@ -90,7 +61,7 @@ def summarised(read: Sequence[ReadJob], missing: int = 0) -> ExplainedGrid:
         bands=tuple(_bands(read)),
         shown=tuple(_shown(read)),
         excess=_excess(read),
-        about=_about(read),
+        about=_about(read) if read else "",
         lacking=tuple(lacking),
     )
 

@@ -144,7 +144,7 @@ class Writer:
             experiment.log_folder(parent, folder, "report")
         return parent is not None
 
-    def write_explanations(
+    def write_results(
         self, config: RunConfig, scores: Mapping[str, float], files: Sequence[Path], folder: str
     ) -> bool:
         """Log scores and files to a run, the files in `folder`; return whether the store has the run."""

@@ -44,9 +44,10 @@ def own_items(files: Iterable[Path], study: Study) -> tuple[Section, ...]:
     a figure's title, the rest its caption.
 
     Raises:
-        ConfigError: a file cannot be loaded or lists neither, or a function fails.
+        ConfigError: a file cannot be loaded or lists nothing for a report, or a function fails.
     """
-    return tuple(_section(load(read_source(path)), study) for path in files)
+    found = (_section(load(read_source(path)), study) for path in files)
+    return tuple(section for section in found if section.items)
 
 
 def with_own_items(page: Page, sections: Sequence[Section]) -> Page:
@@ -65,9 +66,9 @@ def with_own_items(page: Page, sections: Sequence[Section]) -> Page:
 
 
 def _section(plugin: Plugin, study: Study) -> Section:
-    if not (plugin.figures or plugin.tables):
+    if not (plugin.figures or plugin.tables or plugin.analyses):
         raise ConfigError(
-            f"plugin {plugin.source.name} lists neither FIGURES nor TABLES, which a report could show"
+            f"plugin {plugin.source.name} lists no FIGURES, TABLES or ANALYSES, which a report could show"
         )
     tables = [_called(plugin, function, study, Table) for function in plugin.tables]
     plates = [_plate(plugin, function, study) for function in plugin.figures]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fedgrid.engine.configuration.run_config import RunConfig
     from fedgrid.engine.errors import FedgridError
     from fedgrid.engine.models.registry import ModelEntry
+    from fedgrid.grids.analyses.analysis import Analysis, AnalysisSettings, Artifacts
     from fedgrid.grids.execution.one_run import RunResult, run
     from fedgrid.grids.results.study import load
     from fedgrid.tracking import figures
@@ -35,6 +36,9 @@ __all__ = [
     "PLAIN",
     "Algorithm",
     "AlgorithmEntry",
+    "Analysis",
+    "AnalysisSettings",
+    "Artifacts",
     "Clusterer",
     "Conditions",
     "Diagnostics",
@@ -70,6 +74,9 @@ _MODULES = {
     "PLAIN": "algorithms.contract.local_rule",
     "Algorithm": "algorithms.contract.base",
     "AlgorithmEntry": "algorithms.contract.entry",
+    "Analysis": "grids.analyses.analysis",
+    "AnalysisSettings": "grids.analyses.analysis",
+    "Artifacts": "grids.analyses.analysis",
     "Clusterer": "algorithms.clustering.clusterers",
     "Conditions": "algorithms.contract.base",
     "Diagnostics": "algorithms.contract.base",

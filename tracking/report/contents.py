@@ -1,20 +1,18 @@
 """The sections, tables and figures of a grid's report, and of a comparison of two grids."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import combinations
-from types import MappingProxyType
 
 from fedgrid.tracking import figures
 from fedgrid.tracking.against.flis import against_flis
 from fedgrid.tracking.against.ocfl import against_published
 from fedgrid.tracking.against.prigent import against_prigent
 from fedgrid.tracking.claims.table import claims
-from fedgrid.tracking.explained.results import ExplainedGrid
 from fedgrid.tracking.exposure.privacy import over_epsilon
 from fedgrid.tracking.report import settings
 from fedgrid.tracking.report.blocks import of_dataset
-from fedgrid.tracking.report.explanations import explanation_sections, own_sections
+from fedgrid.tracking.report.explanations import explanation_sections
 from fedgrid.tracking.report.page import Choice, Page, Plate, Section
 from fedgrid.tracking.report.ranks import diagram
 from fedgrid.tracking.scoring import measures, statistics
@@ -53,12 +51,12 @@ def report_page(
     published: bool = False,
     terms: Terms = AS_USUAL,
     explained: Sequence[Explained] = (),
-    own_explained: Mapping[str, ExplainedGrid] = MappingProxyType({}),
+    analyses: Sequence[Section] = (),
 ) -> Page:
     """Return the report of a grid, if asked with a comparison to the published numbers or to another grid.
 
     `terms` are those of the cost of a target score; `explained` are published scores of explanations,
-    `own_explained` the grid's own as `own_sections` takes them.
+    `analyses` the sections of those of the grid's runs.
     """
     section_of = partial(of_dataset, terms=terms, published=published or study.is_archived)
     sections = [
@@ -78,7 +76,7 @@ def report_page(
             )
         ),
         *explanation_sections(explained),
-        *own_sections(own_explained, published=published),
+        *analyses,
         _temperature(study),
         Section("scenarios", "Every scenario", items=(scenarios.per_scenario(study),)),
         Section("conventions", "Conventions", CONVENTIONS),

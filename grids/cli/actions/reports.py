@@ -10,10 +10,10 @@ from rich.console import Console
 from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.attack.report import with_attacks
+from fedgrid.grids.analyses.report import sections
+from fedgrid.grids.cli.actions.analyses import shown_analyses
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import page_table
-from fedgrid.grids.explain.read import own_explained
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results import archived_explanations
@@ -76,9 +76,9 @@ def write_report(
         published=against == PUBLISHED,
         terms=terms,
         explained=archived_explanations.explained(grid),
-        own_explained=own_explained(grid, storage),
+        analyses=tuple(sections(shown_analyses(plugins), grid, storage, published=against == PUBLISHED)),
     )
-    page = with_own_items(with_attacks(page, grid, published=against == PUBLISHED), own_items(plugins, study))
+    page = with_own_items(page, own_items(plugins, study))
     folder = to or grid.path / "report"
     written = _write(page, folder, console)
     if to is None:

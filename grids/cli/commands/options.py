@@ -76,7 +76,8 @@ Changes = Annotated[
 Plugins = Annotated[
     list[Path] | None,
     typer.Option(
-        "--plugin", help="A Python file with algorithms, clusterers or models of your own; may be repeated."
+        "--plugin",
+        help="A Python file with algorithms, clusterers, models or analyses of your own; may be repeated.",
     ),
 ]
 DataDir = Annotated[

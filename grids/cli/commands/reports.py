@@ -39,7 +39,8 @@ def report(
     plugins: Annotated[
         list[Path] | None,
         typer.Option(
-            "--plugin", help="A Python file with FIGURES or TABLES of your own, functions of the study."
+            "--plugin",
+            help="A Python file with FIGURES or TABLES of your own, functions of the study, or ANALYSES.",
         ),
     ] = None,
     to: ReportTo = None,

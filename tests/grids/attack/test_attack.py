@@ -2,8 +2,6 @@
 
 import csv
 import json
-import pickle
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from rich.console import Console
@@ -11,13 +9,15 @@ from rich.console import Console
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.attack import mlflow_log, work
-from fedgrid.grids.attack.command import attack_grid, settings_of
-from fedgrid.grids.attack.report import with_attacks
-from fedgrid.grids.attack.results import AttackFiles
+from fedgrid.grids.analyses import mlflow_log
+from fedgrid.grids.analyses.analysis import Context
+from fedgrid.grids.analyses.command import How, analyse
+from fedgrid.grids.analyses.execute import run_on_ray
+from fedgrid.grids.analyses.files import JobFiles
+from fedgrid.grids.analyses.report import described, sections
+from fedgrid.grids.attack.analysis import ATTACK, settings_of
 from fedgrid.grids.planning.claims import of_further_results
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.tracking.report.page import Page, Section
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.small_runs import NOWHERE, config, play
 
@@ -38,10 +38,16 @@ def storage(tmp_path_factory):
     return storage
 
 
+def attack_grid(name, storage, settings, console, *, as_json=False, dry_run=False):
+    """Run the command in this process; return how many attacks failed."""
+    how = How(in_process=True, as_json=as_json, dry_run=dry_run)
+    return analyse(ATTACK, name, storage, NOWHERE, settings, console, how=how).failed
+
+
 def attack(storage, capsys, *asked):
     """Return what the command prints as JSON, and the rows of its csv file."""
     settings = settings_of(*asked, *[None] * (3 - len(asked)))
-    assert attack_grid("small", storage, NOWHERE, settings, Console(), as_json=True) == 0
+    assert attack_grid("small", storage, settings, Console(), as_json=True) == 0
     with (storage.root / f"grids/small/attacks/{settings.key}.csv").open() as file:
         return json.loads(capsys.readouterr().out), list(csv.DictReader(file))
 
@@ -54,7 +60,10 @@ def test_finished_runs_are_attacked_once_and_not_changed(storage, capsys, asked,
     before = [numbers_of(folder) for folder in folders]
     first, table = attack(storage, capsys, *asked)
     again, same = attack(storage, capsys, *asked)
-    assert (first["attacked"], again["attacked"]) == (2, 0)
+    assert [(each["jobs"], each["done_before"], each["failed"]) for each in (first, again)] == [
+        (2, 0, 0),
+        (2, 2, 0),
+    ]
     assert first["rows"] == again["rows"]
     assert table == same
     assert len(table) >= rows
@@ -83,33 +92,48 @@ def test_class_means_come_from_messages_and_images_from_updates(storage, capsys)
 def test_the_table_names_what_it_shows(storage):
     console = Console(width=200, record=True)
     with console.capture() as shown:
-        attack_grid("small", storage, NOWHERE, settings_of("membership", None, None), console)
+        attack_grid("small", storage, settings_of("membership", None, None), console)
     text = shown.get()
     assert {"OCFL-KM", "Embeddings"} <= set(text.split())
     assert "0.5 gives nothing away" in text
 
 
 def test_the_report_has_the_tables_of_the_attacks_that_were_made(storage, capsys):
-    grid, page = GridFolder(storage, "small"), Page("Report of small", (), (Section("end", "End"),))
     attack(storage, capsys, "class")
-    with_section = with_attacks(page, grid)
-    assert [section.name for section in with_section.sections] == ["attacks", "end"]
-    assert "attack-class" in {table.name for table in with_section.tables()}
-    assert with_attacks(page, GridFolder(storage, "other")) == page
+    shown = {ATTACK.name: ATTACK}
+    [section] = sections(shown, GridFolder(storage, "small"), storage, published=False)
+    assert section.name == "attacks"
+    assert "attack-class" in {table.name for table in section.items}
+    GridFolder(storage, "other").keep(RUNS, "")
+    assert list(sections(shown, GridFolder(storage, "other"), storage, published=False)) == []
 
 
-def test_two_processes_find_what_one_does(storage, capsys, monkeypatch):
-    """Threads in the place of processes, which take seconds to start; all that is passed can be pickled."""
-    monkeypatch.setattr(work, "ProcessPoolExecutor", lambda count, context: ThreadPoolExecutor(count))
-    files = AttackFiles(storage, RUNS[0], settings_of("class", None, None))
-    assert pickle.loads(pickle.dumps(files)).path == files.path
-    _, here = attack(storage, capsys, "class", None, None)
-    for path in storage.root.glob(f"*/attacks/{settings_of('class', None, None).key}*"):
-        path.unlink()
+def test_dry_run_counts_what_is_left_and_starts_nothing(storage, capsys):
+    attack(storage, capsys, "class")
+    before = sorted(storage.root.rglob("*"))
+    next(storage.root.glob(f"*/attacks/{settings_of('class', None, None).key}.json")).unlink()
+    assert attack_grid("small", storage, settings_of("class", None, None), Console(), dry_run=True) == 0
+    assert {"2", "1"} <= set(capsys.readouterr().out.split())
+    assert len(sorted(storage.root.rglob("*"))) == len(before) - 1
+    attack(storage, capsys, "class")
+
+
+@pytest.mark.ray
+def test_ray_finds_what_one_process_does(storage, capsys, ray_session):
     settings = settings_of("class", None, None)
-    assert attack_grid("small", storage, NOWHERE, settings, Console(), processes=2, as_json=True) == 0
-    assert json.loads(capsys.readouterr().out)["attacked"] == 2
-    assert attack(storage, capsys, "class", None, None)[1] == here
+    _, here = attack(storage, capsys, "class", None, None)
+    paths = sorted(storage.root.glob(f"*/attacks/{settings.key}.json"))
+    expected = [path.read_bytes() for path in paths]
+    for path in paths:
+        path.unlink()
+    context = Context(storage, NOWHERE, described(RUNS, storage))
+    ended = []
+    with Lease(storage, "small") as lease:
+        jobs = ATTACK.jobs(RUNS, settings, context)
+        run_on_ray(ATTACK, jobs, context, lease.token, lambda: None, ended.append)
+    assert [each.cause for each in ended] == [None] * 2
+    assert [path.read_bytes() for path in paths] == expected
+    assert all(JobFiles(storage, ATTACK.folder, job).read() for job in jobs)
 
 
 def test_an_earlier_round_has_no_updates_if_the_state_before_it_is_gone(storage, capsys):
@@ -121,7 +145,7 @@ def test_an_earlier_round_has_no_updates_if_the_state_before_it_is_gone(storage,
         path.unlink()
     try:
         settings = settings_of("membership", None, None, 1)
-        assert attack_grid("small", storage, NOWHERE, settings, Console(), as_json=True) == 2
+        assert attack_grid("small", storage, settings, Console(), as_json=True) == 2
         assert "after round 1, so there is nothing to attack; it keeps 2; take one" in " ".join(
             capsys.readouterr().err.split()
         )
@@ -138,7 +162,7 @@ def test_the_means_of_a_run_go_to_mlflow_once(storage, capsys, monkeypatch):
         def __init__(self, *given):
             pass
 
-        def write_explanations(self, config, scores, files, folder):
+        def write_results(self, config, scores, files, folder):
             logged.append((scores, [path.name for path in files], folder))
             return True
 
@@ -178,7 +202,7 @@ def test_a_grid_without_a_finished_run_is_refused(tmp_path):
     storage = Storage.of(tmp_path)
     GridFolder(storage, "new").keep([RUNS[0]], "")
     with pytest.raises(ConfigError, match="none of the 1 runs of new is finished"):
-        attack_grid("new", storage, NOWHERE, settings_of("class", None, None), Console())
+        attack_grid("new", storage, settings_of("class", None, None), Console())
 
 
 def test_a_run_without_its_states_is_named_and_the_others_are_attacked(storage, capsys):
@@ -188,7 +212,7 @@ def test_a_run_without_its_states_is_named_and_the_others_are_attacked(storage, 
     for path in moved:
         path.unlink()
     try:
-        assert attack_grid("small", storage, NOWHERE, settings, Console(), as_json=True) == 1
+        assert attack_grid("small", storage, settings, Console(), as_json=True) == 1
     finally:
         for path, data in kept.items():
             path.write_bytes(data)
@@ -201,4 +225,4 @@ def test_attack_is_refused_while_another_driver_attacks_the_same_runs(storage):
     settings = settings_of("membership", None, None)
     claims = of_further_results("attacks", GridFolder(storage, "small").runs())
     with Lease(storage, "other", claims), pytest.raises(ConfigError, match="in use: grid other"):
-        attack_grid("small", storage, NOWHERE, settings, Console())
+        attack_grid("small", storage, settings, Console())

@@ -15,12 +15,14 @@ from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import claim
-from fedgrid.grids.explain import command
-from fedgrid.grids.explain.choose import Asked, jobs_of
-from fedgrid.grids.explain.command import explain_grid
-from fedgrid.grids.explain.execute import run_on_ray
-from fedgrid.grids.explain.job import JobFiles
-from fedgrid.grids.explain.read import own_explained
+from fedgrid.grids.analyses import chosen, command
+from fedgrid.grids.analyses.analysis import Context
+from fedgrid.grids.analyses.command import How, analyse
+from fedgrid.grids.analyses.execute import run_on_ray
+from fedgrid.grids.analyses.files import JobFiles
+from fedgrid.grids.analyses.report import described, found_of
+from fedgrid.grids.explain.analysis import EXPLAIN, styles
+from fedgrid.grids.explain.asked import Asked, jobs_of
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -46,10 +48,10 @@ def whole(finished, tmp_path_factory):
 def run(root, patch, asked=ASKED, **options):
     """Run the command without MLflow; return the JSON that it prints."""
     printed = []
-    patch.setattr(command, "_log", lambda *given: True)
+    patch.setattr(command, "log_to_mlflow", lambda *given: True)
     patch.setattr("builtins.print", lambda text: printed.append(text))
-    chosen = {"in_process": True, "dry_run": False, "as_json": True, **options}
-    explain_grid(GRID, Storage(root), NOWHERE, asked, [], Console(quiet=True), **chosen)
+    how = How(**{"in_process": True, "as_json": True, **options})
+    analyse(EXPLAIN, GRID, Storage(root), NOWHERE, asked, Console(quiet=True), how=how)
     return json.loads(printed[-1]) if printed else {}
 
 
@@ -89,8 +91,8 @@ def test_run_with_another_state_is_explained_again(whole, tmp_path, monkeypatch)
     root = copy_of(whole[0], tmp_path)
     state = folder_of(root, RUNS[0]) / "state-000003.sha256"
     state.write_text(state.read_text() + " \n")
-    jobs, _ = jobs_of(RUNS, ASKED, Storage(root), NOWHERE)
-    done = [JobFiles(Storage(root), job).about() is not None for job in jobs]
+    jobs = jobs_of(RUNS, ASKED, Context(Storage(root), NOWHERE, {}))
+    done = [JobFiles(Storage(root), EXPLAIN.folder, job).read() is not None for job in jobs]
     assert done == [False, False, True, True]
 
 
@@ -104,7 +106,7 @@ def test_dry_run_says_what_is_left_and_writes_nothing(whole, tmp_path, monkeypat
     root = copy_of(whole[0], tmp_path)
     sorted(root.glob("*/explanations/members-*.json"))[0].unlink()
     before = sorted(root.rglob("*"))
-    monkeypatch.setattr("fedgrid.grids.explain.dry_run.ENOUGH", 0.0)
+    monkeypatch.setattr("fedgrid.grids.explain.estimate.ENOUGH", 0.0)
     found = run(root, monkeypatch, dry_run=True)
     assert sorted(root.rglob("*")) == before
     assert [(row["on"], row["runs"], row["explained"]) for row in found["rows"]] == [
@@ -119,7 +121,8 @@ def test_report_shows_what_was_asked_for_last(whole, tmp_path, monkeypatch):
     root = copy_of(whole[0], tmp_path)
     run(root, monkeypatch, Asked(("members",), images=1, steps=4))
     storage = Storage(root)
-    found = own_explained(GridFolder(storage, GRID), storage)[""]
+    jobs = chosen.jobs(EXPLAIN, GridFolder(storage, GRID), RUNS)
+    found = styles(found_of(EXPLAIN, jobs, described(RUNS, storage), storage)[0])[""]
     images = {on: [each.weight for each in found.explained if each.on == on] for on in DISTRIBUTIONS}
     assert (sum(images["members"]), sum(images["server"])) == (1 * 3 * 2, 0)
     assert set(images["others"]) == {2.0}, "asked for before, with two images of each client"
@@ -154,9 +157,10 @@ def test_records_on_ray_are_those_of_one_process(whole, tmp_path, ray_session):
         path.unlink()
     storage = Storage(root)
     # A job of each run: every task of Ray imports torch.
-    jobs = [job for job in jobs_of(RUNS, ASKED, storage, NOWHERE)[0] if job.settings.on == "others"]
+    context = Context(storage, NOWHERE, described(RUNS, storage))
+    jobs = [job for job in jobs_of(RUNS, ASKED, context) if job.settings.on == "others"]
     ended = []
     with Lease(storage, GRID) as lease:
-        run_on_ray(jobs, storage, NOWHERE, lease.token, lambda: None, ended.append)
+        run_on_ray(EXPLAIN, jobs, context, lease.token, lambda: None, ended.append)
     assert [each.cause for each in ended] == [None] * 2
     assert explanations(root) == expected

@@ -8,7 +8,7 @@ import pytest
 from fedgrid.engine.explanations.records import CURVES, SCHEMA
 from fedgrid.engine.explanations.settings import Explaining
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.explain.mlflow_log import metrics_of
+from fedgrid.grids.explain.analysis import metrics_of
 from fedgrid.grids.explain.read import ReadJob, summarised
 from fedgrid.grids.results.study import describe
 from tests.helpers.small_grid import config

@@ -1,11 +1,10 @@
-"""Which runs a command line asks to explain, and with which settings; all checks before anything starts."""
+"""What a command line asks to explain, and the jobs of it; all checks before anything starts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from fedgrid.engine import checkpoint
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.errors import ConfigError, hint
@@ -19,17 +18,8 @@ from fedgrid.engine.explanations.settings import (
     Explaining,
     On,
 )
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.browse.find import find_run
-from fedgrid.grids.explain.job import Job
-from fedgrid.grids.presets.axes import Axes, Item, choose, filter_of
-from fedgrid.grids.presets.axis_keys import AXES, value_text
-from fedgrid.grids.presets.yaml_file import at
+from fedgrid.grids.analyses.analysis import Context, Job
 from fedgrid.grids.results.archived import is_archived
-from fedgrid.grids.results.axes import further_axes
-from fedgrid.grids.results.grid_folder import GridFolder, list_grids
-from fedgrid.grids.results.outcome import is_finished
 
 LAST = "last"
 
@@ -88,70 +78,29 @@ def distributions(text: str | None) -> tuple[On, ...]:
     return tuple(on for on in every if on in wanted)
 
 
-def find_runs(name: str, storage: Storage, filters: Sequence[str]) -> tuple[str, tuple[RunConfig, ...]]:
-    """Return the grid that `name` names, or has the run of that name or id, and those runs of it.
+def jobs_of(runs: Sequence[RunConfig], asked: Asked, context: Context) -> list[Job]:
+    """Return the jobs of finished runs.
 
     Raises:
-        ConfigError: there is neither, or a filter leaves no run.
-    """
-    if name in list_grids(storage):
-        return name, _filtered(GridFolder(storage, name).runs(), filters)
-    run, grids = find_run(name, storage)
-    if not grids:
-        raise ConfigError(f"the run {name} is in no grid; launch one that has it")
-    return grids[0], _filtered([run], filters)
-
-
-def _filtered(runs: Sequence[RunConfig], filters: Sequence[str]) -> tuple[RunConfig, ...]:
-    names = (*AXES, *further_axes(runs))
-    values = {axis: dict.fromkeys(value_text(run, axis) for run in runs) for axis in names}
-    axes: Axes = {
-        axis: tuple(Item(value) for value in of_axis if value is not None) for axis, of_axis in values.items()
-    }
-    left = tuple(runs)
-    for text in filters:
-        with at(f"--filter {text}"):
-            choice = choose(filter_of(text), axes)
-            left = tuple(
-                run for run in left if all(value_text(run, axis) in labels for axis, labels in choice.items())
-            )
-            if not left:
-                raise ConfigError("no run is left")
-    return left
-
-
-def jobs_of(
-    runs: Sequence[RunConfig], asked: Asked, storage: Storage, data_dir: Path
-) -> tuple[list[Job], list[str]]:
-    """Return the jobs of the finished runs, and the names of the runs that are not finished.
-
-    Raises:
-        ConfigError: no run is finished, or has the state that is asked for; more images or steps than there
-            are; or a model that does not say what is explained.
+        ConfigError: a run lacks the state that is asked for; more images or steps than there are; or a model
+            that does not say what is explained.
         DataError: the images are missing.
     """
     asked.check()
-    finished = [run for run in runs if is_finished(storage, run)]
-    if not finished:
-        raise ConfigError(
-            f"none of the {len(runs)} runs is finished, so there is nothing to explain; `fedgrid run` "
-            "continues the grid"
-        )
-    for run in finished:
-        _check_model(run, asked, data_dir)
-    rounds = {run.run_id: _round(run, asked, storage) for run in finished}
-    images = _images(finished, asked, rounds, data_dir)
-    jobs = [
-        Job(run, asked.settings(on, rounds[run.run_id], images[run.shared_prefix]))
-        for run in finished
+    for run in runs:
+        _check_model(run, asked, context.data_dir)
+    rounds = {run.run_id: _round(run, asked, context) for run in runs}
+    images = _images(runs, asked, rounds, context.data_dir)
+    found = (
+        (run, asked.settings(on, rounds[run.run_id], images[run.shared_prefix]))
+        for run in runs
         for on in asked.on
-    ]
-    waiting = {run.run_id for run in runs} - {run.run_id for run in finished}
-    return jobs, [run.name for run in runs if run.run_id in waiting]
+    )
+    return [Job(run, settings, settings.key, settings.round) for run, settings in found]
 
 
-def _round(run: RunConfig, asked: Asked, storage: Storage) -> int:
-    kept = sorted(checkpoint.stored_rounds(folder_of(storage.root, run)))
+def _round(run: RunConfig, asked: Asked, context: Context) -> int:
+    kept = context.stored(run)
     if not kept:
         why = "it was imported without its models" if is_archived(run) else "its files were deleted"
         raise ConfigError(

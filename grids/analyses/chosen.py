@@ -1,0 +1,69 @@
+"""Which results of a grid its report shows: those that were asked for last, in `analyses.json`.
+
+There is one entry for each analysis, run and slot. Results of other settings stay in the runs' folders, and
+are shown again once they are asked for.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from fedgrid.engine.configuration.run_config import RunConfig
+from fedgrid.engine.errors import RunError
+from fedgrid.engine.format import DamagedFile, seal, unseal
+from fedgrid.grids.analyses.analysis import Analysis, Job
+from fedgrid.grids.results.grid_folder import GridFolder
+
+FILE = "analyses.json"
+
+
+def note(analysis: Analysis, grid: GridFolder, jobs: Iterable[Job]) -> None:
+    """Note what jobs are asked for: they replace those of the same run and slot.
+
+    Raises:
+        RunError: they cannot be written.
+    """
+    before = _read(grid)
+    of_runs = {run: dict(slots) for run, slots in before.get(analysis.name, {}).items()}
+    for job in jobs:
+        if (slot := analysis.slot(job)) is not None:
+            settings = job.settings.model_dump(mode="json")
+            entry = {"settings": settings, "key": job.key, "round": job.round}
+            of_runs.setdefault(job.config.run_id, {})[slot] = entry
+    if of_runs != before.get(analysis.name, {}):
+        grid.write(FILE, seal({**before, analysis.name: of_runs}, indent=1))
+
+
+def names(grid: GridFolder) -> list[str]:
+    """Return the names of the analyses that were asked for.
+
+    Raises:
+        RunError, NewerFormat: as `jobs`.
+    """
+    return list(_read(grid))
+
+
+def jobs(analysis: Analysis, grid: GridFolder, runs: Iterable[RunConfig]) -> list[Job]:
+    """Return what was last asked for of these runs.
+
+    Raises:
+        RunError: the file is damaged.
+        NewerFormat: a newer fedgrid wrote it.
+    """
+    of_runs = _read(grid).get(analysis.name, {})
+    return [
+        Job(run, analysis.settings(**entry["settings"]), entry["key"], entry["round"])
+        for run in runs
+        for entry in of_runs.get(run.run_id, {}).values()
+    ]
+
+
+def _read(grid: GridFolder) -> dict[str, Any]:
+    try:
+        found = unseal(grid.path / FILE)
+    except FileNotFoundError:
+        return {}
+    except DamagedFile as error:
+        raise RunError(
+            f"{error}: move it away, and repeat the grid's `fedgrid explain`, `attack` or `analyse`"
+        ) from error
+    return {name: of_runs for name, of_runs in found.items() if isinstance(of_runs, dict)}

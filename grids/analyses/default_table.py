@@ -1,0 +1,39 @@
+"""The table of an analysis that draws none of its own: means of its metrics over seeds."""
+
+from collections.abc import Mapping, Sequence
+from math import nan
+
+from fedgrid.tracking.scoring.axes import setting_words
+from fedgrid.tracking.scoring.study import Run
+from fedgrid.tracking.tables.table import Column, Row, Table, number
+
+
+def scenario_of(run: Run) -> str:
+    """Return a run's scenario in words, as `digits 15 rotated`."""
+    return " ".join([run.dataset, str(run.clients), run.split, *setting_words(run.setting)])
+
+
+def table_of(name: str, found: Sequence[tuple[Run, Mapping[str, float]]]) -> Table:
+    """Return a row for each algorithm of each scenario, a column for each metric."""
+    columns = list(dict.fromkeys(metric for _, metrics in found for metric in metrics))
+    rows: dict[tuple[str, str], list[Mapping[str, float]]] = {}
+    for run, metrics in found:
+        rows.setdefault((scenario_of(run), run.algorithm), []).append(metrics)
+    return Table(
+        f"analysis-{name}",
+        name.capitalize(),
+        "Means over seeds.",
+        tuple(Column(metric.removeprefix(f"{name}/")) for metric in columns),
+        tuple(
+            Row(
+                algorithm,
+                tuple(
+                    number([each.get(metric, nan) for each in seeds], expected=len(seeds), digits=3)
+                    for metric in columns
+                ),
+                section=scenario,
+            )
+            for (scenario, algorithm), seeds in rows.items()
+        ),
+        corner="algorithm",
+    )

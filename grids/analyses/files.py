@@ -1,0 +1,96 @@
+"""The files of a job in its run's folder, `<folder>/<key>...`.
+
+The mark `<key>.json` has the settings, the small results, and checksums of the other files and of the state
+that was analysed. It is written last: a killed job leaves nothing that counts. No file of the run itself
+changes, and with the run's folder they are gone too.
+"""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine import checkpoint
+from fedgrid.engine.format import DamagedFile, seal, unseal
+from fedgrid.engine.integrity.files import checksum
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.atomic import disk_errors, write_bytes, write_text
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.analyses.analysis import Artifacts, Found, Job
+from fedgrid.tracking.scoring.study import Run
+
+
+@dataclass(frozen=True)
+class JobFiles:
+    """Reads and writes the files of a job."""
+
+    storage: Storage
+    folder: str
+    """Of the analysis, in the run's folder."""
+    job: Job
+
+    @property
+    def run(self) -> Path:
+        """The run's folder."""
+        return folder_of(self.storage.root, self.job.config)
+
+    @property
+    def mark(self) -> Path:
+        """The JSON file that makes the others valid."""
+        return self.file(".json")
+
+    def file(self, end: str) -> Path:
+        """Return the file with this end of its name."""
+        return self.run / self.folder / f"{self.job.key}{end}"
+
+    def found(self, run: Run) -> Found | None:
+        """Return the results, None if they are not there."""
+        if (mark := self.read()) is None:
+            return None
+        paths = {".json": self.mark, **{end: self.file(end) for end in mark["files"]}}
+        return Found(self.job, run, mark["about"], paths)
+
+    def read(self) -> dict[str, Any] | None:
+        """Return what the mark says; None if there are no whole results of the run's state as it is now.
+
+        Raises:
+            NewerFormat: a newer fedgrid wrote it.
+        """
+        try:
+            mark = unseal(self.mark)
+            state = self._state()
+            files = mark.get("files", {})
+            is_whole = all(checksum(self.file(end)) == digest for end, digest in files.items())
+        except (FileNotFoundError, DamagedFile):
+            return None
+        # Without that state it cannot be analysed again, and no other one has taken its place.
+        return mark if is_whole and "files" in mark and state in (None, mark.get("state")) else None
+
+    def write(self, artifacts: Artifacts) -> None:
+        """Write the files, then their mark.
+
+        Raises:
+            RunError: they cannot be written.
+        """
+        mark = {
+            "run_id": self.job.config.run_id,
+            "settings": self.job.settings.model_dump(mode="json"),
+            "state": self._state(),
+            "files": {end: sha256(data).hexdigest() for end, data in artifacts.files.items()},
+            "about": artifacts.about,
+        }
+        with disk_errors(self.run):
+            self.mark.parent.mkdir(exist_ok=True)
+            for end, data in artifacts.files.items():
+                write_bytes(self.file(end), data)
+            write_text(self.mark, seal(mark, indent=1))
+            self.push(*map(self.file, artifacts.files), self.mark)
+
+    def push(self, *paths: Path) -> None:
+        """Send files to the storage's URI, if it has one."""
+        self.storage.push(*(path.relative_to(self.storage.root).as_posix() for path in paths))
+
+    def _state(self) -> str | None:
+        """Return a digest of the state's checksums, None if there is no such state."""
+        path = self.run / checkpoint.names(self.job.round)[1]
+        return sha256(path.read_bytes()).hexdigest() if path.exists() else None
