@@ -1,1 +1,1 @@
-"""A user's own algorithms, clusterers, models and analyses: files and installed packages, loaded and registered."""
+"""A user's own algorithms, clusterers, models, analyses: files and packages, loaded and registered."""

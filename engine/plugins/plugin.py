@@ -76,7 +76,7 @@ class Plugin:
 
 
 def load(source: PluginSource) -> Plugin:
-    """Execute a plugin's file and return what it lists.
+    """Execute a plugin's file, once a process, and return what it lists.
 
     Classes of a plugin are pickled by the name of their module, which is made of the digest. So a process
     that loaded the same file, and no other process, can unpickle them.
@@ -86,15 +86,16 @@ def load(source: PluginSource) -> Plugin:
     """
     assert source.code is not None, "an installed package is imported"
     name = f"fedgrid_plugin_{source.digest[:16]}"
-    module = ModuleType(name)
-    module.__file__ = source.name
-    sys.modules[name] = module
-    try:
-        exec(compile(source.code, source.name, "exec", dont_inherit=True), vars(module))
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        cause = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"plugin {source.name}{_line(error, source.name)}: {cause}") from error
+    if name not in sys.modules:
+        module = sys.modules[name] = ModuleType(name)
+        module.__file__ = source.name
+        try:
+            exec(compile(source.code, source.name, "exec", dont_inherit=True), vars(module))
+        except (Exception, SystemExit) as error:
+            del sys.modules[name]
+            cause = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"plugin {source.name}{_line(error, source.name)}: {cause}") from error
+    module = sys.modules[name]
     return of_listed(source, *(_listed(module, each, source) for each in LISTS))
 
 

@@ -1,0 +1,124 @@
+"""A plugin's own analysis: computed, resumed, in MLflow and in the report, as those of the package are."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from mlflow.tracking import MlflowClient
+from rich.console import Console
+
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.plugins import active
+from fedgrid.engine.storage.lease import Lease
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.storage.storage_id import claim
+from fedgrid.grids.analyses.analysis import AnalysisSettings, Context
+from fedgrid.grids.analyses.command import How, Result, analyse
+from fedgrid.grids.analyses.execute import run_on_ray
+from fedgrid.grids.analyses.report import described, found_of, sections
+from fedgrid.grids.cli.actions.analyses import own_analysis, settings_of, shown_analyses
+from fedgrid.grids.mlflow_log.run_log import artifact_root
+from fedgrid.grids.mlflow_log.run_writer import Writer
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.tracking.mlflow.store import default_uri
+from tests.helpers.command_line import fedgrid, new_storage
+from tests.helpers.explained import GRID, RUNS, finished_grid
+from tests.helpers.small_grid import NOWHERE
+
+PLUGIN = Path(__file__).with_name("own_analysis.py")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return finished_grid(tmp_path_factory.mktemp("finished"))
+
+
+@pytest.fixture
+def storage(finished, tmp_path):
+    """A copy of the grid, for a test that writes; the plugin is in use."""
+    shutil.copytree(finished.root, tmp_path / "runs")
+    active.use([PLUGIN])
+    yield Storage(tmp_path / "runs")
+    active.use()
+
+
+def run(storage, **options):
+    how = How(**{"in_process": True, "as_json": True, **options})
+    own, console = own_analysis("models"), Console(quiet=True)
+    return analyse(own, GRID, storage, NOWHERE, AnalysisSettings(), console, how=how)
+
+
+def test_command_computes_resumes_and_logs_a_number_of_each_run(finished, tmp_path):
+    root = new_storage(tmp_path / "runs")
+    shutil.copytree(finished.root, root, dirs_exist_ok=True)
+    claim(Storage(root))
+    Writer(default_uri(root), GRID, root, artifact_root(root)).write(RUNS[1], (), "FINISHED")
+    command = ("analyse", GRID, "models", "--plugin", PLUGIN, "--storage", root, "--in-process", "--json")
+    first, again = (fedgrid(*command).events[-1] for _ in range(2))
+    assert (first["jobs"], first["done_before"], first["failed"]) == (2, 0, 0)
+    assert (again["done_before"], again["rows"]) == (2, first["rows"])
+    counts = {row["run_id"]: row["models/count"] for row in first["rows"]}
+    assert counts[RUNS[0].run_id] == 1
+    client = MlflowClient(default_uri(root))
+    experiment = client.get_experiment_by_name(GRID)
+    (logged,) = client.search_runs([experiment.experiment_id], f"tags.`fedgrid.run_id` = '{RUNS[1].run_id}'")
+    assert logged.data.metrics["models/count"] == counts[RUNS[1].run_id]
+    (file,) = client.list_artifacts(logged.info.run_id, "analyses")
+    assert file.path.startswith("analyses/models-")
+
+
+def test_report_has_a_section_if_the_plugin_is_named(storage, capsys):
+    run(storage)
+    grid = GridFolder(storage, GRID)
+    [section] = sections(shown_analyses([PLUGIN]), grid, storage, published=False)
+    assert (section.name, section.title) == ("analysis-models", "Models")
+    [table] = section.items
+    assert [row.name for row in table.rows] == ["BNC", "OCFL-KM"]
+    assert table.rows[0].cells[0].value == 1
+    assert list(sections(shown_analyses([]), grid, storage, published=False)) == []
+    assert "lacks the analysis models" in capsys.readouterr().err
+
+
+def test_dry_run_starts_and_writes_nothing(storage, capsys):
+    before = sorted(storage.root.rglob("*"))
+    assert run(storage, dry_run=True) == Result()
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row == {"dataset": "digits", "runs": 2, "analysed": 0}
+    assert sorted(storage.root.rglob("*")) == before
+
+
+def test_changed_code_is_computed_again(storage, tmp_path, capsys):
+    run(storage)
+    changed = tmp_path / "changed.py"
+    changed.write_text(PLUGIN.read_text() + "# changed\n")
+    active.use([changed])
+    run(storage)
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["done_before"], second["done_before"]) == (0, 0)
+
+
+def test_asked_to_stop_leaves_the_rest_for_later(storage, monkeypatch):
+    monkeypatch.setattr(GridFolder, "stop_asked", lambda grid: True)
+    assert run(storage) == Result(stopped=True)
+    assert list(storage.root.glob("*/analyses/*")) == []
+
+
+def test_unknown_names_and_settings_are_refused(storage):
+    with pytest.raises(ConfigError, match="unknown analysis 'model'; did you mean 'models'"):
+        own_analysis("model")
+    with pytest.raises(ConfigError, match="explain has a command of its own"):
+        own_analysis("explain")
+    with pytest.raises(ConfigError, match="--set depth: .*; settings of models: none"):
+        settings_of(own_analysis("models"), ["depth=3"])
+
+
+@pytest.mark.ray
+def test_ray_task_loads_the_plugin(storage, ray_session):
+    own, ended = own_analysis("models"), []
+    context = Context(storage, NOWHERE, described(RUNS, storage))
+    jobs = own.jobs(RUNS, AnalysisSettings(), context)
+    with Lease(storage, GRID) as lease:
+        run_on_ray(own, jobs, context, lease.token, lambda: None, ended.append)
+    assert [each.cause for each in ended] == [None] * 2
+    assert len(found_of(own, jobs, context.runs, storage)[0]) == 2
