@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.algorithms.contract.encoder import EncoderSettings
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.section import Section
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fedgrid.algorithms.contract.encoder import EncoderSettings
     from fedgrid.algorithms.contract.updates import Vector
 
 BYTES_PER_ENTRY = 4

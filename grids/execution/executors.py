@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Executor(Protocol):
     """Does runs, in the order that is best for it."""
 
-    def started(self, console: Console) -> Iterator[None]:
+    def started(self, console: Console) -> AbstractContextManager[None]:
         """Start what the runs need, for the block of a `with`."""
 
     def place(self, runs: Sequence[RunConfig]) -> None:

@@ -78,7 +78,8 @@ def launch(
         storage = storage.patient(warn)
         for run in unlogged:
             log.finish(run, "FINISHED")
-        view = stack.enter_context(_view(grid, options, console))
+        view = _view(grid, options, console)
+        stack.enter_context(view)
         folder = GridFolder(storage, grid.name)
         retention = Retention(folder, storage, warn, grows=then != ()) if cached else None
         watch = Watch(
@@ -91,9 +92,8 @@ def launch(
             retention=retention,
             check_cluster=executor.check,
         )
-        runs = _Runs(storage, folder, executor, watch, retention, cache)
         with graceful(watch.ask_to_stop):
-            runs.do(grid, todo, then)
+            _Runs(storage, folder, executor, watch, retention, cache).do(grid, todo, then)
         watch.write_progress()
         written = [write_summary(folder.runs(), storage, folder.path)]
         log.summary(written, watch.tally.done, len(watch.failures), stopped=watch.stopping)

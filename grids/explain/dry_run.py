@@ -1,9 +1,10 @@
 """`fedgrid explain --dry-run`: what would be explained, and how long it takes; nothing is started."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from rich.console import Console
 
@@ -17,6 +18,7 @@ ENOUGH = 0.5
 """Seconds that the model of a data set is timed for."""
 MARGIN = 1.25
 """The backward pass, the single images and the reading of data, beside the passes that are counted."""
+HEADINGS = ("data set", "images of", "runs", "explained", "images", "forward passes", "time")
 
 
 def passes(job: Job, num_pixels: int) -> int:
@@ -37,6 +39,20 @@ def show_plan(
 ) -> None:
     """Show the jobs by data set and distribution, those to do and the hours that they take on `nodes`."""
     cores = max(1, sum(int(node.cpus) for node in nodes))
+    rows = _rows(jobs, todo, data_dir, cores)
+    hours = sum(float(row["hours"]) for row in rows)
+    if as_json:
+        print(json.dumps({"rows": rows, "hours": hours, "cores": cores, "not_finished": list(waiting)}))
+        return
+    console.print(choice_table(HEADINGS, [_shown(row) for row in rows]))
+    print_plain(
+        console,
+        f"\nAbout {hours:.2g} hours on {cores} cores, from a model timed here on random images; a GPU takes "
+        "much less. Nothing was started or written.",
+    )
+
+
+def _rows(jobs: Sequence[Job], todo: Sequence[Job], data_dir: Path, cores: int) -> list[dict[str, Any]]:
     groups: dict[tuple[str, str, str], list[Job]] = {}
     for job in jobs:
         groups.setdefault((job.config.dataset, job.config.model, job.settings.on), []).append(job)
@@ -60,33 +76,13 @@ def show_plan(
                 "hours": seconds / 3600,
             }
         )
-    hours = sum(float(str(row["hours"])) for row in rows)
-    if as_json:
-        print(json.dumps({"rows": rows, "hours": hours, "cores": cores, "not_finished": list(waiting)}))
-        return
-    headings = ("data set", "images of", "runs", "explained", "images", "forward passes", "time")
-    console.print(
-        choice_table(
-            headings,
-            [
-                (
-                    str(row["dataset"]),
-                    str(row["on"]),
-                    str(row["runs"]),
-                    str(row["explained"]),
-                    f"{row['images']:,}",
-                    f"{row['forward_passes']:,}",
-                    duration(float(str(row["hours"])) * 3600),
-                )
-                for row in rows
-            ],
-        )
-    )
-    print_plain(
-        console,
-        f"\nAbout {hours:.2g} hours on {cores} cores, from a model timed here on random images; a GPU takes "
-        "much less. Nothing was started or written.",
-    )
+    return rows
+
+
+def _shown(row: Mapping[str, Any]) -> tuple[str, ...]:
+    images, work, seconds = row["images"], row["forward_passes"], row["hours"] * 3600
+    names = (str(row[key]) for key in ("dataset", "on", "runs", "explained"))
+    return (*names, f"{images:,}", f"{work:,}", duration(seconds))
 
 
 def _images(job: Job) -> int:
