@@ -61,6 +61,8 @@ def launch(
     executor: Executor = InProcess(options) if options.in_process or not todo else OnRay(todo, options)
     cached = options.cache is not None
     claims = of_launch(grid.runs, todo, cached=cached, fresh=options.fresh)
+    # Before standard output is redirected.
+    view = _view(grid, options, console)
     with ExitStack() as stack:
         # Ray prints messages of its own, until it has shut down.
         stack.enter_context(redirect_stdout(sys.stderr) if options.as_json else nullcontext())
@@ -78,7 +80,6 @@ def launch(
         storage = storage.patient(warn)
         for run in unlogged:
             log.finish(run, "FINISHED")
-        view = _view(grid, options, console)
         stack.enter_context(view)
         folder = GridFolder(storage, grid.name)
         retention = Retention(folder, storage, warn, grows=then != ()) if cached else None
