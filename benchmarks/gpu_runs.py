@@ -15,7 +15,7 @@ from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.planning.calibrate import Speed, Workload, calibrate, run_seconds
 from fedgrid.grids.planning.images import expected_images
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 
 NO_DATA = Path("data")
 """Where images would be; none are read but those of digits, which come with scikit-learn."""

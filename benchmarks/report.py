@@ -24,7 +24,7 @@ from fedgrid.engine.partition.scenarios import Scenario
 from fedgrid.engine.records import CLIENTS, SCORES, TESTS, rounds_schema
 from fedgrid.engine.run_folder import DONE, folder_of
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import SCORES as FINAL_SCORES
 from fedgrid.tracking.records import Array

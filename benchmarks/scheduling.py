@@ -16,7 +16,7 @@ from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.launch_types import LaunchOptions
 from fedgrid.grids.execution.run import run_grid
 from fedgrid.grids.planning.cluster import connected
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.times import times_of
 
 WARM_RUNS = 4

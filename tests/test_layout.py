@@ -1,7 +1,7 @@
 """The layout of the code (DESIGN section 2): small files, small rooms, imports that run one way."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -12,6 +12,18 @@ CHECKOUT = Path(__file__).parents[1]
 PACKAGES = ("algorithms", "engine", "grids", "tracking")
 MODULES_A_ROOM = 14
 LINES_A_FILE = 300
+LINES_A_FUNCTION = 40
+"""Of its body, without blank lines and comments."""
+LONGEST_CHAIN = 20
+"""Modules that import one another in turn."""
+FAN_OUT = 20
+"""Modules of ours that a module imports."""
+WIDE = {
+    "engine.centralised",
+    "grids.centralised.command",
+    "tracking.report.contents",
+}
+"""Those that still import more, until centralised training is a federation and papers have rooms."""
 
 WITHOUT_RAY = (
     "algorithms",
@@ -43,9 +55,17 @@ def files() -> Mapping[str, Path]:
     return found
 
 
-def imported(tree: ast.AST) -> Iterator[str]:
-    """Yield the full names that a module imports, also inside functions: `a.b.c` of `from a.b import c`."""
+def imported(tree: ast.AST, *, for_types: bool = True) -> Iterator[str]:
+    """Yield the full names that a module imports, also inside functions: `a.b.c` of `from a.b import c`.
+
+    Those below `if TYPE_CHECKING:` are left out without `for_types`.
+    """
+    left_out: set[ast.AST] = set()
     for node in ast.walk(tree):
+        if not for_types and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            left_out |= set(ast.walk(node))
+        if node in left_out:
+            continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -62,11 +82,11 @@ def module_of(name: str) -> str | None:
 
 
 @cache
-def modules() -> Graph:
-    """Return which modules of ours each module imports."""
+def modules(*, for_types: bool = True) -> Graph:
+    """Return which modules of ours each module imports, for types only too if `for_types`."""
     graph = {}
     for name, path in files().items():
-        found = {module_of(each) for each in imported(ast.parse(path.read_text()))}
+        found = {module_of(each) for each in imported(ast.parse(path.read_text()), for_types=for_types)}
         graph[name] = frozenset(each for each in found if each in files() and each != name)
     return graph
 
@@ -112,6 +132,24 @@ def cycle(graph: Graph) -> list[str]:
     return []
 
 
+def longest_chain(graph: Graph) -> list[str]:
+    """Return the longest path through a graph without cycles."""
+    longest: dict[str, list[str]] = {}
+    for name in TopologicalSorter(graph).static_order():
+        below = max((longest[other] for other in graph[name]), key=len, default=[])
+        longest[name] = [name, *below]
+    return max(longest.values(), key=len)
+
+
+def lines_of_code(function: ast.FunctionDef | ast.AsyncFunctionDef, lines: Sequence[str]) -> int:
+    """Count the lines of a function's body, without docstring, blank lines and comments."""
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    if not body:
+        return 0
+    found = (lines[number - 1].strip() for number in range(body[0].lineno, body[-1].end_lineno + 1))
+    return sum(bool(line) and not line.startswith("#") for line in found)
+
+
 def test_cycle_is_found():
     assert cycle({"a": frozenset("b"), "b": frozenset("c"), "c": frozenset()}) == []
     assert set(cycle({"a": frozenset("b"), "b": frozenset("ca"), "c": frozenset()})) == {"a", "b"}
@@ -120,6 +158,36 @@ def test_cycle_is_found():
 def test_imports_inside_functions_count():
     tree = ast.parse("import fedgrid.engine.session\ndef f():\n    from fedgrid.engine import errors\n")
     assert [module_of(name) for name in imported(tree)] == ["engine.session", "engine.errors"]
+
+
+def test_imports_for_types_are_told_apart_and_the_longest_chain_is_found():
+    tree = ast.parse("if TYPE_CHECKING:\n    from fedgrid.a import A\nfrom fedgrid.b import B\n")
+    assert list(imported(tree, for_types=False)) == ["fedgrid.b.B"]
+    graph = {"a": frozenset("bc"), "b": frozenset("c"), "c": frozenset(), "d": frozenset("c")}
+    assert longest_chain(graph) == ["a", "b", "c"]
+
+
+def test_no_chain_of_imports_is_long():
+    chain = longest_chain(modules(for_types=False))
+    assert len(chain) <= LONGEST_CHAIN, " > ".join(chain)
+
+
+def test_modules_import_few_others():
+    graph = modules(for_types=False)
+    wide = {name: len(others) for name, others in graph.items() if len(others) > FAN_OUT}
+    assert set(wide) <= WIDE, wide
+
+
+def test_functions_are_short():
+    long = {}
+    for name, path in files().items():
+        lines = path.read_text().splitlines()
+        for node in ast.walk(ast.parse("\n".join(lines))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                count = lines_of_code(node, lines)
+                if count > LINES_A_FUNCTION:
+                    long[f"{name}.{node.name}"] = count
+    assert long == {}
 
 
 def test_modules_import_one_another_one_way():

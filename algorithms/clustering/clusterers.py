@@ -8,18 +8,22 @@ import: that happens in the functions.
 Shapes: K clients that are clustered.
 """
 
+from __future__ import annotations
+
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from math import ceil
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field, PositiveInt, SerializeAsAny
 
-from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.section import Section
-from fedgrid.algorithms.contract.updates import Matrix
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.base import Labels
+    from fedgrid.algorithms.contract.updates import Matrix
 
 NOISE = -1
 Share = Annotated[float, Field(gt=0, le=1)]

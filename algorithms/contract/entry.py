@@ -1,8 +1,12 @@
 """The entry of an algorithm in the registry."""
 
-from dataclasses import dataclass
+from __future__ import annotations
 
-from fedgrid.algorithms.contract.base import Algorithm, Settings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.base import Algorithm, Settings
 
 
 @dataclass(frozen=True)

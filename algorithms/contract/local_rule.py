@@ -7,6 +7,8 @@ gradient, which entries train, or a whole step. FedProx and SCAFFOLD are the exa
 Shapes: W entries of a state vector that are parameters, P entries of the whole.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -14,17 +16,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.section import Section
-from fedgrid.algorithms.contract.updates import Vector
 
 if TYPE_CHECKING:
     # Algorithms are listed and configured without torch, which takes seconds to import.
     from torch import Tensor
 
+    from fedgrid.algorithms.contract.updates import Vector
+
 
 class LocalModel(Protocol):
     """The client's model during its training. Tensors are on its device, in an order of the module's own."""
 
-    weights: "Tensor"
+    weights: Tensor
     """The parameters, shape (W,); trained in place."""
     learning_rate: float
     momentum: float
@@ -35,32 +38,32 @@ class LocalModel(Protocol):
     """What this client's last training left under the names of `LocalRule.remembers`."""
 
     @property
-    def start(self) -> "Tensor":
+    def start(self) -> Tensor:
         """The parameters before the first step, shape (W,)."""
 
     @property
-    def reference(self) -> "Tensor | None":
+    def reference(self) -> Tensor | None:
         """The server's reference images as inputs, shape (N, channels, height, width); None without any."""
 
-    def tensor(self, vector: Vector) -> "Tensor":
+    def tensor(self, vector: Vector) -> Tensor:
         """Return a vector in the layout's order, shape (W,) or (P,), as a tensor like `weights`."""
 
-    def vector(self, tensor: "Tensor") -> Vector:
+    def vector(self, tensor: Tensor) -> Vector:
         """Return a tensor like `weights` as a vector in the layout's order, float32, shape (W,)."""
 
-    def logits(self, images: "Tensor") -> "Tensor":
+    def logits(self, images: Tensor) -> Tensor:
         """Return the model's outputs, shape (N, L), for inputs of shape (N, channels, height, width)."""
 
-    def gradient(self, loss: "Tensor") -> "Tensor":
+    def gradient(self, loss: Tensor) -> Tensor:
         """Return a scalar's gradient with respect to `weights`, shape (W,); the next call overwrites it."""
 
-    def predict(self, images: "Tensor") -> NDArray[Any]:
+    def predict(self, images: Tensor) -> NDArray[Any]:
         """Return the class probabilities of inputs in inference mode, float32, shape (N, L)."""
 
-    def step(self, images: "Tensor", labels: "Tensor", steps: "LocalSteps") -> "Tensor":
+    def step(self, images: Tensor, labels: Tensor, steps: LocalSteps) -> Tensor:
         """Train on one batch with the run's optimizer; return the logits before the step, shape (N, L)."""
 
-    def descend(self, gradient: "Tensor") -> None:
+    def descend(self, gradient: Tensor) -> None:
         """Take one step of the run's optimizer along a gradient, shape (W,), which may be overwritten."""
 
 
@@ -77,19 +80,19 @@ class Finished:
 class LocalSteps:
     """The hooks of one client's training in one round. These change nothing; rules override some of them."""
 
-    trains: "Tensor | None" = None
+    trains: Tensor | None = None
     """Which parameters train, bool, shape (W,); None: all. The others keep their values; the optimizer's
     moments of them are updated all the same."""
 
-    def step(self, local: LocalModel, images: "Tensor", labels: "Tensor") -> "Tensor":
+    def step(self, local: LocalModel, images: Tensor, labels: Tensor) -> Tensor:
         """Train on one batch, inputs (N, channels, height, width) and classes (N,); return logits (N, L)."""
         return local.step(images, labels, self)
 
-    def penalty(self, logits: "Tensor", labels: "Tensor", images: "Tensor") -> "Tensor | None":
+    def penalty(self, logits: Tensor, labels: Tensor, images: Tensor) -> Tensor | None:
         """Return what is added to the batch's mean cross-entropy, a scalar; None: nothing."""
         return None
 
-    def correct(self, weights: "Tensor", gradient: "Tensor") -> None:
+    def correct(self, weights: Tensor, gradient: Tensor) -> None:
         """Change the gradient in place, before weight decay and the optimizer; both of shape (W,)."""
 
     def finish(self, local: LocalModel, num_steps: int) -> Finished:

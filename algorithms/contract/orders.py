@@ -3,6 +3,8 @@
 Shapes: K clients of the federation, P entries of a state vector.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,10 +17,11 @@ from numpy.typing import NDArray
 from fedgrid.algorithms.contract.encoder import EncoderSettings
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.section import Section
-from fedgrid.algorithms.contract.updates import Vector
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from fedgrid.algorithms.contract.updates import Vector
 
 BYTES_PER_ENTRY = 4
 """Of a float32."""
@@ -131,9 +134,7 @@ class Message(Section):
         return inf
 
     @abstractmethod
-    def describe(
-        self, images: "Tensor", labels: "Tensor", num_classes: int, rng: np.random.Generator
-    ) -> Payload:
+    def describe(self, images: Tensor, labels: Tensor, num_classes: int, rng: np.random.Generator) -> Payload:
         """Return arrays that describe a client's training images.
 
         Args:

@@ -5,24 +5,21 @@ federated training is FedAvg among the run's clients, in the same pool and by th
 the run itself. Its id is a digest of all that its training depends on: settings, images, code, machine.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings, kind_of
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.before_training.encoder_clients import sampled
-from fedgrid.engine.clients.machine import Machine
 from fedgrid.engine.clients.messages import ClientData, Reply, Setup, TrainTask
-from fedgrid.engine.clients.pool import Pool
-from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.identity import load_known
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.encoders import store
@@ -36,9 +33,16 @@ from fedgrid.engine.round_cache.key import digest, of_setup
 from fedgrid.engine.round_cache.lock import RoundLock
 from fedgrid.engine.seeds import root_seed
 from fedgrid.engine.storage.clock import CLOCK
-from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.training.settings import LocalTraining
 from fedgrid.engine.uplink.steps import Clip, Noise
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.base import Algorithm
+    from fedgrid.algorithms.contract.updates import Vector
+    from fedgrid.engine.clients.machine import Machine
+    from fedgrid.engine.clients.pool import Pool
+    from fedgrid.engine.configuration.run_config import RunConfig
+    from fedgrid.engine.storage.storage import Storage
 
 LOOK_EVERY = 1.0
 """Seconds between two looks at an encoder that another run is training."""

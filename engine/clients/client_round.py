@@ -3,18 +3,18 @@
 Shapes: K clients of the federation, P entries of a state vector.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.contract.orders import Served
 from fedgrid.algorithms.contract.source import UPDATE, Arrays, Compute
-from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.messages import (
     EvaluateReport,
     EvaluateTask,
@@ -23,9 +23,13 @@ from fedgrid.engine.clients.messages import (
     TrainReport,
     TrainTask,
 )
-from fedgrid.engine.clients.pool import Pool
-from fedgrid.engine.clients.stopwatch import Stopwatch
-from fedgrid.engine.training.confusion import Counts
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.orders import Served
+    from fedgrid.algorithms.contract.updates import Vector
+    from fedgrid.engine.clients.pool import Pool
+    from fedgrid.engine.clients.stopwatch import Stopwatch
+    from fedgrid.engine.training.confusion import Counts
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,19 @@
 """The algorithm that a run's configuration names."""
 
-from collections.abc import Mapping
-from typing import Any
+from __future__ import annotations
 
-from fedgrid.algorithms.contract.base import Algorithm
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from fedgrid.algorithms.registry import ALGORITHMS, create
-from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.disturbances.faults import FAULT
 from fedgrid.engine.plugins import active
 from fedgrid.engine.uplink.accountant import EPSILON
 from fedgrid.engine.uplink.privacy import is_private
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.base import Algorithm
+    from fedgrid.engine.configuration.run_config import RunConfig
 
 
 def algorithm_of(config: RunConfig) -> Algorithm:

@@ -6,22 +6,21 @@ the CPU an image's numbers have the same bits wherever, and beside whichever oth
 Source: Zuziak et al. 2025, arXiv:2509.01587, section 5, Algorithm 2.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from fedgrid.algorithms.contract.orders import Served
-from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.machine import fixed_numerics
 from fedgrid.engine.clients.messages import EvaluateTask, Memory, Setup
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.configuration.algorithm_of import algorithm_of
-from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.explanations.baselines import baseline_of, mean_colour
 from fedgrid.engine.explanations.curves import class_score
 from fedgrid.engine.explanations.held import held_in
@@ -30,11 +29,17 @@ from fedgrid.engine.explanations.measures import score_image
 from fedgrid.engine.explanations.records import SCHEMA, Row, score_columns
 from fedgrid.engine.explanations.saliency import Saliency, grad_cam, input_gradients
 from fedgrid.engine.explanations.samples import SERVER, Sample, Source, position_of, samples
-from fedgrid.engine.explanations.settings import Explaining
-from fedgrid.engine.partition.split import ClientSplit
 from fedgrid.engine.run_setup import prepare
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training.evaluation import to_inputs
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.orders import Served
+    from fedgrid.algorithms.contract.updates import Vector
+    from fedgrid.engine.checkpoint import RunState
+    from fedgrid.engine.configuration.run_config import RunConfig
+    from fedgrid.engine.explanations.settings import Explaining
+    from fedgrid.engine.partition.split import ClientSplit
 
 SHOWN = 1
 """Images of each client whose maps are kept."""

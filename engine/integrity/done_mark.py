@@ -1,12 +1,17 @@
 """`done.json`, the mark of a finished run: it lists the checksums of the run's files."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.integrity.files import checksum
 from fedgrid.engine.integrity.made_with import MADE_WITH
+
+if TYPE_CHECKING:
+    from fedgrid.engine.configuration.run_config import RunConfig
 
 DONE, CONFIG = "done.json", "config.json"
 ROUNDS, CLIENTS, TIMES = "rounds.parquet", "clients.parquet", "timings.parquet"

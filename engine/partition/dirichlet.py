@@ -13,17 +13,22 @@ code of NIID-Bench, FLIS (alpha 0.1) and Prigent et al. (alpha 10), where draws 
 Shapes: K clients, L classes, N images.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.data.images import Positions
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.partition.scenarios import Facts, Pool, Scenario, Transform
-from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.seeds import generator
+
+if TYPE_CHECKING:
+    from fedgrid.engine.data.images import Positions
+    from fedgrid.engine.partition.scenarios import Facts, Pool, Scenario, Transform
+    from fedgrid.engine.partition.settings import Split
 
 OPTIONS: tuple[str, ...] = ("alpha",)
 DEFAULTS: Mapping[str, object] = MappingProxyType({"alpha": 0.1})

@@ -5,20 +5,25 @@ Source: the authors' dataset blueprints. They hold class counts but no shares. T
 -N ln(1 - u/N) draws. A class with few images can therefore have the share 0.000.
 """
 
+from __future__ import annotations
+
 import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.data.dataset import Dataset
 from fedgrid.engine.data.images import ClassLabels, Groups, ImageSet, Positions
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.partition.groups import Balance
+
+if TYPE_CHECKING:
+    from fedgrid.engine.data.dataset import Dataset
+    from fedgrid.engine.partition.groups import Balance
 
 PUBLISHED_DATASETS = ("mnist", "fmnist", "cifar10", "pathmnist", "bloodmnist")
 PUBLISHED_SPLITS = (
@@ -84,7 +89,7 @@ class Facts:
     """Number of groups that the images have themselves, such as writers; None: they have none."""
 
     @classmethod
-    def of(cls, dataset: Dataset) -> "Facts":
+    def of(cls, dataset: Dataset) -> Facts:
         """Return what the registry knows of a data set."""
         return cls(dataset.num_classes, dataset.pool_size, dataset.shape, dataset.num_groups)
 

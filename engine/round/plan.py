@@ -1,19 +1,24 @@
 """What is decided before the clients of a round train."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from fedgrid.algorithms.contract.base import State
-from fedgrid.algorithms.contract.orders import Order
-from fedgrid.engine.checkpoint import RunState
-from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.round.federation import Federation
 from fedgrid.engine.round.meeting import Meeting
-from fedgrid.engine.round.participation import Attendance
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.uplink.ledger import Ledger, ledger_of
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.base import State
+    from fedgrid.algorithms.contract.orders import Order
+    from fedgrid.engine.checkpoint import RunState
+    from fedgrid.engine.clients.pool import Pool
+    from fedgrid.engine.round.federation import Federation
+    from fedgrid.engine.round.participation import Attendance
 
 
 @dataclass(frozen=True)

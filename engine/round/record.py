@@ -1,20 +1,24 @@
 """What a round leaves in the records: its row, its clients' rows, its times, its warnings."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedgrid.algorithms.contract.base import Diagnostics, State
-from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.engine.clients import peak_memory
-from fedgrid.engine.clients.client_round import ClientRound
-from fedgrid.engine.clients.messages import TrainReport
-from fedgrid.engine.clients.stopwatch import Stopwatch
 from fedgrid.engine.records import client_row, round_row
-from fedgrid.engine.round.federation import Federation
-from fedgrid.engine.round.model_tests import ModelTests
-from fedgrid.engine.round.plan import Plan
 from fedgrid.engine.round_metrics import RoundOutcome
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.base import Diagnostics, State
+    from fedgrid.algorithms.contract.updates import Updates
+    from fedgrid.engine.clients.client_round import ClientRound
+    from fedgrid.engine.clients.messages import TrainReport
+    from fedgrid.engine.clients.stopwatch import Stopwatch
+    from fedgrid.engine.round.federation import Federation
+    from fedgrid.engine.round.model_tests import ModelTests
+    from fedgrid.engine.round.plan import Plan
 
 
 def row_of(

@@ -10,21 +10,26 @@ Small updates are an exception where clients train from several models: there tw
 but not the whole round, so each client's update is an entry of its own.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from fedgrid.algorithms.contract.orders import Served
 from fedgrid.algorithms.contract.source import UPDATE, Arrays, Compute
-from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.client_round import ClientRound, Evaluations
 from fedgrid.engine.clients.messages import Memory, Reply, TrainReport, TrainTask
-from fedgrid.engine.clients.pool import Pool
-from fedgrid.engine.clients.stopwatch import Stopwatch
 from fedgrid.engine.round_cache.entry import CacheEntry
 from fedgrid.engine.round_cache.key import digest, of_task
 from fedgrid.engine.round_cache.packing import pack_reports, pack_tests, unpack_reports, unpack_tests
-from fedgrid.engine.round_cache.session_cache import SessionCache
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.orders import Served
+    from fedgrid.algorithms.contract.updates import Vector
+    from fedgrid.engine.clients.pool import Pool
+    from fedgrid.engine.clients.stopwatch import Stopwatch
+    from fedgrid.engine.round_cache.session_cache import SessionCache
 
 FIRST_PAUSE, LAST_PAUSE = 0.01, 1.0
 """Seconds between two lookups while another run holds the round's lock; doubled each time."""

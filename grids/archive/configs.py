@@ -5,7 +5,7 @@ from functools import cache
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import default_data_dir
 from fedgrid.grids.archive.layout import Found
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.archived import MODELS
 
 PRESET = "paper-as-published"

@@ -1,5 +1,7 @@
 """`fedgrid import`: converts the authors' archive to runs in a storage."""
 
+from __future__ import annotations
+
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,21 +10,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 
-from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.storage.lease import Lease
-from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import claim
 from fedgrid.grids.archive import layout, one_run
 from fedgrid.grids.archive.centralised import read_training
 from fedgrid.grids.archive.configs import config_of
 from fedgrid.grids.archive.explanations import read_explanations
 from fedgrid.grids.archive.keep import forget, keep
-from fedgrid.grids.archive.layout import Found
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.summary import write_summary
 from fedgrid.grids.mlflow_log.mark import push_marks
@@ -33,6 +32,11 @@ from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.grid_folder import RUNS, GridFolder
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.redaction import redacted
+
+if TYPE_CHECKING:
+    from fedgrid.engine.configuration.run_config import RunConfig
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.grids.archive.layout import Found
 
 TEXT = """\
 # Runs of the OCFL papers' authors, read from their archive by `fedgrid import`. None of them was run here.

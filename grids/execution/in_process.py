@@ -1,18 +1,23 @@
 """Runs a grid in this process, one run after another: for debuggers and profilers."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import in_one_line
-from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.clock import CLOCK, Clock, backoff
-from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent, run_to_end
-from fedgrid.grids.execution.watch import Watch
+
+if TYPE_CHECKING:
+    from fedgrid.engine.configuration.run_config import RunConfig
+    from fedgrid.engine.round_cache.files import CacheOptions
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.grids.execution.watch import Watch
 
 
 def run_in_process(

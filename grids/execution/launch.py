@@ -1,42 +1,41 @@
 """One launch of a grid: takes the lease, starts Ray and MLflow, runs what is not finished, and shuts down."""
 
+from __future__ import annotations
+
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, redirect_stdout
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, nullcontext, redirect_stdout
+from dataclasses import dataclass, replace
 from shutil import rmtree
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from fedgrid.engine.clients.placement import Placement, at_once, cluster_nodes, most_at_once
-from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.data import own_images
-from fedgrid.engine.errors import RunError
-from fedgrid.engine.plugins import active
 from fedgrid.engine.round_cache import speed
-from fedgrid.engine.round_cache.files import FOLDER
+from fedgrid.engine.round_cache.files import FOLDER, CacheOptions
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.atomic import delete_abandoned
 from fedgrid.engine.storage.lease import Lease
-from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import claim
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.progress import Bars, JsonLines, Lines
 from fedgrid.grids.display.summary import write_summary
-from fedgrid.grids.execution.import_meanwhile import import_meanwhile
+from fedgrid.grids.execution.executors import Executor, InProcess, OnRay
 from fedgrid.grids.execution.interrupt import graceful
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.mlflow_log.mark import push_marks
-from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.planning.claims import of_launch
-from fedgrid.grids.planning.cluster import actors_at_once, connected, known_nodes, placements
-from fedgrid.grids.planning.start_order import in_order
-from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.results.tally import Tally
 from fedgrid.grids.round_cache.retention import Retention
+
+if TYPE_CHECKING:
+    from fedgrid.engine.configuration.run_config import RunConfig
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.grids.mlflow_log.run_log import RunLog
+    from fedgrid.grids.presets.grid import Grid
 
 
 def launch(
@@ -59,45 +58,31 @@ def launch(
         ConfigError: if a run can never fit on the cluster; nothing is started or written then.
         RunError: if the grid as a whole cannot go on.
     """
-    with_ray = bool(todo) and not options.in_process
-    workers = _check_room(todo, options) if with_ray else 0
-    folder = GridFolder(storage, grid.name)
+    executor: Executor = InProcess(options) if options.in_process or not todo else OnRay(todo, options)
+    cached = options.cache is not None
+    claims = of_launch(grid.runs, todo, cached=cached, fresh=options.fresh)
+    # Before standard output is redirected.
     view = _view(grid, options, console)
     with ExitStack() as stack:
-        if options.as_json:
-            # Ray prints messages of its own, until it has shut down.
-            stack.enter_context(redirect_stdout(sys.stderr))
-        cached = options.cache is not None
-        claims = of_launch(grid.runs, todo, cached=cached, fresh=options.fresh)
+        # Ray prints messages of its own, until it has shut down.
+        stack.enter_context(redirect_stdout(sys.stderr) if options.as_json else nullcontext())
         lease = stack.enter_context(Lease(storage, grid.name, claims, warn))
         stack.enter_context(log.own_process())
-        if with_ray and not options.as_json:
-            console.print("Starting Ray ...")
-        if with_ray:
-            # Starting Ray is mostly waiting: for its own processes.
-            import_meanwhile("fedgrid.grids.execution.tune")
-            stack.enter_context(connected(workers))
-        places = _places(todo, options) if with_ray else {}
-        folder.keep(grid.runs, grid.text, grid.source)
-        folder.withdraw_stop()
-        sweep(storage, grid.name, lease)
-        claim(storage)
-        if todo and options.cache is not None:
-            options = replace(options, cache=replace(options.cache, speed=speed.measure(storage, FOLDER)))
+        stack.enter_context(executor.started(console))
+        executor.place(todo)
+        _begin(grid, storage, lease)
+        cache = _measured(options.cache, storage) if todo else options.cache
         log.text = grid.text
         if options.fresh:
-            _forget(todo, storage, options, log)
-            lease.extend(of_launch(grid.runs, todo, cached=cached))
+            _forget(grid, todo, storage, lease, log, cached=cached)
         stack.enter_context(log)
         lease.confirm()
         storage = storage.patient(warn)
-        folder = GridFolder(storage, grid.name)
         for run in unlogged:
             log.finish(run, "FINISHED")
         stack.enter_context(view)
-        retention = Retention(folder, storage, warn, grows=then != ()) if options.cache is not None else None
-        if retention is not None:
-            retention.begin()
+        folder = GridFolder(storage, grid.name)
+        retention = Retention(folder, storage, warn, grows=then != ()) if cached else None
         watch = Watch(
             folder=folder,
             storage=storage,
@@ -106,30 +91,62 @@ def launch(
             view=view,
             lease=lease,
             retention=retention,
-            check_cluster=lambda: _still_fits(places),
+            check_cluster=executor.check,
         )
         with graceful(watch.ask_to_stop):
-            _run(grid, todo, places, storage, options, watch)
-            growth = iter(then)
-            while not watch.all_stopped and (grown := next(growth, None)) is not None:
-                failed = {failure.config.run_id for failure in watch.failures}
-                todo = [
-                    run for run in unfinished(grown.runs, storage, grown.until) if run.run_id not in failed
-                ]
-                lease.extend(of_launch(grown.runs, todo, cached=cached))
-                folder.keep(grown.runs, grown.text, grown.source)
-                _count_new(grid, grown, storage, watch.tally)
-                grid = grown
-                if todo:
-                    places = _places(todo, options) if with_ray else {}
-                    _run(grid, todo, places, storage, options, watch)
-            if retention is not None and not watch.stopping:
-                retention.conclude(grid.until)
+            _Runs(storage, folder, executor, watch, retention, cache).do(grid, todo, then)
         watch.write_progress()
-        summary = write_summary(folder.runs(), storage, folder.path)
-        log.summary([summary], watch.tally.done, len(watch.failures), stopped=watch.stopping)
+        written = [write_summary(folder.runs(), storage, folder.path)]
+        log.summary(written, watch.tally.done, len(watch.failures), stopped=watch.stopping)
     push_marks(grid.runs, storage)
     return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Does the runs of a grid, and of those that it grows to."""
+
+    storage: Storage
+    folder: GridFolder
+    executor: Executor
+    watch: Watch
+    retention: Retention | None
+    cache: CacheOptions | None
+
+    def do(self, grid: Grid, todo: Sequence[RunConfig], then: Iterable[Grid]) -> None:
+        if self.retention is not None:
+            self.retention.begin()
+        self.executor.run(grid, todo, self.storage, self.watch, self.cache)
+        growth = iter(then)
+        while not self.watch.all_stopped and (grown := next(growth, None)) is not None:
+            self._grow(grid, grown)
+            grid = grown
+        if self.retention is not None and not self.watch.stopping:
+            self.retention.conclude(grid.until)
+
+    def _grow(self, grid: Grid, grown: Grid) -> None:
+        failed = {failure.config.run_id for failure in self.watch.failures}
+        left = unfinished(grown.runs, self.storage, grown.until)
+        todo = [run for run in left if run.run_id not in failed]
+        self.watch.lease.extend(of_launch(grown.runs, todo, cached=self.retention is not None))
+        self.folder.keep(grown.runs, grown.text, grown.source)
+        _count_new(grid, grown, self.storage, self.watch.tally)
+        if todo:
+            self.executor.place(todo)
+            self.executor.run(grown, todo, self.storage, self.watch, self.cache)
+
+
+def _begin(grid: Grid, storage: Storage, lease: Lease) -> None:
+    """Write the grid's folder, and clean up what killed drivers left."""
+    folder = GridFolder(storage, grid.name)
+    folder.keep(grid.runs, grid.text, grid.source)
+    folder.withdraw_stop()
+    sweep(storage, grid.name, lease)
+    claim(storage)
+
+
+def _measured(cache: CacheOptions | None, storage: Storage) -> CacheOptions | None:
+    return cache and replace(cache, speed=speed.measure(storage, FOLDER))
 
 
 def sweep(storage: Storage, grid: str, lease: Lease) -> None:
@@ -138,64 +155,6 @@ def sweep(storage: Storage, grid: str, lease: Lease) -> None:
     A writer of another driver may hang, and go on later.
     """
     delete_abandoned(storage.root, *([f"{GRIDS}/{grid}"] if lease.others() else [FOLDER, GRIDS]))
-
-
-def _run(
-    grid: Grid,
-    runs: Sequence[RunConfig],
-    places: Mapping[int, Placement],
-    storage: Storage,
-    options: LaunchOptions,
-    watch: Watch,
-) -> None:
-    """Run all `runs`: on Ray if they have placements, else in this process."""
-    if not places:
-        # Imports torch, which a driver of actors does without.
-        from fedgrid.grids.execution.in_process import run_in_process
-
-        run_in_process(
-            in_order(runs),
-            storage,
-            options.data_dir,
-            watch,
-            options.retries,
-            grid.until,
-            options.cache,
-            accept_changes=options.accept_changes,
-        )
-        return
-    # Importing Ray Tune takes a second.
-    from fedgrid.grids.execution.server_trainable import LaunchContext
-    from fedgrid.grids.execution.tune import run_trials
-
-    side_by_side = most_at_once(places.values(), cluster_nodes()) if options.cache is not None else 1
-    runs = in_order(runs, max(1, side_by_side))
-    until = dict(grid.until)
-    plugins = active.sources(digest for run in runs for digest in run.plugin_digests)
-    context = LaunchContext(
-        grid.name,
-        runs,
-        places,
-        storage,
-        options.data_dir,
-        watch.lease.token,
-        until,
-        options.cache,
-        plugins,
-        own_images.places(name for run in runs for name in run.own_images),
-        options.accept_changes,
-    )
-    run_trials(context, watch, options.retries)
-
-
-def _places(runs: Sequence[RunConfig], options: LaunchOptions) -> Mapping[int, Placement]:
-    nodes, request = cluster_nodes(), options.request
-    if any(node.gpus for node in nodes):
-        # Imports torch, which a driver of actors does without.
-        from fedgrid.grids.planning.gpu_share import measure_on_cluster, with_measured_share
-
-        request = with_measured_share(runs, nodes, request, options.data_dir, measure_on_cluster)
-    return placements(runs, nodes, request, by_shared_prefix=options.cache is not None)
 
 
 def _tally(grid: Grid, todo: Sequence[RunConfig], storage: Storage) -> Tally:
@@ -213,40 +172,22 @@ def _count_new(grid: Grid, grown: Grid, storage: Storage, tally: Tally) -> None:
     tally.add(todo, rounds_done, len(new) - len(todo))
 
 
-def _check_room(todo: Sequence[RunConfig], options: LaunchOptions) -> int:
-    """Refuse runs that can never fit, before Ray is started, if the cluster's nodes are known.
-
-    Return how many actors the runs will have at the same time, 0 if the nodes are not known.
-    """
-    nodes = known_nodes()
-    if nodes is None:
-        return 0
-    return actors_at_once(todo, nodes, options.request, by_shared_prefix=options.cache is not None)
-
-
-def _still_fits(places: Mapping[int, Placement]) -> None:
-    """Check that at least one placement still fits on the cluster, which may have lost nodes.
-
-    Raises:
-        RunError: if none does.
-    """
-    nodes = cluster_nodes()
-    if places and not any(at_once(placement, nodes) for placement in places.values()):
-        raise RunError(
-            f"the cluster has shrunk to {len(nodes)} nodes, and no run fits on them; add nodes, or repeat "
-            "the command with --clients-per-actor for fewer actors"
-        )
-
-
-def _forget(runs: Sequence[RunConfig], storage: Storage, options: LaunchOptions, log: RunLog) -> None:
-    """Delete these runs on disk and in MLflow, and all cached rounds that they could use."""
-    log.forget(runs)
-    shared_prefixes = (
-        {f"{FOLDER}/{run.shared_prefix}" for run in runs} if options.cache is not None else set()
-    )
-    for name in (*(folder_of(storage.root, run).name for run in runs), *sorted(shared_prefixes)):
+def _forget(
+    grid: Grid,
+    todo: Sequence[RunConfig],
+    storage: Storage,
+    lease: Lease,
+    log: RunLog,
+    *,
+    cached: bool,
+) -> None:
+    """Delete what is to be done again, on disk and in MLflow, and all cached rounds that it could use."""
+    log.forget(todo)
+    shared_prefixes = {f"{FOLDER}/{run.shared_prefix}" for run in todo} if cached else set()
+    for name in (*(folder_of(storage.root, run).name for run in todo), *sorted(shared_prefixes)):
         storage.remove(name)
         rmtree(storage.root / name, ignore_errors=True)
+    lease.extend(of_launch(grid.runs, todo, cached=cached))
 
 
 def _view(grid: Grid, options: LaunchOptions, console: Console) -> Bars | Lines | JsonLines:

@@ -3,13 +3,15 @@
 A trial resumes from its run's folder, not from Tune's files, which are deleted.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
 os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
@@ -25,8 +27,10 @@ from fedgrid.engine.errors import RunError
 from fedgrid.grids.execution.run_events import RoundDone
 from fedgrid.grids.execution.server_deadlines import ServerDeadlines
 from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
-from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.local_ray.start import light_tune
+
+if TYPE_CHECKING:
+    from fedgrid.grids.execution.watch import Watch
 
 
 def run_trials(
@@ -49,7 +53,12 @@ def run_trials(
 
 
 def _give(
-    indices: list[int], given: int, context: LaunchContext, watch: Watch, retries: int, listener: "_Listener"
+    indices: list[int],
+    given: int,
+    context: LaunchContext,
+    watch: Watch,
+    retries: int,
+    listener: _Listener,
 ) -> None:
     """Give Tune the runs of these indices, which have been given so many times before; it may retry them."""
     with TemporaryDirectory(prefix="fedgrid-driver-") as folder:

@@ -1,21 +1,26 @@
 """What a grid's driver does with the events of its runs: count them, and pass them to screen and MLflow."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.run_folder import RunFolder, folder_of
-from fedgrid.engine.storage.lease import Lease
-from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.display.progress import Bars, JsonLines, Lines
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent, RunFinished, RunPreparing, RunStarted
-from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.results import outcome
-from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import Outcome
-from fedgrid.grids.results.tally import Tally
-from fedgrid.grids.round_cache.retention import Retention
+
+if TYPE_CHECKING:
+    from fedgrid.engine.configuration.run_config import RunConfig
+    from fedgrid.engine.storage.lease import Lease
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.grids.display.progress import Bars, JsonLines, Lines
+    from fedgrid.grids.mlflow_log.run_log import RunLog
+    from fedgrid.grids.results.grid_folder import GridFolder
+    from fedgrid.grids.results.outcome import Outcome
+    from fedgrid.grids.results.tally import Tally
+    from fedgrid.grids.round_cache.retention import Retention
 
 TICK_SECONDS = 1.0
 """How often the driver checks whether it should stop, and updates the screen."""

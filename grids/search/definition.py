@@ -19,7 +19,8 @@ from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.configuration.validation import explain
 from fedgrid.engine.errors import ConfigError, hint, unknown, unknown_key
 from fedgrid.grids.presets.axis_keys import SETTING
-from fedgrid.grids.presets.grid import Grid, load_grid, load_preset
+from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.presets.load import load_grid, load_preset
 from fedgrid.grids.presets.overrides import merge
 from fedgrid.grids.presets.preset_files import (
     KEYS,

@@ -4,11 +4,14 @@ ARI needs the hidden groups, which are known only in an experiment. So the best 
 reported beside the best by an objective without labels, and never instead of it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedgrid.grids.search.space import Params
+if TYPE_CHECKING:
+    from fedgrid.grids.search.space import Params
 
 
 @dataclass(frozen=True)

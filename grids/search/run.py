@@ -1,16 +1,17 @@
 """`fedgrid search`, once its options are parsed."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from fedgrid.engine.format import seal
 from fedgrid.engine.storage.atomic import write_text
-from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.display.summary import print_finished
-from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.run import launch_remaining
 from fedgrid.grids.mlflow_log.mark import MARK
 from fedgrid.grids.mlflow_log.run_log import RunLog
@@ -21,12 +22,16 @@ from fedgrid.grids.presets.axis_keys import SETTING
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.search import files
-from fedgrid.grids.search.definition import Search
-from fedgrid.grids.search.objectives import Trial
 from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.grids.search.show import show
 from fedgrid.redaction import redacted
 from fedgrid.tracking.mlflow.store import TrackingError
+
+if TYPE_CHECKING:
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
+    from fedgrid.grids.search.definition import Search
+    from fedgrid.grids.search.objectives import Trial
 
 
 def run_search(search: Search, storage: Storage, options: LaunchOptions, console: Console) -> LaunchResult:

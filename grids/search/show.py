@@ -1,23 +1,28 @@
 """The result of a search on the terminal: its trials, best first, and both kinds of best."""
 
+from __future__ import annotations
+
 from collections import Counter
 from functools import partial
 from shlex import quote
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.progress import work_done
 from fedgrid.grids.display.tables import cell, titled_table
-from fedgrid.grids.execution.launch_types import LaunchResult
 from fedgrid.grids.presets.axis_keys import text_of
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.search.definition import Search
 from fedgrid.grids.search.early_stop import Rung, round_at
 from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
-from fedgrid.grids.search.progress import SearchProgress
+
+if TYPE_CHECKING:
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.grids.execution.launch_types import LaunchResult
+    from fedgrid.grids.search.definition import Search
+    from fedgrid.grids.search.progress import SearchProgress
 
 ROWS_SHOWN = 40
 

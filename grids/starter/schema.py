@@ -133,11 +133,13 @@ def _one_or_several(one: Schema) -> Schema:
 
 def _own_key(name: str, keys: Mapping[str, Schema]) -> Schema:
     """Return the schema of a key of the file that is none of a run."""
+    return (_keys_of_grids(keys) | _keys_of_searches())[name]
+
+
+def _keys_of_grids(keys: Mapping[str, Schema]) -> dict[str, Schema]:
     axes: Schema = {axis: {} for axis in axis_keys()}
     then = {key: (keys[key] if key != ALGORITHM else {"type": "object"}) for key in OVERRIDABLE}
-    ranges = {key: {"type": "boolean" if key == "log" else "number"} for key in RANGE_KEYS}
-    space = {"type": "object", "additionalProperties": False, "properties": ranges}
-    found: Mapping[str, Schema] = {
+    return {
         SEEDS: {**_one_or_several(SEED), "description": "As seed; also 0..4, both ends included."},
         AXES_KEY: _object(axes, "Any key of a run, with dots, and its values: training.rounds: [5, 10]."),
         "filter": _object(axes, "Keep only the runs whose axes have these values."),
@@ -160,6 +162,13 @@ def _own_key(name: str, keys: Mapping[str, Schema]) -> Schema:
             "items": {"type": "string"},
             "description": "Python files with algorithms, clusterers or models of your own.",
         },
+    }
+
+
+def _keys_of_searches() -> dict[str, Schema]:
+    ranges = {key: {"type": "boolean" if key == "log" else "number"} for key in RANGE_KEYS}
+    space = {"type": "object", "additionalProperties": False, "properties": ranges}
+    return {
         SEARCH: {
             "type": "object",
             "additionalProperties": {"anyOf": [space, {"type": "array", "minItems": 1}]},
@@ -173,7 +182,6 @@ def _own_key(name: str, keys: Mapping[str, Schema]) -> Schema:
             "description": "Stop the worse trials early: true, or at: [ROUND, ...] and keep: SHARE.",
         },
     }
-    return found[name]
 
 
 def _object(properties: Mapping[str, Schema], meaning: str = "") -> Schema:

@@ -33,7 +33,7 @@ from fedgrid.engine.round.participation import Participation
 from fedgrid.engine.run_setup import prepare
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training.settings import Evaluation
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 
 NOWHERE = Path("no-data-needed")
 SHARED_DATA = Path(__file__).parents[2].parent / "shared" / "data"

@@ -13,7 +13,7 @@ from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 
 pytestmark = pytest.mark.slow
 

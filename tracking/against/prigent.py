@@ -38,6 +38,8 @@ OF_ROWS = {"IFCA": ("ifca",), "LADD": ("ladd",)}
 OF_EMBEDDINGS = ("sign", "flip")
 
 Of = Callable[[Result], float]
+Columns = Sequence[tuple[str, str, int, Of]]
+"""Heading, key of the published numbers, digits, and the number of a run."""
 
 
 def against_prigent(study: Study) -> tuple[Table, ...]:
@@ -77,7 +79,7 @@ def _costs(study: Study, dataset: str) -> Table:
         found = cost(result, ACCURACY, target, "with-test")
         return found.rounds, found.bytes / GIGA, found.seconds / fedavg
 
-    columns: Sequence[tuple[str, str, int, Of]] = (
+    columns: Columns = (
         (f"rounds to {target:.0%}", "rounds", 0, lambda result: until(result)[0]),
         ("accuracy, %", "accuracy", 2, lambda result: 100 * result.mean(ACCURACY, last=last)),
         ("GB", "gb", 2, lambda result: float(sent(result, "with-test")[-1]) / GIGA),
@@ -85,21 +87,6 @@ def _costs(study: Study, dataset: str) -> Table:
         (f"GB to {target:.0%}", "gb_to_target", 2, lambda result: until(result)[1]),
         (f"time to {target:.0%}", "seconds_to_target", 2, lambda result: until(result)[2]),
     )
-    published = numbers.prigent()
-    whole = float(published[dataset, FEDAVG]["seconds"])
-    rows = []
-    for algorithm in study.algorithms:
-        part = study.where(algorithm=algorithm)
-        run = part.runs[0]
-        printed = published[dataset, row_of(run)]
-        cells = []
-        for _, key, digits, of in columns:
-            known = printed[key]
-            if known and key.startswith("seconds"):
-                known = fixed(float(known) / whole, digits)
-            cells.append(median([of(result) for result in part.finished], digits, known))
-        notes = OF_EMBEDDINGS if encoder_of(run) else OF_ROWS.get(str(run.published), ())
-        rows.append(Row(algorithm, tuple(cells), notes=notes))
     of_all = ("bytes", "softmax") if dataset == "mnist" else ("bytes",)
     extra = " ".join(NOTES[key] for key in (*of_all, *(("femnist",) if dataset == "femnist" else ())))
     table = Table(
@@ -110,11 +97,24 @@ def _costs(study: Study, dataset: str) -> Table:
         f"what was sent before training. Times: as a share of FedAvg's whole run. {NONE}: not reached. "
         f"{extra}",
         tuple(Column(heading) for heading, *_ in columns),
-        tuple(rows),
+        tuple(_row(study, dataset, algorithm, columns) for algorithm in study.algorithms),
         corner="algorithm",
         notes=NOTES,
     )
     return lettered(explained(table, study))
+
+
+def _row(study: Study, dataset: str, algorithm: str, columns: Columns) -> Row:
+    part, published = study.where(algorithm=algorithm), numbers.prigent()
+    run = part.runs[0]
+    printed = dict(published[dataset, row_of(run)])
+    cells = []
+    for _, key, digits, of in columns:
+        if printed[key] and key.startswith("seconds"):
+            printed[key] = fixed(float(printed[key]) / float(published[dataset, FEDAVG]["seconds"]), digits)
+        cells.append(median([of(result) for result in part.finished], digits, printed[key]))
+    notes = OF_EMBEDDINGS if encoder_of(run) else OF_ROWS.get(str(run.published), ())
+    return Row(algorithm, tuple(cells), notes=notes)
 
 
 def _flips(study: Study, dataset: str) -> Table:

@@ -4,6 +4,7 @@ Shapes: an image of C channels and H x W pixels.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -57,23 +58,18 @@ def map_grid(shown: Sequence[Shown]) -> Figure:
             first = next(iter(of_image.values()))
             for line, part in enumerate(parts):
                 row = number * len(parts) + line
-                axes = panel(row, 0)
-                axes.imshow(_visible(first.pixels_CHW), interpolation="nearest")
-                axes.set_title(f"label {first.label}", fontsize=SMALL)
-                axes.text(
-                    -0.08,
-                    0.5,
-                    f"client {client}",
-                    transform=axes.transAxes,
-                    rotation=90,
-                    ha="right",
-                    va="center",
-                    fontsize=SMALL,
-                )
+                _draw_image(panel(row, 0), first)
                 for column, algorithm in enumerate(part, start=1):
                     _draw(panel(row, column), of_image.get(algorithm), algorithm, side)
         _colour_bar(figure, (width - SIDE - BAR + 0.05) / width, BAR / width)
     return figure
+
+
+def _draw_image(axes: Axes, each: Shown) -> None:
+    axes.imshow(_visible(each.pixels_CHW), interpolation="nearest")
+    axes.set_title(f"label {each.label}", fontsize=SMALL)
+    style: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "center", "fontsize": SMALL}
+    axes.text(-0.08, 0.5, f"client {each.client}", transform=axes.transAxes, **style)
 
 
 def _draw(axes: Axes, each: Shown | None, algorithm: str, side: float) -> None:

@@ -1,5 +1,7 @@
 """The tables of significance tests between algorithms: p of each pair, and the size of each difference."""
 
+from collections.abc import Iterator
+
 from fedgrid.tracking.scoring.paired_tests import ALPHA, Pair
 from fedgrid.tracking.scoring.signed_ranks import LEAST_DIFFERENCES, LEVEL, SignedRanks
 from fedgrid.tracking.scoring.statistics import Comparison
@@ -54,24 +56,11 @@ def significance(comparison: Comparison) -> Table:
 def effects(comparison: Comparison) -> Table:
     """Return the table of pairs, the better rank first: wins, size of the difference, its interval and p."""
     over_datasets = comparison.num_datasets > 0
-    words = []
-    if comparison.pairs:
-        words = [
-            f"By {comparison.measure}, {comparison.where}: in how many the first algorithm is better, equal "
-            f"and worse. {EFFECT}",
-            f"p over scenarios: two-sided exact signed-rank test of pairs that differ in {LEAST_DIFFERENCES} "
-            "scenarios or more.",
-            "p over data sets: t-test of the means of each data set, as of a mixed model in which data sets "
-            "are random; –: the difference is the same in all."
-            if over_datasets
-            else "",
-            f"After Holm's correction; bold below {ALPHA}.",
-        ]
-    words += [*_friedman(comparison), *comparison.remarks]
+    words = [*_effect_words(comparison), *_friedman(comparison), *comparison.remarks]
     return Table(
         f"effects-{slug(comparison.measure)}",
         f"Size of differences: {comparison.measure}",
-        " ".join(word for word in words if word),
+        " ".join(words),
         (
             *(Column(name, "scenarios") for name in ("better", "equal", "worse")),
             *map(Column, EFFECT_COLUMNS),
@@ -94,6 +83,25 @@ def effects(comparison: Comparison) -> Table:
         corner="algorithm",
         part="better rank",
     )
+
+
+def _effect_words(comparison: Comparison) -> Iterator[str]:
+    if not comparison.pairs:
+        return
+    yield (
+        f"By {comparison.measure}, {comparison.where}: in how many the first algorithm is better, equal and "
+        f"worse. {EFFECT}"
+    )
+    yield (
+        f"p over scenarios: two-sided exact signed-rank test of pairs that differ in {LEAST_DIFFERENCES} "
+        "scenarios or more."
+    )
+    if comparison.num_datasets > 0:
+        yield (
+            "p over data sets: t-test of the means of each data set, as of a mixed model in which data sets "
+            "are random; –: the difference is the same in all."
+        )
+    yield f"After Holm's correction; bold below {ALPHA}."
 
 
 def counts(test: SignedRanks) -> tuple[Cell, ...]:

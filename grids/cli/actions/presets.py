@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from fedgrid.grids.display.tables import choice_table
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.presets.preset_files import preset_names, source
 
 

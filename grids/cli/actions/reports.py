@@ -1,15 +1,16 @@
 """Write the pages of `fedgrid report` and `fedgrid compare`: tables and figures of one grid, or of two."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.storage.atomic import disk_errors
-from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.analyses.report import sections
 from fedgrid.grids.cli.actions.analyses import shown_analyses
 from fedgrid.grids.display.plain import print_plain, warn
@@ -22,12 +23,15 @@ from fedgrid.grids.results.own_items import own_items, with_own_items
 from fedgrid.grids.results.study import load
 from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
 from fedgrid.tracking.report.contents import NOTHING_PUBLISHED, comparison_page, report_page
-from fedgrid.tracking.report.page import Page
 from fedgrid.tracking.report.write import Written, write
 from fedgrid.tracking.scoring.cost import AS_USUAL, DEFAULT, Target, Terms, Traffic, Unit
-from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.comparison import paired_algorithms
-from fedgrid.tracking.tables.table import Table
+
+if TYPE_CHECKING:
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.tracking.report.page import Page
+    from fedgrid.tracking.scoring.study import Study
+    from fedgrid.tracking.tables.table import Table
 
 PUBLISHED = "published"
 """The value of `--against` that is not the name of a grid."""

@@ -39,7 +39,7 @@ def data(
 ) -> None:
     """List the data sets, or show the class counts per client of one scenario."""
     from fedgrid.grids.cli.actions.listings import list_datasets, show_scenario
-    from fedgrid.grids.presets.grid import is_scenario, load_grid, scenario_values
+    from fedgrid.grids.presets.load import is_scenario, load_grid, scenario_values
 
     folder = data_folder(data_dir)
     axes = scenario.axes()

@@ -74,7 +74,7 @@ def run(
     """
     from fedgrid.grids.execution.run import run_grid
     from fedgrid.grids.planning.cluster import nodes_to_run_on
-    from fedgrid.grids.presets.grid import load_grid
+    from fedgrid.grids.presets.load import load_grid
     from fedgrid.grids.search.tuned import noted, read_tuned
 
     options = launch.options(in_process=in_process, fresh=fresh, per_run=per_run)

@@ -25,7 +25,7 @@ from fedgrid.engine.run_setup import prepare
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 from tests.helpers.plugin_files import ALGORITHM, CLUSTERER, MODEL, renamed
 
 NOWHERE = Path("unused")

@@ -5,7 +5,7 @@ import pytest
 from fedgrid.engine.errors import ConfigError
 from fedgrid.grids.archive import layout
 from fedgrid.grids.archive.configs import config_of
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.archived import is_archived
 from tests.helpers.small_archive import SCENARIO, write_run
 

@@ -11,7 +11,7 @@ from fedgrid.engine.integrity import made_with
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.centralised import folder
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 
 SMALL = ("centralised", "digits", "--epochs", 3)

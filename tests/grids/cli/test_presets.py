@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fedgrid.grids.cli.actions.presets import subject
-from fedgrid.grids.presets.grid import preset_names
+from fedgrid.grids.presets.load import preset_names
 from tests.helpers.command_line import fedgrid
 
 

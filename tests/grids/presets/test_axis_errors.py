@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedgrid.engine.errors import ConfigError
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 
 NOWHERE = Path("no-data-needed")
 EPOCHS = "axes: {training.local_epochs: [1, 5]}\n"

@@ -9,7 +9,7 @@ from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.uplink.steps import Clip, Noise
 from fedgrid.grids.presets.axis_keys import AXES, KIND, axis_keys, in_run_order, text_of, value_text
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 
 NOWHERE = Path("no-data-needed")
 EPOCHS = "axes: {training.local_epochs: [1, 5]}\n"

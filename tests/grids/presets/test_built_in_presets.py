@@ -11,7 +11,7 @@ from fedgrid.engine.data.datasets import load
 from fedgrid.engine.partition.scenarios import PUBLISHED_SPLITS, SCENARIOS
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.uplink.steps import clip_of, noise_of
-from fedgrid.grids.presets.grid import load_grid, preset_names
+from fedgrid.grids.presets.load import load_grid, preset_names
 from fedgrid.grids.results.study import describe
 from fedgrid.tracking.against.flis import scenario_of
 from fedgrid.tracking.published import numbers

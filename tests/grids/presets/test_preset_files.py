@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 
 NOWHERE = Path("no-data-needed")
 

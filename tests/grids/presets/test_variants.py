@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.presets.variants import variant_of, variant_settings
 from fedgrid.grids.results.axes import name_of, naming_keys
 

@@ -4,7 +4,7 @@ import pytest
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder, check_source
 
 TEXT = "clients: 3\nalgorithm: fedavg\nseed: {seed}\n"

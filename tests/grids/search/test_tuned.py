@@ -7,7 +7,7 @@ import pytest
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.format import seal
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.search.tuned import noted, read_tuned
 from tests.helpers.command_line import fedgrid
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.search.definition import load_search
 from tests.helpers.command_line import fedgrid as command
 

@@ -10,7 +10,7 @@ from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.data import datasets
 from fedgrid.engine.data.datasets import find, is_here, load
 from fedgrid.engine.errors import ConfigError, DataError
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.submit import images
 from fedgrid.grids.submit.grid_files import stage
 from fedgrid.grids.submit.images import Shipment, relative

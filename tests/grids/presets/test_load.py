@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from fedgrid.engine.errors import ConfigError
-from fedgrid.grids.presets.grid import load_grid
+from fedgrid.grids.presets.load import load_grid
 
 NOWHERE = Path("no-data-needed")
 

@@ -1,0 +1,166 @@
+"""From a preset, a YAML file and options to the runs of a grid."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.partition.scenarios import SCENARIOS
+from fedgrid.grids.presets.axes import Axes, choose, extend, filter_of, items, keep
+from fedgrid.grids.presets.axis_keys import AXES, SPLIT, axis_keys
+from fedgrid.grids.presets.changes import Change
+from fedgrid.grids.presets.expand import Description, expand
+from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.presets.overrides import Override
+from fedgrid.grids.presets.preset_files import (
+    Preset,
+    defaults,
+    file_meant,
+    is_path,
+    open_preset,
+    preset_names,
+    read_preset,
+)
+from fedgrid.grids.presets.variants import variant_settings
+from fedgrid.grids.presets.yaml_file import at
+
+SCENARIO = re.compile(r"(.+?)-(\d+)-([a-z][a-z-]*)")
+"""`Scenario.name`: data set, clients, split."""
+
+
+def load_grid(
+    what: str | None,
+    options: Mapping[str, Any],
+    changes: Sequence[str],
+    data_dir: Path,
+    *,
+    filters: Sequence[str] = (),
+    seeds: str | None = None,
+    extends: Sequence[str] = (),
+    overrides: Sequence[Override] = (),
+    name: str | None = None,
+) -> Grid:
+    """Return the grid that a command line describes.
+
+    Args:
+        what: a preset's or a scenario's name, the path of a YAML file, or None for options alone.
+        options: axis -> value or list; replaces the file's values.
+        changes: `key.key=value` each, applied after everything else.
+        filters: `axis=value,axis=value` each; a run must pass all of them.
+        seeds: `0..4`, `3` or `0,2,5`; replaces the file's seeds.
+        extends: `axis+=value,value` each: values that the grid does not have yet.
+        overrides: applied after the file's own.
+        name: the grid's name; None is that of the preset or file.
+
+    Raises:
+        ConfigError: for an unknown key or an invalid value, if no run is left, and for a file that would take
+            a preset's name.
+    """
+    if seeds is not None and "seed" in options:
+        raise ConfigError(f"--seed {options['seed']} and --seeds {seeds} both give seeds: leave one out")
+    own, preset, text, source = _read(what, options)
+    if name is None and what not in preset_names() and own in preset_names():
+        raise ConfigError(f"{what} would take the name of the preset {own}: name its grid with --name")
+    described = replace(preset.description, overrides=(*preset.description.overrides, *overrides))
+    grid = load_preset(
+        name or own,
+        replace(preset, description=described),
+        text,
+        options,
+        changes,
+        data_dir,
+        filters,
+        seeds,
+        extends,
+    )
+    return replace(grid, source="" if name else source)
+
+
+def load_preset(
+    name: str,
+    preset: Preset,
+    text: str,
+    options: Mapping[str, Any],
+    changes: Sequence[str],
+    data_dir: Path,
+    filters: Sequence[str] = (),
+    seeds: str | None = None,
+    extends: Sequence[str] = (),
+) -> Grid:
+    """Return the grid that a preset and a command line describe; as `load_grid`."""
+    axes = dict(keep(preset.description.axes, preset.filter))
+    axes |= {axis: items(axis, value) for axis, value in options.items()}
+    nested: list[Change] = []
+    for change in map(Change.parse, changes):
+        key = ".".join(change.keys) if change.keys != ("split", "kind") else "split"
+        if key in axes:
+            axes[key] = items(key, change.value)
+            nested = [earlier for earlier in nested if earlier.keys[: len(change.keys)] != change.keys]
+        else:
+            nested.append(change)
+    chosen = _narrow(_widen(axes, seeds, extends), filters)
+    description = replace(preset.description, axes=chosen, changes=tuple(nested))
+    runs = expand(description, data_dir)
+    named = {*chosen, *variant_settings(runs), *variant_settings(runs, f"{SPLIT}.")}
+    further = tuple(axis for axis in axis_keys() if axis in named and axis not in AXES)
+    return Grid(name, runs, text, further)
+
+
+def is_scenario(name: str) -> bool:
+    """Return whether a name is meant as a scenario's; the user's own images may have any dashes."""
+    return ":" not in name and (name.count("-") > 2 or SCENARIO.fullmatch(name) is not None)
+
+
+def scenario_values(name: str) -> dict[str, Any]:
+    """Return the keys of a scenario, of the papers' forty or any other, from its name as it is printed.
+
+    Raises:
+        ConfigError: if it is no such name; whether its parts exist is checked with the run.
+    """
+    parts = SCENARIO.fullmatch(name)
+    if parts is None:
+        raise ConfigError(
+            f"no scenario '{name}': expected DATASET-CLIENTS-SPLIT, as in {next(iter(SCENARIOS))}"
+        )
+    dataset, clients, split = parts.groups()
+    return {"dataset": dataset, "split": split, "clients": int(clients)}
+
+
+def _read(what: str | None, options: Mapping[str, Any]) -> tuple[str, Preset, str, str]:
+    """Return name, content, text and source of the preset, file or scenario that the command line names."""
+    if what and (what in preset_names() or is_path(what) or file_meant(what) or not is_scenario(what)):
+        file = open_preset(what)
+        source = f"preset {what}" if what in preset_names() else _path(what)
+        return Path(what).stem, read_preset(file, (what,)), file.text, source
+    values = scenario_values(what) if what else {}
+    axes = {**defaults(), **{axis: items(axis, value) for axis, value in values.items()}}
+    text = yaml.safe_dump({**values, **options}, sort_keys=False)
+    return "runs", Preset(Description(axes, {}), {}), text, "options"
+
+
+def _path(file: str) -> str:
+    """Return the place of a file; FEDGRID_SOURCE names it where the file was sent to a cluster."""
+    return os.environ.get("FEDGRID_SOURCE") or str(Path(file).resolve())
+
+
+def _widen(axes: Axes, seeds: str | None, extends: Sequence[str]) -> Axes:
+    if seeds is not None:
+        with at("--seeds"):
+            axes = {**axes, "seed": items("seed", seeds)}
+    for text in extends:
+        with at(f"--extend {text}"):
+            axes = extend(axes, text)
+    return axes
+
+
+def _narrow(axes: Axes, filters: Sequence[str]) -> Axes:
+    whole = axes
+    for text in filters:
+        with at(f"--filter {text}"):
+            axes = keep(axes, choose(filter_of(text), whole))
+    return axes
