@@ -26,7 +26,7 @@ from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.explained import GRID, RUNS, finished_grid
 from tests.helpers.small_grid import NOWHERE
 
-PLUGIN = Path(__file__).with_name("own_analysis.py")
+PLUGIN = Path(__file__).parents[3] / "docs" / "spread.py"
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def storage(finished, tmp_path):
 
 def run(storage, **options):
     how = How(**{"in_process": True, "as_json": True, **options})
-    own, console = own_analysis("models"), Console(quiet=True)
+    own, console = own_analysis("spread"), Console(quiet=True)
     return analyse(own, GRID, storage, NOWHERE, AnalysisSettings(), console, how=how)
 
 
@@ -54,30 +54,30 @@ def test_command_computes_resumes_and_logs_a_number_of_each_run(finished, tmp_pa
     shutil.copytree(finished.root, root, dirs_exist_ok=True)
     claim(Storage(root))
     Writer(default_uri(root), GRID, root, artifact_root(root)).write(RUNS[1], (), "FINISHED")
-    command = ("analyse", GRID, "models", "--plugin", PLUGIN, "--storage", root, "--in-process", "--json")
+    command = ("analyse", GRID, "spread", "--plugin", PLUGIN, "--storage", root, "--in-process", "--json")
     first, again = (fedgrid(*command).events[-1] for _ in range(2))
     assert (first["jobs"], first["done_before"], first["failed"]) == (2, 0, 0)
     assert (again["done_before"], again["rows"]) == (2, first["rows"])
-    counts = {row["run_id"]: row["models/count"] for row in first["rows"]}
-    assert counts[RUNS[0].run_id] == 1
+    distances = {row["run_id"]: row["spread/distance"] for row in first["rows"]}
+    assert distances[RUNS[0].run_id] == 0 < distances[RUNS[1].run_id]
     client = MlflowClient(default_uri(root))
     experiment = client.get_experiment_by_name(GRID)
     (logged,) = client.search_runs([experiment.experiment_id], f"tags.`fedgrid.run_id` = '{RUNS[1].run_id}'")
-    assert logged.data.metrics["models/count"] == counts[RUNS[1].run_id]
+    assert logged.data.metrics["spread/distance"] == distances[RUNS[1].run_id]
     (file,) = client.list_artifacts(logged.info.run_id, "analyses")
-    assert file.path.startswith("analyses/models-")
+    assert file.path.startswith("analyses/spread-")
 
 
 def test_report_has_a_section_if_the_plugin_is_named(storage, capsys):
     run(storage)
     grid = GridFolder(storage, GRID)
     [section] = sections(shown_analyses([PLUGIN]), grid, storage, published=False)
-    assert (section.name, section.title) == ("analysis-models", "Models")
+    assert (section.name, section.title) == ("analysis-spread", "Spread")
     [table] = section.items
     assert [row.name for row in table.rows] == ["BNC", "OCFL-KM"]
-    assert table.rows[0].cells[0].value == 1
+    assert table.rows[0].cells[0].value == 0
     assert list(sections(shown_analyses([]), grid, storage, published=False)) == []
-    assert "lacks the analysis models" in capsys.readouterr().err
+    assert "lacks the analysis spread" in capsys.readouterr().err
 
 
 def test_dry_run_starts_and_writes_nothing(storage, capsys):
@@ -105,17 +105,17 @@ def test_asked_to_stop_leaves_the_rest_for_later(storage, monkeypatch):
 
 
 def test_unknown_names_and_settings_are_refused(storage):
-    with pytest.raises(ConfigError, match="unknown analysis 'model'; did you mean 'models'"):
-        own_analysis("model")
+    with pytest.raises(ConfigError, match="unknown analysis 'spred'; did you mean 'spread'"):
+        own_analysis("spred")
     with pytest.raises(ConfigError, match="explain has a command of its own"):
         own_analysis("explain")
-    with pytest.raises(ConfigError, match="--set depth: .*; settings of models: none"):
-        settings_of(own_analysis("models"), ["depth=3"])
+    with pytest.raises(ConfigError, match="--set depth: .*; settings of spread: none"):
+        settings_of(own_analysis("spread"), ["depth=3"])
 
 
 @pytest.mark.ray
 def test_ray_task_loads_the_plugin(storage, ray_session):
-    own, ended = own_analysis("models"), []
+    own, ended = own_analysis("spread"), []
     context = Context(storage, NOWHERE, described(RUNS, storage))
     jobs = own.jobs(RUNS, AnalysisSettings(), context)
     with Lease(storage, GRID) as lease:
