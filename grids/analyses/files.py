@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedgrid.engine import checkpoint
+from fedgrid.engine.errors import RunError
 from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.integrity.files import checksum
 from fedgrid.engine.run_folder import folder_of
@@ -18,6 +19,9 @@ from fedgrid.engine.storage.atomic import disk_errors, write_bytes, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Artifacts, Found, Job
 from fedgrid.tracking.scoring.study import Run
+
+OWN_KEYS = ("run_id", "settings", "state", "files")
+"""Of the mark, beside the results."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,8 @@ class JobFiles:
         if (mark := self.read()) is None:
             return None
         paths = {".json": self.mark, **{end: self.file(end) for end in mark["files"]}}
-        return Found(self.job, run, mark["about"], paths)
+        about = {key: value for key, value in mark.items() if key not in OWN_KEYS}
+        return Found(self.job, run, about, paths)
 
     def read(self) -> dict[str, Any] | None:
         """Return what the mark says; None if there are no whole results of the run's state as it is now.
@@ -70,20 +75,21 @@ class JobFiles:
         """Write the files, then their mark.
 
         Raises:
-            RunError: they cannot be written.
+            RunError: they cannot be written, or a result has the name of a key of the mark.
         """
         mark = {
             "run_id": self.job.config.run_id,
             "settings": self.job.settings.model_dump(mode="json"),
             "state": self._state(),
             "files": {end: sha256(data).hexdigest() for end, data in artifacts.files.items()},
-            "about": artifacts.about,
         }
+        if taken := mark.keys() & artifacts.about.keys():
+            raise RunError(f"a result is called {min(taken)}, which is a key of the mark; rename it")
         with disk_errors(self.run):
             self.mark.parent.mkdir(exist_ok=True)
             for end, data in artifacts.files.items():
                 write_bytes(self.file(end), data)
-            write_text(self.mark, seal(mark, indent=1))
+            write_text(self.mark, seal({**mark, **artifacts.about}, indent=1))
             self.push(*map(self.file, artifacts.files), self.mark)
 
     def push(self, *paths: Path) -> None:
