@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from fedgrid.algorithms.contract.section import Section
-from fedgrid.engine.errors import ConfigError, unknown
+from fedgrid.engine.configuration.validation import explain
+from fedgrid.engine.errors import ConfigError, hint
 from fedgrid.engine.plugins.active import ANALYSES
 from fedgrid.engine.plugins.installed import installed
 from fedgrid.engine.plugins.plugin import load
@@ -15,6 +16,7 @@ from fedgrid.engine.plugins.source import read_source
 from fedgrid.grids.analyses.analysis import Analysis
 from fedgrid.grids.attack.analysis import ATTACK
 from fedgrid.grids.explain.analysis import EXPLAIN
+from fedgrid.grids.presets.changes import Change
 
 BUILT_IN: Mapping[str, Analysis] = {EXPLAIN.name: EXPLAIN, ATTACK.name: ATTACK}
 
@@ -27,12 +29,10 @@ def own_analysis(name: str) -> Analysis:
     """
     if name in BUILT_IN:
         raise ConfigError(f"{name} has a command of its own: `fedgrid {name} GRID`")
-    own = {key: analysis for key, analysis in ANALYSES.items() if key not in BUILT_IN}
-    if not own:
-        raise ConfigError(f"unknown analysis '{name}'; name the Python file that has it with --plugin")
-    if name not in own:
-        raise unknown("analysis", name, own)
-    found: Analysis = own[name]
+    if name not in ANALYSES:
+        guess = hint(name, ANALYSES)
+        raise ConfigError(f"unknown analysis '{name}'; {guess}name the file that lists it with --plugin")
+    found: Analysis = ANALYSES[name]
     return found
 
 
@@ -52,17 +52,10 @@ def settings_of(analysis: Analysis, changes: Sequence[str]) -> Section:
     Raises:
         ConfigError: there is no such key, or its value does not fit.
     """
-    values = {}
+    values: dict[str, Any] = {}
     for change in changes:
-        key, is_there, value = change.partition("=")
-        if not is_there:
-            raise ConfigError(f"--set {change}: expected KEY=VALUE")
-        values[key] = yaml.safe_load(value)
+        values = Change.parse(change).apply(values)
     try:
         return analysis.settings.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        key, allowed = ".".join(map(str, first["loc"])), ", ".join(analysis.settings.model_fields)
-        raise ConfigError(
-            f"--set {key}: {first['msg']}; settings of {analysis.name}: {allowed or 'none'}"
-        ) from error
+        raise explain(error, analysis.settings) from error
