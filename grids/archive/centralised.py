@@ -15,7 +15,7 @@ from typing import Any
 from fedgrid.engine.errors import DataError
 from fedgrid.grids.archive.csv_files import Table, malformed
 from fedgrid.grids.archive.layout import FINAL, LOSS, SETUP, VALIDATION, FoundTraining
-from fedgrid.grids.results.archived_trainings import ArchivedTraining, SetScores
+from fedgrid.grids.archive.training_records import ArchivedTraining, SetScores
 
 EXCHANGED = ("pathmnist", "bloodmnist")
 TESTED = ("test_loss", "accuracy", "f1score")

@@ -8,8 +8,8 @@ row every tenth epoch. `INDE_avg.csv`, the mean of each file, is not read: it fo
 from typing import Any
 
 from fedgrid.grids.archive.csv_files import Table, whole
+from fedgrid.grids.archive.explanation_records import CENTRALISED, STATISTICS
 from fedgrid.grids.archive.layout import FoundExplanations
-from fedgrid.grids.results.archived_explanations import CENTRALISED, STATISTICS
 
 PREFIXES = {"insertion": "ins", "deletion": "del"}
 COLUMNS = {
@@ -23,7 +23,7 @@ COLUMNS = {
 
 
 def read_explanations(found: FoundExplanations) -> list[dict[str, Any]]:
-    """Return the rows of a file, with the columns of `archived_explanations.SCHEMA`.
+    """Return the rows of a file, with the columns of `explanation_records.SCHEMA`.
 
     Raises:
         DataError: it is malformed; names the file and the line.

@@ -17,7 +17,7 @@ from rich.console import Console
 from fedgrid.engine.errors import ConfigError, DataError
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage_id import claim
-from fedgrid.grids.archive import layout, one_run
+from fedgrid.grids.archive import explanation_records, layout, one_run, training_records
 from fedgrid.grids.archive.centralised import read_training
 from fedgrid.grids.archive.configs import config_of
 from fedgrid.grids.archive.explanations import read_explanations
@@ -27,7 +27,6 @@ from fedgrid.grids.display.summary import write_summary
 from fedgrid.grids.mlflow_log.mark import push_marks
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.planning.claims import of_import
-from fedgrid.grids.results import archived_explanations, archived_trainings
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.grid_folder import RUNS, GridFolder
 from fedgrid.grids.results.outcome import is_finished
@@ -100,8 +99,8 @@ def import_archive(
         with nullcontext() if as_json else console.status("Writing to MLflow ..."):
             for grid in grids:
                 _conclude(grid, TEXT.format(truth=TRUTH[published_truth]), storage)
-            archived_trainings.keep(trainings, GridFolder(storage, name))
-            archived_explanations.keep(rows, GridFolder(storage, name))
+            training_records.keep(trainings, GridFolder(storage, name))
+            explanation_records.keep(rows, GridFolder(storage, name))
     of_trainings = [f"{training.dataset}: {training.name}" for training in trainings]
     if as_json:
         others = {"centralised": of_trainings, "explanations": len(rows), "storage": str(storage)}

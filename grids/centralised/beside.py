@@ -6,10 +6,10 @@ from typing import Any
 from rich.console import Console
 
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.archive.training_records import ArchivedTraining, of_dataset
 from fedgrid.grids.centralised.folder import CentralisedFolder
 from fedgrid.grids.centralised.show import table_of
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.results.archived_trainings import ArchivedTraining, of_dataset
 
 PUBLISHED_EPOCH = {"mnist": 31, "fmnist": 41, "cifar10": 11, "pathmnist": 41, "bloodmnist": 41}
 """The epoch, counted from 1, of whose change of the L1 norm the published epsilon_1 is a tenth."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
+from fedgrid.algorithms.registry import published_title
 from fedgrid.engine.configuration.algorithm_of import algorithm_of
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import FedgridError, RunError
@@ -133,7 +134,7 @@ def write_results(config: RunConfig, storage: Storage) -> Mapping[str, Any]:
     with disk_errors(folder):
         for path in figures.write(folder):
             flush(path)
-        scores = of_run(folder)
+        scores = of_run(folder, published_title(config.algorithm["name"]))
         if damage(storage, config):
             set_aside(folder, [SCORES])
         write_text(folder / SCORES, seal(scores, indent=2))

@@ -25,8 +25,6 @@ from fedgrid.grids.results.titles import titles
 from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.scoring.study import Result, Run, Study, plain, read_result
 
-AS_PUBLISHED = " as published"
-
 
 def load(grid: str, storage: Storage | str = "runs", *, sizes: bool = False) -> Study:
     """Read the results of a grid that was launched or imported: the records of each run, by column.
@@ -78,7 +76,7 @@ def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
             split=config.split.kind,
             clients=config.clients,
             algorithm=title,
-            published=registry.title(config.algorithm["name"]).removesuffix(AS_PUBLISHED),
+            published=registry.published_title(config.algorithm["name"]),
             seed=config.seed,
             rounds=config.training.rounds,
             method=registry.title(config.algorithm["name"]),

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedgrid.tracking.records import Columns
 from fedgrid.tracking.scoring.partitions import clustering, of_partitions, published_clustering
-from fedgrid.tracking.scoring.study import AMI_IS_ARI, Result, Run, Study
+from fedgrid.tracking.scoring.study import Result, Run, Study
 
 TRUTH_K = (0, 0, 0, 1, 1, 1)
 WHOLE = [TRUTH_K] * 2
@@ -58,7 +58,7 @@ def result_of(
     return Result(
         run,
         clustering(labels_RK, truth_K, np.isin(rounds, clustered) if clustered else None),
-        published_clustering(labels_RK, truth_K, ami_is_ari=run.published == AMI_IS_ARI),
+        published_clustering(labels_RK, truth_K, run.published),
         rounds,
         Columns(
             rounds.shape,

@@ -82,8 +82,8 @@ def of_rounds(run_folder: Path, skip: Set[int] = frozenset()) -> Iterator[tuple[
             yield number, _at(found, index)
 
 
-def of_run(run_folder: Path, *, ami_is_ari: bool = False) -> dict[str, Any]:
-    """Score a run, finished or not; `ami_is_ari` as in `published_clustering`.
+def of_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
+    """Score a run, finished or not; `published` is what the papers' tables call its algorithm.
 
     Returns name -> number, None where there is none. Scores of the partition are of the last round, those of
     the clusters' models of `evaluated_round`, the last one in which they were tested; scores of attackers and
@@ -109,7 +109,7 @@ def of_run(run_folder: Path, *, ami_is_ari: bool = False) -> dict[str, Any]:
             },
             **asdict(clustering(labels_RK, truth_RK, found.rounds["clustered"])),
             **_numbers(computed(CLIENTS, _clients(found, int(tested[-1]) if len(tested) else -1))),
-            **asdict(published_clustering(labels_RK, truth_RK, ami_is_ari=ami_is_ari)),
+            **asdict(published_clustering(labels_RK, truth_RK, published)),
             **_numbers(computed(PUBLISHED_CLIENTS, of_all)),
             **{name: _last(values_R) for name, values_R in disturbances.scores_of(found.clients).items()},
         }

@@ -33,8 +33,6 @@ SPLITS = (
     "overlapping-imbalanced",
 )
 """The splits of the papers, in the order of their tables."""
-AMI_IS_ARI = "OCFL-HDB"
-"""The algorithm whose AMI is a copy of its ARI in the published tables."""
 
 T = TypeVar("T")
 
@@ -255,7 +253,7 @@ def read_result(run: Run) -> Result:
     return Result(
         run,
         clustering(labels_RK, truth_RK, found.rounds["clustered"]),
-        published_clustering(labels_RK, truth_RK, ami_is_ari=run.published == AMI_IS_ARI),
+        published_clustering(labels_RK, truth_RK, run.published),
         found.round_R,
         curves(found),
         labels_RK,

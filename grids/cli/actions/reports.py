@@ -12,12 +12,12 @@ from rich.console import Console
 from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.grids.analyses.report import sections
+from fedgrid.grids.archive import explanation_records
 from fedgrid.grids.cli.actions.analyses import shown_analyses
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import page_table
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import Writer
-from fedgrid.grids.results import archived_explanations
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.results.own_items import own_items, with_own_items
 from fedgrid.grids.results.study import load
@@ -79,7 +79,7 @@ def write_report(
         other=other,
         published=against == PUBLISHED,
         terms=terms,
-        explained=archived_explanations.explained(grid),
+        explained=explanation_records.explained(grid),
         analyses=tuple(sections(shown_analyses(plugins), grid, storage, published=against == PUBLISHED)),
     )
     page = with_own_items(page, own_items(plugins, study))

@@ -6,7 +6,7 @@ from fedgrid.engine.errors import DataError
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.archive import layout
 from fedgrid.grids.archive.centralised import read_training
-from fedgrid.grids.results.archived_trainings import ArchivedTraining, SetScores, keep, of_dataset
+from fedgrid.grids.archive.training_records import ArchivedTraining, SetScores, keep, of_dataset
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.reference import ARCHIVE
 from tests.helpers.small_archive import cut, replace, write_centralised

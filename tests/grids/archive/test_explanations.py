@@ -12,9 +12,9 @@ from fedgrid.engine.errors import DataError, RunError
 from fedgrid.engine.format import NewerFormat
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.archive import layout
+from fedgrid.grids.archive.explanation_records import FILE, STATISTICS, keep, of_grid
 from fedgrid.grids.archive.explanations import read_explanations
 from fedgrid.grids.archive.layout import ALGORITHMS
-from fedgrid.grids.results.archived_explanations import FILE, STATISTICS, keep, of_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.reference import ARCHIVE, FOLDERS, OVERLAPS, published_explanations
 from tests.helpers.small_archive import replace, write_explanations, write_scores

@@ -8,10 +8,11 @@ from mlflow.tracking import MlflowClient
 
 from fedgrid.engine.format import unseal
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.archive.explanation_records import of_grid
 from fedgrid.grids.mlflow_log.tags import run_name
 from fedgrid.grids.results.archived import MODELS
-from fedgrid.grids.results.archived_explanations import of_grid
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.study import load
 from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.logged_runs import config_of
@@ -114,6 +115,20 @@ def test_imported_run_has_a_folder_like_a_trained_one(done):
     assert scores["published_rand"] == pytest.approx(2 / 3)
     assert "read from ODFL_Archive/experiments/MNIST/" in (folder / "log.txt").read_text()
     assert "absent: dataset blueprint" in (folder / "log.txt").read_text()
+
+
+def test_the_published_ami_of_hdbscan_is_the_same_in_scores_listing_and_study(archive, storage):
+    """A copy of its RAND, in the paper's Table 1 and everywhere that a column has that name."""
+    [mapping] = results(archive, "HDBSCAN").glob("cluster_id_mapping.csv")
+    mixed = [*["AB"] * 7, *["AA"] * 4, *["AC"] * 4]
+    write(mapping, [[str(client) for client in range(15)], ["A"] * 15, mixed, mixed])
+    imported(archive, storage)
+    scores = strict_json((folder_of(storage, "ocfl_hdbscan_as_published") / "scores.json").read_text())
+    listed = fedgrid("runs", "theirs", "--storage", storage, "--json", "--columns", "algorithm,published_ami")
+    rows = {row["algorithm"]: row["published_ami"] for row in strict_json(listed.out)}
+    of_study = {result.run.published: result.published for result in load("theirs", str(storage)).finished}
+    assert scores["published_ami"] == scores["published_rand"] == of_study["OCFL-HDB"].published_ami
+    assert rows["ocfl-hdbscan-as-published"] == scores["published_ami"] != pytest.approx(scores["mean_ami"])
 
 
 def test_run_without_temperature_has_no_figure_of_it(done):

@@ -5,8 +5,8 @@ from io import StringIO
 from rich.console import Console
 
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.archive.training_records import FILE, ArchivedTraining, SetScores, keep
 from fedgrid.grids.centralised.beside import archived_rows, show_beside
-from fedgrid.grids.results.archived_trainings import FILE, ArchivedTraining, SetScores, keep
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 

@@ -14,7 +14,6 @@ from fedgrid.engine.integrity.files import read_table, stamped
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.scoring.explanations import Explained
 
-AS_PUBLISHED = " as published"
 FILE = "explanations.parquet"
 CENTRALISED = "centralised"
 """The algorithm of rows that are of a centralised training."""
@@ -62,8 +61,8 @@ def explained(grid: GridFolder) -> tuple[Explained, ...]:
     return tuple(
         Explained(
             scenario=(row["dataset"], row["clients"], row["split"]),
-            algorithm=(title := registry.title(row["algorithm"])),
-            published=title.removesuffix(AS_PUBLISHED),
+            algorithm=registry.title(row["algorithm"]),
+            published=registry.published_title(row["algorithm"]),
             on=row["on"],
             insertion=row["insertion_mean"],
             deletion=row["deletion_mean"],
