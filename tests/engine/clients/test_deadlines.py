@@ -71,5 +71,5 @@ def test_actor_that_always_hangs_ends_the_run_with_its_clients_and_the_deadline(
     with pytest.raises(RunError) as error:
         pool._each([1], lambda index: [(pool._actors[index], float("inf"))], "train", "round 4")
     assert len(pool.killed) == MAX_DEATHS - 1 == 2
-    for part in ("client 1, 2, round 4", f"{MAX_DEATHS} times", f"no answer within {LEAST:.0f} s"):
+    for part in ("clients 1, 2, round 4", f"{MAX_DEATHS} times", f"no answer within {LEAST:.0f} s"):
         assert part in str(error.value)
