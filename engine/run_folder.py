@@ -98,7 +98,7 @@ class RunFolder:
             RunError: every state is damaged, or the folder cannot be written.
         """
         with disk_errors(self.path):
-            self._storage.pull(self.path.name, skip=("figures/", ASIDE))
+            self._storage.pull(self.path.name, skip=(ASIDE,))
             self.check_config()
             listed = self._listed()
             run_state = self._newest(listed)

@@ -147,7 +147,7 @@ class Storage:
     def pull(self, folder: str, skip: tuple[str, ...] = (), only: str = "") -> None:
         """Make a folder equal to that at the URI: fetch files that differ, delete those missing there.
 
-        Names that start with one of `skip`, such as `figures/`, are left alone, as are those that do not
+        Names that start with one of `skip`, such as `state-`, are left alone, as are those that do not
         start with `only`.
 
         Raises:

@@ -127,7 +127,7 @@ def _tried(analysis: Analysis, job: Job, context: Context, may_write: Callable[[
     """Do a job; return why it failed, if it did. `may_write` raises if nothing must be written."""
     files = JobFiles(context.storage, analysis.folder, job)
     try:
-        context.storage.pull(files.run.name, skip=("figures/", f"{analysis.folder}/", ASIDE))
+        context.storage.pull(files.run.name, skip=(f"{analysis.folder}/", ASIDE))
         artifacts = analysis.compute(job, context)
         may_write()
         files.write(artifacts)

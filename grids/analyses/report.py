@@ -25,7 +25,7 @@ def found_of(
 ) -> tuple[list[Found], list[Job]]:
     """Return the results of the jobs that are done, and the others; `runs` are all of the grid."""
     for run in dict.fromkeys(runs[job.config.run_id].folder.name for job in jobs):
-        storage.pull(run, skip=("state-", "figures/", ASIDE))
+        storage.pull(run, skip=("state-", ASIDE))
     found, missing = [], []
     for job in jobs:
         results = JobFiles(storage, analysis.folder, job).found(runs[job.config.run_id])

@@ -12,7 +12,7 @@ from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.archive.one_run import ArchivedRun
-from fedgrid.grids.execution.run_events import write_results
+from fedgrid.grids.execution.run_events import write_scores
 from fedgrid.grids.results.outcome import is_finished
 
 
@@ -41,7 +41,7 @@ def keep(run: ArchivedRun, config: RunConfig, source: str, storage: Storage) -> 
         for name, data in records.items():
             (folder / name).write_bytes(data)
         run_folder.log(f"read from {source}", *(f"absent: {name}" for name in run.absent))
-        write_results(config, storage)
+        write_scores(config, storage)
         storage.push(*(f"{folder.name}/{name}" for name in records))
         run_folder.finish()
     return True

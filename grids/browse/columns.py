@@ -83,7 +83,7 @@ class Row:
     @cached_property
     def recorded(self) -> Mapping[str, float]:
         """The last value of each number that is recorded by round; none before the first round."""
-        self._storage.pull(self.folder.name, skip=("state-", "figures/"))
+        self._storage.pull(self.folder.name, skip=("state-",))
         try:
             found = curves(read_records(self.folder))
         except RecordsError:

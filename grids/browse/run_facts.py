@@ -34,7 +34,7 @@ def facts_of(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir
         RunError: if the storage cannot be read.
     """
     (row,) = rows_of([config], storage)
-    storage.pull(row.folder.name, skip=("state-", "figures/", ASIDE))
+    storage.pull(row.folder.name, skip=("state-", ASIDE))
     failure = RunFolder(storage, config).failure()
     return {
         "run": config.name,

@@ -75,7 +75,7 @@ def show(
         say(f"`fedgrid retry {quote(grid.name)}` runs them again from their last round.")
         say()
     say(_counts(grid, len(done), len(failures), tally))
-    say(f"Written to {storage} (a folder a run: config.json, *.parquet, figures/)")
+    say(f"Written to {storage} (a folder a run: config.json, *.parquet)")
     say(f"MLflow store: {redacted(uri)}")
     say(f"See it:  fedgrid ui {quote(grid.name)} --storage {quote(str(storage))}")
 

@@ -4,7 +4,6 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from fedgrid.algorithms.registry import published_title
@@ -14,7 +13,7 @@ from fedgrid.engine.errors import FedgridError, RunError
 from fedgrid.engine.format import seal
 from fedgrid.engine.records import RoundRecord
 from fedgrid.engine.run_folder import RunFolder, folder_of
-from fedgrid.engine.storage.atomic import disk_errors, flush, set_aside, write_text
+from fedgrid.engine.storage.atomic import disk_errors, set_aside, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.outcome import SCORES, damage
 from fedgrid.tracking.scoring.scores import of_round, of_run
@@ -46,7 +45,7 @@ class RoundDone:
 
 @dataclass(frozen=True)
 class RunFinished:
-    """All rounds are done and on disk; scores and figures are written."""
+    """All rounds are done and on disk; scores are written."""
 
     scores: Mapping[str, Any]
     """Those of `tracking.scoring.scores.of_run`: the driver may see the file later, over a network."""
@@ -101,7 +100,7 @@ def run_to_end(
         record = runner.next_round()
         yield RoundDone(number, of_round(record.round, record.clients), record.timing)
     with _logged(config, storage):
-        scores = write_results(config, storage)
+        scores = write_scores(config, storage)
     yield RunFinished(scores)
 
 
@@ -120,24 +119,18 @@ def _logged(config: RunConfig, storage: Storage) -> Iterator[None]:
         raise
 
 
-def write_results(config: RunConfig, storage: Storage) -> Mapping[str, Any]:
-    """Write the figures and the final scores of a run that has all its records; return the scores.
+def write_scores(config: RunConfig, storage: Storage) -> Mapping[str, Any]:
+    """Write the final scores of a run that has all its records; return them.
 
     Raises:
         RecordsError: if it has none.
         RunError: if the files cannot be sent to the storage.
     """
-    # Imports matplotlib, which a driver of actors does without.
-    from fedgrid.tracking import figures
-
     folder = folder_of(storage.root, config)
     with disk_errors(folder):
-        for path in figures.write(folder):
-            flush(path)
         scores = of_run(folder, published_title(config.algorithm["name"]))
         if damage(storage, config):
             set_aside(folder, [SCORES])
         write_text(folder / SCORES, seal(scores, indent=2))
-    written: list[Path] = [*sorted((folder / "figures").iterdir()), folder / SCORES]
-    storage.push(*(str(path.relative_to(storage.root)) for path in written))
+    storage.push(f"{folder.name}/{SCORES}")
     return scores

@@ -121,8 +121,8 @@ class ServerTrainable(tune.Trainable):
             # Imports torch, while the client actors do. The driver, which imports this module, needs none.
             from fedgrid.engine.session import Session
 
-            # What the first round's scores and the end need, while the client actors import torch.
-            import_meanwhile("sklearn.metrics", "sklearn.cluster", "fedgrid.tracking.figures")
+            # What the first round's scores need, while the client actors import torch.
+            import_meanwhile("sklearn.metrics", "sklearn.cluster")
             active.know(context.plugins)
             self._server = Session(
                 self._actors,

@@ -1,6 +1,6 @@
 """Descriptions in MLflow, in Markdown: of a grid's experiment, of the grid's own run, and of each run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -48,9 +48,8 @@ def of_metrics() -> str:
     return "\n".join(["| metric of a round | meaning |", "| --- | --- |", *rows])
 
 
-def of_run_ended(config: RunConfig, folder: Path, mlflow_run_id: str) -> str:
-    """Return a run's description: what it is, and its figures."""
-    figures = sorted((folder / "figures").glob("*.png"))
+def of_run_ended(config: RunConfig, figures: Sequence[Path], mlflow_run_id: str) -> str:
+    """Return a run's description: what it is, and its `figures`, which are among its artifacts."""
     return "\n\n".join([what(config), *(_figure(path, mlflow_run_id) for path in figures)])
 
 

@@ -152,7 +152,7 @@ class RunLog:
                 update.rounds.append((number, scores, ended_ms))
 
     def finish(self, config: RunConfig, status: Status) -> None:
-        """A run has ended: its records and figures are uploaded, and its folder is marked as logged."""
+        """A run has ended: records and figures are uploaded, and its folder is marked as logged."""
         with self._changed:
             self._under_way.pop(config.run_id, None)
             self._update(config).status = status

@@ -228,10 +228,10 @@ class Writer:
         experiment.log_dataset(entry, notes.dataset_of(config, folder))
         with _artifacts(config, folder) as files:
             experiment.log_artifacts(entry, files)
-        experiment.log_artifacts(entry, sorted((folder / "figures").glob("*")), "figures")
+        with _figures(folder, status) as drawn:
+            experiment.log_artifacts(entry, drawn, "figures")
         experiment.log_totals(entry, totals(folder))
-        ended = notes.of_run_ended(config, folder, entry.mlflow_run_id)
-        experiment.describe_run(entry, ended)
+        experiment.describe_run(entry, notes.of_run_ended(config, drawn, entry.mlflow_run_id))
         experiment.finish(entry, status, _ended_ms(folder, entry.rounds))
         if status != "FINISHED":
             (folder / MARK).unlink(missing_ok=True)
@@ -251,6 +251,21 @@ def _artifacts(config: RunConfig, folder: Path) -> Iterator[list[Path]]:
             columns = schemas(config.evaluation.global_model, own_columns(config))
             found |= {path.name: path for path in write_joined(folder, Path(scratch), columns)}
         yield [path for path in found.values() if path.exists()]
+
+
+@contextmanager
+def _figures(folder: Path, status: Status) -> Iterator[list[Path]]:
+    """Yield the figures of a finished run, which are drawn here: with a process of its own the writer does so
+    beside the next run."""
+    # Imports matplotlib, which takes seconds.
+    from fedgrid.tracking import figures
+
+    with TemporaryDirectory(prefix="fedgrid-") as scratch:
+        drawn: list[Path] = []
+        if status == "FINISHED":
+            with suppress(RecordsError, DamagedFile):  # The next launch says what is wrong.
+                drawn = figures.write(folder, Path(scratch))
+        yield drawn
 
 
 def _recorded(folder: Path, after: int) -> list[Round]:

@@ -50,7 +50,7 @@ def load(grid: str, storage: Storage | str = "runs", *, sizes: bool = False) -> 
         if not is_finished(store, config):
             lacking[run.run_id] = _how_far(store, config)
             continue
-        store.pull(run.folder.name, skip=("state-", "figures/", ASIDE))
+        store.pull(run.folder.name, skip=("state-", ASIDE))
         # At a URI the records have only come now.
         if not is_finished(store, config):
             lacking[run.run_id] = _how_far(store, config)

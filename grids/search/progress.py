@@ -144,7 +144,7 @@ class SearchProgress:
         found = []
         for run in runs:
             folder = folder_of(self._storage.root, run)
-            self._storage.pull(folder.name, skip=("state-", "figures/"))
+            self._storage.pull(folder.name, skip=("state-",))
             last = round_at(run, rung)
             tested = {number: scores for number, scores in of_rounds(folder) if number <= last}
             found.append(tested[last])

@@ -10,7 +10,7 @@ storage, whoever makes them: Python, Arrow or safetensors. For each number the g
 own. Either that call alone fails ("once"), or that call and all after it, as on a full disk ("full"). The
 command must finish, or end with the cause in its output and without a traceback; then the same command must
 finish in another process, on a disk that works. In the end the runs must have the same bytes as undisturbed
-ones. Pauses take no time; figures are a few bytes; MLflow's database is elsewhere. With `--part run` there is
+ones. Pauses take no time; MLflow's database is elsewhere. With `--part run` there is
 neither a command line nor MLflow, so that a case takes a fraction of the time. With `--each-place`, of all
 writes that the same lines of our code lead to by the same calls, only the first and the last fail.
 """
@@ -31,7 +31,6 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
-from unittest.mock import patch
 
 from tests.helpers.stored_runs import contents
 
@@ -188,7 +187,6 @@ def case(storages: Path, launch: Launch, call: int, name: str, way: str, expecte
 
 def launch_grid(storage: Path, call: int, times: int, name: str) -> Any:
     """Run the command with a failing disk; return its result."""
-    from fedgrid.tracking import figures
     from tests.helpers.command_line import fedgrid, new_storage
 
     tracking = storage.with_name("mlflow") / storage.name
@@ -197,8 +195,7 @@ def launch_grid(storage: Path, call: int, times: int, name: str) -> Any:
     disk().failing_disk(ctypes.c_long(call), ctypes.c_long(times), getattr(errno, name))
     options = ("--in-process", "--storage", storage, "--retries", "3")
     tracked = f"sqlite:///{tracking}/mlflow.db"
-    with patch.object(figures, "write", plain_figures):
-        return fedgrid("run", *GRID, *options, MLFLOW_TRACKING_URI=tracked, FAILING_FOLDER=str(storage))
+    return fedgrid("run", *GRID, *options, MLFLOW_TRACKING_URI=tracked, FAILING_FOLDER=str(storage))
 
 
 def launch_run(storage: Path, call: int, times: int, name: str) -> Any:
@@ -210,7 +207,6 @@ def launch_run(storage: Path, call: int, times: int, name: str) -> Any:
     from fedgrid.engine.session import Session
     from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.execution import run_events
-    from fedgrid.tracking import figures
     from tests.helpers.command_line import Result
 
     given = {"clients": 3, "algorithm": "ocfl-kmeans", "split": {"draws": 40}}
@@ -218,21 +214,12 @@ def launch_run(storage: Path, call: int, times: int, name: str) -> Any:
     os.environ["FAILING_FOLDER"] = str(storage)
     disk().failing_disk(ctypes.c_long(call), ctypes.c_long(times), getattr(errno, name))
     session = Session(InProcessPool(), storage, cache=CacheOptions())
-    with patch.object(figures, "write", plain_figures):
-        try:
-            for _ in run_events.run_to_end(session, config, Storage(storage), lambda: False):
-                pass
-        except FedgridError as error:
-            return Result(1, "", str(error))
+    try:
+        for _ in run_events.run_to_end(session, config, Storage(storage), lambda: False):
+            pass
+    except FedgridError as error:
+        return Result(1, "", str(error))
     return Result(0, "", "")
-
-
-def plain_figures(folder: Path) -> list[Path]:
-    """Write what stands for a run's figures."""
-    path = folder / "figures" / "clusters.png"
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(b"drawn")
-    return [path]
 
 
 def disk() -> ctypes.CDLL:

@@ -175,7 +175,7 @@ def train(tree: Path, folder: Path, only: list[str]) -> None:
     from fedgrid.tracking import figures
 
     _check_code(tree)
-    figures.write = _no_figures
+    figures.write = _no_figures  # Of 66eb98e, which draws those of each run.
     os.chdir(folder)
     _write_own_images()
     failed = False

@@ -109,8 +109,6 @@ def test_quickstart_run_folders_are_complete(quickstart):
             f"state-{number:06d}.{kind}" for number in (14, 15) for kind in ("safetensors", "sha256")
         ]
         assert not list(folder.rglob("*.writing*"))
-        figures = sorted(path.name for path in (folder / "figures").iterdir())
-        assert figures == ["clusters.png", "temperature.png"]
         assert "finished" in (folder / "log.txt").read_text()
 
 

@@ -71,24 +71,22 @@ def cluster_map(found: Records) -> Figure:
     return figure
 
 
-def write(run_folder: Path) -> list[Path]:
-    """Write both figures as PNG into `figures` of the run's folder and return their paths.
+def write(run_folder: Path, to: Path) -> list[Path]:
+    """Draw both figures of a run into the folder `to`, as PNG, and return their paths.
 
     A run without any temperature has only the map.
 
     Raises:
-        RecordsError: if there are no records.
+        RecordsError: there are no records; nothing is written.
     """
     found = records.read_records(run_folder)
-    folder = run_folder / "figures"
-    folder.mkdir(exist_ok=True)
-    figures = {folder / "temperature.png": temperature, folder / "clusters.png": cluster_map}
-    if np.isnan(found.rounds["temperature"]).all():
-        (folder / "temperature.png").unlink(missing_ok=True)
-        del figures[folder / "temperature.png"]
-    for path, draw in figures.items():
-        save(draw(found), path)
-    return list(figures)
+    to.mkdir(parents=True, exist_ok=True)
+    figures = {"clusters.png": cluster_map}
+    if not np.isnan(found.rounds["temperature"]).all():
+        figures = {"temperature.png": temperature, **figures}
+    for name, draw in figures.items():
+        save(draw(found), to / name)
+    return [to / name for name in figures]
 
 
 def _number_clusters(axes: Axes, labels_KR: Array, round_R: Array, *, least: int) -> None:

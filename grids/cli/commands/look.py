@@ -1,5 +1,6 @@
 """`fedgrid runs` and `fedgrid show`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -65,10 +66,14 @@ def show(
         ),
     ],
     storage: StorageAt = "runs",
+    figures: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Also draw a run's temperature and clusters by round, as PNG."),
+    ] = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a grid with its scores, or a run: settings, what happened by round, temperature, clusters."""
     from fedgrid.grids.browse.show import show as show_it
 
-    show_it(what, open_storage(storage), data_folder(data_dir), as_json, console())
+    show_it(what, open_storage(storage), data_folder(data_dir), as_json, console(), figures)

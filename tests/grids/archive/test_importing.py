@@ -102,7 +102,7 @@ def test_imported_run_has_a_folder_like_a_trained_one(done):
     folder = folder_of(done, "ocfl_hdbscan_as_published")
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == {
         *("config.json", "rounds.parquet", "clients.parquet", "done.json", "scores.json"),
-        *("figures/clusters.png", "figures/temperature.png", "log.txt", "mlflow.json"),
+        *("log.txt", "mlflow.json"),
     }
     config = json.loads((folder / "config.json").read_text())
     assert config["model"] == MODELS["mnist"]
@@ -132,7 +132,8 @@ def test_the_published_ami_of_hdbscan_is_the_same_in_scores_listing_and_study(ar
 
 
 def test_run_without_temperature_has_no_figure_of_it(done):
-    assert [path.name for path in (folder_of(done, "fedavg") / "figures").iterdir()] == ["clusters.png"]
+    drawn = [path.name for path in (done / "mlartifacts").rglob("*.png")]
+    assert sorted(drawn) == ["clusters.png", "clusters.png", "temperature.png"]
 
 
 def test_imported_grid_works_like_a_launched_one(done):
@@ -204,7 +205,7 @@ def test_import_killed_between_records_and_scores_is_repaired(archive, storage, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("fedgrid.grids.archive.keep.write_results", killed)
+        patch.setattr("fedgrid.grids.archive.keep.write_scores", killed)
         assert fedgrid("import", archive, "--name", "theirs", "--storage", storage).code == 130
     assert not list(storage.glob("*/done.json"))
     assert counts(imported(archive, storage)) == {"imported": 2, "unchanged": 0}
@@ -350,8 +351,7 @@ def test_import_at_a_uri_is_complete_for_another_machine(archive, tmp_path):
     first, second = ({"FEDGRID_CACHE": str(tmp_path / name)} for name in ("first", "second"))
     assert counts(imported(archive, f"local://{bucket}", **first)) == {"imported": 2, "unchanged": 0}
     assert bytes_of(folder_of(bucket, "fedavg")).keys() == {
-        *("config.json", "rounds.parquet", "clients.parquet", "done.json", "scores.json"),
-        *("figures/clusters.png", "mlflow.json"),
+        *("config.json", "rounds.parquet", "clients.parquet", "done.json", "scores.json", "mlflow.json"),
     }
     assert (bucket / "grids" / "theirs" / "summary.csv").exists()
     assert counts(imported(archive, f"local://{bucket}", **second)) == {"imported": 0, "unchanged": 2}

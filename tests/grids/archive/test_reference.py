@@ -173,14 +173,13 @@ def imported(archive, tmp_path_factory):
     command = ("import", archive, "--name", "ocfl-archive", "--storage", storage, "--json")
     write, composed = figures.write, set()
 
-    def compose_one_of_a_kind(folder):
+    def compose_one_of_a_kind(folder, to):
         config = strict_json((folder / "config.json").read_text())
         kind = (config["dataset"], config["clients"], config["algorithm"]["name"])
         if kind in composed:
-            (folder / "figures").mkdir()
             return []
         composed.add(kind)
-        return write(folder)
+        return write(folder, to)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_figures, "save", lambda figure, path: path.touch())

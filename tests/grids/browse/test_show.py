@@ -53,6 +53,17 @@ def test_a_run_shows_what_differs_from_the_defaults_and_what_happened(show, brow
     assert str(folder_of(browsed.root, EARLY)) in out
 
 
+def test_figures_of_a_run_are_drawn_where_they_are_asked_for(show, tmp_path):
+    to = tmp_path / "drawn"
+    facts = strict_json(show(EARLY.run_id, "--figures", to, "--json").out)
+    assert facts["figures"] == [str(to / "temperature.png"), str(to / "clusters.png")]
+    assert sorted(path.name for path in to.iterdir()) == ["clusters.png", "temperature.png"]
+    assert f"Figures: {to / 'temperature.png'}" in show(EARLY.run_id, "--figures", to).out
+    refused = show("mine", "--figures", to)
+    assert (refused.code, "`fedgrid report mine`" in refused.err) == (2, True)
+    assert show(WAITING.run_id, "--figures", to).code == 1
+
+
 def test_a_run_that_has_not_started_shows_its_settings_alone(show):
     result = show(WAITING.run_id)
     assert (result.code, result.err) == (0, "")

@@ -98,7 +98,6 @@ def test_runs_go_one_after_another(run, storage):
     ]
     for run_config in RUNS:
         folder = folder_of(storage.root, run_config)
-        assert (folder / "figures" / "temperature.png").exists()
         assert json.loads((folder / "scores.json").read_text())["rounds"] == ROUNDS
         assert RunFolder(storage, run_config).is_done
 
@@ -160,7 +159,7 @@ def test_lost_lease_ends_the_launch_and_is_no_failure_of_a_run(run, storage):
     assert RunFolder(storage, RUNS[0]).rounds_done == 1
 
 
-@pytest.mark.parametrize("step", ["open", "write_results"])
+@pytest.mark.parametrize("step", ["open", "write_scores"])
 def test_unexpected_error_outside_a_round_is_in_the_log_that_the_message_names(run, monkeypatch, step):
     def bug(*_):
         raise KeyError("a bug of ours")
@@ -168,7 +167,7 @@ def test_unexpected_error_outside_a_round_is_in_the_log_that_the_message_names(r
     if step == "open":
         monkeypatch.setattr(Breaking, "open", bug)
     else:
-        monkeypatch.setattr(fedgrid.grids.execution.run_events, "write_results", bug)
+        monkeypatch.setattr(fedgrid.grids.execution.run_events, "write_scores", bug)
     watch, _ = run()
     for failed in watch.failures:
         assert failed.error.endswith("see log.txt in its folder")

@@ -14,7 +14,6 @@ from fedgrid.grids.mlflow_log import run_writer
 from fedgrid.grids.mlflow_log.mark import is_logged
 from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.mlflow_log.tags import described, run_name
-from fedgrid.tracking import figures
 from fedgrid.tracking.mlflow.runs import TOTALS
 from fedgrid.tracking.mlflow.store import TrackingError, default_uri
 from tests.helpers.command_line import new_storage
@@ -60,7 +59,6 @@ def reads(monkeypatch):
 
 def test_run_has_name_tags_and_parameters(storage, store, writer):
     scores = record(storage, CONFIG, ROUNDS)
-    figures.write(folder_of(storage, CONFIG))
     writer.connect("dataset: digits\n")
     assert writer.write(CONFIG, scores, "FINISHED") == ROUNDS
     run, parent = store.runs["fedavg s0, digits-4 nonoverlapping-balanced"], store.runs["mine"]

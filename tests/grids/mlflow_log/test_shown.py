@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -59,10 +60,7 @@ def test_run_has_its_own_times_its_data_set_and_a_description(storage, store, wr
 
 def test_description_shows_the_figures_of_a_run(storage):
     record(storage, CONFIG, ROUNDS - 1)
-    folder = folder_of(storage, CONFIG)
-    (folder / "figures").mkdir()
-    (folder / "figures" / "clusters.png").write_bytes(b"")
-    note = of_run_ended(CONFIG, folder, "abc")
+    note = of_run_ended(CONFIG, [Path("clusters.png")], "abc")
     assert "![clusters](get-artifact?path=figures%2Fclusters.png&run_uuid=abc)" in note
 
 

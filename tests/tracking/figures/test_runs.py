@@ -80,9 +80,10 @@ def test_thirty_clusters_have_thirty_colours(write_run):
 
 def test_the_same_records_give_the_same_bytes_whatever_matplotlib_is_set_to(write_run):
     folder = write_run(LABELS, TRUTH, clustered=[3])
-    first = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in figures.write(folder)}
+    to = folder / "figures"
+    first = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in figures.write(folder, to)}
     with matplotlib.rc_context({"font.size": 30, "savefig.dpi": 10}):
-        second = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in figures.write(folder)}
+        second = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in figures.write(folder, to)}
     assert first == second
     assert [path.relative_to(folder).as_posix() for path in first] == [
         "figures/temperature.png",
@@ -90,17 +91,16 @@ def test_the_same_records_give_the_same_bytes_whatever_matplotlib_is_set_to(writ
     ]
 
 
-def test_a_run_without_a_temperature_has_no_temperature_figure_and_an_old_one_is_removed(write_run):
-    figures.write(write_run(LABELS, TRUTH))
-    folder = write_run(LABELS, TRUTH, temperature_R=[np.nan] * 3)
-    assert figures.write(folder) == [folder / "figures" / "clusters.png"]
-    assert [path.name for path in (folder / "figures").iterdir()] == ["clusters.png"]
+def test_a_run_without_a_temperature_has_no_temperature_figure(write_run, tmp_path):
+    folder, to = write_run(LABELS, TRUTH, temperature_R=[np.nan] * 3), tmp_path / "new" / "figures"
+    assert figures.write(folder, to) == [to / "clusters.png"]
+    assert [path.name for path in to.iterdir()] == ["clusters.png"]
     assert texts(figures.temperature(read_records(folder)).axes[0]) == ["no temperature was\nrecorded"]
 
 
 def test_a_run_without_records_leaves_no_figures(tmp_path: Path):
     with pytest.raises(RecordsError, match=r"no rounds\.parquet"):
-        figures.write(tmp_path)
+        figures.write(tmp_path, tmp_path / "figures")
     assert not list(tmp_path.iterdir())
 
 
