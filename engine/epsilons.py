@@ -83,7 +83,7 @@ def convergence(loss_E: Sequence[float]) -> int:
     if not decrease > ROUNDING * losses_E[0]:
         raise RunError(
             f"the loss, {losses_E[0]:.4g} in the first of {len(losses_E)} epochs, never falls below that, so "
-            "no settings can be proposed; choose another training.learning_rate or more --epochs"
+            "no settings can be proposed; choose another training.learning_rate or more training.rounds"
         )
     least_from_E = np.minimum.accumulate(losses_E[::-1])[::-1]
     return int(np.argmax(losses_E - least_from_E <= SETTLED * decrease)) + 1

@@ -15,6 +15,7 @@ from fedgrid.algorithms.contract.base import Labels
 from fedgrid.engine import round_metrics
 from fedgrid.engine.clients.messages import TrainReport
 from fedgrid.engine.disturbances.faults import FAULT
+from fedgrid.engine.partition.scenarios import CENTRALISED
 from fedgrid.engine.round_metrics import RoundOutcome
 from fedgrid.engine.training.confusion import Counts, TestScores, scores
 from fedgrid.engine.uplink.accountant import CLUSTER_EPSILON, EPSILON
@@ -55,9 +56,10 @@ def rounds_schema(columns: Collection[str] = NONE) -> pa.Schema:
     numbers = {metric.name: metric.type for metric in round_metrics.ROUND_METRICS}
     counts = {COUNTS: pa.list_(pa.int32())} if COUNTS in columns else {}
     noise = round_metrics.NOISE_METRICS if EPSILON in columns else ()
-    spent = {metric.name: metric.type for metric in noise}
+    norms = round_metrics.CENTRALISED_METRICS if CENTRALISED in columns else ()
+    further = {metric.name: metric.type for metric in (*noise, *norms)}
     message = MESSAGE_BYTES if MESSAGE in columns else {}
-    return pa.schema({"round": pa.int32(), **numbers, **counts, **spent, **message})
+    return pa.schema({"round": pa.int32(), **numbers, **counts, **further, **message})
 
 
 def clients_schema(global_model: bool = False, columns: Collection[str] = NONE) -> pa.Schema:
@@ -151,10 +153,12 @@ class RoundRecord:
 
 
 def round_row(number: int, outcome: RoundOutcome, columns: Collection[str] = NONE) -> dict[str, Any]:
-    """Return the row of `rounds.parquet`; `number` counts from 1, `columns` are the algorithm's own."""
+    """Return the row of `rounds.parquet`; `number` counts from 1, `columns` are as in `schemas`."""
     own: dict[str, Any] = {COUNTS: outcome.diagnostics.counts} if COUNTS in columns else {}
     if MESSAGE in columns:
         own |= {name: getattr(outcome, name) for name in MESSAGE_BYTES}
+    if CENTRALISED in columns:
+        own |= {metric.name: metric.value(outcome) for metric in round_metrics.CENTRALISED_METRICS}
     return {"round": number, **round_metrics.values(outcome), **own}
 
 

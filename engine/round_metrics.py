@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from fedgrid.algorithms.clustering.temperature import temperature
 from fedgrid.algorithms.contract.base import Diagnostics, State
-from fedgrid.algorithms.contract.updates import Updates
+from fedgrid.algorithms.contract.updates import Updates, Vector
 from fedgrid.engine.uplink.accountant import EPSILON
 
 Value: TypeAlias = float | int | bool | None
@@ -28,8 +29,9 @@ class RoundOutcome:
 
     updates: Updates
     """The usable updates; there may be none."""
+    before: State
+    """Before the round, as `state` after it."""
     state: State
-    """After the round."""
     diagnostics: Diagnostics
     bytes_down: int
     bytes_up: int
@@ -63,6 +65,22 @@ class RoundMetric:
 
 def _temperature(outcome: RoundOutcome) -> float | None:
     return temperature(outcome.updates.cosine_distances_KK) if outcome.updates.clients else None
+
+
+def _l2(outcome: RoundOutcome, over: str) -> float:
+    """Return the norm of the only client's update, as Sattler's test takes it of a mean."""
+    [update] = outcome.updates.vectors()
+    return Updates({0: update}, outcome.updates.layout, similarity_over=over).mean_norm
+
+
+def _l1_change(outcome: RoundOutcome) -> float:
+    [before], [after] = outcome.before.models, outcome.state.models
+    parameters = slice(outcome.updates.layout.num_parameters)
+    return _l1(after[parameters]) - _l1(before[parameters])
+
+
+def _l1(weights: Vector) -> float:
+    return float(np.abs(weights).sum(dtype=np.float64))
 
 
 ROUND_METRICS: tuple[RoundMetric, ...] = (
@@ -148,6 +166,32 @@ NOISE_METRICS: tuple[RoundMetric, ...] = (
     ),
 )
 """After those, in runs with noise; `engine.uplink.accountant` computes them."""
+
+CENTRALISED_METRICS: tuple[RoundMetric, ...] = (
+    RoundMetric(
+        "update_l2",
+        pa.float64(),
+        "Euclidean norm of the update over the parameters; only of split centralised.",
+        lambda outcome: _l2(outcome, "parameters"),
+        in_mlflow=False,
+    ),
+    RoundMetric(
+        "update_l2_state",
+        pa.float64(),
+        "Euclidean norm of the update over parameters and BatchNorm's buffers; only of split centralised.",
+        lambda outcome: _l2(outcome, "state"),
+        in_mlflow=False,
+    ),
+    RoundMetric(
+        "weights_l1_change",
+        pa.float64(),
+        "L1 norm of the parameters after the round minus that before, of which the OCFL papers' epsilon_1 is "
+        "a tenth; only of split centralised.",
+        _l1_change,
+        in_mlflow=False,
+    ),
+)
+"""After those, of the split with one client; `engine.epsilons` says what they are for."""
 
 
 def values(outcome: RoundOutcome) -> dict[str, Value]:

@@ -19,11 +19,9 @@ LONGEST_CHAIN = 20
 FAN_OUT = 20
 """Modules of ours that a module imports."""
 WIDE = {
-    "engine.centralised",
-    "grids.centralised.command",
     "tracking.report.contents",
 }
-"""Those that still import more, until centralised training is a federation and papers have rooms."""
+"""Those that still import more, until papers have rooms."""
 
 WITHOUT_RAY = (
     "algorithms",

@@ -132,8 +132,7 @@ class RunConfig(Section):
         Neither the algorithm nor any other setting counts, and of the user's own images only the name of the
         folder or file: a run is the same wherever they lie.
         """
-        text = f"{self.short_dataset}-{self.clients}-{seed_text(self.split.kind)}"
-        return root_seed(text, self.seed)
+        return root_seed(seed_text(self.short_dataset, self.clients, self.split.kind), self.seed)
 
     @property
     def name(self) -> str:

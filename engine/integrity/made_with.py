@@ -46,13 +46,11 @@ class Part:
 Parts = tuple[Part, ...]
 
 
-def made_with(
-    algorithm: Algorithm | None, images: str, machines: Sequence[Mapping[str, str]] = ({},)
-) -> MadeWith:
+def made_with(algorithm: Algorithm, images: str, machines: Sequence[Mapping[str, str]] = ({},)) -> MadeWith:
     """Return what a round would be made with here.
 
     Args:
-        algorithm: the run's; None of a centralised training.
+        algorithm: the run's.
         images: digest of its data set.
         machines: those that train, each kind once; without them only what this process knows.
     """
@@ -60,9 +58,9 @@ def made_with(
     of_machines = {
         name: " and ".join(sorted({machine.get(name, "none") for machine in machines})) for name in names
     }
-    parts = [] if algorithm is None else vars(algorithm.settings).values()
+    parts = vars(algorithm.settings).values()
     kinds = [type(value) for value in parts if isinstance(value, BaseModel)]
-    code = code_of(object if algorithm is None else type(algorithm), *kinds)
+    code = code_of(type(algorithm), *kinds)
     return {IMAGES: images, CODE: code, **_versions(), **of_machines}
 
 

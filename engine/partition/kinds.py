@@ -13,6 +13,7 @@ from fedgrid.engine.data.images import Positions
 from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.partition import dirichlet, label_skew, majority, natural, ocfl
 from fedgrid.engine.partition.scenarios import (
+    CENTRALISED,
     PUBLISHED_SPLITS,
     Facts,
     GroupTransform,
@@ -21,7 +22,7 @@ from fedgrid.engine.partition.scenarios import (
     Transform,
 )
 from fedgrid.engine.partition.settings import Split
-from fedgrid.engine.partition.shifted import FLIPPED, IID, ROTATED, SWAPPED
+from fedgrid.engine.partition.shifted import FLIPPED, IID, ONE_CLIENT, ROTATED, SWAPPED
 
 
 class SplitKind(Protocol):
@@ -104,6 +105,7 @@ KINDS: dict[str, SplitKind] = {
     "flipped": FLIPPED,
     "swapped": SWAPPED,
     "natural": natural,
+    CENTRALISED: ONE_CLIENT,
 }
 """Kinds of split by name."""
 ALSO_CALLED = {

@@ -34,6 +34,8 @@ PUBLISHED_SPLITS = (
 )
 IMBALANCED = ("nonoverlapping-imbalanced", "overlapping-imbalanced")
 PUBLISHED_NUM_CLUSTERS = 3
+CENTRALISED = "centralised"
+"""The kind of split that has one client."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ class Scenario:
 
     @property
     def seed_text(self) -> str:
-        """What random numbers are drawn from, fixed for ever; it names a balance for every split."""
-        return f"{self.dataset}-{self.num_clients}-{seed_text(self.split)}"
+        """What random numbers are drawn from, fixed for ever."""
+        return seed_text(self.dataset, self.num_clients, self.split)
 
     @property
     def overlap(self) -> str:
@@ -66,9 +68,12 @@ class Scenario:
         return "imbalanced" if self.split in IMBALANCED else "balanced"
 
 
-def seed_text(split: str) -> str:
-    """Return a split's part of `Scenario.seed_text`: `overlapping-imbalanced`, `rotated-balanced`."""
-    return split if split in PUBLISHED_SPLITS else f"{split}-balanced"
+def seed_text(dataset: str, num_clients: int, split: str) -> str:
+    """Return what a scenario draws random numbers from: it names a balance for every split of clients."""
+    if split == CENTRALISED:
+        return f"{dataset}-{split}"
+    balanced = split if split in PUBLISHED_SPLITS else f"{split}-balanced"
+    return f"{dataset}-{num_clients}-{balanced}"
 
 
 def scenario_of(dataset: str, split: str, num_clients: int) -> Scenario:

@@ -14,7 +14,8 @@ class Split(Section):
 
     kind: str = "nonoverlapping-balanced"
     """Who holds which images: overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced,
-    nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped or natural."""
+    nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped, natural or
+    centralised."""
     num_clusters: PositiveInt = 3
     """Number of hidden groups of clients; 2 with split majority, 4 with rotated, flipped and swapped. No
     effect with label-skew, dirichlet, iid and natural."""
@@ -51,7 +52,7 @@ class Split(Section):
     """With split label-skew: the share of the labels that a client owns."""
     tested_on: Literal["own", "official"] = "own"
     """`own`: `test_share` of a client's images is its test set. `official`: a client trains on all its images
-    and is tested on the official test images of the labels among them."""
+    and is tested on the official test images of the labels among them; so by default with centralised."""
 
     omitted_defaults = (
         "labels_share",

@@ -2,8 +2,9 @@
 
 Client i is in group i mod G. The images of the pool are dealt to all clients, evenly or by a Dirichlet
 distribution (`split.alpha`), so that every image has one client. A group's change is made to the training and
-the test images of its clients; IID has one group and no change. No label distribution gives the groups away:
-only images (rotated) or the meaning of labels (flipped, swapped) differ.
+the test images of its clients; IID and centralised have one group and no change, centralised one client. No
+label distribution gives the groups away: only images (rotated) or the meaning of labels (flipped, swapped)
+differ.
 
 Sources: rotated, Ghosh et al., An Efficient Framework for Clustered Federated Learning, NeurIPS 2020 (there
 each group has a copy of all images; here the groups share them out, as in Prigent et al.); flipped, the code
@@ -37,9 +38,9 @@ class Dealt:
     DEFAULTS: Mapping[str, object] = MappingProxyType({"num_clusters": 4, "alpha": None})
     IMAGES_ARE_SHARED: bool = False
 
-    def __init__(self, transform: Transform, problem_with: Callable[[int, Facts], str]) -> None:
-        """Take what a group does to images, and what says why G groups are impossible, if they are."""
-        self.TRANSFORM: Transform | None = transform
+    def __init__(self, transform: Transform | None, problem_with: Callable[[int, Facts], str]) -> None:
+        """Take what a group does to images, if anything, and what says why G groups are impossible."""
+        self.TRANSFORM = transform
         self._problem_with = problem_with
 
     def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
@@ -102,6 +103,20 @@ class OneGroup(Dealt):
     DEFAULTS: Mapping[str, object] = MappingProxyType({"num_clusters": 1, "alpha": None})
 
 
+class OneClient(OneGroup):
+    """A single client holds all images and is tested on the official ones: training without a federation."""
+
+    DEFAULTS: Mapping[str, object] = MappingProxyType({**OneGroup.DEFAULTS, "tested_on": "official"})
+
+    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+        """Check that there is one client; see `SplitKind.check`."""
+        if scenario.num_clients != 1:
+            raise ConfigError(
+                f"clients = {scenario.num_clients}: split {scenario.split} has a single client; take 1",
+                ("clients",),
+            )
+
+
 def rotate(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
     """Turn images anticlockwise by `group` / `num_groups` of a full turn."""
     quarters = group * QUARTERS // num_groups
@@ -139,9 +154,9 @@ def _problem_with_swaps(num_groups: int, facts: Facts) -> str:
 
 
 IID = OneGroup(
-    lambda held, group, num_groups, num_classes: held,
-    lambda num_groups, facts: "" if num_groups == 1 else "has one group, all clients; leave it out",
+    None, lambda num_groups, facts: "" if num_groups == 1 else "has one group, all clients; leave it out"
 )
+ONE_CLIENT = OneClient(None, lambda num_groups, facts: "")
 ROTATED = Shifted(rotate, _problem_with_turns)
 FLIPPED = Shifted(
     flip,

@@ -17,7 +17,7 @@ from fedgrid.engine.plugins.installed import installed
 from fedgrid.engine.plugins.plugin import Plugin, clusterer_name, clusterer_names, load
 from fedgrid.engine.plugins.source import PluginSource, read_source
 
-ANALYSES: dict[str, Any] = dict.fromkeys(("attack", "explain"))
+ANALYSES: dict[str, Any] = dict.fromkeys(("attack", "epsilons", "explain"))
 """By name: those of plugins, and those of the package, which have commands of their own."""
 _REGISTRIES: dict[str, dict[str, Any]] = {
     "algorithm": ALGORITHMS,

@@ -10,7 +10,7 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.engine.before_training.encoder_clients import updates_sent
 from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.messages import Setup
-from fedgrid.engine.configuration.algorithm_of import algorithm_of
+from fedgrid.engine.configuration.algorithm_of import algorithm_of, own_columns
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.disturbances.held import Changes
 from fedgrid.engine.models.flat_vectors import layout_of
@@ -39,6 +39,8 @@ class Federation:
     train_images_K: Sequence[int]
     """In round 1, as the next."""
     test_images_K: Sequence[int]
+    columns: frozenset[str] = frozenset()
+    """Of the records, those that not all runs have."""
     run_id: str = ""
     threads: int = 1
     weights: str = "none"
@@ -75,6 +77,7 @@ class Federation:
             participation=participation,
             train_images_K=[len(client.train) for client in setup.clients],
             test_images_K=[len(client.test) for client in setup.clients],
+            columns=own_columns(config),
             run_id=config.run_id,
             threads=threads,
             weights=config.weights,

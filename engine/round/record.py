@@ -33,6 +33,7 @@ def row_of(
     bytes_down, bytes_up = _traffic(federation, plan, reports)
     outcome = RoundOutcome(
         updates,
+        plan.state,
         state,
         diagnostics,
         bytes_down,
@@ -41,7 +42,7 @@ def row_of(
         message_bytes=plan.meeting.up,
         encoder_bytes=sum(plan.meeting.encoder),
     )
-    row = round_row(plan.round_index + 1, outcome, federation.algorithm.traits.columns)
+    row = round_row(plan.round_index + 1, outcome, federation.columns)
     return {**row, **plan.ledger.of_round()}
 
 

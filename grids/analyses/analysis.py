@@ -135,6 +135,8 @@ class Analysis(ABC):
     """What `size` counts."""
     on_gpu: ClassVar[bool] = False
     """Whether a job uses a share of a GPU if the cluster has one."""
+    in_process: ClassVar[bool] = False
+    """Whether jobs are too short for a cluster: they are done in the command's process."""
     whole_grid: ClassVar[bool] = True
     """Whether a command shows all results of the grid, also of runs that it was not asked for."""
 

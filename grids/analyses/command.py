@@ -136,15 +136,16 @@ def _work(
         if grid.stop_asked():
             raise Stopped
 
+    in_process = how.in_process or analysis.in_process
     with ExitStack() as stack:
         if how.as_json:
             # Ray prints messages of its own, until it has shut down.
             stack.enter_context(redirect_stdout(sys.stderr))
-        if not how.in_process:
+        if not in_process:
             stack.enter_context(connected())
         shown = stack.enter_context(Shown(analysis, todo, before, console, quiet=how.as_json))
         try:
-            if how.in_process:
+            if in_process:
                 run_here(analysis, todo, replace(context, done=shown.done), tick, shown.ended)
             else:
                 run_on_ray(analysis, todo, context, lease.token, tick, shown.ended)

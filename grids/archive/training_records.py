@@ -1,9 +1,10 @@
 """Centralised trainings of the OCFL papers' authors, as an imported grid keeps them: `centralised.json`.
 
-`fedgrid centralised` shows them beside its own.
+`fedgrid analyse GRID epsilons` shows them beside one's own.
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal
 
 from pydantic import ValidationError
@@ -11,7 +12,6 @@ from pydantic import ValidationError
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.format import DamagedFile, seal, unseal
-from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 
 FILE = "centralised.json"
@@ -74,16 +74,15 @@ def keep(trainings: Iterable[ArchivedTraining], grid: GridFolder) -> None:
     grid.write(FILE, seal({"trainings": [training.model_dump(mode="json") for training in trainings]}))
 
 
-def of_dataset(dataset: str, storage: Storage) -> list[tuple[str, ArchivedTraining]]:
-    """Return grid and training of every training of a data set that was imported into a storage.
+def of_dataset(dataset: str, root: Path) -> list[tuple[str, ArchivedTraining]]:
+    """Return grid and training of every training of a data set that was imported into the storage at `root`.
 
     Raises:
         RunError: a file is damaged.
         ConfigError: it is of a newer fedgrid.
     """
-    storage.pull_marks()
     found = []
-    for path in sorted((storage.root / GRIDS).glob(f"*/{FILE}")):
+    for path in sorted((root / GRIDS).glob(f"*/{FILE}")):
         try:
             trainings = [ArchivedTraining.model_validate(each) for each in unseal(path)["trainings"]]
         except (DamagedFile, ValidationError, KeyError) as error:

@@ -23,7 +23,6 @@ from fedgrid.engine.storage.processes import NEW_OBJECTS
 from fedgrid.grids.cli.commands import (
     analyses,
     archive,
-    centralised,
     launched,
     listings,
     look,
@@ -55,7 +54,6 @@ for group in (
     reports,
     archive,
     submit,
-    centralised,
     listings,
     tools,
 ):

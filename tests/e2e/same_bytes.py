@@ -37,9 +37,24 @@ CLOCKS = ("timings", "seconds", "computed_by")
 IDS = ("seconds", "sha256", "run_id", "format", "state")
 """Ends of keys of JSON files that differ from run to run, or with the format: a state file's digest has
 its number in it, the state itself is compared."""
+CHECKSUMS = "files."
+"""Beginning of keys with the checksums of further files of an analysis, which earlier commits lack."""
 DIGEST = re.compile(r"[0-9a-f]{12}")
 COLUMNS: dict[str, str] = {}
 """Column of earlier commits -> its name in this checkout."""
+CENTRALISED = "centralised"
+"""In the path of a centralised training's files."""
+EPOCHS = "epochs.parquet", "rounds.parquet"
+"""Its records before it was a run, and since."""
+OF_CLIENT = {
+    "loss": "train_loss",
+    "accuracy": "train_accuracy",
+    "server_accuracy": "cluster_server_accuracy",
+    "server_f1": "cluster_server_f1_own",
+}
+OF_ROUND = ("epoch", "update_l2", "update_l2_state", "weights_l1_change")
+"""Columns then -> those of `clients.parquet` now, and those of `rounds.parquet`. Not `server_loss`: it is now
+of the model that is stored, the one before plus the update, and differs in its eleventh digit."""
 MEANT: dict[str, str] = {
     "central noise, fednova": "until then each cluster's mean was taken, and charged, twice",
 }
@@ -76,6 +91,10 @@ def contents(folder: Path) -> dict[File, Content]:
         name, *rooms = path.relative_to(folder).parts
         if NOT_COMPARED & {*rooms} or path.name.startswith(CLOCKS):
             continue
+        if CENTRALISED in str(path):
+            if path.name in EPOCHS:
+                found[name, "centralised, epochs"] = _epochs(path)
+            continue
         run = next((above for above in path.parents if (above / "config.json").exists()), path.parent)
         file = name, DIGEST.sub("ID", f"{_algorithm(run)}, {path.relative_to(run)}")
         if file in found:
@@ -84,11 +103,21 @@ def contents(folder: Path) -> dict[File, Content]:
     return found
 
 
+def _epochs(path: Path) -> Content:
+    """Return the records of a centralised training, in the columns that it had before it was a run."""
+    table = pq.read_table(path)
+    columns = {name: table[name].to_pylist() for name in table.column_names}
+    if path.name == EPOCHS[1]:
+        clients = pq.read_table(path.with_name("clients.parquet"))
+        columns |= {name: clients[column].to_pylist() for name, column in OF_CLIENT.items()}
+        columns["epoch"] = columns["round"]
+    return {name: _column("number", columns[name]) for name in (*OF_CLIENT, *OF_ROUND)}
+
+
 def _algorithm(run: Path) -> str:
     if not (run / "config.json").exists():
         return run.name
-    about = json.loads((run / "config.json").read_text())
-    found = about.get("algorithm", {}).get("name", "centralised")
+    found = json.loads((run / "config.json").read_text())["algorithm"]["name"]
     return next((name for name, old in OLD_NAMES.items() if old == found), found)
 
 
@@ -116,7 +145,7 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict | list):
         for step, inner in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _leaves(inner, f"{key}.{step}" if key else str(step))
-    elif not key.endswith(IDS):
+    elif not key.endswith(IDS) and not key.startswith(CHECKSUMS):
         yield key, value
 
 

@@ -1,6 +1,4 @@
-"""Centralised training equals a plain torch loop, and its norms are those of the weights."""
-
-from pathlib import Path
+"""A training by one client equals a plain torch loop, and its norms are those of the weights."""
 
 import numpy as np
 import pytest
@@ -8,17 +6,26 @@ import torch
 from sklearn.metrics import f1_score
 from torch.nn import functional
 
-from fedgrid.engine.centralised import EPOCHS, complete, prepare, train
+from fedgrid.engine import checkpoint
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.data.datasets import load
-from fedgrid.engine.data.registry import DATASETS
-from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models import flat_vectors
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
+from fedgrid.engine.run_setup import prepare
 from fedgrid.engine.seeds import generator
+from fedgrid.grids.analyses.epsilons import epochs_of
+from tests.helpers.small_grid import NOWHERE
+from tests.helpers.small_runs import play
 
-NOWHERE = Path("nowhere")
 DIGITNET = ("digitnet", (1, 8, 8), 10)
+
+
+def centralised(*, dataset="digits", seed=0, training=None, **values):
+    kept = {"local_epochs": 1, "keep_optimizer_state": True, **(training or {})}
+    given = {"dataset": dataset, "split": "centralised", "clients": 1, "algorithm": "fedavg", **values}
+    return complete({**given, "seed": seed, "training": kept}, NOWHERE)
 
 
 @pytest.fixture
@@ -33,12 +40,8 @@ def tiny(tmp_path):
     return f"npz:{tmp_path / 'tiny.npz'}"
 
 
-def trained(config, progress=None):
-    return list(train(config, NOWHERE, prepare(config, NOWHERE), progress))
-
-
 def plain_loop(training, seed, epochs):
-    """Yield loss, accuracy, weights and confusion matrix of each epoch, from torch's own optimizer."""
+    """Yield loss, accuracy, weights and scores of each epoch, from torch's own optimizer."""
     pool, server = load("digits", NOWHERE)
     module = blank(*DIGITNET)
     flat_vectors.write(module, initial_vector(*DIGITNET, seed))
@@ -66,105 +69,61 @@ def plain_loop(training, seed, epochs):
         yield scores, flat_vectors.read_vector(module).astype(np.float64)
 
 
-def test_epochs_equal_a_plain_torch_loop_with_one_optimizer():
+def test_epochs_equal_a_plain_torch_loop_with_one_optimizer(tmp_path):
     """Momentum is kept between epochs; the norms are those of the plain loop's weights."""
-    config = complete("digits", NOWHERE, seed=3, epochs=3, training={"momentum": 0.5, "learning_rate": 0.05})
+    config = centralised(seed=3, training={"rounds": 3, "momentum": 0.5, "learning_rate": 0.05})
+    epochs = epochs_of(play(config, tmp_path, cache=None))
+    assert epochs["epoch"].tolist() == [1, 2, 3]
     before = initial_vector(*DIGITNET, config.root_seed).astype(np.float64)
-    plain = plain_loop(config.training, config.root_seed, 3)
-    for number, ((_, row), (scores, after)) in enumerate(zip(trained(config), plain, strict=True), start=1):
-        assert list(row) == EPOCHS.names
-        assert row["epoch"] == number
-        assert {name: row[name] for name in scores} == pytest.approx(scores, rel=1e-3)
-        assert row["update_l2"] == pytest.approx(np.sqrt(((after - before) ** 2).sum()), rel=1e-3)
+    for place, (scores, after) in enumerate(plain_loop(config.training, config.root_seed, 3)):
+        assert {name: epochs[name][place] for name in scores} == pytest.approx(scores, rel=1e-3)
+        norm = np.sqrt(((after - before) ** 2).sum())
+        assert epochs["update_l2"][place] == epochs["update_l2_state"][place] == pytest.approx(norm, rel=1e-3)
         change = np.abs(after).sum() - np.abs(before).sum()
-        assert row["weights_l1_change"] == pytest.approx(change, abs=1e-2)
+        assert epochs["weights_l1_change"][place] == pytest.approx(change, abs=1e-2)
         before = after
 
 
-def test_state_norm_includes_batchnorm_buffers(tiny):
-    """The progress holds the state: weights first, buffers after them. The counters alone are 36 times 1."""
-    config = complete(tiny, NOWHERE, model="resnet34", epochs=1, training={"batch_size": 12})
+def test_state_norm_includes_batchnorm_buffers(tiny, tmp_path):
+    """The state holds weights first, buffers after them. The counters alone are 36 times 1."""
+    config = centralised(dataset=tiny, model="resnet34", training={"rounds": 1, "batch_size": 12})
     of_model = ("resnet34", (1, 8, 8), 3)
     size = layout_of(blank(*of_model)).num_parameters
     before = initial_vector(*of_model, config.root_seed)
-    [(progress, row)] = trained(config)
-    after = progress.state.models[0]
+    folder = play(config, tmp_path / "runs", cache=None)
+    after = checkpoint.load(folder, 1).state.models[0]
     update = after.astype(np.float64) - before
-    assert row["update_l2"] == pytest.approx(np.linalg.norm(update[:size]), rel=1e-5)
-    assert row["update_l2_state"] == pytest.approx(np.linalg.norm(update), rel=1e-5)
-    assert row["update_l2_state"] > 6 > row["update_l2"]
+    [l2], [l2_state], [change] = (
+        epochs_of(folder)[name] for name in ("update_l2", "update_l2_state", "weights_l1_change")
+    )
+    assert l2 == pytest.approx(np.linalg.norm(update[:size]), rel=1e-5)
+    assert l2_state == pytest.approx(np.linalg.norm(update), rel=1e-5)
+    assert l2_state > 6 > l2
     l1 = [float(np.abs(weights[:size].astype(np.float64)).sum()) for weights in (before, after)]
-    assert row["weights_l1_change"] == pytest.approx(l1[1] - l1[0], abs=1e-6)
+    assert change == pytest.approx(l1[1] - l1[0], abs=1e-6)
 
 
-@pytest.mark.parametrize("optimizer", [{"momentum": 0.9}, {"optimizer": "adam", "learning_rate": 0.001}])
-def test_resumed_training_is_bit_identical(optimizer):
-    config = complete("digits", NOWHERE, epochs=2, training=optimizer)
-    (first, _), (last, row) = trained(config)
-    [(again, same_row)] = trained(config, first)
-    assert same_row == row
-    assert np.array_equal(again.state.models[0], last.state.models[0])
-    assert list(again.memories[0]) == list(last.memories[0]) == ["optimizer"]
-    assert np.array_equal(again.memories[0]["optimizer"], last.memories[0]["optimizer"])
+def test_its_client_holds_the_pool_and_is_tested_on_the_official_images():
+    setup, truth_K = prepare(centralised(), NOWHERE)
+    pool, server = load("digits", NOWHERE)
+    [client] = setup.clients
+    assert np.array_equal(client.train.copied().images, pool.images)
+    assert np.array_equal(client.test.copied().images, server.images)
+    assert truth_K.tolist() == [0]
 
 
-def test_training_defaults_to_the_data_sets():
-    config = complete("digits", NOWHERE)
-    assert config.training == DATASETS["digits"].training.model_copy(
-        update={"local_epochs": 1, "keep_optimizer_state": True}
-    )
-    assert (config.model, config.seed, config.name) == ("digitnet", 0, "digits-digitnet-s0")
-    other = complete("digits", NOWHERE, seed=1, epochs=4, model="tinyvgg", training={"batch_size": 8})
-    assert (other.name, other.training.rounds, other.training.batch_size) == ("digits-tinyvgg-s1", 4, 8)
-    assert other.run_id != config.run_id == complete("digits", NOWHERE, epochs=15).run_id
-
-
-def test_precision_is_that_of_a_run(tiny):
-    options = {"model": "digitnet", "epochs": 1}
-    (wide, _), (narrow, _) = (
-        trained(complete(tiny, NOWHERE, training={"precision": each}, **options))[0]
-        for each in ("float32", "bfloat16")
-    )
-    moved = np.linalg.norm(narrow.state.models[0] - wide.state.models[0])
-    assert 0 < moved < 0.01 * np.linalg.norm(wide.state.models[0])
-
-
-def test_own_images_have_a_short_name(tiny):
-    assert complete(tiny, NOWHERE).name == "npz_tiny-tinyvgg-s0"
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"dataset": "digit"}, "unknown dataset 'digit'; did you mean 'digits'"),
-        ({"model": "vgg"}, "unknown model 'vgg'"),
-        ({"seed": -1}, "seed = -1"),
-        ({"training": {"rounds": 5}}, "training.rounds has no effect here"),
-        ({"training": {"local_epochs": 3}}, "--epochs"),
-        ({"training": {"keep_optimizer_state": False}}, "optimizer's state is kept; leave it out"),
-        ({"training": {"learning_rate": 0}}, "training.learning_rate = 0"),
-        ({"training": {"rate": 1}}, "unknown key 'rate' in training"),
-    ],
-)
-def test_impossible_settings_are_refused(given, says):
-    with pytest.raises(ConfigError, match=says):
-        complete(**{"dataset": "digits", "data_dir": NOWHERE, **given})
-
-
-def test_non_finite_weights_stop_the_training():
-    config = complete("digits", NOWHERE, training={"learning_rate": 1e30})
-    with pytest.raises(RunError, match=r"epoch 1: weights are NaN or infinite; lower training.learning_rate"):
-        trained(config)
+def test_several_clients_are_refused():
+    with pytest.raises(ConfigError, match="clients = 2: split centralised has a single client; take 1"):
+        prepare(centralised(clients=2), NOWHERE)
 
 
 def test_groups_of_images_make_no_difference(tiny, tmp_path):
-    """A training on everything has no clients, and so no hidden groups."""
     with np.load(tiny.removeprefix("npz:")) as file:
         groups = {f"{part}_group": np.arange(6) % 2 for part in ("train", "val", "test")}
         (tmp_path / "again").mkdir()
         np.savez(tmp_path / "again" / "tiny.npz", **file, **groups)
-    rows = [
-        [row for _, row in trained(complete(dataset, NOWHERE, epochs=2, model="digitnet"))]
-        for dataset in (tiny, f"npz:{(tmp_path / 'again' / 'tiny.npz')}")
-    ]
-    assert rows[0] == rows[1]
+    for name in (tiny, f"npz:{tmp_path / 'again' / 'tiny.npz'}"):
+        run = centralised(dataset=name, model="digitnet", training={"rounds": 2})
+        play(run, tmp_path / "runs", cache=None)
+    one, other = (epochs_of(folder) for folder in (tmp_path / "runs").glob("npz_tiny-1-centralised-*"))
+    assert {name: one[name].tolist() for name in one} == {name: other[name].tolist() for name in other}

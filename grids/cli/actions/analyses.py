@@ -14,26 +14,28 @@ from fedgrid.engine.plugins.installed import installed
 from fedgrid.engine.plugins.plugin import load
 from fedgrid.engine.plugins.source import read_source
 from fedgrid.grids.analyses.analysis import Analysis
+from fedgrid.grids.analyses.epsilons import EPSILONS
 from fedgrid.grids.attack.analysis import ATTACK
 from fedgrid.grids.explain.analysis import EXPLAIN
 from fedgrid.grids.presets.changes import Change
 
-BUILT_IN: Mapping[str, Analysis] = {EXPLAIN.name: EXPLAIN, ATTACK.name: ATTACK}
+WITH_COMMANDS = EXPLAIN, ATTACK
+BUILT_IN: Mapping[str, Analysis] = {each.name: each for each in (*WITH_COMMANDS, EPSILONS)}
 
 
-def own_analysis(name: str) -> Analysis:
-    """Return an analysis of a plugin in use.
+def analysis_named(name: str) -> Analysis:
+    """Return an analysis without a command of its own: of the package, or of a plugin in use.
 
     Raises:
         ConfigError: there is none of this name.
     """
-    if name in BUILT_IN:
+    if name in (each.name for each in WITH_COMMANDS):
         raise ConfigError(f"{name} has a command of its own: `fedgrid {name} GRID`")
-    if name not in ANALYSES:
-        guess = hint(name, ANALYSES)
+    found: Mapping[str, Analysis] = {**ANALYSES, **BUILT_IN}
+    if name not in found:
+        guess = hint(name, found)
         raise ConfigError(f"unknown analysis '{name}'; {guess}name the file that lists it with --plugin")
-    found: Analysis = ANALYSES[name]
-    return found
+    return found[name]
 
 
 def shown_analyses(files: Iterable[Path]) -> dict[str, Analysis]:

@@ -137,7 +137,7 @@ def attack(
 def analyse(
     what: GridOrRun,
     name: Annotated[
-        str, typer.Argument(help="An analysis of your own, from a plugin's ANALYSES.", show_default=False)
+        str, typer.Argument(help="epsilons, or an analysis of a plugin's ANALYSES.", show_default=False)
     ],
     filters: Filters = None,
     changes: Annotated[
@@ -150,15 +150,15 @@ def analyse(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compute something of your own for each finished run, from its state and records.
+    """Compute something of each finished run: epsilons of a centralised training, or an analysis of your own.
 
     Runs are not changed. After an interruption, the same command continues.
     """
     from fedgrid.grids.analyses.command import How
-    from fedgrid.grids.cli.actions.analyses import own_analysis, settings_of
+    from fedgrid.grids.cli.actions.analyses import analysis_named, settings_of
 
     use_plugins(plugins)
-    analysis = own_analysis(name)
+    analysis = analysis_named(name)
     asked = settings_of(analysis, changes or [])
     _analyse(analysis, what, asked, filters, storage, data_dir, How(in_process, dry_run, as_json))
 

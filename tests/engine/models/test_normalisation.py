@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.engine import centralised
 from fedgrid.engine.clients.messages import EvaluateTask, TrainTask
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.configuration.complete import complete
@@ -57,14 +56,6 @@ def test_clients_are_told_the_statistics_of_the_pool_only_if_they_normalise():
     pool, _ = load("digits", NOWHERE)
     assert setup().normalised_by == PixelStatistics.of(pool.images)
     assert setup("none").normalised_by is None
-
-
-def test_centralised_training_normalises_too(monkeypatch):
-    seen = []
-    monkeypatch.setattr(centralised.InProcessPool, "prepare", lambda self, given: seen.append(given))
-    given = {"data_dir": NOWHERE, "training": {"normalise": "dataset"}}
-    centralised.prepare(centralised.complete("digits", **given), NOWHERE)
-    assert seen[0].normalised_by == PixelStatistics.of(load("digits", NOWHERE)[0].images)
 
 
 def outcome(given):

@@ -24,9 +24,11 @@ DRAWN_FROM = {
     "flipped": ("digits-15-flipped-balanced", 326273739117493525109849780787381836749),
     "swapped": ("digits-15-swapped-balanced", 195642511606332801347834356075540535477),
     "natural": ("digits-15-natural-balanced", 144032955103707613785622023243186028292),
+    "centralised": ("digits-centralised", 243469037812288696730928051392449059774),
 }
 """Kind -> `seed_text` with 15 clients of digits, and the root seed of such a run with seed 3, both as in
-commit 66eb98e, where a split was a pair of overlap and balance. They stay what they are."""
+commit 66eb98e, where a split was a pair of overlap and balance, and a centralised training no run. They stay
+what they are."""
 
 
 def test_every_kind_is_pinned():

@@ -17,7 +17,7 @@ from fedgrid.grids.analyses.analysis import AnalysisSettings, Context
 from fedgrid.grids.analyses.command import How, Result, analyse
 from fedgrid.grids.analyses.execute import run_on_ray
 from fedgrid.grids.analyses.report import described, found_of, sections
-from fedgrid.grids.cli.actions.analyses import own_analysis, settings_of, shown_analyses
+from fedgrid.grids.cli.actions.analyses import analysis_named, settings_of, shown_analyses
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -45,7 +45,7 @@ def storage(finished, tmp_path):
 
 def run(storage, **options):
     how = How(**{"in_process": True, "as_json": True, **options})
-    own, console = own_analysis("spread"), Console(quiet=True)
+    own, console = analysis_named("spread"), Console(quiet=True)
     return analyse(own, GRID, storage, NOWHERE, AnalysisSettings(), console, how=how)
 
 
@@ -106,16 +106,16 @@ def test_asked_to_stop_leaves_the_rest_for_later(storage, monkeypatch):
 
 def test_unknown_names_and_settings_are_refused(storage):
     with pytest.raises(ConfigError, match="unknown analysis 'spred'; did you mean 'spread'"):
-        own_analysis("spred")
+        analysis_named("spred")
     with pytest.raises(ConfigError, match="explain has a command of its own"):
-        own_analysis("explain")
+        analysis_named("explain")
     with pytest.raises(ConfigError, match="depth"):
-        settings_of(own_analysis("spread"), ["depth=3"])
+        settings_of(analysis_named("spread"), ["depth=3"])
 
 
 @pytest.mark.ray
 def test_ray_task_loads_the_plugin(storage, ray_session):
-    own, ended = own_analysis("spread"), []
+    own, ended = analysis_named("spread"), []
     context = Context(storage, NOWHERE, described(RUNS, storage))
     jobs = own.jobs(RUNS, AnalysisSettings(), context)
     with Lease(storage, GRID) as lease:

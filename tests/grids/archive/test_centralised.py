@@ -126,9 +126,9 @@ def test_stored_trainings_are_found_by_data_set_with_their_grid(tmp_path):
     write_centralised(tmp_path, "BLOODMNIST", "trial")
     trainings = [read_training(each) for each in layout.trainings(tmp_path)]
     keep(trainings, GridFolder(storage, "theirs"))
-    assert of_dataset("mnist", storage) == [("theirs", trainings[0])]
-    assert of_dataset("bloodmnist", storage) == [("theirs", trainings[1])]
-    assert of_dataset("cifar10", storage) == []
+    assert of_dataset("mnist", storage.root) == [("theirs", trainings[0])]
+    assert of_dataset("bloodmnist", storage.root) == [("theirs", trainings[1])]
+    assert of_dataset("cifar10", storage.root) == []
 
 
 @pytest.fixture(scope="module")

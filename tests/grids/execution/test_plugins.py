@@ -148,19 +148,6 @@ def test_base_brings_its_plugins(grid, storage, tmp_path):
     assert run(above, storage).code == 0
 
 
-def test_centralised_training_of_a_model_of_a_plugin(grid, storage):
-    names = []
-    for text in (MODEL, renamed(MODEL)):
-        (grid.parent / "model.py").write_text(text)
-        result = fedgrid(
-            *("centralised", "digits", "--epochs", 2, "--model", "own-model", "--json"),
-            *("--plugin", grid.parent / "model.py", "--storage", storage),
-        )
-        assert result.code == 0, result.err
-        names.append(json.loads(result.out)["run_id"])
-    assert len(set(names)) == 2
-
-
 def test_search_of_an_algorithm_of_a_plugin(grid, storage):
     grid.write_text(
         GRID.replace("[fedavg, own]", "own")

@@ -115,7 +115,11 @@ def test_schema_of_rounds_is_pinned():
 def documented() -> list[str]:
     """Return the tables of docs/reports.md: the recorded numbers, and the scores made from the records."""
     in_mlflow = {plain(key): f"`{key}`" for key in described()}
-    metrics = (*round_metrics.ROUND_METRICS, *round_metrics.NOISE_METRICS)
+    metrics = (
+        *round_metrics.ROUND_METRICS,
+        *round_metrics.NOISE_METRICS,
+        *round_metrics.CENTRALISED_METRICS,
+    )
     recorded = {metric.name: metric.meaning for metric in metrics}
     scored = {each.name: each.meaning for each in scores.OF_ROUNDS if each.name not in recorded}
     blocks = []

@@ -43,6 +43,7 @@ def test_quickstart_is_the_papers_seven_algorithms_in_order():
 PUBLISHED = ("mnist", "fmnist", "cifar10", "pathmnist", "bloodmnist")
 PROMISED = {
     "quickstart": 7,
+    "centralised": 1,
     "paper": 280,
     "paper-as-published": 280,
     "conference": 168,

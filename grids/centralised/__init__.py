@@ -1,1 +1,0 @@
-"""`fedgrid centralised`: training on the whole pool, and epsilons for Sattler."""
