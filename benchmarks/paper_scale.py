@@ -20,7 +20,7 @@ from benchmarks.published_branches import GROUPS, Branch, branch, computed, roun
 from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank
-from fedgrid.tracking.published.numbers import Scenario, clustering
+from fedgrid.tracking.papers.ocfl.numbers import Scenario, clustering
 from fedgrid.tracking.scoring.partitions import PublishedClustering
 
 BYTES = 4

@@ -19,7 +19,7 @@ means over their clusters, so that the clients are trained again. Source: arXiv:
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fedgrid.tracking.published.numbers import digits_of
+from fedgrid.tracking.papers.ocfl.numbers import digits_of
 from fedgrid.tracking.scoring.partitions import PUBLISHED_ROUNDS, PublishedClustering
 
 GROUPS = 3

@@ -12,7 +12,7 @@ from fedgrid.grids.analyses.analysis import Summary as ToShow
 from fedgrid.grids.attack.compute import attack
 from fedgrid.grids.attack.show import COLUMNS, LEVEL, Summary, summary_of, table_of
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.tracking.against.prigent import against_attack
+from fedgrid.tracking.papers.prigent.tables import against_attack
 from fedgrid.tracking.report.page import Section
 from fedgrid.tracking.scoring.study import read_result
 from fedgrid.tracking.tables.table import Table

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedgrid.engine.attacks.settings import AttackKind
 from fedgrid.grids.analyses.default_table import scenario_of
-from fedgrid.tracking.against.prigent import encoder_of, is_in_setting
+from fedgrid.tracking.papers.prigent.tables import encoder_of, is_in_setting
 from fedgrid.tracking.scoring.study import Result, Run
 from fedgrid.tracking.tables.table import Column, Row, Table, number
 

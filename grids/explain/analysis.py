@@ -27,8 +27,7 @@ from fedgrid.tracking.explained.tables import own_scores
 from fedgrid.tracking.report.explanations import own_sections
 from fedgrid.tracking.report.page import Section
 from fedgrid.tracking.scoring.explanations import DISTRIBUTIONS, OWN_SCORES, of_runs
-
-PLAIN, AS_PUBLISHED = "", "as published"
+from fedgrid.tracking.scoring.study import AS_PUBLISHED
 
 
 class Explain(Analysis):
@@ -143,7 +142,7 @@ def metrics_of(read: ReadJob) -> dict[str, float]:
 
 
 def _style(job: Job) -> str:
-    return AS_PUBLISHED if job.settings.as_published else PLAIN
+    return AS_PUBLISHED if job.settings.as_published else ""
 
 
 def _rows(explained: ExplainedGrid) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.paper_scale import BYTES, STATISTICS, model_size, need, published_needs
 from benchmarks.published_branches import Branch, branch
-from fedgrid.tracking.published.numbers import clustering
+from fedgrid.tracking.papers.ocfl.numbers import clustering
 
 SCENARIO = ("pathmnist", 15, "nonoverlapping-imbalanced")
 

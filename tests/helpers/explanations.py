@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from fedgrid.tracking.published import numbers
+from fedgrid.tracking.papers.ocfl import numbers
 from fedgrid.tracking.scoring.explanations import Explained
 
 

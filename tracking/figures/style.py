@@ -11,6 +11,8 @@ import matplotlib
 from matplotlib import style
 from matplotlib.figure import Figure
 
+from fedgrid.tracking.scoring.study import AS_PUBLISHED
+
 COLUMN, PAGE = 3.4, 7.0
 """Widths of a column and of a page, in inches."""
 NOTEBOOK_DPI = 125
@@ -59,7 +61,6 @@ WITHOUT_DATES: dict[str, dict[str, Any]] = {
     ".png": {"Software": None},
     ".svg": {"Creator": None, "Date": None},
 }
-AS_PUBLISHED = " as published"
 DASHED = (0, (3.5, 1.5))
 
 
@@ -107,12 +108,12 @@ OTHER_MARKERS = ("<", ">", "h", "*", "p")
 
 def styles(algorithms: Sequence[str]) -> dict[str, Style]:
     """Return algorithm -> style: fixed for the papers' and for references, dashed if `as published`."""
-    plain = dict.fromkeys(name.removesuffix(AS_PUBLISHED) for name in algorithms)
+    plain = dict.fromkeys(name.removesuffix(f" {AS_PUBLISHED}") for name in algorithms)
     fixed = PUBLISHED | REFERENCES
     others = [name for name in plain if name not in fixed]
     known = fixed | {name: _other(position) for position, name in enumerate(others)}
     return {
-        name: replace(known[name.removesuffix(AS_PUBLISHED)], line=DASHED, filled=False)
+        name: replace(known[name.removesuffix(f" {AS_PUBLISHED}")], line=DASHED, filled=False)
         if name.endswith(AS_PUBLISHED)
         else known[name]
         for name in algorithms

@@ -12,7 +12,7 @@ from fedgrid.tracking.exposure.disturbances import disturbances
 from fedgrid.tracking.figures.curves import is_recorded
 from fedgrid.tracking.report.page import Choice, Plate, Section
 from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
-from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.scoring.study import AS_PUBLISHED, Study
 from fedgrid.tracking.tables import clustering, personalisation
 from fedgrid.tracking.tables.cells import split_name, title_of
 from fedgrid.tracking.tables.cost import cost
@@ -20,7 +20,7 @@ from fedgrid.tracking.tables.definitions import definitions
 from fedgrid.tracking.tables.fairness import fairness
 from fedgrid.tracking.tables.table import Table
 
-PUBLISHED, CLUSTERS = "as published", "of the clusters' models"
+CLUSTERS = "of the clusters' models"
 """Labels of the two conventions."""
 LINES = "Lines: means over seeds; bands: their standard deviation (n - 1) to either side."
 
@@ -133,7 +133,7 @@ GAPS = (
         "learning_gap_loss",
     ),
     FigureKind(
-        PUBLISHED,
+        AS_PUBLISHED,
         "gap-published",
         "Learning gap by round",
         f"{GAP} accuracy and accuracy of the local model on the server's test set (the notebooks' DIST). "
@@ -160,14 +160,14 @@ def of_dataset(study: Study, terms: Terms = AS_USUAL, *, published: bool = False
             _in_order(
                 (
                     ("first and last", clustering.rounds(study)),
-                    (PUBLISHED, clustering.published_rounds(study)),
+                    (AS_PUBLISHED, clustering.published_rounds(study)),
                 ),
                 published,
             ),
             Choice(
                 (
                     (CLUSTERS, personalisation.personalisation(study)),
-                    (PUBLISHED, personalisation.published_personalisation(study)),
+                    (AS_PUBLISHED, personalisation.published_personalisation(study)),
                 )
             ),
             *(table for table in (definitions(study),) if len(table.columns) > 1),
@@ -181,7 +181,7 @@ def of_dataset(study: Study, terms: Terms = AS_USUAL, *, published: bool = False
 
 
 def _segments(study: Study, dataset: str) -> Iterator[tuple[str, Plate]]:
-    for label, published in ((CLUSTERS, False), (PUBLISHED, True)):
+    for label, published in ((CLUSTERS, False), (AS_PUBLISHED, True)):
         yield (
             label,
             Plate(
@@ -220,7 +220,7 @@ def _block(study: Study, terms: Terms, published: bool) -> Section:
     tables = (
         ("last partition", clustering.clustering(study, final=True)),
         ("mean over rounds", clustering.clustering(study, final=False)),
-        (PUBLISHED, clustering.published_clustering(study)),
+        (AS_PUBLISHED, clustering.published_clustering(study)),
     )
     curves = (_alternatives(tuple(_plates(study, kinds, name, title))) for kinds in BY_ROUND)
     maps = Choice(tuple(_maps(study, name, title)))
@@ -237,7 +237,7 @@ def _block(study: Study, terms: Terms, published: bool) -> Section:
 
 def _in_order(options: tuple[tuple[str, Table], ...], published: bool) -> Choice:
     """Return a choice that begins with the published conventions if the report is beside such numbers."""
-    return Choice(tuple(sorted(options, key=lambda one: one[0] != PUBLISHED)) if published else options)
+    return Choice(tuple(sorted(options, key=lambda one: one[0] != AS_PUBLISHED)) if published else options)
 
 
 def _alternatives(options: tuple[tuple[str, Plate], ...]) -> Plate | Choice:

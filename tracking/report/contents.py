@@ -5,14 +5,11 @@ from functools import partial
 from itertools import combinations
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.against.flis import against_flis
-from fedgrid.tracking.against.ocfl import against_published
-from fedgrid.tracking.against.prigent import against_prigent
-from fedgrid.tracking.claims.table import claims
 from fedgrid.tracking.exposure.privacy import over_epsilon
 from fedgrid.tracking.report import settings
 from fedgrid.tracking.report.blocks import of_dataset
 from fedgrid.tracking.report.explanations import explanation_sections
+from fedgrid.tracking.report.of_papers import claims_sections, published_sections
 from fedgrid.tracking.report.page import Choice, Page, Plate, Section
 from fedgrid.tracking.report.ranks import diagram
 from fedgrid.tracking.scoring import measures, statistics
@@ -25,10 +22,6 @@ from fedgrid.tracking.tables.axes import over_axis, sweep
 from fedgrid.tracking.tables.significance import effects, significance
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 
-NOTHING_PUBLISHED = (
-    "The papers have no tables for the data sets and settings of this grid. Claims, if it has the runs for "
-    "any, are under Claims of the papers."
-)
 CONVENTIONS = """\
 As published: the numbers that the papers' notebooks compute. Clustering scores are means over the first 50 \
 rounds, also of longer runs; COM is homogeneity (the arguments of completeness exchanged); the AMI of \
@@ -63,9 +56,9 @@ def report_page(
         _overview(study),
         *_axes(study),
         *_privacy(study),
-        *_claims(study),
+        *claims_sections(study),
         *([_lacking(study)] if study.unfinished else []),
-        *(_published(study) if published else []),
+        *(published_sections(study) if published else []),
         *([_beside(study, other)] if other else []),
         *(
             section
@@ -160,12 +153,6 @@ def _privacy(study: Study) -> Iterator[Section]:
         yield Section("privacy", "Privacy", items=(over_epsilon(study), plate))
 
 
-def _claims(study: Study) -> Iterator[Section]:
-    table = claims(study)
-    if table is not None:
-        yield Section("claims", table.title, items=(table,))
-
-
 def _sweeps(study: Study) -> Iterator[Choice]:
     """Yield figures and tables over two axes, for each data set and pair: either may be the one along."""
     for dataset in study.datasets:
@@ -209,21 +196,6 @@ def _lacking(study: Study) -> Section:
         corner="run",
     )
     return Section(f"lacking-{plain(study.name)}", f"Not finished: {study.name}", items=(table,))
-
-
-def _published(study: Study) -> Iterator[Section]:
-    flis = against_flis(study)
-    if flis:
-        yield Section("published-flis", "Beside the published numbers: FLIS", items=flis)
-    prigent = against_prigent(study)
-    if prigent:
-        yield Section("published-prigent", "Beside the published numbers: Prigent et al.", items=prigent)
-    for setting in study.settings:
-        tables = against_published(of_setting(study, setting))
-        if tables or not (flis or prigent or setting != study.settings[0]):
-            text = "" if tables else NOTHING_PUBLISHED
-            section = Section("published", "Beside the published numbers", text, items=tables)
-            yield settings.of_setting(section, setting)
 
 
 def _beside(one: Study, other: Study) -> Section:

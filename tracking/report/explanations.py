@@ -5,16 +5,15 @@ from dataclasses import replace
 from functools import partial
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.against.explanations import ranks, scores
 from fedgrid.tracking.explained.figures import insertion_against_deletion, mean_curves
 from fedgrid.tracking.explained.maps import map_grid
 from fedgrid.tracking.explained.results import ExplainedGrid, Shown, sentence
 from fedgrid.tracking.explained.tables import own_scores
+from fedgrid.tracking.papers.ocfl.explanations import ranks, scores
 from fedgrid.tracking.report.page import Choice, Plate, Section
 from fedgrid.tracking.report.ranks import diagram
 from fedgrid.tracking.report.settings import worded
 from fedgrid.tracking.scoring.explanations import (
-    AS_PUBLISHED,
     DELETION,
     DISTRIBUTIONS,
     GAP,
@@ -26,7 +25,7 @@ from fedgrid.tracking.scoring.explanations import (
     verdict,
 )
 from fedgrid.tracking.scoring.statistics import Comparison
-from fedgrid.tracking.scoring.study import Scenario, plain
+from fedgrid.tracking.scoring.study import AS_PUBLISHED, Scenario, plain
 from fedgrid.tracking.tables.cells import split_name
 from fedgrid.tracking.tables.significance import significance
 from fedgrid.tracking.tables.table import Table

@@ -12,7 +12,7 @@ from statistics import fmean
 
 from fedgrid.tracking.scoring.paired_tests import ALPHA
 from fedgrid.tracking.scoring.statistics import Comparison, ScoresByAlgorithm, compare_scores
-from fedgrid.tracking.scoring.study import Scenario
+from fedgrid.tracking.scoring.study import AS_PUBLISHED, Scenario
 
 DISTRIBUTIONS = {
     "members": "images of the cluster's own clients",
@@ -20,7 +20,6 @@ DISTRIBUTIONS = {
     "server": "the server's images",
 }
 """Whose images were explained, in words."""
-AS_PUBLISHED = "as published"
 AGAINST = "BNC"
 """The algorithm without clusters: what a gain of clustering is measured against."""
 

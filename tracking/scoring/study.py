@@ -34,6 +34,9 @@ SPLITS = (
 )
 """The splits of the papers, in the order of their tables."""
 
+AS_PUBLISHED = "as published"
+"""Ends the names of algorithms and scores that share a paper's mistakes."""
+
 T = TypeVar("T")
 
 AxisValue: TypeAlias = tuple[str, str]
@@ -73,6 +76,11 @@ class Run:
     """Size of a model as it is sent, four bytes an entry, buffers included; None if it was not asked for."""
     keys: Mapping[str, str] = field(default_factory=dict, compare=False)
     """The run's value of every key that can be an axis, whether or not the grid has it as one."""
+
+    @property
+    def is_as_published(self) -> bool:
+        """Whether its algorithm is one with a paper's mistakes."""
+        return AS_PUBLISHED in self.algorithm
 
     @property
     def setting(self) -> tuple[AxisValue, ...]:

@@ -22,7 +22,8 @@ from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.results.own_items import own_items, with_own_items
 from fedgrid.grids.results.study import load
 from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
-from fedgrid.tracking.report.contents import NOTHING_PUBLISHED, comparison_page, report_page
+from fedgrid.tracking.report.contents import comparison_page, report_page
+from fedgrid.tracking.report.of_papers import NOTHING_PUBLISHED
 from fedgrid.tracking.report.write import Written, write
 from fedgrid.tracking.scoring.cost import AS_USUAL, DEFAULT, Target, Terms, Traffic, Unit
 from fedgrid.tracking.tables.comparison import paired_algorithms

@@ -13,8 +13,8 @@ from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.uplink.steps import clip_of, noise_of
 from fedgrid.grids.presets.load import load_grid, preset_names
 from fedgrid.grids.results.study import describe
-from fedgrid.tracking.against.flis import scenario_of
-from fedgrid.tracking.published import numbers
+from fedgrid.tracking.papers.flis import numbers
+from fedgrid.tracking.papers.flis.tables import scenario_of
 
 NOWHERE = Path("no-data-needed")
 
@@ -156,7 +156,7 @@ def test_flis_has_two_skews_and_the_runs_of_the_published_tables():
         lost = {
             ("label-skew 0.3", dataset, "FLIS-HC") for dataset in ("fmnist", "cifar10", "cifar100", "svhn")
         }
-        assert published - set(numbers.flis()) == (lost if name == "flis" else set())
+        assert published - set(numbers.accuracy()) == (lost if name == "flis" else set())
 
 
 def test_flis_beta_has_eleven_thresholds_and_three_numbers_of_epochs():

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fedgrid.tracking.against.ocfl import against_published
+from fedgrid.tracking.papers.ocfl.tables import against_published
 from fedgrid.tracking.report.contents import report_page
 from tests.helpers.studies import WHOLE, result_of, run_of, study_of
 

@@ -9,7 +9,7 @@ from decimal import ROUND_HALF_UP, Decimal
 import numpy as np
 import pytest
 
-from fedgrid.tracking.against.ocfl import against_published
+from fedgrid.tracking.papers.ocfl.tables import against_published
 from fedgrid.tracking.scoring.measures import FINAL_ARI
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.scoring.study import Study, read_result

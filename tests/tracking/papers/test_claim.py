@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from fedgrid.tracking.claims.claim import Check, above, largest, verdict
+from fedgrid.tracking.papers.shared.claim import Check, above, largest, verdict
 from tests.helpers.studies import run_of
 
 
@@ -53,7 +53,7 @@ def test_by_up_to_is_the_largest_mean():
 
 
 def test_an_algorithm_as_published_is_not_the_plain_one():
-    from fedgrid.tracking.claims.claim import named
+    from fedgrid.tracking.papers.shared.claim import named
 
     assert named("SCL")(run_of("SCL"))
     assert not named("SCL")(run_of("SCL as published"))

@@ -5,8 +5,8 @@ from math import nan
 
 import pytest
 
-from fedgrid.tracking.against.explanations import ranks, scores
-from fedgrid.tracking.published import numbers
+from fedgrid.tracking.papers.ocfl import numbers
+from fedgrid.tracking.papers.ocfl.explanations import ranks, scores
 from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.report.explanations import explanation_sections
 from fedgrid.tracking.report.page import Choice

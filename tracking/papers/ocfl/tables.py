@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from fedgrid.tracking.against import reasons
-from fedgrid.tracking.published import numbers
+from fedgrid.tracking.papers.ocfl import numbers, reasons
+from fedgrid.tracking.papers.shared.cells import beside
 from fedgrid.tracking.scoring.measures import PUBLISHED_CLUSTERING
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.cells import explained, over_scenarios, split_name, title_of
 from fedgrid.tracking.tables.clustering import published_cell, published_round
 from fedgrid.tracking.tables.personalisation import LAST, MEAN, PUBLISHED, measure_of, untested
-from fedgrid.tracking.tables.table import ABSENT, FAR, NONE, Cell, Column, Row, Table, Tone, fixed, lettered
+from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, fixed, lettered
 
 FAR_SCORE = 0.1
 FAR_ROUNDS = 5
@@ -43,26 +43,6 @@ def against_published(study: Study) -> tuple[Table, ...]:
     return (
         *(_clustering(known.where(dataset=dataset, clients=clients)) for dataset, clients in known.blocks),
         *(table for part in by_dataset for table in (_rounds(part), _personalisation(part))),
-    )
-
-
-def beside(cell: Cell, reference: float, text: str, *, far: float, highest: bool | None = True) -> Cell:
-    """Return a cell with its reference, which is printed as `text`; an empty cell stays empty.
-
-    The cell is better or worse if the printed numbers differ. It has the note `FAR` if they differ by more
-    than `far`.
-    """
-    if not cell.text or cell.text == ABSENT:
-        return replace(cell, reference=reference)
-    difference = 0.0 if cell.value is None else round(cell.value - reference, 4)
-    is_equal = cell.text.split(" ")[0] == text or highest is None or not difference
-    tone: Tone = "" if is_equal else "better" if (difference > 0) == highest else "worse"
-    return replace(
-        cell,
-        text=f"{cell.text} / {text}",
-        reference=reference,
-        tone=cell.tone or tone,
-        notes=(*cell.notes, *([FAR] if abs(difference) > far else [])),
     )
 
 

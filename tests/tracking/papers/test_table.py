@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedgrid.tracking.claims.table import claims
+from fedgrid.tracking.papers.claims_table import claims
 from fedgrid.tracking.report.contents import report_page
 from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 

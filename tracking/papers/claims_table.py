@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from fedgrid.tracking.claims import bettinelli, flis
-from fedgrid.tracking.claims.claim import Check, Claim, verdict
+from fedgrid.tracking.papers.papers import PAPERS
+from fedgrid.tracking.papers.shared.claim import Check, Claim, verdict
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table, fixed
 
-CLAIMS: tuple[Claim, ...] = (*flis.CLAIMS, *bettinelli.CLAIMS)
 CAPTION = (
     "Claims that the grid has the runs for; FedAvg is BNC here, CFL is SCL. Ours: the number that the "
     "claim is about, mean over seeds and comparisons, in brackets the least and the greatest mean of one; "
@@ -21,7 +20,7 @@ CAPTION = (
 def claims(study: Study) -> Table | None:
     """Return the table of the claims that a study has the runs for, None if there are none."""
     rows = []
-    for claim in CLAIMS:
+    for claim in (claim for paper in PAPERS for claim in paper.claims):
         checks = tuple(claim.checks(study))
         if checks:
             rows.append(Row(claim.text, _cells(claim, checks), claim.paper))

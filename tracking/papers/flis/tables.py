@@ -8,8 +8,8 @@ runs in its setting: 100 clients, a tenth of them asked, its splits, tested on o
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from fedgrid.tracking.against.ocfl import beside
-from fedgrid.tracking.published import numbers
+from fedgrid.tracking.papers.flis import numbers
+from fedgrid.tracking.papers.shared.cells import beside
 from fedgrid.tracking.scoring.cost import Cost, cost
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.study import Result, Run, Study
@@ -79,10 +79,10 @@ PERCENT = Measure("accuracy, %", lambda result: 100 * accuracy(result), digits=2
 def against_flis(study: Study) -> tuple[Table, ...]:
     """Return a table for each split of FLIS that the study has, and one of the cost of its targets."""
     known = study.only(
-        run for run in study.runs if (scenario_of(run), run.dataset, str(run.published)) in numbers.flis()
+        run for run in study.runs if (scenario_of(run), run.dataset, str(run.published)) in numbers.accuracy()
     )
     scenarios = dict.fromkeys(scenario_of(run) for run in known.runs)
-    has_cost = any((run.dataset, str(run.published)) in numbers.flis_cost() for run in known.runs)
+    has_cost = any((run.dataset, str(run.published)) in numbers.cost() for run in known.runs)
     return (
         *(_accuracy(_of(known, scenario), scenario) for scenario in scenarios),
         *([_cost(known)] if has_cost and {ROUNDS_OF, MBIT_OF} & {*scenarios} else []),
@@ -126,7 +126,7 @@ def _accuracy(study: Study, scenario: str) -> Table:
 
 
 def _cell(study: Study, scenario: str, dataset: str, run: Run) -> Cell:
-    known = numbers.flis().get((scenario, dataset, str(run.published)))
+    known = numbers.accuracy().get((scenario, dataset, str(run.published)))
     cell = over_seeds(study, PERCENT)
     if known is None:
         return cell
@@ -150,7 +150,7 @@ def _cost(study: Study) -> Table:
     rows = []
     for algorithm in study.algorithms:
         part = study.where(algorithm=algorithm)
-        known = [numbers.flis_cost().get((dataset, str(part.runs[0].published))) for dataset, _ in columns]
+        known = [numbers.cost().get((dataset, str(part.runs[0].published))) for dataset, _ in columns]
         cells = []
         for (dataset, heading), printed in zip(columns, known, strict=True):
             scenario, place, of = parts[heading]

@@ -49,7 +49,7 @@ class Reason:
 
     def is_of_row(self, run: Run) -> bool:
         """Return whether the reason applies to the algorithm and data set of a run."""
-        shares_the_mistake = AS_PUBLISHED in run.algorithm and not run.is_archived
+        shares_the_mistake = run.is_as_published and not run.is_archived
         return (
             self.fits(run.dataset)
             and (not self.algorithms or run.published in self.algorithms)
@@ -60,8 +60,6 @@ class Reason:
         """Return the footnote in a table of runs of the archive, or else of runs of one's own."""
         return self.text if archived or not self.ours else f"{self.text} {self.ours}"
 
-
-AS_PUBLISHED = "as published"
 
 OF_ALL = {
     "cnn": Reason("The authors' network for these images is not published.", "The one here is similar.", CNN),

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import partial
 from math import inf
 
-from fedgrid.tracking.against.flis import GLOBAL, TARGETS, accuracy, curve_of
-from fedgrid.tracking.claims.claim import (
+from fedgrid.tracking.papers.flis.tables import GLOBAL, TARGETS, accuracy, curve_of
+from fedgrid.tracking.papers.shared.claim import (
     Check,
     Claim,
     ScoreBySeed,

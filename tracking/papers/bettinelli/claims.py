@@ -11,7 +11,7 @@ from itertools import product
 
 import numpy as np
 
-from fedgrid.tracking.claims.claim import (
+from fedgrid.tracking.papers.shared.claim import (
     Check,
     Claim,
     ScoreBySeed,

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fedgrid.tracking.against.ocfl import FAR_SCORE, beside
-from fedgrid.tracking.published import numbers
+from fedgrid.tracking.papers.ocfl import numbers
+from fedgrid.tracking.papers.ocfl.tables import FAR_SCORE
+from fedgrid.tracking.papers.shared.cells import beside
 from fedgrid.tracking.scoring.explanations import (
-    AS_PUBLISHED,
     DELETION,
     DISTRIBUTIONS,
     INSERTION,
@@ -18,6 +18,7 @@ from fedgrid.tracking.scoring.explanations import (
     of_runs,
     published_ranks,
 )
+from fedgrid.tracking.scoring.study import AS_PUBLISHED
 from fedgrid.tracking.tables.table import (
     ABSENT,
     FAR,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fedgrid.tracking.against.ocfl import against_published
-from fedgrid.tracking.published import numbers
+from fedgrid.tracking.papers.ocfl import numbers
+from fedgrid.tracking.papers.ocfl.tables import against_published
 from fedgrid.tracking.tables.table import FAR, NONE, Cell
 from tests.helpers.reference import OVERLAPS, REFERENCE, rows_of
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of

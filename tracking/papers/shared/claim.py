@@ -20,7 +20,6 @@ Verdict: TypeAlias = Literal["holds", "does not hold", "cannot be said"]
 ScoreBySeed: TypeAlias = Mapping[tuple[str, int], float]
 """By scenario, in words, and seed."""
 CONFIDENCE = 0.95
-AS_PUBLISHED = "as published"
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,7 @@ def largest(checks: Iterable[Check]) -> tuple[Check, ...]:
 
 def named(*titles: str) -> Callable[[Run], bool]:
     """Return whether a run is of one of these algorithms, by their names in tables, but not as published."""
-    return lambda run: run.published in titles and AS_PUBLISHED not in run.algorithm
+    return lambda run: run.published in titles and not run.is_as_published
 
 
 def values_of(study: Study, key: str, where: Callable[[Run], bool]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from fedgrid.tracking.published import numbers
+from fedgrid.tracking.papers.prigent import numbers
 from fedgrid.tracking.scoring.cost import cost, sent
 from fedgrid.tracking.scoring.study import Result, Run, Study
 from fedgrid.tracking.tables.cells import explained
@@ -55,7 +55,7 @@ def against_prigent(study: Study) -> tuple[Table, ...]:
 def is_in_setting(run: Run) -> bool:
     """Return whether a run is in the paper's setting for its data set, and has a row in its tables."""
     setting = SETTINGS.get(run.dataset)
-    return setting == (run.split, run.clients) and (run.dataset, row_of(run)) in numbers.prigent()
+    return setting == (run.split, run.clients) and (run.dataset, row_of(run)) in numbers.tables()
 
 
 def row_of(run: Run) -> str:
@@ -105,7 +105,7 @@ def _costs(study: Study, dataset: str) -> Table:
 
 
 def _row(study: Study, dataset: str, algorithm: str, columns: Columns) -> Row:
-    part, published = study.where(algorithm=algorithm), numbers.prigent()
+    part, published = study.where(algorithm=algorithm), numbers.tables()
     run = part.runs[0]
     printed = dict(published[dataset, row_of(run)])
     cells = []
@@ -129,7 +129,7 @@ def _flips(study: Study, dataset: str) -> Table:
             part = embedding.only(
                 run for run in embedding.runs if encoder_of(run) == encoder and float(run.keys[FLIP]) == flip
             )
-            known = numbers.prigent_flips().get((dataset, encoder, flip))
+            known = numbers.flips().get((dataset, encoder, flip))
             values = [result.last("ari") for result in part.finished]
             found = median(values, 3, "" if known is None else f"{known:g}")
             cells.append(found if part.runs else Cell(ABSENT))
@@ -154,7 +154,7 @@ def against_attack(errors: Mapping[str, Sequence[float]]) -> Table | None:
     Args:
         errors: level, `none` or the flip probability -> mean squared errors of pixels, one a run.
     """
-    published = numbers.prigent_attack()
+    published = numbers.attack()
     rows = []
     for level, printed in published.items():
         if known := errors.get(level, ()):

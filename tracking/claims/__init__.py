@@ -1,1 +1,0 @@
-"""The papers' claims, and whether they hold in a grid's runs."""

@@ -1,0 +1,1 @@
+"""The papers: their printed numbers, ours beside them, and their claims. One folder a paper."""

@@ -1,0 +1,1 @@
+"""Bettinelli et al."""

@@ -1,0 +1,1 @@
+"""FLIS: Morafah et al. 2022."""

@@ -1,1 +1,0 @@
-"""The numbers that the papers published."""
