@@ -98,7 +98,7 @@ def _official_sets(config: RunConfig, scenario: Scenario, dataset: Dataset) -> I
         for group, labels in enumerate(class_sets(dataset.num_classes, split.num_clusters, scenario.overlap)):
             share = len(labels) / dataset.num_classes
             yield of_client.count(group) * share, share
-    elif kind_of(split.kind).TRANSFORM is not None:
+    elif kind_of(split.kind).TRANSFORM is not None or split.num_clusters == 1:
         yield float(clients), float(split.num_clusters)
     elif split.kind == "label-skew":
         owned = labels_per_client(dataset.num_classes, split.labels_share) / dataset.num_classes

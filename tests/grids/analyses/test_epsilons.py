@@ -104,7 +104,7 @@ def test_imported_trainings_of_the_data_set_stand_beside_ones_own(finished):
     assert "Beside the authors' centralised trainings of digits" in out
     assert "theirs: Run_IX" in out
     assert "0.938" in out
-    assert "L1 change in" not in out, "the papers derived no epsilon from digits"
+    assert "L1 change in epoch" not in out, "the papers derived no epsilon from digits"
 
 
 def test_the_change_of_the_l1_norm_is_that_of_the_published_epoch(tmp_path):
