@@ -24,7 +24,7 @@ from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.analyses.default_table import table_of
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.report.page import Section
-from fedgrid.tracking.scoring.study import Run
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.tables.table import Table
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import nan
 
 from fedgrid.tracking.scoring.axes import setting_words
-from fedgrid.tracking.scoring.study import Run
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.tables.table import Column, Row, Table, number
 
 

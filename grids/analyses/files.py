@@ -18,7 +18,7 @@ from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import disk_errors, write_bytes, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Artifacts, Found, Job
-from fedgrid.tracking.scoring.study import Run
+from fedgrid.tracking.scoring.run import Run
 
 OWN_KEYS = ("run_id", "settings", "state", "files")
 """Of the mark, beside the results."""

@@ -12,7 +12,7 @@ from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import describe
 from fedgrid.tracking.report.page import Section
-from fedgrid.tracking.scoring.study import Run
+from fedgrid.tracking.scoring.run import Run
 
 
 def described(runs: Sequence[RunConfig], storage: Storage) -> dict[str, Run]:

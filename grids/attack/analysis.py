@@ -12,9 +12,9 @@ from fedgrid.grids.analyses.analysis import Summary as ToShow
 from fedgrid.grids.attack.compute import attack
 from fedgrid.grids.attack.show import COLUMNS, LEVEL, Summary, summary_of, table_of
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.study import result_of
 from fedgrid.tracking.papers.prigent.tables import against_attack
 from fedgrid.tracking.report.page import Section
-from fedgrid.tracking.scoring.study import read_result
 from fedgrid.tracking.tables.table import Table
 
 MESSAGES = "error from messages MSE"
@@ -107,7 +107,7 @@ ATTACK = Attack()
 
 def _summary(kind: AttackKind, found: Sequence[Found]) -> Summary:
     rows = [(each.run, row) for each in found for row in each.about["rows"]]
-    return summary_of(kind, rows, {each.run.run_id: read_result(each.run) for each in found})
+    return summary_of(kind, rows, {each.run.run_id: result_of(each.run) for each in found})
 
 
 def _beside(summary: Summary) -> Table | None:

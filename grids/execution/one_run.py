@@ -1,12 +1,8 @@
 """One run in this process, for notebooks and scripts: no Ray, no MLflow, no grid."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.configuration.complete import complete
@@ -17,35 +13,9 @@ from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.planning.origins import check_origins
-from fedgrid.grids.results.outcome import finished, is_finished
-from fedgrid.tracking import records
-from fedgrid.tracking.records import Records
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """A finished run."""
-
-    config: RunConfig
-    folder: Path
-    """Its records, figures and last two states."""
-    scores: Mapping[str, Any]
-    """The final scores by name, as `ari` and `personalised_accuracy`; None for one that is not defined."""
-
-    @property
-    def rounds(self) -> pa.Table:
-        """The table with a row a round; `.to_pandas()` where pandas is installed."""
-        return pq.read_table(self.folder / "rounds.parquet")
-
-    @property
-    def clients(self) -> pa.Table:
-        """The table with a row a round and client."""
-        return pq.read_table(self.folder / "clients.parquet")
-
-    @property
-    def records(self) -> Records:
-        """The records as arrays, as `figures.temperature` and `figures.cluster_map` take them."""
-        return records.read_records(self.folder)
+from fedgrid.grids.results.outcome import is_finished
+from fedgrid.grids.results.study import describe, result_of
+from fedgrid.tracking.scoring.run import RunResult
 
 
 def run(
@@ -86,6 +56,5 @@ def run(
         session = Session(InProcessPool(), images, accept_changes=accept_changes)
         for _ in run_to_end(session, whole, store, lambda: False):
             pass
-    outcome = finished(store.root, whole)
-    assert outcome.scores is not None, "it is finished"
-    return RunResult(whole, outcome.folder, outcome.scores)
+    [found] = describe([whole], store)
+    return result_of(found)

@@ -27,7 +27,7 @@ from fedgrid.tracking.explained.tables import own_scores
 from fedgrid.tracking.report.explanations import own_sections
 from fedgrid.tracking.report.page import Section
 from fedgrid.tracking.scoring.explanations import DISTRIBUTIONS, OWN_SCORES, of_runs
-from fedgrid.tracking.scoring.study import AS_PUBLISHED
+from fedgrid.tracking.scoring.run import AS_PUBLISHED
 
 
 class Explain(Analysis):

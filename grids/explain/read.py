@@ -18,7 +18,7 @@ from fedgrid.grids.analyses.analysis import Found
 from fedgrid.tracking.explained.results import Band, ExplainedGrid, ImageKey, Shown
 from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring.explanations import DISTRIBUTIONS, Explained
-from fedgrid.tracking.scoring.study import Run
+from fedgrid.tracking.scoring.run import Run
 
 RECORDS = ".parquet"
 """The end of the name of a job's records."""

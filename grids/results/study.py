@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from fedgrid.algorithms import registry
 from fedgrid.engine.configuration.run_config import RunConfig
+from fedgrid.engine.format import unseal
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.storage import Storage
@@ -20,10 +21,11 @@ from fedgrid.grids.results.axes import further_axes, name_of, naming_keys, pairs
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.model_sizes import model_bytes
 from fedgrid.grids.results.origin_notes import origin_notes
-from fedgrid.grids.results.outcome import damage, is_finished
+from fedgrid.grids.results.outcome import SCORES, damage, is_finished
 from fedgrid.grids.results.titles import titles
 from fedgrid.tracking.records import RecordsError
-from fedgrid.tracking.scoring.study import Result, Run, Study, plain, read_result
+from fedgrid.tracking.scoring.run import Run, RunResult, read_result
+from fedgrid.tracking.scoring.study import Study, plain
 
 
 def load(grid: str, storage: Storage | str = "runs", *, sizes: bool = False) -> Study:
@@ -38,7 +40,7 @@ def load(grid: str, storage: Storage | str = "runs", *, sizes: bool = False) -> 
     store = Storage.of(storage) if isinstance(storage, str) else storage
     store.pull_marks()
     configs = GridFolder(store, grid).runs()
-    results: dict[str, Result] = {}
+    results: dict[str, RunResult] = {}
     lacking: dict[str, str] = {}
     runs = describe(configs, store)
     if sizes:
@@ -56,7 +58,7 @@ def load(grid: str, storage: Storage | str = "runs", *, sizes: bool = False) -> 
             lacking[run.run_id] = _how_far(store, config)
             continue
         try:
-            results[run.run_id] = read_result(run)
+            results[run.run_id] = result_of(run)
         except RecordsError as error:
             lacking[run.run_id] = str(error)
     folders = {run.name: run.folder for run in runs if run.run_id in results}
@@ -87,6 +89,16 @@ def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
         )
         for config, title in zip(configs, titles(configs, axes), strict=True)
     )
+
+
+def result_of(run: Run) -> RunResult:
+    """Return the result of a finished run: of the scores in its folder, and its records.
+
+    Raises:
+        DamagedFile: its scores are damaged.
+        RecordsError: it has no records.
+    """
+    return read_result(run, unseal(run.folder / SCORES))
 
 
 def _how_far(storage: Storage, config: RunConfig) -> str:

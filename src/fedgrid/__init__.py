@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from fedgrid.engine.errors import FedgridError
     from fedgrid.engine.models.registry import ModelEntry
     from fedgrid.grids.analyses.analysis import Analysis, AnalysisSettings, Artifacts
-    from fedgrid.grids.execution.one_run import RunResult, run
+    from fedgrid.grids.execution.one_run import run
     from fedgrid.grids.results.study import load
     from fedgrid.tracking import figures
+    from fedgrid.tracking.scoring.run import RunResult
     from fedgrid.tracking.scoring.study import Study
 
 __all__ = [
@@ -95,7 +96,7 @@ _MODULES = {
     "Order": "algorithms.contract.orders",
     "Presence": "algorithms.contract.orders",
     "RunConfig": "engine.configuration.run_config",
-    "RunResult": "grids.execution.one_run",
+    "RunResult": "tracking.scoring.run",
     "Settings": "algorithms.contract.base",
     "State": "algorithms.contract.base",
     "Study": "tracking.scoring.study",

@@ -84,5 +84,5 @@ def test_notebook_example(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
     [code] = [text for kind, file, text in BLOCKS if kind == "python" and not file]
     names: dict[str, Any] = {}
     exec(code, names)
-    assert names["result"].config.algorithm["name"] == "long-short"
+    assert names["result"].config["algorithm"]["name"] == "long-short"
     assert names["result"].rounds.num_rows == 3

@@ -7,13 +7,19 @@ from fedgrid.engine.format import seal
 from fedgrid.engine.integrity.done_mark import DONE, TIMES, TIMES_CHECKSUM, mark_of, times_mark_of
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.results.outcome import SCORES
+from fedgrid.tracking.scoring.scores import of_run
 
 
 def mark_finished(storage: Path, config: RunConfig, scores: dict[str, float] | None = None) -> Path:
-    """Write the files by which a finished run is recognised; return its folder."""
+    """Write the files by which a finished run is recognised; return its folder.
+
+    Without `scores` they are those of its records, if it has any.
+    """
     folder = folder_of(storage, config)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / SCORES).write_text(seal(scores or {}))
+    if scores is None:
+        scores = of_run(folder) if (folder / "rounds.parquet").exists() else {}
+    (folder / SCORES).write_text(seal(scores))
     if (folder / TIMES).exists():
         (folder / TIMES_CHECKSUM).write_text(times_mark_of(folder))
     (folder / DONE).write_text(mark_of(folder, config))

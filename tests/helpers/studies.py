@@ -1,13 +1,15 @@
 """Studies without a grid: runs described by hand, with results or without."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
 from fedgrid.tracking.records import Columns
 from fedgrid.tracking.scoring.partitions import clustering, of_partitions, published_clustering
-from fedgrid.tracking.scoring.study import Result, Run, Study
+from fedgrid.tracking.scoring.run import Run, RunResult
+from fedgrid.tracking.scoring.study import Study
 
 TRUTH_K = (0, 0, 0, 1, 1, 1)
 WHOLE = [TRUTH_K] * 2
@@ -50,15 +52,17 @@ def result_of(
     *,
     clustered: Sequence[int] = (),
     curves: Mapping[str, Sequence[float]] | None = None,
-) -> Result:
+) -> RunResult:
     """`clustered` are the rounds, from 1, in which a partition was decided. Other curves are all NaN."""
     labels_RK, truth_K = np.asarray(labels_RK), np.asarray(truth_K)
     rounds = np.arange(1, len(labels_RK) + 1)
     parts = of_partitions(labels_RK, truth_K)
-    return Result(
+    return RunResult(
         run,
-        clustering(labels_RK, truth_K, np.isin(rounds, clustered) if clustered else None),
-        published_clustering(labels_RK, truth_K, run.published),
+        {
+            **asdict(clustering(labels_RK, truth_K, np.isin(rounds, clustered) if clustered else None)),
+            **asdict(published_clustering(labels_RK, truth_K, run.published)),
+        },
         rounds,
         Columns(
             rounds.shape,
@@ -72,7 +76,7 @@ def result_of(
     )
 
 
-def study_of(results: Sequence[Result], lacking: Sequence[Run] = (), name: str = "mine") -> Study:
+def study_of(results: Sequence[RunResult], lacking: Sequence[Run] = (), name: str = "mine") -> Study:
     return Study(
         name,
         (*(result.run for result in results), *lacking),

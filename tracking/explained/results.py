@@ -11,7 +11,7 @@ import numpy as np
 
 from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring.explanations import AGAINST, DISTRIBUTIONS, Explained
-from fedgrid.tracking.scoring.study import Scenario
+from fedgrid.tracking.scoring.run import Scenario
 
 ImageKey: TypeAlias = tuple[Scenario, int, int, int, int]
 """Scenario, seed, the client whose model explains the image, its holder and its place there."""

@@ -25,7 +25,8 @@ from fedgrid.tracking.figures.panels import (
 )
 from fedgrid.tracking.figures.style import FAINT, Style, paper_style, styles
 from fedgrid.tracking.scoring.client_scores import mean
-from fedgrid.tracking.scoring.study import Result, Study, require_one
+from fedgrid.tracking.scoring.run import RunResult
+from fedgrid.tracking.scoring.study import Study, require_one
 
 PUBLISHED = {"published_gf1": "GF1 (generalisation)", "published_pf1": "PF1 (personalisation)"}
 RIGHT = {"generalised_f1": "generalised F1", "personalised_f1": "personalised F1, over own classes"}
@@ -50,7 +51,7 @@ def segments(study: Study, *, published: bool = True) -> Figure:
     Raises:
         ValueError: if the study has several data sets.
     """
-    return _segments(study, PUBLISHED if published else RIGHT, Result.mean, "macro F1")
+    return _segments(study, PUBLISHED if published else RIGHT, RunResult.mean, "macro F1")
 
 
 def communities(study: Study, *, server: bool = False) -> Figure:
@@ -62,11 +63,11 @@ def communities(study: Study, *, server: bool = False) -> Figure:
     Raises:
         ValueError: if the study has several data sets.
     """
-    return _segments(study, SERVER if server else MEMBERS, Result.last, "accuracy")
+    return _segments(study, SERVER if server else MEMBERS, RunResult.last, "accuracy")
 
 
 def _segments(
-    study: Study, ends: Mapping[str, str], of: Callable[[Result, str], float], label: str
+    study: Study, ends: Mapping[str, str], of: Callable[[RunResult, str], float], label: str
 ) -> Figure:
     """Draw a segment between two curves, each a number of a run by `of`."""
     require_one(study, "dataset")
@@ -101,7 +102,7 @@ def _draw(
     study: Study,
     style: Mapping[str, Style],
     curves: Sequence[str],
-    of: Callable[[Result, str], float],
+    of: Callable[[RunResult, str], float],
     label: str,
 ) -> None:
     axes.set(xlim=(-0.03, 1.03), ylim=(len(style) - 0.5, -0.5), xticks=[], yticks=[])

@@ -11,7 +11,7 @@ import matplotlib
 from matplotlib import style
 from matplotlib.figure import Figure
 
-from fedgrid.tracking.scoring.study import AS_PUBLISHED
+from fedgrid.tracking.scoring.run import AS_PUBLISHED
 
 COLUMN, PAGE = 3.4, 7.0
 """Widths of a column and of a page, in inches."""

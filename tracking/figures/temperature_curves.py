@@ -26,7 +26,8 @@ from fedgrid.tracking.figures.panels import (
 from fedgrid.tracking.figures.style import GRID, INK, Style, paper_style, styles
 from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring.client_scores import mean
-from fedgrid.tracking.scoring.study import Result, Study, require_one
+from fedgrid.tracking.scoring.run import RunResult
+from fedgrid.tracking.scoring.study import Study, require_one
 
 UNKNOWN = "no temperature was recorded"
 PANELS_A_ROW = 3
@@ -87,7 +88,7 @@ def temperature_bands(study: Study, *, normalised: bool, together: bool = False)
     return figure
 
 
-def _draw_runs(axes: Axes, results: Sequence[Result], style: Mapping[str, Style]) -> None:
+def _draw_runs(axes: Axes, results: Sequence[RunResult], style: Mapping[str, Style]) -> None:
     """Draw one line per run, each thinner than the last, so that coinciding runs stay visible."""
     order = list(style)
     for result in sorted(results, key=lambda result: order.index(result.run.algorithm)):
@@ -151,7 +152,7 @@ def _parts(study: Study) -> dict[str, Study]:
     return {f"{name}, {clients} clients": study.where(clients=clients) for name, clients in study.blocks}
 
 
-def _with_temperatures(results: Sequence[Result]) -> tuple[list[Result], float]:
+def _with_temperatures(results: Sequence[RunResult]) -> tuple[list[RunResult], float]:
     """Return the runs to average, and the share of them that a round must have to be drawn.
 
     Of runs that never cluster one per scenario and seed, as they are equal, in the rounds that all have.

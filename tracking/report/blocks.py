@@ -12,7 +12,8 @@ from fedgrid.tracking.exposure.disturbances import disturbances
 from fedgrid.tracking.figures.curves import is_recorded
 from fedgrid.tracking.report.page import Choice, Plate, Section
 from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
-from fedgrid.tracking.scoring.study import AS_PUBLISHED, Study
+from fedgrid.tracking.scoring.run import AS_PUBLISHED
+from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables import clustering, personalisation
 from fedgrid.tracking.tables.cells import split_name, title_of
 from fedgrid.tracking.tables.cost import cost

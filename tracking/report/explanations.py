@@ -24,8 +24,9 @@ from fedgrid.tracking.scoring.explanations import (
     of_clients,
     verdict,
 )
+from fedgrid.tracking.scoring.run import AS_PUBLISHED, Scenario
 from fedgrid.tracking.scoring.statistics import Comparison
-from fedgrid.tracking.scoring.study import AS_PUBLISHED, Scenario, plain
+from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.tables.cells import split_name
 from fedgrid.tracking.tables.significance import significance
 from fedgrid.tracking.tables.table import Table

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from fedgrid.tracking.report.page import Choice, Plate, Section
 from fedgrid.tracking.scoring.axes import setting_words
-from fedgrid.tracking.scoring.study import AxisValue, plain
+from fedgrid.tracking.scoring.run import AxisValue
+from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.tables.table import Table
 
 

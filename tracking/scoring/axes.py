@@ -6,7 +6,8 @@ Which keys are axes is decided where the study is made; here they are read from 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from fedgrid.tracking.scoring.study import SETTING_OF_ALGORITHM, AxisValue, Run, Study
+from fedgrid.tracking.scoring.run import SETTING_OF_ALGORITHM, AxisValue, Run
+from fedgrid.tracking.scoring.study import Study
 
 
 def axes_of(study: Study) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ import numpy as np
 from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring.client_scores import CLIENTS, LAST_MODELS, PUBLISHED_CLIENTS
 from fedgrid.tracking.scoring.partitions import PARTITION
-from fedgrid.tracking.scoring.study import Result, Scenario, Study
+from fedgrid.tracking.scoring.run import RunResult, Scenario
+from fedgrid.tracking.scoring.study import Study
 
 Traffic: TypeAlias = Literal["training", "with-test"]
 Unit: TypeAlias = Literal["bytes", "mbit-per-client"]
@@ -130,7 +131,7 @@ def costs(study: Study, terms: Terms) -> Mapping[str, tuple[Cost, ...]]:
     }
 
 
-def cost(result: Result, curve: str, goal: float, traffic: Traffic = "training") -> Cost:
+def cost(result: RunResult, curve: str, goal: float, traffic: Traffic = "training") -> Cost:
     """Return the cost until a curve of a run first reaches `goal`."""
     there = np.flatnonzero(result.curves[curve] >= goal)
     sent_R, seconds_R = sent(result, traffic), result.curves["seconds"]
@@ -142,7 +143,7 @@ def cost(result: Result, curve: str, goal: float, traffic: Traffic = "training")
     )
 
 
-def sent(result: Result, traffic: Traffic) -> Array:
+def sent(result: RunResult, traffic: Traffic) -> Array:
     """Return the bytes sent up and down since the start, shape (R,), NaN where unknown."""
     bytes_R = result.curves["bytes"]
     if traffic == "training":
@@ -162,7 +163,7 @@ def recorded(study: Study, terms: Terms) -> Terms:
     return replace(terms, target=published) if has_published else terms
 
 
-def is_known(result: Result, curve: str) -> bool:
+def is_known(result: RunResult, curve: str) -> bool:
     """Return whether a run has a value of a curve."""
     return not np.isnan(result.curves[curve]).all()
 

@@ -11,8 +11,8 @@ from operator import attrgetter
 from statistics import fmean
 
 from fedgrid.tracking.scoring.paired_tests import ALPHA
+from fedgrid.tracking.scoring.run import AS_PUBLISHED, Scenario
 from fedgrid.tracking.scoring.statistics import Comparison, ScoresByAlgorithm, compare_scores
-from fedgrid.tracking.scoring.study import AS_PUBLISHED, Scenario
 
 DISTRIBUTIONS = {
     "members": "images of the cluster's own clients",

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from math import isnan
 
-from fedgrid.tracking.scoring.study import Result, Study
+from fedgrid.tracking.scoring.run import RunResult
+from fedgrid.tracking.scoring.study import Study
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Measure:
 
     name: str
     """The heading of its column."""
-    of: Callable[[Result], float]
+    of: Callable[[RunResult], float]
     """NaN where the run has none."""
     highest: bool | None = True
     """Whether more is better; None if neither is."""
@@ -28,17 +29,17 @@ class Measure:
 
 def mean_over_rounds(name: str, curve: str, *, highest: bool | None = True) -> Measure:
     """Return the mean over the rounds of a curve of `tracking.scoring.scores.curves`."""
-    return Measure(name, partial(Result.mean, curve=curve), highest)
+    return Measure(name, partial(RunResult.mean, curve=curve), highest)
 
 
 def last_round(name: str, curve: str, *, highest: bool | None = True) -> Measure:
     """Return the last value of a curve of `tracking.scoring.scores.curves`."""
-    return Measure(name, partial(Result.last, curve=curve), highest)
+    return Measure(name, partial(RunResult.last, curve=curve), highest)
 
 
 def last_rounds(name: str, curve: str, count: int) -> Measure:
     """Return the mean of a curve over the last `count` rounds, as Prigent et al. report it (5, or 20)."""
-    return Measure(name, partial(Result.mean, curve=curve, last=count))
+    return Measure(name, partial(RunResult.mean, curve=curve, last=count))
 
 
 def recorded(study: Study, known: Iterable[Measure]) -> tuple[Measure, ...]:

@@ -4,24 +4,15 @@ Shapes: R rounds, K clients.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
 from itertools import product
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from fedgrid.tracking import records
-from fedgrid.tracking.records import Array
-from fedgrid.tracking.scoring.frames import frame, html
-from fedgrid.tracking.scoring.partitions import (
-    Clustering,
-    PublishedClustering,
-    clustering,
-    published_clustering,
-)
-from fedgrid.tracking.scoring.scores import curves
+from fedgrid.tracking.scoring.run import AxisValue, Run, RunResult, Scenario
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -34,102 +25,13 @@ SPLITS = (
 )
 """The splits of the papers, in the order of their tables."""
 
-AS_PUBLISHED = "as published"
-"""Ends the names of algorithms and scores that share a paper's mistakes."""
+IDENTITY = ("run_id", "name", "dataset", "split", "clients", "algorithm", "seed")
+SHOWN = ("clusters", "ari", "personalised_accuracy", "generalised_accuracy")
+"""Scores that a cell of a notebook shows of each run."""
+ROWS = 40
+"""Runs that it shows."""
 
 T = TypeVar("T")
-
-AxisValue: TypeAlias = tuple[str, str]
-"""A further axis of a grid and its value: `("split.majority", "0.5")`."""
-Scenario: TypeAlias = tuple[str, int, str, *tuple[AxisValue, ...]]
-"""Data set, clients, split, then the setting."""
-SETTING_OF_ALGORITHM = "algorithm."
-"""Axes that begin like this are settings of an algorithm; they belong to no scenario."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run, as known from its configuration."""
-
-    run_id: str
-    name: str
-    folder: Path
-    dataset: str
-    split: str
-    clients: int
-    algorithm: str
-    """Its name in tables, unique among the runs of one scenario and seed: `OCFL-HDB`, `SCL as published`."""
-    published: str | None
-    """The row of the published tables to compare it with: `OCFL-HDB`, `SCL`; None if there is none."""
-    seed: int
-    rounds: int
-    """Number of rounds when it is finished."""
-    method: str = ""
-    """The algorithm's title without settings: `SCL` of `SCL (cooldown 5)`."""
-    axes: tuple[AxisValue, ...] = ()
-    """The run's values of the grid's axes beside data set, split, clients, seed and algorithm."""
-    is_archived: bool = False
-    """Whether it is one of the published runs themselves, read from the authors' archive."""
-    is_reference: bool = False
-    """Whether its algorithm is a row to compare with and no competitor: never the best, not ranked."""
-    model_bytes: int | None = None
-    """Size of a model as it is sent, four bytes an entry, buffers included; None if it was not asked for."""
-    keys: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """The run's value of every key that can be an axis, whether or not the grid has it as one."""
-
-    @property
-    def is_as_published(self) -> bool:
-        """Whether its algorithm is one with a paper's mistakes."""
-        return AS_PUBLISHED in self.algorithm
-
-    @property
-    def setting(self) -> tuple[AxisValue, ...]:
-        """The axes that are no settings of the algorithm: what algorithms are compared within."""
-        return tuple(pair for pair in self.axes if not pair[0].startswith(SETTING_OF_ALGORITHM))
-
-    @property
-    def block(self) -> tuple[str, int]:
-        """Data set and number of clients: the papers have one table for each."""
-        return self.dataset, self.clients
-
-    @property
-    def scenario(self) -> Scenario:
-        """What runs of one seed have in common that differ in their algorithm only."""
-        return (self.dataset, self.clients, self.split, *self.setting)
-
-
-@dataclass(frozen=True)
-class Result:
-    """The scores and partitions of one finished run, a few kilobytes."""
-
-    run: Run
-    clustering: Clustering
-    published: PublishedClustering
-    round_R: Array
-    curves: Mapping[str, Array]
-    """Name -> score of each round, shape (R,), NaN in rounds without it: `tracking.scoring.scores.curves`."""
-    labels_RK: Array
-    truth_K: Array
-    """The hidden groups of round 1."""
-
-    def mean(self, curve: str, *, last: int = 0) -> float:
-        """Return the mean over the rounds that have a value, NaN if none has.
-
-        With `last`, those of the last so many rounds, or the last value if none of them has one.
-        """
-        if last and not np.isnan(self.curves[curve][-last:]).all():
-            return float(np.nanmean(self.curves[curve][-last:]))
-        measured = self._measured(curve)[-1 if last else 0 :]
-        return float(measured.mean()) if len(measured) else float("nan")
-
-    def last(self, curve: str) -> float:
-        """Return the value of the last round that has one, NaN if none has."""
-        measured = self._measured(curve)
-        return float(measured[-1]) if len(measured) else float("nan")
-
-    def _measured(self, curve: str) -> Array:
-        values_R = self.curves[curve]
-        return np.asarray(values_R[~np.isnan(values_R)])
 
 
 @dataclass(frozen=True)
@@ -138,7 +40,7 @@ class Study:
 
     name: str
     runs: tuple[Run, ...]
-    results: Mapping[str, Result]
+    results: Mapping[str, RunResult]
     """By run id."""
     lacking: Mapping[str, str]
     """Run id -> state of a run without a result: `30 of 50 rounds`, `not started`, `failed: ...`."""
@@ -152,11 +54,11 @@ class Study:
         The columns are what identifies the run, the grid's further axes, then the scores as in
         `Result.curves`. A run's row also has `clustering_round`, `last_change_round` and `exactly_right`.
         """
-        return frame(self.finished, by_round=by_round)
+        return _frame(self.finished, by_round=by_round)
 
     def _repr_html_(self) -> str:
         """Return a table of the runs, for a cell of a notebook."""
-        return html(self.name, len(self.runs), self.finished)
+        return _html(self.name, len(self.runs), self.finished)
 
     def where(self, **wanted: Any) -> "Study":
         """Return the study of the runs that are all of this, by any of a `Run`'s names: `dataset="mnist"`."""
@@ -173,7 +75,7 @@ class Study:
         )
 
     @property
-    def finished(self) -> tuple[Result, ...]:
+    def finished(self) -> tuple[RunResult, ...]:
         """The results of the finished runs, in the order of the runs."""
         return tuple(self.results[run.run_id] for run in self.runs if run.run_id in self.results)
 
@@ -250,25 +152,6 @@ class Study:
         return {key: self.only(runs) for key, runs in groups.items()}
 
 
-def read_result(run: Run) -> Result:
-    """Return the result of a run, computed from its records.
-
-    Raises:
-        RecordsError: if there are no records.
-    """
-    found = records.read_records(run.folder)
-    labels_RK, truth_RK = found.clients["cluster"], found.clients["true_cluster"]
-    return Result(
-        run,
-        clustering(labels_RK, truth_RK, found.rounds["clustered"]),
-        published_clustering(labels_RK, truth_RK, run.published),
-        found.round_R,
-        curves(found),
-        labels_RK,
-        found.truth_K,
-    )
-
-
 def require_one(study: Study, *parts: str) -> None:
     """Check that the runs of a study agree in some of `dataset`, `clients` and `split`, and in `setting`.
 
@@ -296,3 +179,43 @@ def slug(name: str) -> str:
 
 def _distinct(values: Iterable[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(values))
+
+
+def _frame(results: Sequence[RunResult], *, by_round: bool = False) -> "DataFrame":
+    """Return a frame of results, as `Study.to_pandas`."""
+    from pandas import DataFrame, concat
+
+    if not by_round:
+        return DataFrame([_identity(result.run) | _last_scores(result) for result in results])
+    parts = [
+        DataFrame({**_identity(result.run), "round": result.round_R, **result.curves}) for result in results
+    ]
+    return concat(parts, ignore_index=True) if parts else DataFrame()
+
+
+def _html(name: str, num_runs: int, results: Sequence[RunResult]) -> str:
+    """Return a table of results with what they differ in and a few scores."""
+    head = f"<b>{escape(name)}</b>: {len(results)} of {num_runs} runs finished"
+    if not results:
+        return head
+    found = _frame(results)
+    varied = [key for key in _identity(results[0].run) if found[key].nunique() > 1]
+    columns = dict.fromkeys(["algorithm", *varied, *SHOWN])
+    shown = found[[key for key in columns if key in found and key not in ("run_id", "name")]]
+    table = shown.to_html(index=False, max_rows=ROWS, float_format=lambda value: f"{value:.3g}", border=0)
+    return f"{head}{table}"
+
+
+def _identity(run: Run) -> dict[str, Any]:
+    return {name: getattr(run, name) for name in IDENTITY} | dict(run.axes)
+
+
+def _last_scores(result: RunResult) -> dict[str, Any]:
+    found = result.clustering
+    return {
+        "rounds": len(result.round_R),
+        "clustering_round": np.nan if found.clustering_round is None else found.clustering_round,
+        "last_change_round": np.nan if found.last_change_round is None else found.last_change_round,
+        "exactly_right": found.exactly_right,
+        **{name: result.last(name) for name in result.curves},
+    }

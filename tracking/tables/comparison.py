@@ -16,8 +16,9 @@ from fedgrid.tracking.scoring.measures import (
     RAND_PUBLISHED,
     Measure,
 )
+from fedgrid.tracking.scoring.run import SETTING_OF_ALGORITHM, Scenario
 from fedgrid.tracking.scoring.signed_ranks import LEAST_DIFFERENCES, signed_ranks
-from fedgrid.tracking.scoring.study import SETTING_OF_ALGORITHM, Scenario, Study, slug
+from fedgrid.tracking.scoring.study import Study, slug
 from fedgrid.tracking.tables.cells import lacking, over_scenarios, over_seeds
 from fedgrid.tracking.tables.significance import EFFECT, EFFECT_COLUMNS, effect, p_text
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, Tone, fixed

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.axes import setting_axes
 from fedgrid.tracking.scoring.measures import Measure, last_round, mean_over_rounds
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.statistics import compare
-from fedgrid.tracking.scoring.study import Run, Study
+from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables import fairness, personalisation
 from fedgrid.tracking.tables.cells import explained, over_scenarios, over_seeds
 from fedgrid.tracking.tables.clustering import right_share

@@ -11,8 +11,10 @@ import pytest
 
 from fedgrid.tracking.papers.ocfl.tables import against_published
 from fedgrid.tracking.scoring.measures import FINAL_ARI
+from fedgrid.tracking.scoring.run import read_result
+from fedgrid.tracking.scoring.scores import of_run
 from fedgrid.tracking.scoring.statistics import compare
-from fedgrid.tracking.scoring.study import Study, read_result
+from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.clustering import exactly_right, published_clustering, published_rounds
 from fedgrid.tracking.tables.formats import to_csv
 from fedgrid.tracking.tables.table import FAR, NONE, Table
@@ -34,7 +36,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
         numbers_RK = np.unique(labels_RK, return_inverse=True)[1].reshape(labels_RK.shape)
         truth_K = np.repeat([0, 1, 2], SIZES[balance, clients])
         write_records(run.folder, numbers_RK.tolist(), truth_K.tolist())
-        found.append(read_result(run))
+        found.append(read_result(run, of_run(run.folder, run.published)))
     runs = tuple(result.run for result in found)
     return Study("archive", runs, {result.run.run_id: result for result in found}, {})
 

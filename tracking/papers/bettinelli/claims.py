@@ -31,7 +31,8 @@ from fedgrid.tracking.scoring.measures import (
     SILHOUETTE_LAST,
     Measure,
 )
-from fedgrid.tracking.scoring.study import Run, Study
+from fedgrid.tracking.scoring.run import Run
+from fedgrid.tracking.scoring.study import Study
 
 PAPER = "Bettinelli et al."
 COMMUNITIES = named("Louvain", "Leiden")

@@ -23,7 +23,8 @@ from fedgrid.tracking.papers.shared.claim import (
 )
 from fedgrid.tracking.scoring.cost import cost
 from fedgrid.tracking.scoring.measures import PA_LAST
-from fedgrid.tracking.scoring.study import Result, Study
+from fedgrid.tracking.scoring.run import RunResult
+from fedgrid.tracking.scoring.study import Study
 
 PAPER = "FLIS"
 PERSONAL = ("LG-FedAvg", "Per-FedAvg", "SCL", "IFCA")
@@ -61,7 +62,7 @@ def _rounds(study: Study, *titles: str) -> ScoreBySeed:
         place = (result.run.dataset, str(result.run.scenario))
         best[place] = max(best.get(place, 0.0), 0.95 * accuracy(result))
 
-    def rounds(result: Result) -> float:
+    def rounds(result: RunResult) -> float:
         goal = TARGETS.get(result.run.dataset, best[result.run.dataset, str(result.run.scenario)])
         return min(cost(result, curve_of(result.run), goal).rounds, float(result.run.rounds + 1))
 

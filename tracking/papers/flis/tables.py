@@ -12,7 +12,8 @@ from fedgrid.tracking.papers.flis import numbers
 from fedgrid.tracking.papers.shared.cells import beside
 from fedgrid.tracking.scoring.cost import Cost, cost
 from fedgrid.tracking.scoring.measures import Measure
-from fedgrid.tracking.scoring.study import Result, Run, Study
+from fedgrid.tracking.scoring.run import Run, RunResult
+from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.cells import explained, over_seeds
 from fedgrid.tracking.tables.table import (
     ABSENT,
@@ -68,7 +69,7 @@ def curve_of(run: Run) -> str:
     return "personalised_accuracy" if run.published in SERVED else "last_local_accuracy"
 
 
-def accuracy(result: Result) -> float:
+def accuracy(result: RunResult) -> float:
     """Return the paper's accuracy of a run, of its last round."""
     return result.last(curve_of(result.run))
 

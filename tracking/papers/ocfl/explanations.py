@@ -18,7 +18,7 @@ from fedgrid.tracking.scoring.explanations import (
     of_runs,
     published_ranks,
 )
-from fedgrid.tracking.scoring.study import AS_PUBLISHED
+from fedgrid.tracking.scoring.run import AS_PUBLISHED
 from fedgrid.tracking.tables.table import (
     ABSENT,
     FAR,

@@ -17,7 +17,7 @@ import numpy as np
 
 from fedgrid.tracking.papers.shared.csv_rows import csv_rows
 from fedgrid.tracking.scoring.partitions import PublishedClustering
-from fedgrid.tracking.scoring.study import Scenario
+from fedgrid.tracking.scoring.run import Scenario
 
 FOLDER = Path(__file__).parent
 DIGITS = (5, 4)

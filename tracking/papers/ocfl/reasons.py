@@ -10,7 +10,7 @@ published").
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from fedgrid.tracking.scoring.study import Run
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.tables.table import FAR, Cell, Column, Row
 
 CNN = ("mnist", "fmnist")

@@ -14,7 +14,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from scipy import stats
 
-from fedgrid.tracking.scoring.study import Result, Run, Study
+from fedgrid.tracking.scoring.run import Run, RunResult
+from fedgrid.tracking.scoring.study import Study
 
 Verdict: TypeAlias = Literal["holds", "does not hold", "cannot be said"]
 ScoreBySeed: TypeAlias = Mapping[tuple[str, int], float]
@@ -78,7 +79,7 @@ def verdict(checks: Iterable[Check]) -> Verdict:
 
 def scores(
     study: Study,
-    of: Callable[[Result], float],
+    of: Callable[[RunResult], float],
     where: Callable[[Run], bool],
     without: str = "",
 ) -> ScoreBySeed:

@@ -1,0 +1,162 @@
+"""A run as tables know it, and the result of a finished one."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedgrid.tracking.records import Array, Records, read_records
+from fedgrid.tracking.scoring.partitions import Clustering, PublishedClustering
+from fedgrid.tracking.scoring.scores import curves
+
+AS_PUBLISHED = "as published"
+"""Ends the names of algorithms and scores that share a paper's mistakes."""
+
+AxisValue: TypeAlias = tuple[str, str]
+"""A further axis of a grid and its value: `("split.majority", "0.5")`."""
+Scenario: TypeAlias = tuple[str, int, str, *tuple[AxisValue, ...]]
+"""Data set, clients, split, then the setting."""
+SETTING_OF_ALGORITHM = "algorithm."
+"""Axes that begin like this are settings of an algorithm; they belong to no scenario."""
+NOT_SETTABLE = ("format", "plugin_digests")
+"""Keys of `config.json` that are no settings."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, as known from its configuration."""
+
+    run_id: str
+    name: str
+    folder: Path
+    dataset: str
+    split: str
+    clients: int
+    algorithm: str
+    """Its name in tables, unique among the runs of one scenario and seed: `OCFL-HDB`, `SCL as published`."""
+    published: str | None
+    """The row of the published tables to compare it with: `OCFL-HDB`, `SCL`; None if there is none."""
+    seed: int
+    rounds: int
+    """Number of rounds when it is finished."""
+    method: str = ""
+    """The algorithm's title without settings: `SCL` of `SCL (cooldown 5)`."""
+    axes: tuple[AxisValue, ...] = ()
+    """The run's values of the grid's axes beside data set, split, clients, seed and algorithm."""
+    is_archived: bool = False
+    """Whether it is one of the published runs themselves, read from the authors' archive."""
+    is_reference: bool = False
+    """Whether its algorithm is a row to compare with and no competitor: never the best, not ranked."""
+    model_bytes: int | None = None
+    """Size of a model as it is sent, four bytes an entry, buffers included; None if it was not asked for."""
+    keys: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """The run's value of every key that can be an axis, whether or not the grid has it as one."""
+
+    @property
+    def is_as_published(self) -> bool:
+        """Whether its algorithm is one with a paper's mistakes."""
+        return AS_PUBLISHED in self.algorithm
+
+    @property
+    def setting(self) -> tuple[AxisValue, ...]:
+        """The axes that are no settings of the algorithm: what algorithms are compared within."""
+        return tuple(pair for pair in self.axes if not pair[0].startswith(SETTING_OF_ALGORITHM))
+
+    @property
+    def block(self) -> tuple[str, int]:
+        """Data set and number of clients: the papers have one table for each."""
+        return self.dataset, self.clients
+
+    @property
+    def scenario(self) -> Scenario:
+        """What runs of one seed have in common that differ in their algorithm only."""
+        return (self.dataset, self.clients, self.split, *self.setting)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run: its scores, curves and partitions, a few kilobytes, and its tables on disk."""
+
+    run: Run
+    scores: Mapping[str, Any]
+    """The final scores by name, as `ari` and `personalised_accuracy`, None for one that is not defined:
+    `tracking.scoring.scores.of_run`, which `scores.json` in the run's folder keeps."""
+    round_R: Array
+    curves: Mapping[str, Array]
+    """Name -> score of each round, shape (R,), NaN in rounds without it: `tracking.scoring.scores.curves`."""
+    labels_RK: Array
+    truth_K: Array
+    """The hidden groups of round 1."""
+
+    @property
+    def folder(self) -> Path:
+        """Its records, log and last two states."""
+        return self.run.folder
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Its configuration, as `fedgrid.run` takes it."""
+        values: dict[str, Any] = json.loads((self.folder / "config.json").read_bytes())
+        return {key: value for key, value in values.items() if key not in NOT_SETTABLE}
+
+    @property
+    def rounds(self) -> pa.Table:
+        """The table with a row a round; `.to_pandas()` where pandas is installed."""
+        return pq.read_table(self.folder / "rounds.parquet")
+
+    @property
+    def clients(self) -> pa.Table:
+        """The table with a row a round and client."""
+        return pq.read_table(self.folder / "clients.parquet")
+
+    @property
+    def records(self) -> Records:
+        """The records as arrays, as `figures.temperature` and `figures.cluster_map` take them."""
+        return read_records(self.folder)
+
+    @property
+    def clustering(self) -> Clustering:
+        """When it has found its partition."""
+        return Clustering(**self._part(Clustering))
+
+    @property
+    def published(self) -> PublishedClustering:
+        """Its row of the published Tables 1 and 2."""
+        return PublishedClustering(**self._part(PublishedClustering))
+
+    def mean(self, curve: str, *, last: int = 0) -> float:
+        """Return the mean over the rounds that have a value, NaN if none has.
+
+        With `last`, those of the last so many rounds, or the last value if none of them has one.
+        """
+        if last and not np.isnan(self.curves[curve][-last:]).all():
+            return float(np.nanmean(self.curves[curve][-last:]))
+        measured = self._measured(curve)[-1 if last else 0 :]
+        return float(measured.mean()) if len(measured) else float("nan")
+
+    def last(self, curve: str) -> float:
+        """Return the value of the last round that has one, NaN if none has."""
+        measured = self._measured(curve)
+        return float(measured[-1]) if len(measured) else float("nan")
+
+    def _part(self, kind: type[Clustering | PublishedClustering]) -> dict[str, Any]:
+        return {each.name: self.scores[each.name] for each in fields(kind)}
+
+    def _measured(self, curve: str) -> Array:
+        values_R = self.curves[curve]
+        return np.asarray(values_R[~np.isnan(values_R)])
+
+
+def read_result(run: Run, scores: Mapping[str, Any]) -> RunResult:
+    """Return the result of a finished run with these final scores; the rest is computed from its records.
+
+    Raises:
+        RecordsError: there are no records.
+    """
+    found = read_records(run.folder)
+    return RunResult(run, scores, found.round_R, curves(found), found.clients["cluster"], found.truth_K)
