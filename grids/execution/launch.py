@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
+from functools import partial
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from fedgrid.grids.execution.interrupt import graceful
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.mlflow_log.mark import push_marks
+from fedgrid.grids.mlflow_log.records_at_uri import records_at_uri
 from fedgrid.grids.planning.claims import of_launch
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
     from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.mlflow_log.run_log import RunLog
     from fedgrid.grids.presets.grid import Grid
+
+LOOK_AT_URI = 30.0
+"""Seconds between looks at the records of a run that is under way, if these are at a URI."""
 
 
 def launch(
@@ -72,7 +77,7 @@ def launch(
         executor.place(todo)
         _begin(grid, storage, lease)
         cache = _measured(options.cache, storage) if todo else options.cache
-        log.text = grid.text
+        _follow(log, grid, storage, executor)
         if options.fresh:
             _forget(grid, todo, storage, lease, log, cached=cached)
         stack.enter_context(log)
@@ -143,6 +148,13 @@ def _begin(grid: Grid, storage: Storage, lease: Lease) -> None:
     folder.withdraw_stop()
     sweep(storage, grid.name, lease)
     claim(storage)
+
+
+def _follow(log: RunLog, grid: Grid, storage: Storage, executor: Executor) -> None:
+    """Tell the log what it is of, and where the records of its runs are written."""
+    log.text = grid.text
+    if storage.uri and isinstance(executor, OnRay):
+        log.follow(partial(records_at_uri, storage), every=LOOK_AT_URI)
 
 
 def _measured(cache: CacheOptions | None, storage: Storage) -> CacheOptions | None:

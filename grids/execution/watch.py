@@ -83,11 +83,11 @@ class Watch:
                         f"{config.name}: rounds {rounds_done + 1} to {rounds_done + again} were stored and "
                         "are computed again; log.txt in its folder says why"
                     )
-                self._log.start(config, resumes=rounds_done > 0)
+                self._log.start(config)
                 self._view.start(config, rounds_done)
             case RoundDone(number, scores, timing):
                 self.tally.round(config, number, timing)
-                self._log.round(config, number, scores, timing["ended_ms"])
+                self._log.round(config)
                 self._view.round(config, number, scores)
             case RunFinished(scores):
                 self._fetch(config)

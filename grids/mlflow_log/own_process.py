@@ -16,7 +16,7 @@ from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.storage.processes import NEW_OBJECTS
-from fedgrid.grids.mlflow_log.run_writer import Round, Writer
+from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.tracking.mlflow.runs import Status
 from fedgrid.tracking.mlflow.store import TrackingError, one_line
 
@@ -45,16 +45,13 @@ class ProcessWriter:
     def write(
         self,
         config: RunConfig,
-        rounds: Sequence[Round],
         status: Status | None,
         started: int | None = None,
-        *,
-        resumes: bool = True,
+        records: Path | None = None,
     ) -> int:
         """As `Writer.write`."""
         plugins = active.sources(config.plugin_digests)
-        given = config, list(rounds), status, started
-        return int(self._call("write", *given, plugins=plugins, resumes=resumes))
+        return int(self._call("write", config, status, started, records, plugins=plugins))
 
     def write_summary(self, files: Sequence[Path], done: int, failed: int) -> None:
         """As `Writer.write_summary`."""
@@ -98,14 +95,14 @@ class ProcessWriter:
             self._process.kill()
             self._process.wait()
 
-    def _call(self, name: str, *given: Any, plugins: Sequence[PluginSource] = (), **named: Any) -> Any:
+    def _call(self, name: str, *given: Any, plugins: Sequence[PluginSource] = ()) -> Any:
         try:
             if self._process is None and not self._stopped:
                 self._process = self._start()
             if not self._has_writer:
                 self._pipe.send(self._writer)
                 self._has_writer = True
-            self._pipe.send((name, given, named, plugins))
+            self._pipe.send((name, given, plugins))
             answer, problem = self._pipe.recv()
         except (EOFError, OSError) as error:
             self._end()
@@ -121,12 +118,12 @@ def serve(pipe: Connection) -> None:
     with suppress(EOFError, OSError):  # The driver has ended.
         writer = pipe.recv()
         while True:
-            name, given, named, plugins = pipe.recv()
+            name, given, plugins = pipe.recv()
             answer, problem = None, None
             try:
                 active.know(plugins)
                 active.activate([plugin.digest for plugin in plugins])
-                answer = getattr(writer, name)(*given, **named)
+                answer = getattr(writer, name)(*given)
             except TrackingError as error:
                 problem = str(error)
             except Exception as error:

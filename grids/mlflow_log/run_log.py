@@ -1,27 +1,30 @@
-"""Logs a running grid to MLflow: updates of its runs go into a queue, and one thread writes them.
+"""Logs a running grid to MLflow, which follows the records of its runs: one thread writes what MLflow lacks.
 
-If the store fails, there is a warning and training goes on. The records on disk are complete: what MLflow
-lacks is logged from them when the store is back, or by `fedgrid sync`.
+It is told which runs have news, and reads their records. If the store fails, there is a warning and training
+goes on; what MLflow lacks is logged when the store is back, or by `fedgrid sync`.
 """
 
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self, TypeAlias
 
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.mlflow_log.mark import is_logged
 from fedgrid.grids.mlflow_log.own_process import ProcessWriter
-from fedgrid.grids.mlflow_log.run_writer import Round, Writer
+from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.tracking.mlflow.runs import Status
 from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
+
+Records: TypeAlias = Callable[[RunConfig], AbstractContextManager[Path | None]]
+"""Gives the folder with a run's records; None: its own."""
 
 
 def artifact_root(storage: Path) -> Path:
@@ -46,12 +49,9 @@ class Pauses:
 @dataclass(slots=True)
 class _Update:
     config: RunConfig
-    rounds: list[Round] = field(default_factory=list)
     status: Status | None = None
     started: int | None = None
     """Unix time in milliseconds."""
-    resumes: bool = True
-    """Whether the run may have rounds that `rounds` has not."""
 
 
 class RunLog:
@@ -88,6 +88,7 @@ class RunLog:
         self._grid_name = grid_name
         self._storage = storage
         self._warn = warn
+        self._records: Records = lambda config: nullcontext()
         self._pauses = pauses
         self._now = now
         self._warned: float | None = None
@@ -103,6 +104,11 @@ class RunLog:
         self._stopped = False
         self._is_down = False
         self._written = 0
+
+    def follow(self, records: Records, every: float) -> None:
+        """Take the records of runs under way from elsewhere, at most every so many seconds."""
+        self._records = records
+        self._pauses = replace(self._pauses, gather=every)
 
     @contextmanager
     def own_process(self) -> Iterator[None]:
@@ -137,19 +143,17 @@ class RunLog:
         except TrackingError as error:
             self._fail(error)
 
-    def start(self, config: RunConfig, *, resumes: bool = True) -> None:
-        """A run starts, or resumes: the rounds on disk that the store lacks are logged then."""
+    def start(self, config: RunConfig) -> None:
+        """A run starts, or resumes."""
         with self._changed:
             self._under_way[config.run_id] = config
             update = self._update(config)
-            update.status, update.started, update.resumes = None, int(time.time() * 1000), resumes
+            update.status, update.started = None, int(time.time() * 1000)
 
-    def round(self, config: RunConfig, number: int, scores: Mapping[str, Any], ended_ms: int) -> None:
-        """A round is done and on disk; `number` counts from 1, `ended_ms` is the Unix time of its end."""
+    def round(self, config: RunConfig) -> None:
+        """A run has done another round."""
         with self._changed:
-            update = self._update(config)
-            if not self._is_down:
-                update.rounds.append((number, scores, ended_ms))
+            self._update(config)
 
     def finish(self, config: RunConfig, status: Status) -> None:
         """A run has ended: records and figures are uploaded, and its folder is marked as logged."""
@@ -243,9 +247,10 @@ class RunLog:
         """Write a run. If it fails, the next ones are tried, unless the store cannot be reached."""
         update = next(iter(self._taken.values()))
         try:
-            self._at_work.write(
-                update.config, update.rounds, update.status, update.started, resumes=update.resumes
-            )
+            # A finished run has been fetched.
+            is_here = update.status == "FINISHED"
+            with nullcontext() if is_here else self._records(update.config) as records:
+                self._at_work.write(update.config, update.status, update.started, records)
         except Exception as error:
             self._fail(error, update)
             self._at_work.connect(self.text)
@@ -254,16 +259,13 @@ class RunLog:
             self._written += 1
 
     def _fail(self, error: Exception, *failed: _Update) -> None:
-        """Queue runs again (all taken ones, if none is given), without scores: these are on disk."""
+        """Queue runs again (all taken ones, if none is given)."""
         self._at_work.disconnect()
         with self._changed:
             self._is_down = True
             for old in failed or list(self._taken.values()):
                 self._taken.pop(old.config.run_id)
                 self._waiting.setdefault(old.config.run_id, old)
-            for update in self._waiting.values():
-                update.rounds.clear()
-                update.resumes = True
         if self._warned is None or self._now() - self._warned >= self._pauses.warn:
             self._warned = self._now()
             cause = str(error) if isinstance(error, TrackingError) else f"MLflow: {error!r}"

@@ -1,4 +1,4 @@
-"""Writes a grid's runs to MLflow, one after another; rounds that it lacks are read from their folders."""
+"""Writes a grid's runs to MLflow, one after another: the rounds that it lacks, from their records."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -91,28 +91,23 @@ class Writer:
     def write(
         self,
         config: RunConfig,
-        rounds: Sequence[Round],
         status: Status | None,
         started: int | None = None,
-        *,
-        resumes: bool = True,
+        records: Path | None = None,
     ) -> int:
-        """Log what the store lacks of a run, and end it if there is a status; return the new rounds' number.
+        """Log the rounds that the store lacks, and end the run if there is a status; return their number.
 
-        If `rounds` are the next ones for the store, the run's folder is not read; nor is it if there are none
-        and the run is not one that `resumes`. `started` is the Unix time in milliseconds at which a run
-        without records started, None for now.
+        Args:
+            config: the run.
+            status: how it has ended; None: it is under way.
+            started: the Unix time in milliseconds at which a run without records started; None: now.
+            records: the folder with its records; None: its own.
         """
-        experiment = self._connected()
-        entry, is_new = self._start(config, started)
-        new = [each for each in rounds if each[0] > entry.rounds]
-        end = entry.rounds + len(new)
-        in_order = [number for number, *_ in new] == list(range(entry.rounds + 1, end + 1))
-        ends_early = status is not None and end < config.training.rounds
+        entry = self._start(config, started)
         folder = folder_of(self._storage, config)
-        if not in_order or ends_early or (is_new and resumes and not new):
-            new = _recorded(folder, entry.rounds)
-        added = experiment.log_rounds(entry, [(number, metrics(scores), at) for number, scores, at in new])
+        new = _recorded(records or folder, entry.rounds)
+        rounds = [(number, metrics(scores), at) for number, scores, at in new]
+        added = self._connected().log_rounds(entry, rounds)
         if status is not None:
             self._finish(config, entry, folder, status)
         return added
@@ -200,12 +195,12 @@ class Writer:
             self._experiment = Experiment.open(self._uri, self._grid_name, self._artifacts, key)
         return self._experiment
 
-    def _start(self, config: RunConfig, started: int | None) -> tuple[LoggedRun, bool]:
-        """Return the run's entry, and whether this call has set it to running."""
+    def _start(self, config: RunConfig, started: int | None) -> LoggedRun:
+        """Return the run's entry, which is running."""
         experiment = self._connected()
         entry = experiment.entries.get(config.run_id)
         if entry is not None and entry.opened:
-            return entry, False
+            return entry
         self.connect()
         assert self._parent is not None
         given = {
@@ -221,7 +216,7 @@ class Writer:
         entry = experiment.start(config.run_id, run_name(config, self._axes), given, params, started)
         if (dataset := notes.dataset_of(config, folder)).digest:
             experiment.log_dataset(entry, dataset)
-        return entry, True
+        return entry
 
     def _finish(self, config: RunConfig, entry: LoggedRun, folder: Path, status: Status) -> None:
         experiment = self._connected()

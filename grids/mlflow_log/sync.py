@@ -38,7 +38,7 @@ def sync(runs: Sequence[RunConfig], storage: Path, log: RunLog, text: str) -> tu
                 and (status != "FINISHED" or log.is_logged(config))
             ):
                 continue
-            rounds += log.writer.write(config, (), status)
+            rounds += log.writer.write(config, status)
             changed += 1
         is_whole = all(status_of(folder_of(storage, config)) == "FINISHED" for config in runs)
         log.writer.close("FINISHED" if is_whole else "KILLED")

@@ -8,9 +8,7 @@ from mlflow.tracking import MlflowClient
 from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.grids.mlflow_log.run_writer import Round
 from fedgrid.grids.mlflow_log.tags import run_name
-from fedgrid.tracking.scoring.scores import of_rounds
 from tests.helpers.run_records import write_records, write_timings
 
 ROUNDS = 4
@@ -27,8 +25,8 @@ def config_of(seed: int) -> RunConfig:
 STARTED_MS = 1_700_000_000_000
 
 
-def record(storage: Path, config: RunConfig, rounds: int) -> list[Round]:
-    """Write the run's records as after `rounds` rounds of half a second and return their scores."""
+def record(storage: Path, config: RunConfig, rounds: int) -> None:
+    """Write the run's records as after `rounds` rounds of half a second."""
     folder = folder_of(storage, config)
     write_records(folder, LABELS[:rounds], TRUTH, temperature_R=[0.4, 0.3, 0.2, 0.1])
     (folder / "config.json").write_text("{}\n")
@@ -42,7 +40,6 @@ def record(storage: Path, config: RunConfig, rounds: int) -> list[Round]:
             for number, at in ends.items()
         ],
     )
-    return [(number, scores, ends[number]) for number, scores in of_rounds(folder)]
 
 
 class Store:

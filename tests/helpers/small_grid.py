@@ -31,11 +31,11 @@ class Log:
     def __init__(self):
         self.calls = []
 
-    def start(self, config, *, resumes):
+    def start(self, config):
         self.calls.append(("start", config.seed))
 
-    def round(self, config, number, scores, ended_ms):
-        self.calls.append(("round", config.seed, number))
+    def round(self, config):
+        self.calls.append(("round", config.seed))
 
     def finish(self, config, status):
         self.calls.append(("finish", config.seed, status))

@@ -20,8 +20,8 @@ CONFIG = config_of(0)
 class Canned:
     """A writer that has answers prepared."""
 
-    def write(self, config, rounds, status, started, resumes):
-        return len(rounds) + resumes
+    def write(self, config, status, started, records):
+        return started
 
     def connect(self, text):
         raise TrackingError("no server answers at http://user:secret@host")
@@ -58,12 +58,12 @@ def served(monkeypatch):
 
 
 def test_call_is_answered_and_errors_are_tracking_errors_in_the_same_words(served):
-    assert served.write(CONFIG, [1, 2], None) == 3
+    assert served.write(CONFIG, None, 3) == 3
     with pytest.raises(TrackingError, match=r"^no server answers at http://\S*@host$"):
         served.connect()
     with pytest.raises(TrackingError, match="MLflow: KeyError"):
         served.close("FINISHED")
-    assert served.write(CONFIG, [], "FINISHED", resumes=False) == 0
+    assert served.write(CONFIG, "FINISHED", 0) == 0
 
 
 @pytest.mark.parametrize("code", ["", "import os; os.kill(os.getpid(), 9)"])
@@ -79,11 +79,11 @@ def test_death_of_the_process_is_an_error_of_the_store_and_the_next_call_starts_
     writer = ProcessWriter(Canned())
     for number in (1, 2):
         with pytest.raises(TrackingError, match="process that writes to MLflow died in 'write'"):
-            writer.write(CONFIG, [], None)
+            writer.write(CONFIG, None)
         assert len(started) == number
     writer.stop()
     with pytest.raises(TrackingError):
-        writer.write(CONFIG, [], None)
+        writer.write(CONFIG, None)
     assert len(started) == 2
     assert all(process.returncode is not None for process in started)
 

@@ -6,6 +6,7 @@ import socket
 import urllib.error
 import urllib.request
 from contextlib import ExitStack
+from functools import partial
 from threading import Event
 
 import pytest
@@ -13,6 +14,8 @@ from mlflow.tracking import MlflowClient
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.mlflow_log.records_at_uri import records_at_uri
 from fedgrid.grids.mlflow_log.run_log import Pauses, RunLog, artifact_root
 from fedgrid.grids.mlflow_log.tags import run_name
 from fedgrid.tracking.mlflow import ui
@@ -78,8 +81,8 @@ def outage(monkeypatch):
 
 def train(log, storage, config, first, last):
     for number in range(first, last + 1):
-        scores = record(storage, config, number)
-        log.round(config, *scores[-1])
+        record(storage, config, number)
+        log.round(config)
 
 
 def test_two_concurrent_runs_are_logged_completely(storage, store, log, warnings):
@@ -167,17 +170,6 @@ def test_outage_of_the_store_loses_nothing(storage, store, log, warnings, outage
     assert warning.endswith(
         "connection refused; training goes on, and what MLflow has missed is logged when it is back"
     )
-
-
-def test_outage_of_the_store_keeps_no_scores_in_memory(storage, log, outage):
-    """Not entered: the thread's work is done here, so that nothing changes meanwhile."""
-    outage.away.set()
-    log.start(A)
-    train(log, storage, A, 1, 2)
-    assert [number for number, *_ in log._waiting[A.run_id].rounds] == [1, 2]
-    log._write()
-    train(log, storage, A, 3, ROUNDS)
-    assert [update.rounds for update in log._waiting.values()] == [[]]
 
 
 def test_unreachable_store_warns_and_counts_the_missing_runs(storage, warnings, monkeypatch):
@@ -290,3 +282,17 @@ def test_mlflow_server_restarted_by_fedgrid_ui_has_everything_once_and_stops_at_
         with pytest.raises(urllib.error.URLError, match="refused"):
             urllib.request.urlopen(f"{address}/health", timeout=5)
         stack.pop_all().close()
+
+
+def test_runs_at_a_uri_are_followed_there(tmp_path, warnings):
+    """Another machine writes them: the mirror has nothing of them until they have ended."""
+    bucket = tmp_path / "bucket"
+    mirror = Storage.of(f"local://{bucket}")
+    log = RunLog("mine", mirror.root, warnings.append, pauses=PROMPT)
+    log.follow(partial(records_at_uri, mirror), every=0)
+    store = Store(default_uri(mirror.root))
+    with log:
+        log.start(A)
+        train(log, bucket, A, 1, 2)
+    assert (store.status(A), store.steps(A)) == ("KILLED", [1, 2])
+    assert not folder_of(mirror.root, A).exists()

@@ -10,7 +10,6 @@ from mlflow.tracking import MlflowClient
 from fedgrid.engine.format import FORMAT, NewerFormat, seal, unseal
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage_id import id_of
-from fedgrid.grids.mlflow_log import run_writer
 from fedgrid.grids.mlflow_log.mark import is_logged
 from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.mlflow_log.tags import described, run_name
@@ -43,24 +42,10 @@ def writer(storage):
     return new_writer(storage)
 
 
-@pytest.fixture
-def reads(monkeypatch):
-    """The rounds after which records were read from disk."""
-    found: list[int] = []
-    plain = run_writer._recorded
-
-    def recorded(folder, after):
-        found.append(after)
-        return plain(folder, after)
-
-    monkeypatch.setattr(run_writer, "_recorded", recorded)
-    return found
-
-
 def test_run_has_name_tags_and_parameters(storage, store, writer):
-    scores = record(storage, CONFIG, ROUNDS)
+    record(storage, CONFIG, ROUNDS)
     writer.connect("dataset: digits\n")
-    assert writer.write(CONFIG, scores, "FINISHED") == ROUNDS
+    assert writer.write(CONFIG, "FINISHED") == ROUNDS
     run, parent = store.runs["fedavg s0, digits-4 nonoverlapping-balanced"], store.runs["mine"]
     assert run.info.status == "FINISHED"
     tags = run.data.tags
@@ -87,10 +72,10 @@ def test_run_has_name_tags_and_parameters(storage, store, writer):
 
 
 def test_a_further_axis_of_the_grid_is_a_tag_and_stands_in_the_name_of_a_run(storage, store):
-    scores = record(storage, CONFIG, ROUNDS)
+    record(storage, CONFIG, ROUNDS)
     axes = ["training.local_epochs", "algorithm.cooldown"]
     writer = Writer(default_uri(storage), "mine", storage, storage / "mlartifacts", axes)
-    writer.write(CONFIG, scores, "FINISHED")
+    writer.write(CONFIG, "FINISHED")
     epochs = str(CONFIG.training.local_epochs)
     tags = store.runs[
         f"fedavg s0, training.local_epochs {epochs}, digits-4 nonoverlapping-balanced"
@@ -101,7 +86,7 @@ def test_a_further_axis_of_the_grid_is_a_tag_and_stands_in_the_name_of_a_run(sto
 
 def test_run_with_cache_hits_has_its_time_without_them(storage, store, writer):
     """Four rounds of 3 s, of which it took two, in 0.25 s each."""
-    scores = record(storage, CONFIG, ROUNDS)
+    record(storage, CONFIG, ROUNDS)
     timings = pa.table(
         {
             "round": [1, 2, 3, 4],
@@ -113,7 +98,7 @@ def test_run_with_cache_hits_has_its_time_without_them(storage, store, writer):
         }
     )
     write_timings(folder_of(storage, CONFIG), timings.to_pylist())
-    writer.write(CONFIG, scores, "FINISHED")
+    writer.write(CONFIG, "FINISHED")
     metrics = store.runs[run_name(CONFIG)].data.metrics
     assert [metrics[f"cost/{key}"] for key in ("seconds", "uncached_seconds", "rounds_computed")] == [
         6.5,
@@ -124,10 +109,11 @@ def test_run_with_cache_hits_has_its_time_without_them(storage, store, writer):
 
 def test_folder_of_a_run_is_marked_as_logged(storage, store, writer):
     folder = folder_of(storage, CONFIG)
-    scores = record(storage, CONFIG, ROUNDS)
-    writer.write(CONFIG, scores[:2], None)
+    record(storage, CONFIG, 2)
+    writer.write(CONFIG, None)
     assert not is_logged(default_uri(storage), folder, ROUNDS)
-    writer.write(CONFIG, scores[2:], "FINISHED")
+    record(storage, CONFIG, ROUNDS)
+    writer.write(CONFIG, "FINISHED")
     assert unseal(folder / "mlflow.json") == {
         "uri": default_uri(storage),
         "mlflow_run_id": store.runs[run_name(CONFIG)].info.run_id,
@@ -159,68 +145,74 @@ def test_mark_of_a_newer_fedgrid_is_refused(tmp_path):
         is_logged("http://user:secret@head:5000", tmp_path, ROUNDS)
 
 
-def test_consecutive_rounds_are_not_read_from_disk(storage, store, writer, reads):
-    scores = record(storage, CONFIG, ROUNDS)
-    for each in scores:
-        writer.write(CONFIG, [each], None)
-    writer.write(CONFIG, [], "FINISHED")
-    assert reads == []
+def test_rounds_follow_the_records(storage, store, writer):
+    for number in (1, 2, ROUNDS):
+        record(storage, CONFIG, number)
+        writer.write(CONFIG, None)
+        assert store.steps(CONFIG) == list(range(1, number + 1))
+    assert writer.write(CONFIG, "FINISHED") == 0
+
+
+def test_rounds_may_be_recorded_in_another_folder(storage, store, writer, tmp_path):
+    """As those of a run that is taken forward on another machine are copied from the storage's URI."""
+    record(tmp_path, CONFIG, 2)
+    assert writer.write(CONFIG, None, None, folder_of(tmp_path, CONFIG)) == 2
+    record(storage, CONFIG, ROUNDS)
+    assert writer.write(CONFIG, "FINISHED") == 2
     assert store.steps(CONFIG) == [1, 2, 3, 4]
 
 
-def test_run_of_a_killed_driver_is_continued_with_rounds_from_disk(storage, store, writer, reads):
-    """MLflow has round 1 of 2; the next driver gets round 3 only."""
-    scores = record(storage, CONFIG, 2)
-    writer.write(CONFIG, scores[:1], None)
+def test_run_of_a_killed_driver_is_continued(storage, store, writer):
+    """MLflow has round 1; the next driver finds three."""
+    record(storage, CONFIG, 1)
+    writer.write(CONFIG, None)
     successor = new_writer(storage)
-    scores = record(storage, CONFIG, 3)
-    assert successor.write(CONFIG, scores[2:], None) == 2
-    assert reads == [1]
+    record(storage, CONFIG, 3)
+    assert successor.write(CONFIG, None) == 2
     assert store.steps(CONFIG) == [1, 2, 3]
 
 
 def test_run_that_resumes_before_the_last_logged_round_is_not_logged_twice(storage, store, writer):
     """Round 3's state was damaged: rounds 2 and 3 come again."""
-    scores = record(storage, CONFIG, 3)
-    writer.write(CONFIG, scores, None)
+    record(storage, CONFIG, 3)
+    writer.write(CONFIG, None)
     successor = new_writer(storage)
-    record(storage, CONFIG, 1)
-    successor.write(CONFIG, [], None)
-    for number in (2, 3, 4):
-        scores = record(storage, CONFIG, number)
-        successor.write(CONFIG, scores[-1:], None)
-    successor.write(CONFIG, [], "FINISHED")
+    for number in (1, 2, 3, 4):
+        record(storage, CONFIG, number)
+        successor.write(CONFIG, None)
+    successor.write(CONFIG, "FINISHED")
     assert store.steps(CONFIG) == store.steps(CONFIG, "round") == [1, 2, 3, 4]
 
 
 def test_failed_run_has_its_rounds_and_is_continued_by_a_retry(storage, store, writer):
     record(storage, CONFIG, 2)
-    writer.write(CONFIG, [], "FAILED")
+    writer.write(CONFIG, "FAILED")
     assert (store.status(CONFIG), store.steps(CONFIG)) == ("FAILED", [1, 2])
     assert not is_logged(default_uri(storage), folder_of(storage, CONFIG), ROUNDS)
-    scores = record(storage, CONFIG, ROUNDS)
-    writer.write(CONFIG, scores[2:3], None)
+    record(storage, CONFIG, 3)
+    writer.write(CONFIG, None)
     assert store.status(CONFIG) == "RUNNING"
-    writer.write(CONFIG, scores[3:], "FINISHED")
+    record(storage, CONFIG, ROUNDS)
+    writer.write(CONFIG, "FINISHED")
     assert (store.status(CONFIG), store.steps(CONFIG)) == ("FINISHED", [1, 2, 3, 4])
 
 
 def test_run_killed_after_its_last_round_is_not_marked_as_logged(storage, store, writer):
-    scores = record(storage, CONFIG, ROUNDS)
-    writer.write(CONFIG, scores, "KILLED")
+    record(storage, CONFIG, ROUNDS)
+    writer.write(CONFIG, "KILLED")
     assert not is_logged(default_uri(storage), folder_of(storage, CONFIG), ROUNDS)
-    writer.write(CONFIG, [], "FINISHED")
+    writer.write(CONFIG, "FINISHED")
     assert is_logged(default_uri(storage), folder_of(storage, CONFIG), ROUNDS)
 
 
 def test_run_that_failed_before_its_first_round_is_logged_without_metrics(storage, store, writer):
-    writer.write(CONFIG, [], "FAILED")
+    writer.write(CONFIG, "FAILED")
     assert (store.status(CONFIG), store.runs[run_name(CONFIG)].data.metrics) == ("FAILED", {})
 
 
 def test_batch_repeated_after_a_failure_is_logged_once(storage, store, writer, monkeypatch):
     """The store fails after it has accepted the batch, which looks like any other failure."""
-    scores = record(storage, CONFIG, ROUNDS)
+    record(storage, CONFIG, 2)
     plain = MlflowClient.log_batch
 
     def lost_answer(client, run_id, metrics=(), **rest):
@@ -230,11 +222,12 @@ def test_batch_repeated_after_a_failure_is_logged_once(storage, store, writer, m
 
     monkeypatch.setattr(MlflowClient, "log_batch", lost_answer)
     with pytest.raises(TrackingError, match="timed out"):
-        writer.write(CONFIG, scores[:2], None)
+        writer.write(CONFIG, None)
     monkeypatch.setattr(MlflowClient, "log_batch", plain)
     writer.disconnect()
-    writer.write(CONFIG, [], None)
-    writer.write(CONFIG, [], "FINISHED")
+    record(storage, CONFIG, ROUNDS)
+    writer.write(CONFIG, None)
+    writer.write(CONFIG, "FINISHED")
     assert store.steps(CONFIG) == store.steps(CONFIG, "clustering/ari") == [1, 2, 3, 4]
 
 
@@ -248,13 +241,13 @@ def test_summary_and_counts_are_logged_to_the_run_of_the_grid(storage, store, wr
 
 
 def test_deleted_run_becomes_a_new_mlflow_run(storage, store, writer):
-    scores = record(storage, CONFIG, ROUNDS)
-    writer.write(CONFIG, scores, "FINISHED")
+    record(storage, CONFIG, ROUNDS)
+    writer.write(CONFIG, "FINISHED")
     before = store.runs[run_name(CONFIG)].info.run_id
     writer.forget(CONFIG)
     assert run_name(CONFIG) not in store.runs
     assert not is_logged(default_uri(storage), folder_of(storage, CONFIG), ROUNDS)
-    writer.write(CONFIG, scores, "FINISHED")
+    writer.write(CONFIG, "FINISHED")
     assert store.runs[run_name(CONFIG)].info.run_id != before
 
 
@@ -263,8 +256,8 @@ def test_two_storages_of_one_store_do_not_share_runs(tmp_path):
     here, there = new_storage(tmp_path / "a"), tmp_path / "b"
     uri = default_uri(here)
     for storage, rounds in ((here, 3), (there, ROUNDS)):
-        scores = record(storage, CONFIG, rounds)
-        Writer(uri, "mine", storage, tmp_path / "artifacts").write(CONFIG, scores, "FINISHED")
+        record(storage, CONFIG, rounds)
+        Writer(uri, "mine", storage, tmp_path / "artifacts").write(CONFIG, "FINISHED")
     client = MlflowClient(tracking_uri=uri)
     [experiment] = [found for found in client.search_experiments() if found.name == "mine"]
     runs = client.search_runs([experiment.experiment_id])
@@ -280,8 +273,9 @@ def test_two_storages_of_one_store_do_not_share_runs(tmp_path):
 def test_moved_storage_goes_on_with_its_runs(tmp_path):
     here, there = new_storage(tmp_path / "a"), tmp_path / "b"
     uri = default_uri(here)
-    Writer(uri, "mine", here, tmp_path / "artifacts").write(CONFIG, record(here, CONFIG, 2), None)
+    record(here, CONFIG, 2)
+    Writer(uri, "mine", here, tmp_path / "artifacts").write(CONFIG, None)
     shutil.copytree(here, there, ignore=shutil.ignore_patterns("mlflow.db"))
-    scores = record(there, CONFIG, ROUNDS)
-    assert Writer(uri, "mine", there, tmp_path / "artifacts").write(CONFIG, scores, "FINISHED") == ROUNDS - 2
+    record(there, CONFIG, ROUNDS)
+    assert Writer(uri, "mine", there, tmp_path / "artifacts").write(CONFIG, "FINISHED") == ROUNDS - 2
     assert Store(uri).steps(CONFIG) == [1, 2, 3, 4]
